@@ -1,0 +1,3 @@
+"""Energy-based models in JAX: samplers, latent priors, networks, training and their metrics."""
+
+from ebmjax import types as types

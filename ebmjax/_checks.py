@@ -1,0 +1,60 @@
+"""Checks of arguments that come from people: they name the argument, what was expected, what came.
+
+A traced value cannot be inspected, so inside ``jit`` these pass and the arithmetic decides.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.types import PyTree
+
+
+def _is_traced(value: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raises ValueError unless every concrete entry of ``value`` is finite and above zero."""
+    if not _is_traced(value) and not np.all(np.isfinite(value) & (np.asarray(value) > 0)):
+        raise ValueError(f"{name} must be positive and finite, got {name}={value}.")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero."""
+    if not _is_traced(value) and not np.all(np.isfinite(value) & (np.asarray(value) >= 0)):
+        raise ValueError(f"{name} must be zero or more and finite, got {name}={value}.")
+
+
+def check_at_least(name: str, value: int, minimum: int) -> None:
+    """Raises ValueError unless the integer ``value`` is at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {name}={value!r}.")
+
+
+def check_floating(name: str, tree: PyTree) -> None:
+    """Raises TypeError where a leaf of ``tree`` is not a floating-point array."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            where = name + jax.tree_util.keystr(path)
+            raise TypeError(
+                f"{where} must hold floating-point numbers, because a sampler follows gradients; "
+                f"got dtype {jnp.result_type(leaf)}. Convert it with .astype(jnp.float32)."
+            )
+    if not jax.tree.leaves(tree):
+        raise ValueError(f"{name} holds no arrays; expected a PyTree with at least one.")
+
+
+def leading_size(name: str, tree: PyTree) -> int:
+    """The size of the axis every leaf of ``tree`` begins with; ValueError where they differ."""
+    sizes = {
+        name + jax.tree_util.keystr(path): jnp.shape(leaf)[0] if jnp.ndim(leaf) else None
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+    if not sizes or None in sizes.values() or len(set(sizes.values())) != 1:
+        raise ValueError(
+            f"{name} must be arrays that share their leading axis, got leading sizes {sizes or {}}."
+        )
+    return next(iter(sizes.values()))  # type: ignore[return-value]

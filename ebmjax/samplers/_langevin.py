@@ -1,0 +1,137 @@
+"""What every Langevin sampler does: score a position, propose a move, weigh the move."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax._checks import check_floating, check_not_negative, check_positive
+from ebmjax.types import Key, LogDensityFn, PyTree
+
+
+class LangevinState(NamedTuple):
+    """A position with its log density and score, so that a step costs one gradient.
+
+    Attributes:
+      position: any PyTree of floating-point arrays; one chain.
+      log_density: scalar, of the density the state was initialised with.
+      score: gradient of the log density at ``position``, shaped like it.
+    """
+
+    position: PyTree
+    log_density: jax.Array
+    score: PyTree
+
+
+class LangevinInfo(NamedTuple):
+    """What one Langevin step did.
+
+    Attributes:
+      acceptance_prob: scalar in [0, 1], the Metropolis-Hastings acceptance probability of the
+        proposed move, whether or not the sampler rejects.
+      is_accepted: scalar bool; always true for a sampler that never rejects.
+      log_density: scalar, at the new position.
+    """
+
+    acceptance_prob: jax.Array
+    is_accepted: jax.Array
+    log_density: jax.Array
+
+
+def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
+    """Scores ``position``: one evaluation of the log density and its gradient.
+
+    Raises:
+      TypeError: if a leaf of ``position`` is not floating point.
+      ValueError: if ``log_density_fn`` does not return a scalar.
+    """
+    check_floating("position", position)
+    shape = jax.eval_shape(log_density_fn, position).shape
+    if shape != ():
+        raise ValueError(
+            f"log_density_fn must return a scalar for one chain, got shape {shape}. Write it for "
+            "one position; run many chains with jax.vmap(init) and ebmjax.samplers.batch_step."
+        )
+    log_density, score = jax.value_and_grad(log_density_fn)(position)
+    return LangevinState(position, log_density, score)
+
+
+def langevin_noise_scale(step_size: Any, temperature: Any) -> jax.Array:
+    """``sqrt(2 step_size temperature)``: the noise for which Langevin dynamics samples f / T."""
+    return jnp.sqrt(2.0 * step_size * temperature)
+
+
+def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
+    """The temperature ``noise_scale^2 / (2 step_size)`` at which a free noise scale is exact.
+
+    Image models decouple the two on purpose: JEM's step 1 with noise 0.01 samples, in the limit
+    of small steps, the density at temperature 5e-5.
+    """
+    return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
+
+
+def check_langevin(step_size: Any, noise_scale: Any, temperature: Any) -> None:
+    """Raises ValueError where a concrete hyperparameter lies outside its range."""
+    check_positive("step_size", step_size)
+    check_positive("temperature", temperature)
+    if noise_scale is not None:
+        check_not_negative("noise_scale", noise_scale)
+
+
+def standard_normal_like(key: Key, position: PyTree) -> PyTree:
+    """Independent N(0, 1) entries in the shapes and dtypes of ``position``."""
+    return optax.tree.random_like(key, position, jax.random.normal)
+
+
+def move(position: PyTree, drift: PyTree, noise: PyTree) -> PyTree:
+    """``position + drift + noise``, leaf by leaf, in the dtype of ``position``."""
+    return jax.tree.map(lambda x, d, n: (x + d + n).astype(x.dtype), position, drift, noise)
+
+
+def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
+    """``log q(x|y) - log q(y|x)`` of a Gaussian move ``y = x + a s(x) + b noise``.
+
+    ``shift`` is ``a (s(x) + s(y)) / b``, leaf by leaf: in units of the noise, the way back starts
+    at ``-(noise + shift)``. Neither density's normalising constant nor the positions are needed,
+    so nothing cancels in float32.
+    """
+    terms = jax.tree.map(
+        lambda n, r: jnp.sum((n * r + 0.5 * r * r).astype(jnp.promote_types(r.dtype, jnp.float32))),
+        noise,
+        shift,
+    )
+    return -jnp.sum(jnp.stack(jax.tree.leaves(terms)))
+
+
+def acceptance_probability(log_ratio: jax.Array, proposed_log_density: jax.Array) -> jax.Array:
+    """``min(1, exp(log_ratio))``, and 0 where the ratio is NaN or the proposal's density is +inf."""
+    is_usable = ~jnp.isnan(log_ratio) & (proposed_log_density < jnp.inf)
+    return jnp.where(is_usable, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
+
+
+def propose(
+    key: Key,
+    state: LangevinState,
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    noise_scale: Any,
+    temperature: Any,
+) -> tuple[LangevinState, jax.Array]:
+    """The move ``x + step_size s(x) + noise_scale xi`` and its acceptance probability.
+
+    The probability is the Metropolis-Hastings one for the target ``log_density / temperature``
+    with the Gaussian this very move was drawn from, whatever its noise scale. Without noise the
+    way back is impossible, so it is 0.
+    """
+    noise = standard_normal_like(key, state.position)
+    drift = jax.tree.map(lambda s: step_size * s, state.score)
+    scaled_noise = jax.tree.map(lambda n: noise_scale * n, noise)
+    proposed = langevin_init(move(state.position, drift, scaled_noise), log_density_fn)
+
+    ratio = step_size / jnp.asarray(noise_scale)
+    shift = jax.tree.map(lambda old, new: ratio * (old + new), state.score, proposed.score)
+    log_ratio = (proposed.log_density - state.log_density) / temperature
+    log_ratio = log_ratio + log_proposal_ratio(noise, shift)
+    return proposed, acceptance_probability(log_ratio, proposed.log_density)

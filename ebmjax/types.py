@@ -1,0 +1,40 @@
+"""The few types every room of the library shares."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+PyTree = Any
+"""Any nesting of tuples, lists, dicts and dataclasses whose leaves are arrays."""
+
+Key = jax.Array
+"""A typed JAX random key (``jax.random.key``), used exactly once."""
+
+LogDensityFn = Callable[[PyTree], jax.Array]
+"""``log_density_fn(position) -> scalar``: one chain, unnormalised, low energy is high density."""
+
+EnergyFn = Callable[[PyTree], jax.Array]
+"""``energy_fn(position) -> scalar``, the negative of a log density up to a constant."""
+
+Metrics = Mapping[str, jax.Array]
+"""Named numbers a person wants to see."""
+
+Step = Callable[[Key, Any], tuple[Any, Any]]
+"""``step(key, state) -> (state, info)``: one transition with everything else bound."""
+
+
+class Sampler(NamedTuple):
+    """A transition kernel with its density and hyperparameters bound.
+
+    The same protocol as BlackJAX's ``SamplingAlgorithm``, so either drops into
+    the other library's drivers.
+
+    Attributes:
+      init: ``init(position, key=None) -> state``. No sampler here draws at
+        initialisation; the key is accepted because BlackJAX's drivers pass one.
+      step: ``step(key, state) -> (state, info)``.
+    """
+
+    init: Callable[..., Any]
+    step: Step

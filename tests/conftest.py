@@ -1,0 +1,17 @@
+"""Eight host devices, a persistent compilation cache and strict shapes for every test."""
+
+import os
+from pathlib import Path
+
+# Before JAX is imported: the tests of data parallelism want eight devices on any machine.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+
+CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_numpy_rank_promotion", "raise")
