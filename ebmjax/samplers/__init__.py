@@ -1,1 +1,45 @@
-"""Placeholder until the room is furnished."""
+"""Samplers: pure steps over PyTree states, the drivers that run them and the wrappers around them.
+
+Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``.
+"""
+
+from ebmjax.samplers._chains import batch_step as batch_step
+from ebmjax.samplers._chains import position_of as position_of
+from ebmjax.samplers._chains import run_chain as run_chain
+from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDescentInfo
+from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
+from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
+from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step
+from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
+from ebmjax.samplers._langevin import LangevinState as LangevinState
+from ebmjax.samplers._langevin import implied_temperature as implied_temperature
+from ebmjax.samplers._mala import mala as mala
+from ebmjax.samplers._mala import mala_init as mala_init
+from ebmjax.samplers._mala import mala_step as mala_step
+from ebmjax.samplers._psgld import PSGLDState as PSGLDState
+from ebmjax.samplers._psgld import psgld as psgld
+from ebmjax.samplers._psgld import psgld_init as psgld_init
+from ebmjax.samplers._psgld import psgld_step as psgld_step
+from ebmjax.samplers._sgld import sgld as sgld
+from ebmjax.samplers._sgld import sgld_init as sgld_init
+from ebmjax.samplers._sgld import sgld_step as sgld_step
+from ebmjax.samplers._stochastic_svgd import stochastic_svgd as stochastic_svgd
+from ebmjax.samplers._stochastic_svgd import stochastic_svgd_init as stochastic_svgd_init
+from ebmjax.samplers._stochastic_svgd import stochastic_svgd_step as stochastic_svgd_step
+from ebmjax.samplers._svgd import SVGDInfo as SVGDInfo
+from ebmjax.samplers._svgd import SVGDState as SVGDState
+from ebmjax.samplers._svgd import svgd as svgd
+from ebmjax.samplers._svgd import svgd_direction as svgd_direction
+from ebmjax.samplers._svgd import svgd_init as svgd_init
+from ebmjax.samplers._svgd import svgd_step as svgd_step
+from ebmjax.samplers._tempered_mala import TemperedMALAInfo as TemperedMALAInfo
+from ebmjax.samplers._tempered_mala import TemperedMALAState as TemperedMALAState
+from ebmjax.samplers._tempered_mala import tempered_mala as tempered_mala
+from ebmjax.samplers._tempered_mala import tempered_mala_init as tempered_mala_init
+from ebmjax.samplers._tempered_mala import tempered_mala_step as tempered_mala_step
+from ebmjax.samplers._wrappers import ScheduledState as ScheduledState
+from ebmjax.samplers._wrappers import clamp as clamp
+from ebmjax.samplers._wrappers import clip_drift as clip_drift
+from ebmjax.samplers._wrappers import clip_score as clip_score
+from ebmjax.samplers._wrappers import scheduled as scheduled
+from ebmjax.types import Sampler as Sampler

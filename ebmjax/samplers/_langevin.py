@@ -1,5 +1,6 @@
 """What every Langevin sampler does: score a position, propose a move, weigh the move."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -47,6 +48,7 @@ def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinSta
       ValueError: if ``log_density_fn`` does not return a scalar.
     """
     check_floating("position", position)
+    position = jax.tree.map(jnp.asarray, position)
     shape = jax.eval_shape(log_density_fn, position).shape
     if shape != ():
         raise ValueError(
@@ -105,33 +107,60 @@ def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
 
 
 def acceptance_probability(log_ratio: jax.Array, proposed_log_density: jax.Array) -> jax.Array:
-    """``min(1, exp(log_ratio))``, and 0 where the ratio is NaN or the proposal's density is +inf."""
+    """``min(1, exp(log_ratio))``; 0 where the ratio is NaN or the proposal's density is +inf."""
     is_usable = ~jnp.isnan(log_ratio) & (proposed_log_density < jnp.inf)
     return jnp.where(is_usable, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
 
 
 def propose(
     key: Key,
-    state: LangevinState,
+    state: Any,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any,
+    drift_fn: Callable[[PyTree], PyTree],
+    noise_scales: PyTree,
     temperature: Any,
 ) -> tuple[LangevinState, jax.Array]:
-    """The move ``x + step_size s(x) + noise_scale xi`` and its acceptance probability.
+    """The move ``x + drift_fn(score) + noise_scales * xi`` and its acceptance probability.
 
     The probability is the Metropolis-Hastings one for the target ``log_density / temperature``
     with the Gaussian this very move was drawn from, whatever its noise scale. Without noise the
     way back is impossible, so it is 0.
     """
     noise = standard_normal_like(key, state.position)
-    drift = jax.tree.map(lambda s: step_size * s, state.score)
-    scaled_noise = jax.tree.map(lambda n: noise_scale * n, noise)
+    drift = drift_fn(state.score)
+    scaled_noise = jax.tree.map(jnp.multiply, noise_scales, noise)
     proposed = langevin_init(move(state.position, drift, scaled_noise), log_density_fn)
 
-    ratio = step_size / jnp.asarray(noise_scale)
-    shift = jax.tree.map(lambda old, new: ratio * (old + new), state.score, proposed.score)
+    shift = jax.tree.map(
+        lambda there, back, scale: (there + back) / scale,
+        drift,
+        drift_fn(proposed.score),
+        noise_scales,
+    )
     log_ratio = (proposed.log_density - state.log_density) / temperature
     log_ratio = log_ratio + log_proposal_ratio(noise, shift)
     return proposed, acceptance_probability(log_ratio, proposed.log_density)
+
+
+def propose_isotropic(
+    key: Key,
+    state: Any,
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    noise_scale: Any,
+    temperature: Any,
+) -> tuple[LangevinState, jax.Array]:
+    """``propose`` with drift ``step_size * score`` and one noise scale, None for the exact one."""
+    check_langevin(step_size, noise_scale, temperature)
+    if noise_scale is None:
+        noise_scale = langevin_noise_scale(step_size, temperature)
+    return propose(
+        key,
+        state,
+        log_density_fn,
+        drift_fn=lambda score: jax.tree.map(lambda s: step_size * s, score),
+        noise_scales=jax.tree.map(lambda _: noise_scale, state.position),
+        temperature=temperature,
+    )

@@ -4,13 +4,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
-    check_langevin,
     langevin_init,
-    langevin_noise_scale,
-    propose,
+    propose_isotropic,
 )
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -66,10 +65,7 @@ def sgld_step(
 
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM Eq. 3.
     """
-    check_langevin(step_size, noise_scale, temperature)
-    if noise_scale is None:
-        noise_scale = langevin_noise_scale(step_size, temperature)
-    proposed, acceptance_prob = propose(
+    proposed, acceptance_prob = propose_isotropic(
         key,
         state,
         log_density_fn,
@@ -97,20 +93,11 @@ def sgld(
       >>> state.position.shape
       (2,)
     """
-    check_langevin(step_size, noise_scale, temperature)
-
-    def init(position: PyTree, key: Key | None = None) -> LangevinState:
-        del key
-        return sgld_init(position, log_density_fn)
-
-    def step(key: Key, state: LangevinState) -> tuple[LangevinState, LangevinInfo]:
-        return sgld_step(
-            key,
-            state,
-            log_density_fn,
-            step_size=step_size,
-            noise_scale=noise_scale,
-            temperature=temperature,
-        )
-
-    return Sampler(init, step)
+    return bind(
+        sgld_init,
+        sgld_step,
+        log_density_fn,
+        step_size=step_size,
+        noise_scale=noise_scale,
+        temperature=temperature,
+    )

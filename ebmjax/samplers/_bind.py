@@ -1,0 +1,28 @@
+"""From the functional form of a sampler to its bound form."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+
+def bind(
+    init: Callable[[PyTree, LogDensityFn], Any],
+    step: Callable[..., tuple[Any, Any]],
+    log_density_fn: LogDensityFn,
+    **hyperparameters: Any,
+) -> Sampler:
+    """Binds ``<name>_init`` and ``<name>_step`` to a density and hyperparameters.
+
+    The bound ``init`` ignores the key that BlackJAX's drivers pass: nothing here is drawn at
+    initialisation.
+    """
+
+    def bound_init(position: PyTree, key: Key | None = None) -> Any:
+        del key
+        return init(position, log_density_fn)
+
+    def bound_step(key: Key, state: Any) -> tuple[Any, Any]:
+        return step(key, state, log_density_fn, **hyperparameters)
+
+    return Sampler(bound_init, bound_step)

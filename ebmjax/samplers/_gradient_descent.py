@@ -1,0 +1,70 @@
+"""Gradient descent on the energy: the sampler without noise, and without a law to sample."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from ebmjax._checks import check_positive
+from ebmjax.samplers._bind import bind
+from ebmjax.samplers._langevin import LangevinState, langevin_init
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+
+class GradientDescentInfo(NamedTuple):
+    """What one descent step did.
+
+    Attributes:
+      log_density: scalar, at the new position.
+    """
+
+    log_density: jax.Array
+
+
+def gradient_descent_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
+    """Scores ``position`` (any PyTree of floating-point arrays, one chain).
+
+    Raises:
+      TypeError: if a leaf of ``position`` is not floating point.
+      ValueError: if ``log_density_fn`` does not return a scalar.
+    """
+    return langevin_init(position, log_density_fn)
+
+
+def gradient_descent_step(
+    key: Key, state: LangevinState, log_density_fn: LogDensityFn, *, step_size: Any
+) -> tuple[LangevinState, GradientDescentInfo]:
+    r"""One step downhill in energy, uphill in log density.
+
+    .. math:: x' = x + \epsilon\, s(x)
+
+    Args:
+      key: unused; every sampler takes one, so that drivers need not know which is which.
+      state: from ``gradient_descent_init`` or an earlier step.
+      log_density_fn: position to scalar.
+      step_size: :math:`\epsilon`, positive.
+
+    Raises:
+      ValueError: if a concrete ``step_size`` is not positive.
+
+    Source: sampling-approaches thesis, Alg. 3.
+    """
+    del key
+    check_positive("step_size", step_size)
+    position = jax.tree.map(
+        lambda x, s: (x + step_size * s).astype(x.dtype), state.position, state.score
+    )
+    state = langevin_init(position, log_density_fn)
+    return state, GradientDescentInfo(state.log_density)
+
+
+def gradient_descent(log_density_fn: LogDensityFn, *, step_size: Any) -> Sampler:
+    """Binds ``gradient_descent_init`` and ``gradient_descent_step``.
+
+    Example:
+      >>> import jax
+      >>> sampler = gradient_descent(lambda x: -0.5 * x**2, step_size=0.5)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
+      >>> float(state.position)
+      1.0
+    """
+    return bind(gradient_descent_init, gradient_descent_step, log_density_fn, step_size=step_size)

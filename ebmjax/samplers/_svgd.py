@@ -1,0 +1,199 @@
+"""Stein variational gradient descent: particles that follow the score and repel each other."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from ebmjax._checks import check_floating, check_positive, leading_size
+from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._bind import bind
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+
+class SVGDState(NamedTuple):
+    """The particles, which are all that the next step needs.
+
+    Attributes:
+      particles: any PyTree of floating-point arrays with a leading axis of n particles.
+    """
+
+    particles: PyTree
+
+
+class SVGDInfo(NamedTuple):
+    """What one step did.
+
+    Attributes:
+      bandwidth: scalar, in units of the particles.
+      direction_norm: scalar, root mean square over particles of the direction's norm. The
+        distance travelled is ``step_size`` times this: with many particles in many dimensions the
+        median rule leaves each particle about 1/n of its own score, and steps must be larger.
+      log_density: (n,), at the particles the step started from.
+    """
+
+    bandwidth: jax.Array
+    direction_norm: jax.Array
+    log_density: jax.Array
+
+
+class SteinTerms(NamedTuple):
+    """One evaluation of the kernel and the scores, on particles flattened to rows.
+
+    Attributes:
+      positions: (n, d), float32 or wider.
+      scores: (n, d).
+      log_density: (n,).
+      kernel: (n, n), entries in (0, 1].
+      repulsion: (n, d), ``sum_j grad_{x_j} k(x_j, x_i)``.
+      bandwidth: scalar.
+    """
+
+    positions: jax.Array
+    scores: jax.Array
+    log_density: jax.Array
+    kernel: jax.Array
+    repulsion: jax.Array
+    bandwidth: jax.Array
+
+    def direction(self) -> jax.Array:
+        """(n, d): attraction by the kernel-averaged score, plus repulsion."""
+        return (_multiply(self.kernel, self.scores) + self.repulsion) / len(self.positions)
+
+
+def _multiply(left: jax.Array, right: jax.Array) -> jax.Array:
+    """A matrix product that keeps float32 on accelerators whose default is coarser."""
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
+
+
+def flatten_particles(particles: PyTree) -> jax.Array:
+    """(n, d): one row a particle, in float32 or wider."""
+    rows = jax.vmap(lambda particle: ravel_pytree(particle)[0])(particles)
+    return rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
+
+
+def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
+    """Rows of shape (n, d) in the structure and dtypes of ``particles``."""
+    first = jax.tree.map(lambda leaf: leaf[0], particles)
+    flat, unravel = ravel_pytree(first)
+    return jax.vmap(unravel)(rows.astype(flat.dtype))
+
+
+def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any) -> SteinTerms:
+    """Scores, kernel matrix and repulsion in O(n^2 + n d) memory, from the Gram matrix."""
+    check_floating("particles", particles)
+    leading_size("particles", particles)
+    if bandwidth is not None:
+        check_positive("bandwidth", bandwidth)
+    log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
+    positions = flatten_particles(particles)
+
+    # Distances do not change with the origin, their rounding does: it grows with the norms.
+    centred = positions - jnp.mean(positions, axis=0, keepdims=True)
+    norms = jnp.sum(centred**2, axis=1)
+    gram = _multiply(centred, centred.T)
+    squared = jnp.maximum(norms[:, None] + norms[None, :] - 2.0 * gram, 0.0)
+    # Below the rounding of the inputs, particles are the same particle.
+    resolution = jnp.finfo(positions.dtype).eps * jnp.max(jnp.abs(positions))
+    is_same = squared <= positions.shape[1] * resolution**2
+    squared = jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
+
+    bandwidth = median_bandwidth(squared) if bandwidth is None else jnp.asarray(bandwidth)
+    kernel = jnp.exp(-0.5 * squared / bandwidth**2)
+    row_sums = jnp.sum(kernel, axis=1, keepdims=True)
+    repulsion = (row_sums * centred - _multiply(kernel, centred)) / bandwidth**2
+    return SteinTerms(
+        positions, flatten_particles(scores), log_density, kernel, repulsion, bandwidth
+    )
+
+
+def svgd_direction(
+    particles: PyTree, log_density_fn: LogDensityFn, *, bandwidth: Any = None
+) -> PyTree:
+    r"""The direction in which SVGD moves each particle.
+
+    .. math::
+        \phi_i = \frac{1}{n} \sum_j \big[ k(x_j, x_i)\, s(x_j) + \nabla_{x_j} k(x_j, x_i) \big],
+        \qquad k(x, y) = \exp\!\Big(-\frac{\lVert x - y \rVert^2}{2 h^2}\Big)
+
+    Args:
+      particles: PyTree of floating-point arrays with a leading axis of n particles.
+      log_density_fn: one particle to scalar.
+      bandwidth: h in units of the particles, positive; None for the median rule
+        ``h^2 = median^2 / (2 log n)``, evaluated on these very particles.
+
+    Returns:
+      A PyTree like ``particles``. One particle gets its score; particles that coincide do not
+      repel each other.
+
+    Raises:
+      TypeError: if a leaf is not floating point.
+      ValueError: if leaves differ in their leading size, or a concrete bandwidth is not positive.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> direction = svgd_direction(jnp.array([[-3.0], [3.0]]), lambda x: -0.5 * (x**2).sum())
+      >>> direction.shape
+      (2, 1)
+
+    Source: Liu & Wang 2016, Alg. 1; SVGD-in-JEM thesis, section 3.3.
+    """
+    terms = stein_terms(particles, log_density_fn, bandwidth)
+    return unflatten_like(terms.direction(), particles)
+
+
+def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
+    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
+
+    Raises:
+      TypeError: if a leaf is not floating point.
+      ValueError: if leaves differ in their leading size.
+    """
+    del log_density_fn
+    check_floating("particles", particles)
+    leading_size("particles", particles)
+    return SVGDState(jax.tree.map(jnp.asarray, particles))
+
+
+def svgd_step(
+    key: Key,
+    state: SVGDState,
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    bandwidth: Any = None,
+) -> tuple[SVGDState, SVGDInfo]:
+    r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
+
+    Deterministic: particles approximate the density together, and draws from it they are not
+    (for that, see ``stochastic_svgd_step``). To clip the score elementwise, as the SVGD-in-JEM
+    thesis does, give it ``ebmjax.samplers.clip_score(log_density_fn, ...)``.
+
+    Args:
+      key: unused; every sampler takes one.
+      state: from ``svgd_init`` or an earlier step.
+      log_density_fn: one particle to scalar.
+      step_size: :math:`\epsilon`, positive.
+      bandwidth: as in ``svgd_direction``.
+
+    Raises:
+      ValueError: if a concrete hyperparameter is not positive.
+    """
+    del key
+    check_positive("step_size", step_size)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth)
+    direction = terms.direction()
+    particles = unflatten_like(terms.positions + step_size * direction, state.particles)
+    return SVGDState(particles), stein_info(terms, direction)
+
+
+def stein_info(terms: SteinTerms, direction: jax.Array) -> SVGDInfo:
+    """What a step along ``direction`` (n, d) reports."""
+    direction_norm = jnp.sqrt(jnp.mean(jnp.sum(direction**2, axis=1)))
+    return SVGDInfo(terms.bandwidth, direction_norm, terms.log_density)
+
+
+def svgd(log_density_fn: LogDensityFn, *, step_size: Any, bandwidth: Any = None) -> Sampler:
+    """Binds ``svgd_init`` and ``svgd_step`` to a density and hyperparameters."""
+    return bind(svgd_init, svgd_step, log_density_fn, step_size=step_size, bandwidth=bandwidth)
