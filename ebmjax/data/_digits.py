@@ -1,0 +1,37 @@
+"""The 8x8 digits that scikit-learn ships: real images without a network."""
+
+from typing import Literal
+
+import numpy as np
+
+from ebmjax.data._images import ImageData
+from ebmjax.data._indices import epoch_indices
+
+NUM_TRAIN = 1440
+
+
+def load_digits(split: Literal["train", "test"]) -> ImageData:
+    """One split of scikit-learn's packaged digits: 1,440 train or 357 test images, 10 classes.
+
+    Images are uint8 (N, 8, 8, 1): the packaged levels 0..16 become ``round(255 level / 16)``,
+    halves to even, so 17 of the 256 levels occur. The split is fixed: the first 1,440 and the
+    last 357 of ``epoch_indices(0, 0, 1797)``. Writers appear in both splits, since the packaged
+    file does not name them.
+
+    Args:
+      split: "train" or "test".
+
+    Raises:
+      ValueError: if ``split`` is neither.
+
+    Source: Alpaydin & Kaynak 1998, UCI optical recognition of handwritten digits (its test set).
+    """
+    if split not in ("train", "test"):
+        raise ValueError(f'split must be "train" or "test", got {split=}.')
+    from sklearn.datasets import load_digits as load_packaged_digits
+
+    levels, labels = load_packaged_digits(return_X_y=True)
+    order = epoch_indices(0, 0, len(labels))
+    chosen = order[:NUM_TRAIN] if split == "train" else order[NUM_TRAIN:]
+    images = np.round(levels[chosen] * 255 / 16).astype(np.uint8).reshape(-1, 8, 8, 1)
+    return ImageData(images, labels[chosen].astype(np.int32))

@@ -1,0 +1,77 @@
+"""The one form image data takes in memory, and its way to and from the network's range."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.types import Key
+
+
+class ImageData(NamedTuple):
+    """A decoded split, on the host; a trainer moves it to the device once.
+
+    Attributes:
+      images: uint8 of shape (N, height, width, channels), levels 0 to 255.
+      labels: int32 of shape (N,).
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+def _check_uint8(images: jax.Array) -> None:
+    if jnp.result_type(images) != jnp.uint8:
+        raise TypeError(
+            f"images must be uint8 levels 0 to 255, got dtype {jnp.result_type(images)}. Were they "
+            "normalised already? Keep data as uint8 and normalise once, inside the train step."
+        )
+
+
+def to_signed_unit(images: jax.Array) -> jax.Array:
+    """Levels 0..255 to float32 in [-1, 1]: ``x / 127.5 - 1``, in the shape of ``images``.
+
+    Raises:
+      TypeError: if ``images`` is not uint8.
+
+    Example:
+      >>> to_signed_unit(jnp.array([0, 255], jnp.uint8)).tolist()
+      [-1.0, 1.0]
+    """
+    _check_uint8(images)
+    # One division of exact integers: both ends and the odd symmetry about 127.5 stay exact.
+    return (2.0 * images.astype(jnp.float32) - 255.0) / 255.0
+
+
+def from_signed_unit(x: jax.Array) -> jax.Array:
+    """The nearest level 0..255 (uint8) of ``x`` in [-1, 1]; values outside are clipped.
+
+    The inverse of ``to_signed_unit``, for looking at samples.
+
+    Example:
+      >>> from_signed_unit(jnp.array([-3.0, 0.0, 1.0])).tolist()
+      [0, 128, 255]
+    """
+    return jnp.round(jnp.clip(x, -1.0, 1.0) * 127.5 + 127.5).astype(jnp.uint8)
+
+
+def dequantise(key: Key, images: jax.Array) -> jax.Array:
+    """Uniform dequantisation: ``2 (x + u) / 256 - 1`` with u ~ U[0, 1), float32 in [-1, 1].
+
+    Each level becomes an interval of width 2/256, so that a density over the reals can fit
+    discrete levels without collapsing onto them. The lower level's edge is -1; the upper one's
+    is 1, which rounding to float32 can reach.
+
+    Args:
+      key: consumed by the noise.
+      images: uint8, any shape.
+
+    Raises:
+      TypeError: if ``images`` is not uint8.
+
+    Source: Theis, van den Oord & Bethge 2016, section 3.1.
+    """
+    _check_uint8(images)
+    noise = jax.random.uniform(key, jnp.shape(images))
+    return (images.astype(jnp.float32) + noise) / 128.0 - 1.0
