@@ -1,0 +1,186 @@
+"""The latent EBM with everything known: a linear generator under a quadratic energy.
+
+Its power posteriors are Gaussian, so every quantity that thermodynamic integration estimates has
+a closed form. It is the test bed of the samplers and estimators of this room.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_factor, cho_solve
+
+from ebmjax._checks import check_positive
+from ebmjax.latent._gaussian import gaussian_kl
+from ebmjax.latent._model import LatentModel, LatentParams, gaussian_log_density
+
+
+class QuadraticPrior(NamedTuple):
+    """``E(z) = z^T precision z / 2 - shift^T z``.
+
+    Attributes:
+      precision: shape (d, d); only its symmetric part acts, and with ``I / base_scale^2`` added it
+        must be positive definite.
+      shift: shape (d,).
+    """
+
+    precision: jax.Array
+    shift: jax.Array
+
+
+class LinearGenerator(NamedTuple):
+    """``x = weight @ z + bias``.
+
+    Attributes:
+      weight: shape (event, d).
+      bias: shape (event,).
+    """
+
+    weight: jax.Array
+    bias: jax.Array
+
+
+class GaussianMoments(NamedTuple):
+    """The exact law of one power posterior.
+
+    Attributes:
+      mean: shape (d,).
+      covariance: shape (d, d).
+    """
+
+    mean: jax.Array
+    covariance: jax.Array
+
+
+class ThermodynamicTerms(NamedTuple):
+    """What ``log_evidence`` asks for, exactly.
+
+    Attributes:
+      mean_log_likelihoods: shape (num_powers,), in nats.
+      kl_forward: ``KL(p_i || p_{i+1})``, shape (num_powers - 1,).
+      kl_backward: ``KL(p_{i+1} || p_i)``, likewise.
+    """
+
+    mean_log_likelihoods: jax.Array
+    kl_forward: jax.Array
+    kl_backward: jax.Array
+
+
+def linear_gaussian_model(*, base_scale: float = 1.0, likelihood_scale: float = 0.3) -> LatentModel:
+    """The model whose params are ``LatentParams(QuadraticPrior, LinearGenerator)``.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> params = LatentParams(
+      ...     QuadraticPrior(jnp.zeros((1, 1)), jnp.zeros(1)),
+      ...     LinearGenerator(jnp.ones((1, 1)), jnp.zeros(1)),
+      ... )
+      >>> model = linear_gaussian_model(likelihood_scale=1.0)
+      >>> posterior = linear_gaussian_power_posterior(model, params, jnp.array([2.0]), 1.0)
+      >>> round(float(posterior.mean[0]), 6)
+      1.0
+    """
+    check_positive("base_scale", base_scale)
+    check_positive("likelihood_scale", likelihood_scale)
+    return LatentModel(_quadratic_energy, _generate, base_scale, likelihood_scale)
+
+
+def linear_gaussian_power_posterior(
+    model: LatentModel, params: LatentParams, observation: jax.Array, power: Any
+) -> GaussianMoments:
+    """The exact Gaussian ``p_t(z | x)``: the prior at power 0, the posterior at power 1.
+
+    Args:
+      model: from ``linear_gaussian_model``.
+      params: its parameters.
+      observation: one x, shape (event,); map over a batch with ``jax.vmap``.
+      power: t in [0, 1], a scalar.
+
+    Returns:
+      Mean (d,) and covariance (d, d), by Cholesky of the posterior precision.
+    """
+    precision, shift = _natural_parameters(model, params, observation, power)
+    factor = cho_factor(precision, lower=True)
+    return GaussianMoments(
+        cho_solve(factor, shift), cho_solve(factor, jnp.eye(shift.size, dtype=shift.dtype))
+    )
+
+
+def linear_gaussian_mean_log_likelihood(
+    model: LatentModel, params: LatentParams, observation: jax.Array, power: Any
+) -> jax.Array:
+    """The exact ``E_t = E_{p_t}[log p(x | z)]`` of one observation, a scalar in nats."""
+    mean, covariance = linear_gaussian_power_posterior(model, params, observation, power)
+    weight, bias = params.generator
+    offset = observation - _dot(weight, mean) - bias
+    squares = jnp.sum(jnp.square(offset)) + jnp.sum(weight * _dot(weight, covariance))
+    return gaussian_log_density(squares, observation.size, model.likelihood_scale)
+
+
+def linear_gaussian_terms(
+    model: LatentModel, params: LatentParams, observation: jax.Array, powers: jax.Array
+) -> ThermodynamicTerms:
+    """The exact mean log likelihoods and divergences of one observation along ``powers``."""
+    energies = jax.vmap(
+        lambda t: linear_gaussian_mean_log_likelihood(model, params, observation, t)
+    )(powers)
+    mean, covariance = jax.vmap(
+        lambda t: linear_gaussian_power_posterior(model, params, observation, t)
+    )(powers)
+    lower, upper = (mean[:-1], covariance[:-1]), (mean[1:], covariance[1:])
+    return ThermodynamicTerms(energies, gaussian_kl(*lower, *upper), gaussian_kl(*upper, *lower))
+
+
+def linear_gaussian_log_normalizer(model: LatentModel, params: LatentParams) -> jax.Array:
+    """The exact ``log Z = log E_{N(0, base_scale^2 I)}[exp(-E(z))]`` of the prior, a scalar."""
+    precision, shift = _prior_natural_parameters(model, params)
+    factor = cho_factor(precision, lower=True)
+    log_scales = jnp.log(jnp.diagonal(factor[0])) + jnp.log(model.base_scale)
+    return 0.5 * jnp.sum(shift * cho_solve(factor, shift)) - jnp.sum(log_scales)
+
+
+def linear_gaussian_log_evidence(
+    model: LatentModel, params: LatentParams, observation: jax.Array
+) -> jax.Array:
+    """The exact ``log p(x)`` of one observation: the Gaussian marginal of x, a scalar in nats."""
+    mean, covariance = linear_gaussian_power_posterior(model, params, observation, 0.0)
+    weight, bias = params.generator
+    noise = model.likelihood_scale**2 * jnp.eye(observation.size, dtype=observation.dtype)
+    factor = cho_factor(_dot(weight, _dot(weight, covariance).T) + noise, lower=True)
+    offset = observation - _dot(weight, mean) - bias
+    squares = jnp.sum(offset * cho_solve(factor, offset))
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor[0])))
+    return -0.5 * (squares + log_det + observation.size * jnp.log(2.0 * jnp.pi))
+
+
+def _quadratic_energy(prior: QuadraticPrior, z: jax.Array) -> jax.Array:
+    return 0.5 * jnp.sum(z * _dot(prior.precision, z)) - jnp.sum(prior.shift * z)
+
+
+def _generate(generator: LinearGenerator, z: jax.Array) -> jax.Array:
+    return _dot(generator.weight, z) + generator.bias
+
+
+def _prior_natural_parameters(
+    model: LatentModel, params: LatentParams
+) -> tuple[jax.Array, jax.Array]:
+    precision, shift = params.prior
+    base = jnp.eye(shift.size, dtype=shift.dtype) / model.base_scale**2
+    return 0.5 * (precision + precision.T) + base, shift
+
+
+def _natural_parameters(
+    model: LatentModel, params: LatentParams, observation: jax.Array, power: Any
+) -> tuple[jax.Array, jax.Array]:
+    precision, shift = _prior_natural_parameters(model, params)
+    weight, bias = params.generator
+    strength = power / model.likelihood_scale**2
+    return (
+        precision + strength * _dot(weight.T, weight),
+        shift + strength * _dot(weight.T, observation - bias),
+    )
+
+
+def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    # The closed forms are the yardstick: no TF32 on accelerators.
+    return jnp.matmul(a, b, precision="highest")

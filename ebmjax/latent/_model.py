@@ -1,0 +1,134 @@
+"""The latent EBM: an energy-tilted Gaussian prior under a Gaussian generator."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_positive
+from ebmjax.types import PyTree
+
+
+class LatentParams(NamedTuple):
+    """The two sets of learned parameters.
+
+    Attributes:
+      prior: PyTree for ``LatentModel.energy_fn``.
+      generator: PyTree for ``LatentModel.generator_fn``.
+    """
+
+    prior: PyTree
+    generator: PyTree
+
+
+class LatentModel(NamedTuple):
+    r"""The functions and scales that define the model; one example at a time, no batch axis.
+
+    .. math::
+        z \sim p_\alpha(z) = \exp(-E_\alpha(z))\, \mathcal N(z; 0, \sigma_0^2 I) / Z_\alpha,
+        \qquad x = g_\beta(z) + \sigma_l\, \xi
+
+    Attributes:
+      energy_fn: ``energy_fn(prior_params, z) -> scalar`` for z of shape (d,); low is likely.
+      generator_fn: ``generator_fn(generator_params, z) -> x``, of any event shape.
+      base_scale: :math:`\sigma_0`, standard deviation of the base Gaussian, in units of z.
+      likelihood_scale: :math:`\sigma_l`, standard deviation of the noise, in units of x.
+
+    Source: Pang et al. 2020; thermodynamic-integration thesis, Eq. 1, 2 and 9.
+    """
+
+    energy_fn: Callable[[PyTree, jax.Array], jax.Array]
+    generator_fn: Callable[[PyTree, jax.Array], jax.Array]
+    base_scale: float = 1.0
+    likelihood_scale: float = 0.3
+
+
+def log_prior(model: LatentModel, params: LatentParams, z: jax.Array) -> jax.Array:
+    """``-E(z) + log N(z; 0, base_scale^2 I)``: the base normalised, the tilt not.
+
+    Args:
+      model: the latent EBM.
+      params: its parameters; the generator's are not used.
+      z: one latent, shape (d,).
+
+    Returns:
+      A scalar in nats, short of the true log prior by the constant log Z of the tilt.
+
+    Raises:
+      ValueError: if ``energy_fn`` does not return a scalar or ``base_scale`` is not positive.
+
+    Source: thermodynamic-integration thesis, Eq. 1.
+    """
+    check_positive("base_scale", model.base_scale)
+    squares = jnp.sum(jnp.square(z).astype(_at_least_float32(z)))
+    return gaussian_log_density(squares, z.size, model.base_scale) - energy(model, params, z)
+
+
+def log_likelihood(
+    model: LatentModel, params: LatentParams, z: jax.Array, x: jax.Array
+) -> jax.Array:
+    """``log N(x; generator(z), likelihood_scale^2 I)``, its constant included.
+
+    Args:
+      model: the latent EBM.
+      params: its parameters; the prior's are not used.
+      z: one latent, shape (d,).
+      x: one observation, in the generator's event shape.
+
+    Returns:
+      A scalar in nats, at least float32.
+
+    Raises:
+      ValueError: if ``x`` and the generator's output differ in shape, or ``likelihood_scale`` is
+        not positive.
+
+    Example:
+      >>> model = LatentModel(lambda _, z: 0.0 * z.sum(), lambda w, z: w * z, 1.0, 1.0)
+      >>> z = jax.numpy.ones(2)
+      >>> round(float(log_likelihood(model, LatentParams(None, 2.0), z, 2 * z)), 4)  # -log 2 pi
+      -1.8379
+
+    Source: thermodynamic-integration thesis, Eq. 9, with its constant.
+    """
+    check_positive("likelihood_scale", model.likelihood_scale)
+    return gaussian_log_density(squared_error(model, params, z, x), x.size, model.likelihood_scale)
+
+
+def log_joint(model: LatentModel, params: LatentParams, z: jax.Array, x: jax.Array) -> jax.Array:
+    """``log_likelihood + log_prior`` of one pair: the unnormalised log posterior of ``z``."""
+    return log_likelihood(model, params, z, x) + log_prior(model, params, z)
+
+
+def energy(model: LatentModel, params: LatentParams, z: jax.Array) -> jax.Array:
+    """``energy_fn`` of one latent, refused unless it is a scalar."""
+    value = jnp.asarray(model.energy_fn(params.prior, z))
+    if value.shape != ():
+        raise ValueError(
+            f"energy_fn must return a scalar for one latent of shape {z.shape}, got shape "
+            f"{value.shape}. Take [0] of a one-unit output layer; batches are vmapped outside."
+        )
+    return value
+
+
+def squared_error(
+    model: LatentModel, params: LatentParams, z: jax.Array, x: jax.Array
+) -> jax.Array:
+    """``||x - generator(z)||^2`` of one pair, summed in at least float32."""
+    mean = model.generator_fn(params.generator, z)
+    if mean.shape != x.shape:
+        raise ValueError(
+            f"generator_fn returned shape {mean.shape} for one latent of shape {z.shape}, but one "
+            f"observation has shape {x.shape}; they must be equal."
+        )
+    offset = (x - mean).astype(_at_least_float32(mean))
+    return jnp.sum(jnp.square(offset))
+
+
+def gaussian_log_density(squares: jax.Array, size: int, scale: float) -> jax.Array:
+    """``log N`` of ``size`` independent coordinates whose offsets' squares sum to ``squares``."""
+    return -0.5 * (squares / scale**2 + size * jnp.log(2.0 * jnp.pi * scale**2))
+
+
+def _at_least_float32(x: jax.Array) -> jnp.dtype:
+    return jnp.promote_types(x.dtype, jnp.float32)

@@ -1,0 +1,169 @@
+"""Short-run chains for the latent EBM: its prior, and its posteriors at several powers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_at_least
+from ebmjax.densities import power_posterior
+from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
+from ebmjax.latent._schedule import check_powers
+from ebmjax.samplers import batch_step
+from ebmjax.types import Key, LogDensityFn, Metrics, Step
+
+SamplerFn = Callable[[LogDensityFn], Any]
+"""From a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm``."""
+
+
+def sample_prior(
+    key: Key,
+    model: LatentModel,
+    params: LatentParams,
+    num_chains: int,
+    latent_dim: int,
+    *,
+    sampler: SamplerFn,
+    num_steps: int,
+) -> tuple[jax.Array, Metrics]:
+    """Ends of chains on the prior, each started afresh from N(0, base_scale^2 I).
+
+    Args:
+      key: consumed.
+      model: the latent EBM.
+      params: its parameters; the generator's are not used.
+      num_chains: independent chains (static).
+      latent_dim: d (static).
+      sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
+      num_steps: steps of each chain, one gradient of the energy each (static).
+
+    Returns:
+      Latents of shape (num_chains, latent_dim) and, where the sampler reports one, the
+      ``acceptance_prob`` averaged over chains and steps.
+
+    Raises:
+      ValueError: if a count is below 1 or ``energy_fn`` does not return a scalar.
+
+    Source: thermodynamic-integration thesis, Eq. 10 and 11.
+    """
+    check_at_least("num_chains", num_chains, 1)
+    check_at_least("latent_dim", latent_dim, 1)
+    check_at_least("num_steps", num_steps, 1)
+    start_key, chain_key = jax.random.split(key)
+    start = model.base_scale * jax.random.normal(start_key, (num_chains, latent_dim))
+    chain = sampler(lambda z: log_prior(model, params, z))
+    states = jax.vmap(chain.init)(start)
+    return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
+
+
+def sample_power_posteriors(
+    key: Key,
+    model: LatentModel,
+    params: LatentParams,
+    observations: jax.Array,
+    powers: jax.Array,
+    latent_dim: int,
+    *,
+    sampler: SamplerFn,
+    num_steps: int,
+    warm_start: bool = False,
+) -> tuple[jax.Array, Metrics]:
+    """Ends of chains on ``p(x | z)^t p(z)``, one for every power t and observation x.
+
+    Every chain starts afresh from N(0, base_scale^2 I) and all powers run at once, as one wide
+    problem. With ``warm_start`` the powers run one after the other, the chains of each starting
+    (with a fresh sampler state) where those of the one before ended. The cost in gradients is the
+    same. For several chains an observation, repeat the observation.
+
+    Args:
+      key: consumed.
+      model: the latent EBM.
+      params: its parameters.
+      observations: shape (batch, *event).
+      powers: increasing in [0, 1], shape (num_powers,); one power of 1 gives the posterior.
+      latent_dim: d (static).
+      sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.01)``.
+      num_steps: steps of each chain at each power, one gradient of energy and generator each
+        (static).
+      warm_start: whether to anneal along the powers (static).
+
+    Returns:
+      Latents of shape (num_powers, batch, latent_dim) and, where the sampler reports one, the
+      ``acceptance_prob`` of shape (num_powers,), averaged over observations and steps.
+
+    Raises:
+      ValueError: if a count is below 1, ``powers`` are no ladder, or the functions of the model
+        return other shapes than theirs.
+
+    Source: thermodynamic-integration thesis, Eq. 16 and 17.
+    """
+    check_powers(powers, minimum=1)
+    check_at_least("latent_dim", latent_dim, 1)
+    check_at_least("num_steps", num_steps, 1)
+    powers = jnp.asarray(powers)
+    num_powers, batch = powers.shape[0], observations.shape[0]
+    start_key, chain_key = jax.random.split(key)
+
+    def chain(power: jax.Array, x: jax.Array) -> Any:
+        return sampler(
+            power_posterior(
+                lambda z: log_prior(model, params, z),
+                lambda z: log_likelihood(model, params, z, x),
+                power,
+            )
+        )
+
+    if not warm_start:
+        start = jax.random.normal(start_key, (num_powers, batch, latent_dim))
+        start = model.base_scale * start
+        return _run_grid(chain_key, chain, powers, observations, start, num_steps)
+
+    def anneal(z: jax.Array, inputs: tuple[Key, jax.Array]) -> tuple[jax.Array, Any]:
+        key, power = inputs
+        ends = _run_grid(key, chain, power[None], observations, z[None], num_steps)
+        latents, metrics = jax.tree.map(lambda leaf: leaf[0], ends)
+        return latents, (latents, metrics)
+
+    start = model.base_scale * jax.random.normal(start_key, (batch, latent_dim))
+    return jax.lax.scan(anneal, start, (jax.random.split(chain_key, num_powers), powers))[1]
+
+
+def _run_grid(
+    key: Key,
+    chain: Callable[[jax.Array, jax.Array], Any],
+    powers: jax.Array,
+    observations: jax.Array,
+    start: jax.Array,
+    num_steps: int,
+) -> tuple[jax.Array, Metrics]:
+    """Runs ``chain(power, x)`` for every pair, from ``start`` of shape (num_powers, batch, d)."""
+
+    def over_grid(fn: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(jax.vmap(fn, in_axes=(None, 0, 0)), in_axes=(0, None, 0))
+
+    step_one = over_grid(lambda power, x, one: chain(power, x).step(*one))
+
+    def step(key: Key, states: Any) -> tuple[Any, Any]:
+        keys = jax.random.split(key, start.shape[:2])
+        return step_one(powers, observations, (keys, states))
+
+    states = over_grid(lambda power, x, z: chain(power, x).init(z))(powers, observations, start)
+    return _last_positions(key, states, step, num_steps)
+
+
+def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
+    """Scans ``step``, keeping of the way only the mean acceptance over the last axis of chains."""
+    states, acceptance = jax.lax.scan(
+        lambda states, key: _with_acceptance(*step(key, states)),
+        states,
+        jax.random.split(key, num_steps),
+    )
+    return states.position, jax.tree.map(lambda steps: jnp.mean(steps, axis=0), acceptance)
+
+
+def _with_acceptance(states: Any, info: Any) -> tuple[Any, Metrics]:
+    for name in ("acceptance_prob", "acceptance_rate"):  # ours, BlackJAX's
+        if hasattr(info, name):
+            return states, {"acceptance_prob": jnp.mean(getattr(info, name), axis=-1)}
+    return states, {}
