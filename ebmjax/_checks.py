@@ -6,6 +6,7 @@ A traced value cannot be inspected, so inside ``jit`` these pass and the arithme
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 

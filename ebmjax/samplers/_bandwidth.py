@@ -1,6 +1,7 @@
 """The median rule for the bandwidth of a Gaussian kernel, without sorting n^2 distances."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -64,4 +65,5 @@ def _order_statistics(
         next_larger = jnp.min(jnp.where(bits > lower, bits, jnp.iinfo(integer).max))
         has_ties = jnp.sum(bits <= lower, dtype=jnp.int32) > rank + 2
         upper = jnp.where(has_ties, lower, next_larger)
-    return tuple(jax.lax.bitcast_convert_type(b, values.dtype) for b in (lower, upper))
+    as_value = partial(jax.lax.bitcast_convert_type, new_dtype=values.dtype)
+    return as_value(lower), as_value(upper)

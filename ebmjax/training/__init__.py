@@ -1,1 +1,17 @@
-"""Placeholder until the room is furnished."""
+"""Training: one step, one loop, checkpoints that resume bit for bit, any number of devices."""
+
+from ebmjax.training._checkpoints import CheckpointDamagedError as CheckpointDamagedError
+from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMismatchError
+from ebmjax.training._checkpoints import Checkpoints as Checkpoints
+from ebmjax.training._digest import tree_digest as tree_digest
+from ebmjax.training._fit import DivergenceError as DivergenceError
+from ebmjax.training._fit import FitResult as FitResult
+from ebmjax.training._fit import fit as fit
+from ebmjax.training._plan import Plan as Plan
+from ebmjax.training._sharding import make_mesh as make_mesh
+from ebmjax.training._state import TrainState as TrainState
+from ebmjax.training._state import init_state as init_state
+from ebmjax.training._state import state_axes as state_axes
+from ebmjax.training._step import make_train_step as make_train_step
+from ebmjax.training._writers import JsonlWriter as JsonlWriter
+from ebmjax.training._writers import Writer as Writer

@@ -1,0 +1,69 @@
+"""Several training steps in one compiled, sharded call."""
+
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ebmjax.training._sharding import AXIS, state_specs
+from ebmjax.training._state import TrainState
+from ebmjax.training._step import TrainStep
+from ebmjax.types import Key, Metrics, PyTree
+
+Block = Callable[[Key, TrainState, PyTree, jax.Array], tuple[TrainState, Metrics]]
+
+
+def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
+    """``block(key, state, data, indices) -> (state, metrics)``, jitted over ``mesh``.
+
+    ``indices`` has shape (steps, shards, examples of a shard) and picks from ``data``, whose leaves
+    lie whole on every device. Step i uses ``fold_in(key, i)``. The state is donated. Metrics gain
+    a leading axis of steps.
+    """
+
+    def device_block(
+        key: Key, state: TrainState, data: PyTree, indices: jax.Array
+    ) -> tuple[TrainState, Metrics]:
+        def body(state: TrainState, index: jax.Array) -> tuple[TrainState, Metrics]:
+            batch = jax.tree.map(lambda leaf: leaf[index], data)
+            return train_step(jax.random.fold_in(key, state.step), state, batch)
+
+        return jax.lax.scan(body, state, indices)
+
+    everywhere = PartitionSpec()
+    sharded = jax.shard_map(
+        device_block,
+        mesh=mesh,
+        in_specs=(everywhere, state_specs(), everywhere, PartitionSpec(None, AXIS)),
+        out_specs=(state_specs(), everywhere),
+        # The step averages its gradients itself. Checking would make JAX sum them once more.
+        check_vma=False,
+    )
+    return jax.jit(sharded, donate_argnums=1)
+
+
+class BlockRunner:
+    """Compiles a block once for each length it is asked for, and says how long that took.
+
+    Attributes:
+      compile_seconds: spent compiling so far.
+    """
+
+    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key, data: PyTree):
+        self._block = make_block(train_step, mesh)
+        self._key = key
+        self._data = data
+        self._sharding = NamedSharding(mesh, PartitionSpec(None, AXIS))
+        self._compiled: dict[int, Callable] = {}
+        self.compile_seconds = 0.0
+
+    def __call__(self, state: TrainState, indices: np.ndarray) -> tuple[TrainState, Metrics]:
+        """Runs ``len(indices)`` steps; returns before the device has finished them."""
+        arguments = (self._key, state, self._data, jax.device_put(indices, self._sharding))
+        if len(indices) not in self._compiled:
+            started = time.perf_counter()
+            self._compiled[len(indices)] = self._block.lower(*arguments).compile()
+            self.compile_seconds += time.perf_counter() - started
+        return self._compiled[len(indices)](*arguments)

@@ -1,0 +1,177 @@
+"""The one training loop."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ebmjax._checks import leading_size
+from ebmjax.data import block_indices
+from ebmjax.training._block import BlockRunner
+from ebmjax.training._checkpoints import Checkpoints
+from ebmjax.training._plan import Plan
+from ebmjax.training._sharding import make_mesh, place_state, replicate
+from ebmjax.training._signals import StopRequest
+from ebmjax.training._state import TrainState
+from ebmjax.training._step import TrainStep
+from ebmjax.training._writers import Writer
+from ebmjax.types import Key, Metrics, PyTree
+
+Evaluate = Callable[[TrainState, int], dict[str, Any]]
+"""``evaluate(state, step) -> row``: host code run between blocks; its row joins the step's."""
+
+
+class DivergenceError(RuntimeError):
+    """Too many steps in a row had no finite update."""
+
+
+class FitResult(NamedTuple):
+    """How a run ended.
+
+    Attributes:
+      state: after the last step taken.
+      row: the last row logged, evaluation included; {} if none was.
+      signum: the signal that stopped the run early, or None.
+      wall_seconds: of this and all earlier sittings of the run, compilation included.
+      compile_seconds: the part of it spent compiling the training step.
+    """
+
+    state: TrainState
+    row: dict[str, Any]
+    signum: int | None
+    wall_seconds: float
+    compile_seconds: float
+
+
+def fit(
+    key: Key,
+    state: TrainState,
+    train_step: TrainStep,
+    data: PyTree,
+    plan: Plan,
+    *,
+    checkpoints: Checkpoints | None = None,
+    writers: Sequence[Writer] = (),
+    evaluate: Evaluate | None = None,
+    devices: Sequence[Any] | None = None,
+) -> FitResult:
+    """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
+
+    The only place that jits (donating the state), shards, folds keys, saves, logs and resumes.
+    A run that was killed and continued with the same arguments takes the same steps, bit for bit
+    on the same device, and logs each row once. SIGINT and SIGTERM end it at the next border
+    between blocks, after a checkpoint.
+
+    Args:
+      key: root of all randomness; step i uses ``fold_in(key, i)``.
+      state: from ``init_state``; also the template that a checkpoint must fit.
+      train_step: from ``make_train_step`` with ``axis_name="data"``, or any function like it.
+      data: arrays that share a leading axis of examples; they are kept whole on every device,
+        and step i sees the examples ``batch_indices(plan.data_seed, i, ...)``.
+      plan: lengths and intervals.
+      checkpoints: where to save and look for a start; None to do neither.
+      writers: receive the logged rows, one block late, so that the device never waits for them.
+      evaluate: called before the first step, at ``plan.evaluate_every`` and at the end.
+      devices: to spread the shards over; default all.
+
+    Returns:
+      A ``FitResult``.
+
+    Raises:
+      DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update.
+      CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+      ValueError: if the batch is larger than the data.
+    """
+    started = time.perf_counter()
+    num_examples = leading_size("data", data)
+    seconds = {"wall": 0.0, "compile": 0.0}
+    row: dict[str, Any] = {}
+    restored = checkpoints.restore_latest(state) if checkpoints else None
+    if restored is not None:
+        state, meta = restored
+        seconds, row = meta["seconds"], meta["row"]
+    first_step = int(state.step)
+
+    mesh = make_mesh(plan.num_shards, devices)
+    state = place_state(state, mesh)
+    run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh))
+    log = _RowLogger(plan, writers, first_step, row)
+    if evaluate and first_step == 0 and plan.is_evaluated(0):
+        log.write(0, evaluate(state, 0))
+
+    def elapsed() -> dict[str, float]:
+        return {
+            "wall": seconds["wall"] + time.perf_counter() - started,
+            "compile": seconds["compile"] + run_block.compile_seconds,
+        }
+
+    with StopRequest() as stop, checkpoints or contextlib.nullcontext():
+        for first, size in plan.blocks(first_step):
+            indices = block_indices(
+                plan.data_seed, first, size, num_examples=num_examples, batch_size=plan.batch_size
+            )
+            shape = (size, plan.num_shards, plan.batch_size // plan.num_shards)
+            state, metrics = run_block(state, indices.reshape(shape))
+            log.flush()  # the block before this one, while the device works on this one
+            step = first + size
+            evaluation = evaluate(state, step) if evaluate and plan.is_evaluated(step) else {}
+            log.pending = _Pending(first, metrics, evaluation)
+            if plan.is_saved(step) or stop.signum is not None:
+                log.flush()
+                if checkpoints:
+                    checkpoints.save(step, state, {"seconds": elapsed(), "row": log.row})
+            if stop.signum is not None:
+                break
+        log.flush()
+    return FitResult(state, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"])
+
+
+class _Pending(NamedTuple):
+    """A block on its way: where it began, its metrics by step, the evaluation at its end."""
+
+    first: int
+    metrics: Metrics
+    evaluation: dict[str, Any]
+
+
+class _RowLogger:
+    """Turns the metrics of finished blocks into rows, and watches for divergence."""
+
+    def __init__(self, plan: Plan, writers: Sequence[Writer], first_step: int, row: dict[str, Any]):
+        self.pending: _Pending | None = None
+        self.row = row
+        self._plan = plan
+        self._writers = writers
+        for writer in writers:
+            writer.start(first_step)
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        self.row = row
+        for writer in self._writers:
+            writer.write(step, row)
+
+    def flush(self) -> None:
+        """Waits for the pending block and writes its rows; the evaluation joins the last one."""
+        if self.pending is None:
+            return
+        first, metrics, evaluation = self.pending
+        self.pending = None
+        columns = {name: np.asarray(values).tolist() for name, values in metrics.items()}
+        size = len(columns["loss"])
+        for i in range(size):
+            step, extra = first + i + 1, evaluation if i == size - 1 else {}
+            row = {name: values[i] for name, values in columns.items()} | extra
+            if extra or self._plan.is_logged(step):
+                self.write(step, row)
+            self._check(step, row["consecutive_skipped"])
+
+    def _check(self, step: int, skipped: int) -> None:
+        if skipped >= self._plan.max_consecutive_skips:
+            raise DivergenceError(
+                f"Training diverged: the last {skipped} steps, up to step {step}, had no finite "
+                "gradient, and their updates were dropped. Lower the learning rate or the "
+                "samplers' step sizes, or regularise the energies, and start again in another "
+                "workdir; the checkpoints here hold the last finite parameters."
+            )

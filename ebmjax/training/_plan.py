@@ -1,0 +1,89 @@
+"""How long to train, how to cut the work, and when to look up from it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ebmjax._checks import check_at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The arithmetic of a run.
+
+    Steps are dispatched to the device in blocks whose borders depend on the plan alone, so that an
+    interrupted run is cut into the same compiled programs as one that was not, and ends with the
+    same bits.
+
+    Attributes:
+      total_steps: at least 1.
+      batch_size: examples a step, over all shards.
+      num_shards: logical shards of a batch; any number of devices that divides it gives the same
+        trajectory.
+      steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
+      log_every: a row is logged whenever the step is a multiple of it, and at the end.
+      evaluate_every: steps between evaluations, a multiple of ``steps_per_dispatch``; 0 for none.
+      checkpoint_every: likewise for checkpoints; the last step is always saved.
+      max_consecutive_skips: so many steps in a row without a finite update end the run.
+      data_seed: of the order of the examples.
+
+    Raises:
+      ValueError: where a number is out of range, or an interval is no multiple of the dispatch.
+    """
+
+    total_steps: int
+    batch_size: int
+    num_shards: int = 1
+    steps_per_dispatch: int = 1
+    log_every: int = 1
+    evaluate_every: int = 0
+    checkpoint_every: int = 0
+    max_consecutive_skips: int = 20
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "total_steps",
+            "batch_size",
+            "num_shards",
+            "steps_per_dispatch",
+            "log_every",
+            "max_consecutive_skips",
+        ):
+            check_at_least(name, getattr(self, name), 1)
+        for name in ("evaluate_every", "checkpoint_every"):
+            interval = getattr(self, name)
+            check_at_least(name, interval, 0)
+            if interval % self.steps_per_dispatch:
+                raise ValueError(
+                    f"{name} must be a multiple of steps_per_dispatch={self.steps_per_dispatch}, "
+                    f"because the device is only looked at between dispatches; got {interval}."
+                )
+        if self.batch_size % self.num_shards:
+            raise ValueError(
+                f"batch_size must be a multiple of num_shards, got batch_size={self.batch_size} "
+                f"and num_shards={self.num_shards}."
+            )
+
+    def blocks(self, first_step: int) -> Iterator[tuple[int, int]]:
+        """(steps taken before the block, steps in it) from ``first_step`` to the end."""
+        while first_step < self.total_steps:
+            until_border = self.steps_per_dispatch - first_step % self.steps_per_dispatch
+            size = min(until_border, self.total_steps - first_step)
+            yield first_step, size
+            first_step += size
+
+    def is_logged(self, step: int) -> bool:
+        """Whether a row is due after ``step`` steps."""
+        return step % self.log_every == 0 or step == self.total_steps
+
+    def is_evaluated(self, step: int) -> bool:
+        """Whether an evaluation is due after ``step`` steps; the first is at 0."""
+        return bool(self.evaluate_every) and (
+            step % self.evaluate_every == 0 or step == self.total_steps
+        )
+
+    def is_saved(self, step: int) -> bool:
+        """Whether a checkpoint is due after ``step`` steps."""
+        return step == self.total_steps or bool(
+            self.checkpoint_every and step % self.checkpoint_every == 0
+        )

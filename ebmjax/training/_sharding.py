@@ -1,0 +1,49 @@
+"""Where things lie: a one-dimensional mesh, the state and the data placed on it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ebmjax._checks import check_at_least
+from ebmjax.training._state import TrainState, state_axes
+from ebmjax.types import PyTree
+
+AXIS = "data"
+
+
+def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
+    """A mesh over as many of ``devices`` (default: all) as divide the shards evenly.
+
+    Raises:
+      ValueError: if ``num_shards`` is below 1.
+    """
+    check_at_least("num_shards", num_shards, 1)
+    devices = list(jax.devices() if devices is None else devices)
+    num_devices = max(n for n in range(1, len(devices) + 1) if num_shards % n == 0)
+    return Mesh(np.array(devices[:num_devices]), (AXIS,))
+
+
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Every leaf whole on every device."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def state_specs() -> TrainState:
+    """Partition specs of a ``TrainState``: shards split over the mesh, the rest replicated."""
+    return state_axes(PartitionSpec(), PartitionSpec(AXIS))
+
+
+def place_state(state: TrainState, mesh: Mesh) -> TrainState:
+    """Copies ``state`` to the mesh; the arrays given in stay the caller's.
+
+    Training donates its state, and ``device_put`` may hand back the very array it was given.
+    """
+    shardings = jax.tree.map(
+        lambda spec: NamedSharding(mesh, spec),
+        state_specs(),
+        is_leaf=lambda x: isinstance(x, PartitionSpec),
+    )
+    return jax.device_put(state, shardings, may_alias=False)

@@ -1,0 +1,52 @@
+"""Everything a run must carry to continue bit for bit."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax.types import PyTree
+
+
+class TrainState(NamedTuple):
+    """The state of a training run between two steps.
+
+    The random key is not here: step ``i`` uses ``fold_in(root_key, i)``, so the step is enough.
+
+    Attributes:
+      step: scalar int32, steps taken.
+      params: what is optimised; the same on every device.
+      opt_state: the optimiser's; the same on every device.
+      shards: what belongs to one part of the batch (persistent chains, replay buffers), each leaf
+        with a leading axis of logical shards; ``()`` where there is none.
+      skipped: scalar int32, steps whose update was dropped because it was not finite.
+      consecutive_skipped: scalar int32, how many of them in a row up to now.
+    """
+
+    step: jax.Array
+    params: PyTree
+    opt_state: PyTree
+    shards: PyTree
+    skipped: jax.Array
+    consecutive_skipped: jax.Array
+
+
+def init_state(
+    params: PyTree, optimizer: optax.GradientTransformation, shards: PyTree = ()
+) -> TrainState:
+    """The state before the first step."""
+    # Separate arrays: a buffer that is donated cannot be donated twice.
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        opt_state=optimizer.init(params),
+        shards=shards,
+        skipped=jnp.zeros((), jnp.int32),
+        consecutive_skipped=jnp.zeros((), jnp.int32),
+    )
+
+
+def state_axes(replicated: Any, sharded: Any) -> TrainState:
+    """A prefix of the state: ``sharded`` where devices differ, ``replicated`` elsewhere."""
+    return TrainState(replicated, replicated, replicated, sharded, replicated, replicated)

@@ -1,0 +1,100 @@
+"""One training step of one device, from the gradient of one logical shard."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from ebmjax._checks import leading_size
+from ebmjax.training._state import TrainState
+from ebmjax.types import Key, Metrics, PyTree
+
+GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]
+"""``gradient_fn(key, params, shard, batch) -> (gradients, shard, metrics)`` of one logical shard.
+
+``shard`` is this shard's part of ``TrainState.shards``; ``metrics`` holds at least "loss".
+"""
+
+TrainStep = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
+"""``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
+
+
+def make_train_step(
+    gradient_fn: GradientFn,
+    optimizer: optax.GradientTransformation,
+    *,
+    gradient_metrics_fn: Callable[[PyTree], Metrics] = lambda gradients: {},
+    axis_name: str | None = "data",
+) -> TrainStep:
+    """A pure, unjitted step: gradients of every shard, averaged, then one optimiser update.
+
+    The step is what one device does. Batches are split into logical shards whose number does not
+    depend on the devices: a device vmaps over those it holds, each with its own key, and one mean
+    over the mesh joins gradients and metrics (a single all-reduce). So the trajectory is the same
+    on any number of devices, up to the rounding of that mean.
+
+    A step whose loss or gradient norm is not finite changes nothing but the counters.
+
+    Args:
+      gradient_fn: see ``GradientFn``. It may use the axis name "shard" (and ``axis_name``) for
+        collectives across shards.
+      optimizer: any optax transformation.
+      gradient_metrics_fn: more metrics, from the averaged gradients.
+      axis_name: of the mesh axis the step runs under (``fit``, ``jax.shard_map``, ``jax.pmap``);
+        None outside of any.
+
+    Returns:
+      ``train_step(key, state, batch)``. The key is the same on every device. Every leaf of
+      ``batch`` has shape (shards of this device, examples of a shard, ...). Metrics are those of
+      ``gradient_fn`` averaged over all shards, "gradient_norm", "skipped" and
+      "consecutive_skipped".
+
+    Raises:
+      KeyError: while tracing, if the metrics lack "loss".
+    """
+
+    def train_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
+        num_local = leading_size("batch", batch)
+        first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * num_local
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(num_local))
+        gradients, shards, metrics = jax.vmap(
+            gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard"
+        )(keys, state.params, state.shards, batch)
+        if "loss" not in metrics:
+            raise KeyError(f'gradient_fn must report "loss" in its metrics, got {set(metrics)}.')
+
+        local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
+        gradients, metrics = _all_reduce_mean(local_mean, axis_name)
+        gradient_norm = optax.tree.norm(gradients)
+        is_finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(gradient_norm)
+
+        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        params, opt_state, shards = jax.tree.map(
+            lambda new, old: jnp.where(is_finite, new, old),
+            (params, opt_state, shards),
+            (state.params, state.opt_state, state.shards),
+        )
+        skipped = state.skipped + ~is_finite
+        consecutive_skipped = jnp.where(is_finite, 0, state.consecutive_skipped + 1)
+        metrics = {
+            **metrics,
+            **gradient_metrics_fn(gradients),
+            "gradient_norm": gradient_norm,
+            "skipped": skipped,
+            "consecutive_skipped": consecutive_skipped,
+        }
+        state = TrainState(state.step + 1, params, opt_state, shards, skipped, consecutive_skipped)
+        return state, metrics
+
+    return train_step
+
+
+def _all_reduce_mean(tree: PyTree, axis_name: str | None) -> PyTree:
+    """The mean over the mesh of all leaves at once: as one vector, they are one message."""
+    if axis_name is None:
+        return tree
+    vector, unravel = ravel_pytree(tree)
+    return unravel(jax.lax.pmean(vector, axis_name))
