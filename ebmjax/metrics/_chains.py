@@ -171,7 +171,7 @@ def _variances(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     first = x[:, :1]
     # Measured from a chain's first draw: exactly 0 where it stands still, nothing cancels.
     within = jnp.mean(jnp.var(x - first, axis=1, ddof=1))
-    means = jnp.mean(x - first, axis=1) + first[:, 0] - x[0, 0]
+    means = jnp.mean(x - first, axis=1) + (first[:, 0] - x[0, 0])
     num_draws = x.shape[1]
     return within, within * (num_draws - 1) / num_draws + jnp.var(means, ddof=1)
 

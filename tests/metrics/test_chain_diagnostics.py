@@ -1,0 +1,261 @@
+"""R-hat and effective sample size, against arviz-stats, BlackJAX, closed forms and hand sums."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from blackjax import diagnostics as blackjax_diagnostics
+
+from ebmjax.metrics import effective_sample_size, potential_scale_reduction
+
+NUM_CHAINS = 4
+CASES = ("iid", "sticky", "antithetic", "trend", "shifted", "scaled", "cauchy", "tied")
+scale_reduction = jax.jit(potential_scale_reduction, static_argnames="method")
+sample_size = jax.jit(effective_sample_size, static_argnames="kind")
+
+
+def autoregressive(rng, correlation, shape):
+    """Stationary AR(1) along axis 1 with unit variance."""
+    noise = rng.normal(size=shape)
+    draws = noise.copy()
+    for t in range(1, shape[1]):
+        draws[:, t] = correlation * draws[:, t - 1] + np.sqrt(1 - correlation**2) * noise[:, t]
+    return draws
+
+
+def make_draws(num_draws):
+    """``(chains, draws, cases)``, on a grid of 2^-10.
+
+    The grid makes subtracting a median exact in float32 too, so that both dtypes rank the same
+    numbers; a Cauchy draw is clipped to the 24 bits that leaves.
+    """
+    rng = np.random.default_rng(0)
+    shape = (NUM_CHAINS, num_draws)
+    chain = np.arange(NUM_CHAINS)[:, None]
+    draws = [
+        rng.normal(size=shape),
+        autoregressive(rng, 0.9, shape),
+        autoregressive(rng, -0.6, shape),
+        rng.normal(size=shape) + np.linspace(0, 3, num_draws),
+        rng.normal(size=shape) + chain,
+        rng.normal(size=shape) * np.where(chain == 0, 4, 1),
+        np.clip(rng.standard_cauchy(shape), -4000, 4000),
+        np.round(rng.normal(size=shape)),
+    ]
+    return np.round(np.stack(draws, axis=-1) * 1024) / 1024
+
+
+def oracle(statistic, draws, **kwargs):
+    with np.errstate(all="ignore"):
+        return statistic(draws, chain_axis=0, draw_axis=1, **kwargs)
+
+
+def assert_scale_reduction(got, expected, dtype):
+    """Rounding moves the chains' variance by a few eps of the mean square, which is R-hat^2 of it.
+
+    16 eps: ndtri, two sums, one quotient, a few eps each.
+    """
+    tolerance = 16 * np.finfo(dtype).eps * expected**2
+    np.testing.assert_array_less(np.abs(np.asarray(got) / expected - 1), tolerance)
+
+
+def assert_sample_size(got, expected, shape, dtype):
+    """Each of at most n lags carries an FFT's error, 8 eps log2(2 n), and counts twice in tau."""
+    half = shape[1] // 2
+    tau_error = 2 * half * 8 * np.finfo(dtype).eps * np.log2(2 * half)
+    tolerance = tau_error * expected / (shape[0] * shape[1])
+    np.testing.assert_array_less(np.abs(np.asarray(got) / expected - 1), tolerance)
+
+
+@pytest.mark.parametrize(
+    ("num_draws", "dtype"),
+    [(251, "float32"), (250, "float64"), (251, "float64"), (7, "float64"), (6, "float64")],
+)
+def test_agrees_with_arviz(num_draws, dtype):
+    draws = make_draws(num_draws)
+    if num_draws < 10:
+        draws = draws[..., :-1]  # so few rounded draws leave no tail, which arviz counts as exact
+    with jax.enable_x64(dtype == "float64"):
+        chains = jnp.asarray(draws, dtype)
+        got = {method: scale_reduction(chains, method=method) for method in ("rank", "classic")}
+        sizes = {kind: sample_size(chains, kind=kind) for kind in ("bulk", "tail")}
+    assert got["rank"].dtype == sizes["tail"].dtype == dtype
+    assert_scale_reduction(got["rank"], oracle(array_stats.rhat, draws), dtype)
+    assert_scale_reduction(
+        got["classic"], oracle(array_stats.rhat, draws, method="identity"), dtype
+    )
+    assert_sample_size(sizes["bulk"], oracle(array_stats.ess, draws), draws.shape, dtype)
+    tail = oracle(array_stats.ess, draws, method="tail", prob=0.05)
+    assert_sample_size(sizes["tail"], tail, draws.shape, dtype)
+
+
+def test_four_draws_are_enough():
+    draws = make_draws(4)[..., :1]
+    assert_scale_reduction(scale_reduction(draws), oracle(array_stats.rhat, draws), "float32")
+    assert_sample_size(sample_size(draws), oracle(array_stats.ess, draws), draws.shape, "float32")
+
+
+def test_agrees_with_blackjax():
+    draws = jnp.asarray(make_draws(250))
+    for method, diagnostic in [
+        ("rank", blackjax_diagnostics.rhat),
+        ("classic", blackjax_diagnostics.potential_scale_reduction),
+    ]:
+        expected = np.asarray(jax.vmap(diagnostic, in_axes=-1)(draws))
+        assert_scale_reduction(scale_reduction(draws, method=method), expected, "float32")
+
+
+def test_one_chain_has_an_effective_sample_size():
+    draws = make_draws(250)[:1]
+    expected = oracle(array_stats.ess, draws)
+    assert_sample_size(sample_size(draws), expected, draws.shape, "float32")
+
+
+def test_classic_is_the_thesis_formula():
+    # Means 1 and 2, variances 2 and 2: W = 2, B = 2 (1/4 + 1/4) = 1, var+ = 2/2 + 1/2 = 3/2.
+    chains = jnp.array([[0.0, 2.0], [1.0, 3.0]])
+    assert float(potential_scale_reduction(chains, method="classic")) == pytest.approx(0.75**0.5)
+
+
+def test_only_the_rank_method_sees_a_shared_trend_and_a_different_scale():
+    draws = make_draws(250)
+    rank, classic = scale_reduction(draws), scale_reduction(draws, method="classic")
+    for case in ("trend", "scaled"):
+        assert classic[CASES.index(case)] < 1.01 < 1.1 < rank[CASES.index(case)]
+    assert rank[CASES.index("iid")] < 1.01
+
+
+# The relative variance of tau is 2 (2 K + 1) / (M N) for sums up to lag K (Wolff 2004, eq. 42).
+# Geyer's sums end at the first pair that is not positive: by chance every second one in pure noise,
+# and later ones count no more than the smallest so far. K = 8 and 5 standard errors are generous.
+LONG = (NUM_CHAINS, 4000)
+FIVE_ERRORS = 5 * np.sqrt(2 * (2 * 8 + 1) / np.prod(LONG))
+
+
+@pytest.mark.parametrize("kind", ["bulk", "tail"])
+def test_independent_draws_count_fully(kind):
+    draws = jax.random.normal(jax.random.key(0), (*LONG, 8))
+    np.testing.assert_allclose(sample_size(draws, kind=kind), np.prod(LONG), rtol=FIVE_ERRORS)
+
+
+def test_autoregressive_draws_count_by_their_correlation_time():
+    # tau = (1 + r) / (1 - r) = 3 at r = 1/2; r^8 = 0.004 is below a correlation's error, 0.008.
+    rng = np.random.default_rng(1)
+    draws = np.stack([autoregressive(rng, 0.5, LONG) for _ in range(8)], axis=-1)
+    np.testing.assert_allclose(sample_size(draws), np.prod(LONG) / 3, rtol=FIVE_ERRORS)
+
+
+def test_bulk_size_depends_on_ranks_alone():
+    draws = jnp.asarray(make_draws(250))[..., :6]  # exp of a clipped Cauchy draw overflows
+    np.testing.assert_array_equal(sample_size(jnp.exp(draws)), sample_size(draws))
+
+
+def test_a_large_mean_costs_no_digits():
+    draws = make_draws(250)[..., :2]
+    shifted = draws + 8192.0  # 13 + 10 bits: exact in float32
+    for method in ("rank", "classic"):
+        assert_scale_reduction(
+            scale_reduction(shifted, method=method),
+            np.asarray(scale_reduction(draws, method=method)),
+            "float32",
+        )
+
+
+def test_chains_that_stand_still():
+    equal = jnp.full((NUM_CHAINS, 100), 0.1)
+    apart = equal * jnp.arange(1.0, NUM_CHAINS + 1)[:, None]
+    for method in ("rank", "classic"):
+        assert jnp.isnan(potential_scale_reduction(equal, method=method))
+        assert potential_scale_reduction(apart, method=method) == jnp.inf
+    # Two places are one place after folding; the bulk still sees them.
+    assert potential_scale_reduction(apart[:2]) == jnp.inf
+    for kind in ("bulk", "tail"):
+        assert jnp.isnan(effective_sample_size(equal, kind=kind))
+    # Full correlation at all lags: 23 whole pairs of 2 and half a pair, tau = -1 + 2 * 46 + 1.
+    assert float(effective_sample_size(apart)) == pytest.approx(400 / 92, rel=1e-5)
+
+
+def test_tail_size_where_ties_fill_one_tail():
+    # A tenth of the draws share the maximum, so all lie at or below the 95% quantile.
+    draws = jnp.minimum(jnp.asarray(make_draws(250))[..., 0], 1.28)
+    low = (draws <= jnp.quantile(draws, 0.05)).astype(jnp.float32)
+    expected = oracle(array_stats.ess, np.asarray(low)[..., None], method="mean")
+    got = sample_size(draws, kind="tail")[None]
+    assert_sample_size(got, expected, draws.shape, "float32")
+
+
+def test_nan_stays_in_its_coordinate():
+    draws = jnp.asarray(make_draws(251))
+    broken = draws.at[0, 125, 1].set(jnp.nan)  # the middle draw, which splitting leaves out
+    for diagnostic in (scale_reduction, sample_size):
+        whole, got = diagnostic(draws), diagnostic(broken)
+        assert np.isnan(got).tolist() == [case == 1 for case in range(len(CASES))]
+        np.testing.assert_array_equal(np.delete(got, 1), np.delete(whole, 1))
+    assert np.isnan(sample_size(broken, kind="tail")[1])
+    assert np.isnan(scale_reduction(broken, method="classic")[1])
+
+
+def test_an_infinite_draw_ranks_as_extreme():
+    draws = jnp.asarray(make_draws(250))[..., 0]
+    infinite, huge = draws.at[0, 3].set(jnp.inf), draws.at[0, 3].set(1e30)
+    assert scale_reduction(infinite) == scale_reduction(huge)
+    assert sample_size(infinite) == sample_size(huge)
+    assert jnp.isnan(scale_reduction(infinite, method="classic"))
+
+
+def test_event_axes_are_separate_coordinates():
+    draws = jnp.asarray(make_draws(250))
+    folded = draws.reshape(NUM_CHAINS, 250, 2, 4)
+    for diagnostic in (scale_reduction, sample_size):
+        got = diagnostic(folded)
+        assert got.shape == (2, 4)
+        np.testing.assert_array_equal(got.ravel(), diagnostic(draws))
+        mapped = jax.vmap(diagnostic, in_axes=-1)(draws)
+        np.testing.assert_array_equal(mapped, diagnostic(draws))
+
+
+def test_jit_and_eager_agree():
+    draws = jnp.asarray(make_draws(250))
+    assert_scale_reduction(
+        scale_reduction(draws), np.asarray(potential_scale_reduction(draws)), "float32"
+    )
+    eager = np.asarray(effective_sample_size(draws))
+    assert_sample_size(sample_size(draws), eager, draws.shape, "float32")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16", "float16"])
+def test_narrow_draws_are_measured_in_float32(dtype):
+    draws = jnp.round(jnp.asarray(make_draws(250))[..., 0]).astype(dtype)
+    for diagnostic in (potential_scale_reduction, effective_sample_size):
+        got = diagnostic(draws)
+        assert got.dtype == jnp.float32
+        assert got == diagnostic(draws.astype(jnp.float32))
+
+
+@pytest.mark.parametrize(
+    ("diagnose", "shape", "expected"),
+    [
+        (potential_scale_reduction, (1, 100), "at least 2 chain"),
+        (potential_scale_reduction, (4, 3), "4 draws"),
+        (lambda x: potential_scale_reduction(x, method="classic"), (1, 100), "at least 2 chain"),
+        (lambda x: potential_scale_reduction(x, method="classic"), (4, 1), "2 draws"),
+        (effective_sample_size, (4, 3), "4 draws"),
+        (lambda x: effective_sample_size(x, kind="tail"), (0, 9), "at least 1 chain"),
+        (effective_sample_size, (100,), r"got shape \(100,\)"),
+    ],
+)
+def test_too_little_is_refused_under_jit_too(diagnose, shape, expected):
+    for call in (diagnose, jax.jit(diagnose)):
+        with pytest.raises(ValueError, match=expected):
+            call(jnp.zeros(shape))
+
+
+def test_unknown_names_and_complex_draws_are_refused():
+    chains = jnp.zeros((2, 8))
+    with pytest.raises(ValueError, match='"rank" or "classic", got method=\'split\''):
+        potential_scale_reduction(chains, method="split")
+    with pytest.raises(ValueError, match='"bulk" or "tail", got kind=\'mean\''):
+        effective_sample_size(chains, kind="mean")
+    with pytest.raises(TypeError, match="real numbers, got dtype complex64"):
+        potential_scale_reduction(chains.astype(jnp.complex64))

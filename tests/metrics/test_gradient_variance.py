@@ -1,0 +1,123 @@
+"""Both definitions of learning-gradient variance, against numpy and known signals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.metrics import coordinate_gradient_variance, gradient_variance
+
+
+def make_gradients(repeats, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "prior": {
+            "kernel": rng.normal(1, 2, (repeats, 3, 4)),
+            "bias": rng.normal(size=(repeats, 4)),
+        },
+        "generator": (rng.normal(-3, 0.5, (repeats, 5)), rng.normal(2, 1, repeats)),
+    }
+
+
+def as_matrix(stacked):
+    return np.concatenate([g.reshape(len(g), -1) for g in jax.tree.leaves(stacked)], axis=1)
+
+
+# Sums of 22 numbers of one sign after squaring, and a difference in signal_to_noise whose larger
+# term is less than twice the result: 22 + a few eps.
+RTOL = 32 * np.finfo(np.float32).eps
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_statistical_variance_is_numpys(wrap):
+    stacked = make_gradients(repeats=7)
+    matrix = as_matrix(stacked)
+    spread = matrix.var(axis=0, ddof=1)
+    squared_norm = np.sum(matrix.mean(axis=0) ** 2)
+    signal = squared_norm - spread.sum() / 7
+    assert squared_norm < 2 * signal  # what RTOL says
+
+    got = wrap(gradient_variance)(stacked)
+    np.testing.assert_allclose(got.variance, spread.mean(), rtol=RTOL)
+    np.testing.assert_allclose(got.mean_norm, np.sqrt(squared_norm), rtol=RTOL)
+    np.testing.assert_allclose(got.signal_to_noise, signal / spread.sum(), rtol=RTOL)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_coordinate_variance_pools_every_coordinate_of_every_leaf(wrap):
+    gradients = jax.tree.map(lambda g: g[0], make_gradients(repeats=1))
+    flat = np.concatenate([np.ravel(g) for g in jax.tree.leaves(gradients)])
+    np.testing.assert_allclose(wrap(coordinate_gradient_variance)(gradients), flat.var(), rtol=RTOL)
+
+
+def test_estimates_are_unbiased_for_any_number_of_repeats():
+    true, scale = jnp.array([[[1.0, -2.0, 0.5]]]), jnp.array([[[3.0, 1.0, 2.0]]])
+    for repeats in (2, 5):
+        noise = jax.random.normal(jax.random.key(repeats), (20_000, repeats, 3))
+        got = jax.vmap(gradient_variance)(true + scale * noise)
+        noise_power = 3 * got.variance
+        signal = got.signal_to_noise * noise_power
+        for estimates, expected in [(got.variance, 14 / 3), (signal, 5.25)]:
+            standard_error = jnp.std(estimates) / np.sqrt(len(estimates))
+            assert abs(jnp.mean(estimates) - expected) < 5 * standard_error
+
+
+def test_signal_to_noise_of_one_repeat_does_not_depend_on_their_number():
+    # |g|^2 = 100 * 0.2^2 = 4 over 100 * 0.1^2 = 1. Relative variances, by the delta method: the
+    # numerator's is 4 s^2 / (n |g|^2) with s = 0.1, the denominator's 2 / (n d) with d = 100.
+    for repeats in (100, 400):
+        noise = 0.1 * jax.random.normal(jax.random.key(repeats), (repeats, 100))
+        got = gradient_variance(0.2 + noise).signal_to_noise
+        error = 5 * np.sqrt(4 * 0.01 / (repeats * 4) + 2 / (repeats * 100))
+        np.testing.assert_allclose(got, 4.0, rtol=error)
+
+
+def test_the_definitions_differ():
+    exact = jnp.tile(jnp.array([1.0, -1.0, 5.0]), (4, 1))  # noiseless, unequal coordinates
+    assert gradient_variance(exact).variance == 0
+    assert float(coordinate_gradient_variance(exact[0])) == pytest.approx(56 / 9)
+
+    shared = jnp.tile(jnp.array([[1.0], [2.0], [3.0], [6.0]]), (1, 3))  # noise moves all alike
+    assert float(gradient_variance(shared).variance) == pytest.approx(14 / 3)
+    assert jnp.all(jax.vmap(coordinate_gradient_variance)(shared) == 0)
+
+
+def test_repeats_that_agree_have_exactly_no_variance():
+    got = gradient_variance(jnp.full((7, 5), 0.1))
+    assert got.variance == 0
+    assert got.signal_to_noise == jnp.inf
+    assert jnp.isnan(gradient_variance(jnp.zeros((7, 5))).signal_to_noise)
+
+
+def test_pure_noise_is_bounded_below():
+    cancelling = jnp.array([[1.0, -2.0], [-1.0, 2.0]])
+    assert float(gradient_variance(cancelling).signal_to_noise) == -0.5
+
+
+def test_nan_spreads():
+    stacked = make_gradients(repeats=3)
+    stacked["prior"]["bias"][1, 2] = np.nan
+    assert all(jnp.isnan(value) for value in gradient_variance(stacked))
+    assert jnp.isnan(coordinate_gradient_variance(stacked))
+
+
+def test_half_precision_is_summed_in_float32():
+    # In bfloat16 a sum of ones stands still at 256.
+    gradients = jnp.stack([jnp.ones(4096), -jnp.ones(4096)]).astype(jnp.bfloat16)
+    got = gradient_variance(gradients)
+    assert got.variance.dtype == jnp.float32
+    assert float(got.variance) == 2
+    assert float(coordinate_gradient_variance(gradients)) == 1
+    assert float(gradient_variance(jnp.abs(gradients)).mean_norm) == 64
+
+
+def test_bad_gradients_are_refused():
+    with pytest.raises(ValueError, match="at least 2 repeats on its leading axis, got 1"):
+        gradient_variance(make_gradients(repeats=1))
+    with pytest.raises(ValueError, match="share their leading axis"):
+        gradient_variance({"a": jnp.zeros((3, 2)), "b": jnp.zeros((2, 2))})
+    with pytest.raises(TypeError, match=r"gradients\['a'\] must hold floating-point"):
+        coordinate_gradient_variance({"a": jnp.zeros(3, int)})
+    for measure in (gradient_variance, coordinate_gradient_variance):
+        with pytest.raises(ValueError, match="holds no arrays"):
+            measure({})
