@@ -1,1 +1,10 @@
-"""Placeholder until the room is furnished."""
+"""Networks for energies, classifiers and generators, as Flax Linen modules; all optional."""
+
+from ebmjax.networks._convolution import Convolution as Convolution
+from ebmjax.networks._convolution import TransposedConvolution as TransposedConvolution
+from ebmjax.networks._convolve import convolve as convolve
+from ebmjax.networks._convolve import convolve_transposed as convolve_transposed
+from ebmjax.networks._energies import LatentEnergy as LatentEnergy
+from ebmjax.networks._energies import MLPEnergy as MLPEnergy
+from ebmjax.networks._generator import ConvGenerator as ConvGenerator
+from ebmjax.networks._wide_resnet import WideResNet as WideResNet

@@ -1,0 +1,107 @@
+"""Convolution layers whose parameters do not depend on how the convolution is computed."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax.linen.dtypes import promote_dtype
+from jax.nn.initializers import Initializer
+
+from ebmjax._checks import check_at_least
+from ebmjax.networks._convolve import (
+    Lowering,
+    Padding,
+    check_images,
+    convolve,
+    convolve_transposed,
+)
+
+pytorch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+"""Uniform within 1/sqrt(fan_in), the weights PyTorch gives a convolution unless told otherwise."""
+
+
+class Convolution(nn.Module):
+    """``convolve`` with learned ``kernel`` (size, size, I, O) and ``bias`` (O,), in float32.
+
+    The lowering changes neither parameters nor results, so a checkpoint moves between them.
+
+    Attributes:
+      features: number of output channels O.
+      kernel_size: side of the square window.
+      stride: step of the window along both axes.
+      padding: ``"SAME"`` or ``"VALID"``.
+      lowering: ``"matmul"``, ``"xla"``, or None for the faster one on the backend at hand.
+      dtype: of the computation and the result; None promotes images and parameters.
+      kernel_init: by default uniform within 1/sqrt(fan_in), as in PyTorch; biases start at zero.
+
+    Raises:
+      ValueError: for sizes below one, and as ``convolve``.
+    """
+
+    features: int
+    kernel_size: int = 3
+    stride: int = 1
+    padding: Padding = "SAME"
+    lowering: Lowering | None = None
+    dtype: Any = None
+    kernel_init: Initializer = pytorch_uniform
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        images, kernel, bias = _parameters(self, images)
+        out = convolve(
+            images, kernel, stride=self.stride, padding=self.padding, lowering=self.lowering
+        )
+        return _add_bias(out, bias)
+
+
+class TransposedConvolution(nn.Module):
+    """``convolve_transposed`` with learned ``kernel`` (size, size, I, O) and ``bias`` (O,).
+
+    Parameters are float32, named and shaped as those of ``flax.linen.ConvTranspose``.
+
+    Attributes:
+      features: number of output channels O.
+      kernel_size: side of the square window.
+      stride: factor by which ``"SAME"`` padding enlarges the image.
+      padding: ``"SAME"`` or ``"VALID"``.
+      lowering: ``"matmul"``, ``"xla"``, or None for the faster one on the backend at hand.
+      dtype: of the computation and the result; None promotes images and parameters.
+      kernel_init: by default LeCun normal as in Flax; biases start at zero.
+
+    Raises:
+      ValueError: for sizes below one, and as ``convolve_transposed``.
+    """
+
+    features: int
+    kernel_size: int = 4
+    stride: int = 2
+    padding: Padding = "SAME"
+    lowering: Lowering | None = None
+    dtype: Any = None
+    kernel_init: Initializer = nn.initializers.lecun_normal()
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        images, kernel, bias = _parameters(self, images)
+        out = convolve_transposed(
+            images, kernel, stride=self.stride, padding=self.padding, lowering=self.lowering
+        )
+        return _add_bias(out, bias)
+
+
+def _parameters(
+    module: Convolution | TransposedConvolution, images: jax.Array
+) -> tuple[jax.Array, ...]:
+    """The images, the kernel and the bias of ``module``, in the dtype it computes in."""
+    for name in ("features", "kernel_size", "stride"):
+        check_at_least(name, getattr(module, name), 1)
+    check_images(images)
+    shape = (module.kernel_size, module.kernel_size, images.shape[-1], module.features)
+    kernel = module.param("kernel", module.kernel_init, shape)
+    bias = module.param("bias", nn.initializers.zeros_init(), (module.features,))
+    return tuple(promote_dtype(images, kernel, bias, dtype=module.dtype))
+
+
+def _add_bias(out: jax.Array, bias: jax.Array) -> jax.Array:
+    return out + bias.reshape((1,) * (out.ndim - 1) + (-1,))

@@ -1,0 +1,188 @@
+"""Two-dimensional convolution as matrix products, or as XLA's own convolution.
+
+XLA's CPU convolutions lose their threads inside ``lax.scan`` and ``lax.while_loop``, which is
+where samplers live; matrix products keep them (docs/networks.md has the measurements).
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Lowering = Literal["matmul", "xla"]
+Padding = Literal["SAME", "VALID"]
+
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+def convolve(
+    images: jax.Array,
+    kernel: jax.Array,
+    *,
+    stride: int = 1,
+    padding: Padding = "SAME",
+    lowering: Lowering | None = None,
+) -> jax.Array:
+    """Cross-correlates ``images`` with ``kernel``, as ``jax.lax.conv_general_dilated`` does.
+
+    Args:
+      images: (..., H, W, I), with any leading axes or none.
+      kernel: (size, size, I, O).
+      stride: step of the window along both axes.
+      padding: ``"SAME"`` (output ceil(H / stride), as XLA pads: the odd pixel at the end) or
+        ``"VALID"``.
+      lowering: ``"matmul"`` gathers the patches by shifted slices and takes one matrix product;
+        ``"xla"`` is XLA's convolution; None is matmul on the CPU backend, XLA elsewhere, decided
+        when traced.
+
+    Returns:
+      (..., H', W', O).
+
+    Raises:
+      ValueError: for images without H, W and channels, a window larger than unpadded images, an
+        unknown lowering or padding, or channels that differ from the kernel's.
+    """
+    _check(images, kernel, padding, lowering)
+    size = kernel.shape[0]
+    height, width = images.shape[-3:-1]
+    if padding == "VALID" and min(height, width) < size:
+        raise ValueError(
+            f"images of {height}x{width} pixels are smaller than the {size}x{size} kernel; use "
+            "larger images or padding='SAME'."
+        )
+    if _is_matmul(lowering):
+        pads = lax.padtype_to_pads((height, width), (size, size), (stride, stride), padding)
+        patches = _patches(images, size, stride, pads)
+        return patches @ kernel.reshape(-1, kernel.shape[-1])
+    batch = images.reshape(-1, *images.shape[-3:])
+    out = lax.conv_general_dilated(
+        batch, kernel, (stride, stride), padding, dimension_numbers=LAYOUT
+    )
+    return out.reshape(*images.shape[:-3], *out.shape[1:])
+
+
+def convolve_transposed(
+    images: jax.Array,
+    kernel: jax.Array,
+    *,
+    stride: int = 1,
+    padding: Padding = "SAME",
+    lowering: Lowering | None = None,
+) -> jax.Array:
+    """The transposed convolution of ``jax.lax.conv_transpose`` and ``flax.linen.ConvTranspose``.
+
+    The kernel is not flipped: the dilated input is cross-correlated with it as it is stored.
+    Input pixel i therefore adds ``kernel[size - 1 - j]`` to output pixel ``stride i + j - crop``.
+    A PyTorch ``ConvTranspose2d`` weight (I, O, size, size) is this kernel after a flip of both
+    spatial axes and a transposition to (size, size, I, O).
+
+    Args:
+      images: (..., H, W, I), with any leading axes or none.
+      kernel: (size, size, I, O).
+      stride: how many output pixels an input pixel is apart from the next.
+      padding: ``"SAME"`` (output exactly stride H) or ``"VALID"`` (output
+        stride H + max(size - stride, 0), so a 1x1 image becomes size x size).
+      lowering: as in ``convolve``; the matmul form is one matrix product and shifted additions.
+
+    Returns:
+      (..., H', W', O).
+
+    Raises:
+      ValueError: as ``convolve``; no image is too small here.
+    """
+    _check(images, kernel, padding, lowering)
+    if _is_matmul(lowering):
+        return _overlap_add(images, kernel, stride, padding)
+    batch = images.reshape(-1, *images.shape[-3:])
+    out = lax.conv_transpose(batch, kernel, (stride, stride), padding, dimension_numbers=LAYOUT)
+    return out.reshape(*images.shape[:-3], *out.shape[1:])
+
+
+def check_images(images: jax.Array) -> None:
+    """Raises ValueError unless ``images`` is (..., H, W, channels) with at least one pixel."""
+    if images.ndim < 3 or min(images.shape[-3:]) < 1:
+        raise ValueError(
+            "images must have shape (..., height, width, channels) with every one of the three at "
+            f"least 1, got shape {images.shape}. A grey image needs a last axis: images[..., None]."
+        )
+
+
+def _check(images: jax.Array, kernel: jax.Array, padding: str, lowering: str | None) -> None:
+    check_images(images)
+    if kernel.ndim != 4 or kernel.shape[0] != kernel.shape[1]:
+        raise ValueError(
+            "kernel must have shape (size, size, channels in, channels out), "
+            f"got shape {kernel.shape}."
+        )
+    if kernel.shape[2] != images.shape[-1]:
+        raise ValueError(
+            f"images have {images.shape[-1]} channels but the kernel of shape {kernel.shape} takes "
+            f"{kernel.shape[2]}."
+        )
+    if padding not in get_args(Padding):
+        raise ValueError(f"padding must be 'SAME' or 'VALID', got padding={padding!r}.")
+    if lowering not in (None, *get_args(Lowering)):
+        raise ValueError(f"lowering must be 'matmul', 'xla' or None, got lowering={lowering!r}.")
+
+
+def _is_matmul(lowering: Lowering | None) -> bool:
+    if lowering is None:
+        return jax.default_backend() == "cpu"
+    return lowering == "matmul"
+
+
+def _pad(images: jax.Array, rows: tuple[int, int], columns: tuple[int, int]) -> jax.Array:
+    """Zeros around the height and width of (..., H, W, C)."""
+    return jnp.pad(images, [(0, 0)] * (images.ndim - 3) + [rows, columns, (0, 0)])
+
+
+def _patches(
+    images: jax.Array, size: int, stride: int, pads: Sequence[tuple[int, int]]
+) -> jax.Array:
+    """(..., H', W', size * size * I): the window at each output pixel, in the kernel's order."""
+    padded = _pad(images, *pads)
+    rows, columns = ((n - size) // stride + 1 for n in padded.shape[-3:-1])
+
+    def shifted(i: int, j: int) -> jax.Array:
+        band = lax.slice_in_dim(padded, i, i + stride * (rows - 1) + 1, stride, axis=-3)
+        return lax.slice_in_dim(band, j, j + stride * (columns - 1) + 1, stride, axis=-2)
+
+    taps = [shifted(i, j) for i in range(size) for j in range(size)]
+    return jnp.concatenate(taps, axis=-1)
+
+
+def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
+    """Each input pixel's stamp of size x size, in blocks, added where the stamps overlap.
+
+    Neighbouring stamps are ``stride`` apart. Cut into ``m x m`` blocks of that side they overlap
+    in whole blocks, so their sum is m * m shifted additions on the grid of blocks, no scatter. A
+    lone pixel overlaps nothing and is one block.
+    """
+    size, _, channels, features = kernel.shape
+    height, width = images.shape[-3:-1]
+    block = stride if height * width > 1 else max(size, stride)
+    m = math.ceil(size / block)
+
+    fill = (0, m * block - size)
+    stamp = jnp.pad(kernel[::-1, ::-1], [fill, fill, (0, 0), (0, 0)])
+    stamp = stamp.reshape(m, block, m, block, channels, features).transpose(4, 0, 2, 1, 3, 5)
+    stamps = (images @ stamp.reshape(channels, -1)).reshape(*images.shape[:-1], m, m, -1)
+    shifted = [
+        _pad(stamps[..., i, j, :], (i, m - 1 - i), (j, m - 1 - j))
+        for i in range(m)
+        for j in range(m)
+    ]
+    grid = functools.reduce(jnp.add, shifted)
+
+    blocks = grid.reshape(*grid.shape[:-1], block, block, features)
+    rows, columns = (block * n for n in grid.shape[-3:-1])
+    full = jnp.swapaxes(blocks, -4, -3).reshape(*images.shape[:-3], rows, columns, features)
+    overhang = max(size - stride, 0)
+    first = overhang // 2 if padding == "SAME" else 0
+    last = 0 if padding == "SAME" else overhang
+    band = lax.slice_in_dim(full, first, first + stride * height + last, axis=-3)
+    return lax.slice_in_dim(band, first, first + stride * width + last, axis=-2)
