@@ -8,3 +8,6 @@ from ebmjax.data._images import to_signed_unit as to_signed_unit
 from ebmjax.data._indices import batch_indices as batch_indices
 from ebmjax.data._indices import block_indices as block_indices
 from ebmjax.data._indices import epoch_indices as epoch_indices
+from ebmjax.data._prepare import DataUnavailableError as DataUnavailableError
+from ebmjax.data._prepare import prepare_tfds as prepare_tfds
+from ebmjax.data._tfds import load_tfds as load_tfds

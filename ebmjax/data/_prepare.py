@@ -1,0 +1,148 @@
+"""Finds a tensorflow-datasets copy on disk or makes one; where it cannot, says what to do."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ebmjax.data._tfds_without_tensorflow import tfds_without_tensorflow
+
+
+class DataUnavailableError(RuntimeError):
+    """A data set is not on disk in a readable form; the message says why and what to do."""
+
+
+def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
+    """The tensorflow-datasets builder of ``name`` looking in ``data_dir``.
+
+    Raises:
+      ValueError: if tensorflow-datasets has no data set called ``name``.
+    """
+    import tensorflow_datasets as tfds
+
+    try:
+        return tfds.builder(name, data_dir=data_dir and Path(data_dir).expanduser())
+    except tfds.core.DatasetNotFoundError:
+        raise ValueError(
+            f"name must be a data set of tensorflow-datasets, such as cifar10, cifar100, "
+            f"svhn_cropped, mnist, fashion_mnist or celeb_a; got {name=}."
+        ) from None
+
+
+def is_prepared(builder: Any) -> bool:
+    """Whether the builder's folder holds a copy that can be read without TensorFlow.
+
+    Raises:
+      DataUnavailableError: if the folder is there, but is no complete array_record copy.
+    """
+    folder = Path(builder.data_path)
+    if not folder.exists():
+        return False
+    if not (folder / "dataset_info.json").exists():
+        raise DataUnavailableError(
+            f"{folder} is an incomplete copy of {builder.name}: dataset_info.json is missing. Copy "
+            "the folder again, or delete it and run again to prepare it."
+        )
+    formats = {form.value for form in builder.info.available_file_formats()}
+    if "array_record" not in formats:
+        raise DataUnavailableError(
+            f"{folder} holds {builder.name} as {', '.join(sorted(formats))} only, which cannot be "
+            "read without TensorFlow; this library reads array_record. Delete or rename that "
+            "folder, or pass an empty folder as data_dir, and run again to prepare it anew."
+        )
+    return True
+
+
+def prepare_tfds(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
+    """Downloads and prepares a data set as array_record, without TensorFlow; shows progress.
+
+    Does nothing where it is prepared already. A failure leaves nothing half-written behind; files
+    that were downloaded whole and match their checksum stay for the next attempt. Downloads are
+    not retried: a dead network fails in seconds, a silent one within about a minute.
+
+    Args:
+      name: cifar10, cifar100, svhn_cropped (fetches the 1.3 GB of its "extra" split too), mnist,
+        fashion_mnist or celeb_a (from Google Drive, which often refuses).
+      data_dir: the folder that holds one folder a data set, made where missing; None for
+        tensorflow-datasets' own, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
+
+    Raises:
+      DataUnavailableError: if it cannot be prepared here (no network, quota, disk), or what lies
+        there cannot be read.
+      NotADirectoryError: if ``data_dir`` is a file.
+      ValueError: if there is no such data set.
+    """
+    check_is_folder_or_missing(data_dir)
+    builder = open_builder(name, data_dir)
+    if is_prepared(builder):
+        return
+    try:
+        with _leaving_nothing_half_written(builder), tfds_without_tensorflow():
+            builder.download_and_prepare(file_format="array_record")
+    except Exception as error:
+        raise DataUnavailableError(
+            f"{name} is not prepared (looked for {builder.data_path}), and preparing it failed: "
+            f"{_reason(error)}. Nothing half-written was left behind. {remedy(builder)}"
+        ) from error
+
+
+def check_is_folder_or_missing(data_dir: str | os.PathLike[str] | None) -> None:
+    """Raises NotADirectoryError where ``data_dir`` is a file."""
+    if data_dir is not None and Path(data_dir).expanduser().is_file():
+        raise NotADirectoryError(
+            f"data_dir must be a folder that holds one folder a data set, got the file {data_dir}."
+        )
+
+
+def remedy(builder: Any) -> str:
+    """What a person can do to get the data set here."""
+    name, root = builder.name, Path(builder.data_dir_root)
+    files = ", ".join(sorted(str(info.filename) for info in builder.url_infos.values()))
+    return (
+        'What to do: on a machine with network run `python -c "from ebmjax.data import '
+        f"prepare_tfds; prepare_tfds('{name}', 'tfds')\"` (should that fail too: `pip install "
+        'tensorflow-cpu tensorflow-datasets` in a throw-away environment, then `python -c "import '
+        f"tensorflow_datasets as tfds; tfds.builder('{name}', data_dir='tfds', "
+        "file_format='array_record').download_and_prepare()\"`), copy the folder tfds/"
+        f"{name} to {root / name}, or anywhere and pass its parent as data_dir. Or fetch the "
+        f"originals by hand from {builder.info.homepage}, put them ({files}) into "
+        f"{root / 'downloads' / 'manual'} and run again."
+    )
+
+
+def _reason(error: Exception) -> str:
+    import requests
+
+    if isinstance(error, requests.exceptions.ConnectionError | requests.exceptions.Timeout):
+        return f"no connection to {getattr(error.request, 'url', 'the network')}"
+    reason = f"{type(error).__name__}: {str(error).strip().rstrip('.')}"
+    if "drive.google.com" in reason:
+        reason += " (Google Drive limits downloads a day and often refuses this file)"
+    return reason
+
+
+@contextlib.contextmanager
+def _leaving_nothing_half_written(builder: Any) -> Iterator[None]:
+    """On any failure, Ctrl-C included, deletes what the preparation began and did not finish."""
+    before = set(_paths(builder))
+    try:
+        yield
+    except BaseException:
+        for path in sorted(set(_paths(builder)) - before, reverse=True):
+            if ".tmp." in path.name or path.name.startswith("incomplete."):
+                shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):  # a folder that holds something stays
+                path.rmdir()
+        raise
+
+
+def _paths(builder: Any) -> list[Path]:
+    """Every folder a preparation may make, parents before children."""
+    root = Path(builder.data_dir_root)
+    downloads = root / "downloads"
+    makes = [root, *root.parents, root / builder.name, downloads, downloads / "extracted"]
+    makes += [downloads / builder.name, *(downloads / builder.name).rglob("*")]
+    makes += [*(downloads / "extracted").glob("*"), *(root / builder.name).glob("*")]
+    return [path for path in makes if path.is_dir()]
