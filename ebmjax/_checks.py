@@ -10,23 +10,53 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.types import PyTree
+from ebmjax.types import LogDensityFn, PyTree
 
 
 def _is_traced(value: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
+def _numbers(name: str, value: Any) -> np.ndarray:
+    numbers = np.asarray(value)
+    if not jnp.issubdtype(numbers.dtype, jnp.number):
+        raise TypeError(f"{name} must be a number or an array of numbers, got {name}={value!r}.")
+    return numbers
+
+
 def check_positive(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite and above zero."""
-    if not _is_traced(value) and not np.all(np.isfinite(value) & (np.asarray(value) > 0)):
+    if _is_traced(value):
+        return
+    numbers = _numbers(name, value)
+    if not np.all(np.isfinite(numbers) & (numbers > 0)):
         raise ValueError(f"{name} must be positive and finite, got {name}={value}.")
 
 
 def check_not_negative(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero."""
-    if not _is_traced(value) and not np.all(np.isfinite(value) & (np.asarray(value) >= 0)):
+    if _is_traced(value):
+        return
+    numbers = _numbers(name, value)
+    if not np.all(np.isfinite(numbers) & (numbers >= 0)):
         raise ValueError(f"{name} must be zero or more and finite, got {name}={value}.")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Raises ValueError unless every concrete entry of ``value`` lies in [0, 1]."""
+    if _is_traced(value):
+        return
+    numbers = _numbers(name, value)
+    if not np.all((numbers >= 0) & (numbers <= 1)):
+        raise ValueError(f"{name} must lie between 0 and 1, got {name}={value}.")
+
+
+def check_interval(low: Any, high: Any) -> None:
+    """Raises ValueError unless concrete ``low`` and ``high`` are ordered; infinite ends may be."""
+    if _is_traced((low, high)):
+        return
+    if not np.all(_numbers("low", low) < _numbers("high", high)):
+        raise ValueError(f"low must be below high, got low={low} and high={high}.")
 
 
 def check_at_least(name: str, value: int, minimum: int) -> None:
@@ -46,6 +76,18 @@ def check_floating(name: str, tree: PyTree) -> None:
             )
     if not jax.tree.leaves(tree):
         raise ValueError(f"{name} holds no arrays; expected a PyTree with at least one.")
+
+
+def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None:
+    """Raises ValueError unless ``log_density_fn`` maps one ``position`` to one scalar."""
+    value = jax.eval_shape(log_density_fn, position)
+    shapes = jax.tree.map(lambda leaf: leaf.shape, value)
+    if shapes != ():
+        raise ValueError(
+            f"log_density_fn must return a scalar for one position, got shape {shapes}. Write it "
+            "for one chain (or one particle); many are the work of jax.vmap(init) and "
+            "ebmjax.samplers.batch_step, or of a particle sampler."
+        )
 
 
 def leading_size(name: str, tree: PyTree) -> int:

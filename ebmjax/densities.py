@@ -1,15 +1,15 @@
-"""Log densities: from energies, tempered, restricted, bridged, and analytic ones with known moments.
+"""Log densities: from energies, tempered, restricted, bridged; analytic ones with known moments.
 
 A log density is a function of one position (one chain) that returns a scalar, unnormalised.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, polygamma
 
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_interval, check_positive
 from ebmjax.types import EnergyFn, LogDensityFn, PyTree
 
 
@@ -44,12 +44,16 @@ def power_posterior(
     return lambda position: power * log_likelihood_fn(position) + log_prior_fn(position)
 
 
-def within_box(log_density_fn: LogDensityFn, low: float, high: float) -> LogDensityFn:
+def within_box(log_density_fn: LogDensityFn, low: Any, high: Any) -> LogDensityFn:
     """The density restricted to ``[low, high]`` in every coordinate: ``-inf`` outside.
 
     A sampler that accepts or rejects (MALA) then samples the truncated density exactly. For
     samplers that never reject, project the chain with ``ebmjax.samplers.clamp`` instead.
+
+    Raises:
+      ValueError: unless concrete ``low < high``.
     """
+    check_interval(low, high)
 
     def restricted(position: PyTree) -> jax.Array:
         leaves = [jnp.all((leaf >= low) & (leaf <= high)) for leaf in jax.tree.leaves(position)]

@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, leading_size
 from ebmjax.types import Key, PyTree, Step
@@ -28,6 +27,7 @@ def batch_step(step: Step) -> Step:
       ValueError: when called with states whose leaves differ in their leading size.
 
     Example:
+      >>> import jax.numpy as jnp
       >>> from ebmjax.samplers import mala
       >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
       >>> states = jax.vmap(sampler.init)(jnp.zeros((64, 2)))
@@ -78,6 +78,7 @@ def run_chain(
         ``[0, num_steps]``.
 
     Example:
+      >>> import jax.numpy as jnp
       >>> from ebmjax.samplers import sgld
       >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
       >>> state = sampler.init(jnp.zeros(2))

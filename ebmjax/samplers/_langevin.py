@@ -7,7 +7,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._checks import check_floating, check_not_negative, check_positive
+from ebmjax._checks import (
+    check_floating,
+    check_not_negative,
+    check_positive,
+    check_scalar_density,
+)
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
@@ -48,13 +53,10 @@ def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinSta
       ValueError: if ``log_density_fn`` does not return a scalar.
     """
     check_floating("position", position)
-    position = jax.tree.map(jnp.asarray, position)
-    shape = jax.eval_shape(log_density_fn, position).shape
-    if shape != ():
-        raise ValueError(
-            f"log_density_fn must return a scalar for one chain, got shape {shape}. Write it for "
-            "one position; run many chains with jax.vmap(init) and ebmjax.samplers.batch_step."
-        )
+    # With its dtype spelt out: a Python number's weak type would change after one step, and the
+    # second step would be compiled anew.
+    position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
+    check_scalar_density(log_density_fn, position)
     log_density, score = jax.value_and_grad(log_density_fn)(position)
     return LangevinState(position, log_density, score)
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_fraction, check_positive
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
@@ -76,7 +76,7 @@ def psgld_step(
       noise_scale: None for the exact, preconditioned noise; a number for the image form, plain
         noise of that standard deviation (thesis Alg. 9).
       temperature: T of the target.
-      decay: a in [0, 1).
+      decay: a in [0, 1]; at 1 the metric stays as the state has it.
       damping: :math:`\lambda`, positive. While V is near zero the step is multiplied by about
         ``1 / damping``: 1e-5 suits scores of order one, images want up to 1.
       curvature_drift: whether to add :math:`\Gamma` (static).
@@ -94,6 +94,7 @@ def psgld_step(
     """
     check_langevin(step_size, noise_scale, temperature)
     check_positive("damping", damping)
+    check_fraction("decay", decay)
     second_moment = jax.tree.map(
         lambda v, s: (decay * v + (1.0 - decay) * s * s).astype(v.dtype),
         state.second_moment,

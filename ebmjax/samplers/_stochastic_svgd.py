@@ -103,7 +103,8 @@ def stochastic_svgd_step(
     terms = stein_terms(state.particles, log_density_fn, bandwidth)
     num_particles = len(terms.positions)
 
-    mobility = (terms.kernel + langevin_weight * jnp.eye(num_particles)) / num_particles
+    identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
+    mobility = (terms.kernel + langevin_weight * identity) / num_particles
     precision = jax.lax.Precision.HIGHEST
     attraction = jnp.matmul(mobility, terms.scores, precision=precision)
     drift = attraction + temperature * terms.repulsion / num_particles

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from ebmjax._checks import check_floating, check_positive, leading_size
+from ebmjax._checks import check_floating, check_positive, check_scalar_density, leading_size
 from ebmjax.samplers._bandwidth import median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -62,6 +62,13 @@ class SteinTerms(NamedTuple):
         return (_multiply(self.kernel, self.scores) + self.repulsion) / len(self.positions)
 
 
+def check_particles(particles: PyTree) -> None:
+    """Raises TypeError or ValueError unless leaves are floating point with one leading axis."""
+    check_floating("particles", particles)
+    if leading_size("particles", particles) == 0:
+        raise ValueError("particles must hold at least one particle, got a leading size of 0.")
+
+
 def _multiply(left: jax.Array, right: jax.Array) -> jax.Array:
     """A matrix product that keeps float32 on accelerators whose default is coarser."""
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
@@ -82,8 +89,8 @@ def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
 
 def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any) -> SteinTerms:
     """Scores, kernel matrix and repulsion in O(n^2 + n d) memory, from the Gram matrix."""
-    check_floating("particles", particles)
-    leading_size("particles", particles)
+    check_particles(particles)
+    check_scalar_density(log_density_fn, jax.tree.map(lambda leaf: leaf[0], particles))
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
     log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
@@ -91,12 +98,14 @@ def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any)
 
     # Distances do not change with the origin, their rounding does: it grows with the norms.
     centred = positions - jnp.mean(positions, axis=0, keepdims=True)
-    norms = jnp.sum(centred**2, axis=1)
+    # The norms come from the same product: for particles that coincide the difference is then
+    # exactly zero, and what lies below the rounding of the difference counts as zero too, or the
+    # median of mostly coincident particles would be the median of rounding errors.
     gram = _multiply(centred, centred.T)
-    squared = jnp.maximum(norms[:, None] + norms[None, :] - 2.0 * gram, 0.0)
-    # Below the rounding of the inputs, particles are the same particle.
-    resolution = jnp.finfo(positions.dtype).eps * jnp.max(jnp.abs(positions))
-    is_same = squared <= positions.shape[1] * resolution**2
+    norms = jnp.diagonal(gram)
+    sums = norms[:, None] + norms[None, :]
+    squared = sums - 2.0 * gram
+    is_same = squared <= 4.0 * jnp.finfo(positions.dtype).eps * sums
     squared = jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
 
     bandwidth = median_bandwidth(squared) if bandwidth is None else jnp.asarray(bandwidth)
@@ -125,11 +134,13 @@ def svgd_direction(
 
     Returns:
       A PyTree like ``particles``. One particle gets its score; particles that coincide do not
-      repel each other.
+      repel each other. In float32 pairs nearer than about 1e-3 of the particles' distance from
+      their mean count as coincident in the kernel: a Gram matrix cannot tell.
 
     Raises:
       TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size, or a concrete bandwidth is not positive.
+      ValueError: if leaves differ in their leading size or hold no particle, if
+        ``log_density_fn`` does not return a scalar, or a concrete bandwidth is not positive.
 
     Example:
       >>> import jax.numpy as jnp
@@ -151,8 +162,7 @@ def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
       ValueError: if leaves differ in their leading size.
     """
     del log_density_fn
-    check_floating("particles", particles)
-    leading_size("particles", particles)
+    check_particles(particles)
     return SVGDState(jax.tree.map(jnp.asarray, particles))
 
 

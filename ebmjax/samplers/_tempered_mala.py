@@ -6,9 +6,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_fraction, check_positive
 from ebmjax.samplers._bind import bind
-from ebmjax.samplers._langevin import LangevinState, langevin_init, langevin_noise_scale
+from ebmjax.samplers._langevin import (
+    LangevinState,
+    check_langevin,
+    langevin_init,
+    langevin_noise_scale,
+)
 from ebmjax.samplers._mala import mala_step
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -91,9 +96,9 @@ def tempered_mala_step(
       log_density_fn: position to scalar, untempered.
       step_size: :math:`\epsilon`, positive.
       noise_scale: :math:`\sigma`; None for ``sqrt(2 step_size)``.
-      acceptance_threshold: u.
+      acceptance_threshold: u in [0, 1].
       temperature_growth: g, positive.
-      acceptance_decay: d in [0, 1). With 0 every single probability is judged, as in the
+      acceptance_decay: d in [0, 1]. With 0 every single probability is judged, as in the
         thesis's listing.
 
     Raises:
@@ -102,8 +107,11 @@ def tempered_mala_step(
     Source: sampling-approaches thesis, Alg. 10, whose listing divides the energy again at every
     step, so that one rise compounds; here the target is always ``E / T``.
     """
-    check_positive("temperature_growth", temperature_growth)
     temperature = state.temperature
+    check_langevin(step_size, noise_scale, temperature)
+    check_positive("temperature_growth", temperature_growth)
+    check_fraction("acceptance_threshold", acceptance_threshold)
+    check_fraction("acceptance_decay", acceptance_decay)
     if noise_scale is None:
         noise_scale = langevin_noise_scale(step_size, 1.0)
     scored, info = mala_step(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_interval, check_positive
 from ebmjax.samplers._chains import position_of
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -74,7 +74,7 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     Raises:
       ValueError: unless ``low < high``.
     """
-    check_positive("high - low", high - low)
+    check_interval(low, high)
 
     @jax.custom_jvp
     def project_leaf(x: jax.Array) -> jax.Array:
