@@ -168,12 +168,18 @@ def test_chains_that_stand_still():
     for method in ("rank", "classic"):
         assert jnp.isnan(potential_scale_reduction(equal, method=method))
         assert potential_scale_reduction(apart, method=method) == jnp.inf
-    # Two places are one place after folding; the bulk still sees them.
-    assert potential_scale_reduction(apart[:2]) == jnp.inf
     for kind in ("bulk", "tail"):
         assert jnp.isnan(effective_sample_size(equal, kind=kind))
     # Full correlation at all lags: 23 whole pairs of 2 and half a pair, tau = -1 + 2 * 46 + 1.
     assert float(effective_sample_size(apart)) == pytest.approx(400 / 92, rel=1e-5)
+
+
+def test_two_values_fold_onto_one_and_leave_the_bulk():
+    signs = jnp.tile(jnp.array([-1.0, 1.0, 1.0, -1.0]), (NUM_CHAINS, 25))
+    expected = oracle(array_stats.rhat, np.asarray(signs), method="z_scale")
+    assert_scale_reduction(scale_reduction(signs), expected, "float32")
+    apart = jnp.broadcast_to(jnp.array([[-1.0], [1.0]]), (2, 100))
+    assert scale_reduction(apart) == jnp.inf
 
 
 def test_tail_size_where_ties_fill_one_tail():
