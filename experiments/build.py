@@ -1,0 +1,115 @@
+"""From a configuration to objects: what every family of experiments shares."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import optax
+
+from ebmjax import data, samplers
+from ebmjax.training import Plan, TrainState
+from ebmjax.types import PyTree
+from experiments.config import Config
+from experiments.validate import choose
+
+SAMPLERS = {
+    "gradient_descent": samplers.gradient_descent,
+    "sgld": samplers.sgld,
+    "psgld": samplers.psgld,
+    "mala": samplers.mala,
+    "tempered_mala": samplers.tempered_mala,
+}
+
+
+class Experiment(NamedTuple):
+    """What ``run.py`` needs of a family of experiments.
+
+    Attributes:
+      state: before the first step.
+      train_step: for ``ebmjax.training.fit``.
+      data: arrays with a shared leading axis of examples.
+      plan: of the run.
+      evaluate: ``(state, step) -> row``, may write into the run's folder.
+      draw: draws the plots of the run's folder.
+    """
+
+    state: TrainState
+    train_step: Callable[..., Any]
+    data: PyTree
+    plan: Plan
+    evaluate: Callable[[TrainState, int], dict[str, Any]]
+    draw: Callable[[], None]
+
+
+def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
+    """The training and the test images of ``config.data``."""
+    if config.data.name == "digits":
+        splits = [data.load_digits(split) for split in ("train", "test")]
+    else:
+        splits = [
+            data.load_tfds(
+                config.data.name,
+                split,
+                data_dir=config.data.data_dir or None,
+                image_size=config.data.image_size,
+                max_examples=limit,
+            )
+            for split, limit in (("train", config.data.max_train), ("test", config.data.max_test))
+        ]
+    train, test = splits
+    return (
+        data.ImageData(*(array[: config.data.max_train] for array in train)),
+        data.ImageData(*(array[: config.data.max_test] for array in test)),
+    )
+
+
+def sampler(config: Config, name: str) -> Callable[..., Any]:
+    """``log_density_fn -> Sampler`` from the section ``config.<name>`` of a sampler."""
+    section = config.to_dict()
+    for part in name.split("."):
+        section = section[part]
+    hyperparameters = {k: v for k, v in section.items() if k not in ("name", "num_steps")}
+    return partial(choose(f"{name}.name", section["name"], SAMPLERS), **hyperparameters)
+
+
+def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
+    """Adam whose rate decays once an epoch, from the second on, down to a floor."""
+    section = config.optimizer[name]
+    schedule = optax.exponential_decay(
+        section.learning_rate,
+        transition_steps=steps_per_epoch,
+        decay_rate=config.optimizer.decay_per_epoch,
+        transition_begin=steps_per_epoch,
+        staircase=True,
+        end_value=section.final_learning_rate,
+    )
+    return optax.adam(schedule, b1=config.optimizer.b1, b2=config.optimizer.b2)
+
+
+def plan(config: Config, num_examples: int) -> Plan:
+    """Epochs to steps. Intervals given in epochs are rounded to whole dispatches."""
+    train = config.train
+    steps_per_epoch = max(num_examples // train.batch_size, 1)
+
+    def whole_dispatches(epochs: int) -> int:
+        dispatches = round(epochs * steps_per_epoch / train.steps_per_dispatch)
+        return train.steps_per_dispatch * max(dispatches, 1)
+
+    return Plan(
+        total_steps=train.num_epochs * steps_per_epoch,
+        batch_size=train.batch_size,
+        num_shards=config.mesh.num_shards,
+        steps_per_dispatch=train.steps_per_dispatch,
+        log_every=train.log_every,
+        evaluate_every=whole_dispatches(config.eval.every_epochs),
+        checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
+        max_consecutive_skips=train.max_consecutive_skips,
+        data_seed=config.seed,
+    )
+
+
+def root_keys(config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Three independent keys of the run: parameters, training, evaluation."""
+    params_key, train_key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
+    return params_key, train_key, eval_key

@@ -1,0 +1,62 @@
+"""Latent EBM with thermodynamic integration on the packaged 8x8 digits.
+
+get_config(variant) with variant one of "", "vanilla", "telescoped", "smoke", "vanilla_smoke".
+"""
+
+from ml_collections import ConfigDict
+
+ESTIMATORS = {"vanilla": "vanilla", "vanilla_smoke": "vanilla", "telescoped": "telescoped"}
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """The configuration of ``variant``."""
+    if variant not in ("", "smoke", *ESTIMATORS):
+        raise ValueError(f"unknown variant {variant!r}; there are smoke, {', '.join(ESTIMATORS)}.")
+    config = {
+        "family": "thermo",
+        "seed": 0,
+        "data": {
+            "name": "digits",
+            "data_dir": "",
+            "image_size": 8,
+            "max_train": 1440,
+            "max_test": 352,
+        },
+        "model": {
+            "latent_dim": 16,
+            "prior_hidden": (100, 100),
+            "generator_features": (64,),
+            "base_scale": 1.0,
+            "likelihood_scale": 0.3,
+        },
+        "sampler": {
+            "prior": {"name": "sgld", "step_size": 0.16, "num_steps": 60},
+            "posterior": {"name": "sgld", "step_size": 0.01, "num_steps": 20},
+            "warm_start": False,
+        },
+        "loss": {
+            "estimator": ESTIMATORS.get(variant, "tempered"),
+            "num_intervals": 10,
+            "exponent": 6.0,
+            "kl_weight": 1.0,
+            "kl_covariance": "full",
+        },
+        "optimizer": {
+            "b1": 0.5,
+            "b2": 0.999,
+            "decay_per_epoch": 0.99,
+            "prior": {"learning_rate": 2e-4, "final_learning_rate": 1e-4},
+            "generator": {"learning_rate": 1e-3, "final_learning_rate": 5e-4},
+        },
+        "train": {
+            "num_epochs": 100,
+            "batch_size": 72,
+            "steps_per_dispatch": 20,
+            "log_every": 5,
+            "checkpoint_every_epochs": 10,
+            "max_consecutive_skips": 20,
+        },
+        "mesh": {"num_shards": 8},
+        "eval": {"every_epochs": 20, "num_samples": 100, "num_test": 352, "num_gradients": 8},
+    }
+    return ConfigDict(config)

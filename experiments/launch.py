@@ -1,0 +1,110 @@
+"""One run from start to finish, inside its folder."""
+
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ebmjax import training
+from ebmjax.data import DataUnavailableError
+from experiments import build, families, workdir
+from experiments.config import Config
+from experiments.errors import ConfigError, WorkdirError
+from experiments.tracking import TensorBoardWriter, progress_writer
+
+USER_ERRORS = (
+    ConfigError,
+    WorkdirError,
+    DataUnavailableError,
+    FileNotFoundError,
+    NotADirectoryError,
+    training.CheckpointDamagedError,
+    training.CheckpointMismatchError,
+    training.DivergenceError,
+)
+
+
+def launch(config: Config, config_argument: str, folder: str | None) -> int | None:
+    """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
+
+    Raises:
+      USER_ERRORS: each says in its message what to do.
+    """
+    started = time.perf_counter()
+    use_compilation_cache()
+    name = Path(config_argument.partition(":")[0]).stem
+    path = Path(folder) if folder else workdir.default_workdir(name)
+    experiment = build_or_explain(lambda: families.build(config, path))
+    workdir.prepare(path, config)
+    print(f"{config_argument} -> {path}", flush=True)
+
+    writers = [
+        training.JsonlWriter(path / "metrics.jsonl"),
+        TensorBoardWriter(path),
+        progress_writer(experiment.plan.total_steps),
+    ]
+    try:
+        result = training.fit(
+            build.root_keys(config)[1],
+            experiment.state,
+            experiment.train_step,
+            experiment.data,
+            experiment.plan,
+            checkpoints=training.Checkpoints(path / "checkpoints"),
+            writers=writers,
+            evaluate=experiment.evaluate,
+        )
+    finally:
+        for writer in writers:
+            writer.close()
+    if result.signum is not None:
+        command = f"python {shlex.quote(sys.argv[0])} --config={config_argument}"
+        print(
+            f"Interrupted at step {int(result.state.step)} of {experiment.plan.total_steps}; "
+            f"saved. Continue with the same options:\n  {command} --workdir={path}"
+        )
+        return result.signum
+    experiment.draw()
+    summarise(path, config, result, time.perf_counter() - started)
+    return None
+
+
+def build_or_explain(make: Callable[[], build.Experiment]) -> build.Experiment:
+    """``make()``, with what the library refuses told as an error of the configuration."""
+    try:
+        return make()
+    except USER_ERRORS:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"the configuration does not fit together: {error}") from error
+
+
+def use_compilation_cache() -> None:
+    """Compiled programs outlive the process, so that the second run starts at once."""
+    if not jax.config.jax_compilation_cache_dir:
+        cache = Path.home() / ".cache" / "ebmjax" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def summarise(
+    path: Path, config: Config, result: training.FitResult, sitting_seconds: float
+) -> None:
+    """Writes summary.json and prints where things are."""
+    summary: dict[str, Any] = {
+        **result.row,
+        "steps": int(result.state.step),
+        "seed": config.seed,
+        "versions": workdir.versions(),
+        "devices": [str(device.device_kind) for device in jax.devices()],
+        "wall_seconds": round(result.wall_seconds, 3),
+        "compile_seconds": round(result.compile_seconds, 3),
+        "run_seconds": round(result.wall_seconds - result.compile_seconds, 3),
+        "params_sha256": training.tree_digest(result.state.params),
+    }
+    workdir.write_summary(path, summary)
+    print(f"Done in {sitting_seconds:.0f} s. Numbers in {path}/summary.json, plots in {path}/plots")

@@ -1,0 +1,55 @@
+"""Pictures that every family of experiments draws."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from PIL import Image
+
+matplotlib.use("Agg")  # no display is needed, or looked for
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+INK = "#20304a"
+
+
+def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: int = 480) -> None:
+    """Saves uint8 images (N, H, W, C) side by side, enlarged without smoothing."""
+    tiles = montage(images, columns)
+    enlarged = max(1, -(-min_side // max(tiles.shape[:2])))
+    tiles = tiles.repeat(enlarged, axis=0).repeat(enlarged, axis=1)
+    Image.fromarray(tiles).save(path)
+
+
+def montage(images: np.ndarray, columns: int) -> np.ndarray:
+    """One uint8 array (rows (H + 1) + 1, columns (W + 1) + 1, 3) with a line between tiles."""
+    num, height, width, channels = images.shape
+    columns = min(columns, num)
+    rows = -(-num // columns)
+    sheet = np.full((rows * (height + 1) + 1, columns * (width + 1) + 1, 3), 96, np.uint8)
+    for i, image in enumerate(images):
+        top, left = (i // columns) * (height + 1) + 1, (i % columns) * (width + 1) + 1
+        sheet[top : top + height, left : left + width] = image.repeat(3 // channels, axis=2)
+    return sheet
+
+
+def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of the rows that have ``name``; null becomes NaN."""
+    present = [row for row in rows if name in row]
+    steps = np.array([row["step"] for row in present])
+    return steps, np.array([row[name] for row in present], dtype=float)
+
+
+def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
+    """Draws ``name`` against the step, labelled, where the rows have it."""
+    steps, values = column(rows, name)
+    if len(steps):
+        axes.plot(steps, values, **{"label": name.replace("_", " "), "lw": 1.2, **style})
+
+
+def finish(figure: Any, path: Path) -> None:
+    """Saves and closes."""
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

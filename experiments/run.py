@@ -1,0 +1,85 @@
+"""Trains one configuration, from the first step or from where it was interrupted."""
+
+import os
+import sys
+from pathlib import Path
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+USAGE = """Trains one configuration and fills a folder with its results.
+
+  python experiments/run.py --config=configs/thermo_digits.py
+
+A configuration file is looked for from the current directory, then from experiments/. Append
+:VARIANT for one of its variants (:smoke finishes in seconds), and change any field:
+
+  python experiments/run.py --config=configs/thermo_digits.py:smoke
+  python experiments/run.py --config=configs/thermo_digits.py --config.loss.exponent=1.0
+
+The folder (--workdir, default runs/<config>/<time>) gets config.json, metrics.jsonl, summary.json,
+checkpoints/, plots/ and TensorBoard event files. Interrupt with Ctrl-C; the same command with the
+same --workdir continues, bit for bit. --config.data.data_dir= names the folder of prepared
+tensorflow-datasets."""
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with :VARIANT.")
+WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one continues it.")
+
+
+def main(argv: list[str]) -> None:
+    """Builds, trains, summarises and draws."""
+    if len(argv) > 1:
+        sys.exit(f"error: unexpected arguments {argv[1:]}; every option begins with --.")
+    logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
+    # Only now: --help and mistakes in the command line answer without JAX's second.
+    from experiments.launch import USER_ERRORS, launch
+
+    try:
+        signum = launch(CONFIG.value, _config_argument(), WORKDIR.value)
+    except USER_ERRORS as error:
+        sys.exit(f"error: {error}")
+    sys.exit(128 + signum if signum else 0)
+
+
+def _config_argument() -> str:
+    """The value of --config as the user wrote it: path and variant."""
+    return config_flags.get_config_filename(flags.FLAGS["config"])
+
+
+def parse(argv: list[str]) -> list[str]:
+    """Flags from the command line, with mistakes told in one line."""
+    if "--help" in argv or "-h" in argv or len(argv) == 1:
+        print(USAGE)
+        sys.exit(0)
+    try:
+        rest = flags.FLAGS([resolve(argument) for argument in argv])
+        if CONFIG.value is None:
+            sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
+    except (AttributeError, KeyError) as error:
+        detail = str(error.args[0]).strip() if error.args else str(error)
+        sys.exit(f"error: unknown field in a --config override: {detail}")
+    except (flags.Error, TypeError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    return rest
+
+
+def resolve(argument: str) -> str:
+    """``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
+    prefix, _, value = argument.partition("=")
+    if prefix not in ("--config", "-config"):
+        return argument
+    path, colon, variant = value.partition(":")
+    home = Path(__file__).resolve().parent
+    candidates = [Path(path), home / path]
+    found = next((c for c in candidates if c.is_file()), None)
+    if found is None:
+        names = sorted(f"configs/{c.name}" for c in (home / "configs").glob("*.py"))
+        sys.exit(
+            f"error: no configuration file {path!r}, neither from {os.getcwd()} nor from {home}. "
+            f"There are {', '.join(names)}."
+        )
+    return f"--config={found}{colon}{variant}"
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse)

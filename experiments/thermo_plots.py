@@ -1,0 +1,102 @@
+"""The plots of a latent EBM run, drawn from its folder alone."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from experiments.plots import INK, column, curve, finish, montage
+from experiments.workdir import read_rows
+
+SHOWN = 10
+
+
+def draw(workdir: Path, powers: np.ndarray) -> None:
+    """Draws every plot of the run in ``workdir`` whose schedule is ``powers``."""
+    rows, plots = read_rows(workdir), workdir / "plots"
+    evaluations = {
+        int(path.stem): dict(np.load(path)) for path in sorted((workdir / "evaluations").iterdir())
+    }
+    samples_over_training(plots / "samples_over_training.png", evaluations)
+    reconstructions(plots / "reconstructions.png", evaluations)
+    schedule(plots / "schedule.png", powers)
+    log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)
+    training_curves(plots / "training.png", rows)
+
+
+def samples_over_training(path: Path, evaluations: dict[int, dict[str, np.ndarray]]) -> None:
+    """A row of prior samples for each evaluation, the same noise along a column."""
+    strips = np.concatenate([arrays["samples"][:SHOWN] for arrays in evaluations.values()])
+    figure, axes = plt.subplots(figsize=(7, 0.75 * len(evaluations) + 0.6))
+    sheet = montage(strips, min(SHOWN, len(strips)))
+    axes.imshow(sheet, interpolation="nearest")
+    height = sheet.shape[0] / len(evaluations)
+    axes.set_yticks([height * (i + 0.5) for i in range(len(evaluations))], map(str, evaluations))
+    axes.set(xticks=[], ylabel="step", title="samples of the prior chains")
+    finish(figure, path)
+
+
+def reconstructions(path: Path, evaluations: dict[int, dict[str, np.ndarray]]) -> None:
+    """Test images above their reconstructions at the last evaluation."""
+    last = evaluations[max(evaluations)]
+    pairs = np.concatenate([last["originals"][:SHOWN], last["reconstructions"][:SHOWN]])
+    figure, axes = plt.subplots(figsize=(7, 2))
+    sheet = montage(pairs, len(pairs) // 2)
+    axes.imshow(sheet, interpolation="nearest")
+    ticks = [sheet.shape[0] * share for share in (0.25, 0.75)]
+    axes.set_yticks(ticks, ["test image", "reconstruction"])
+    axes.set(xticks=[])
+    finish(figure, path)
+
+
+def schedule(path: Path, powers: np.ndarray) -> None:
+    """Where the powers lie."""
+    figure, axes = plt.subplots(figsize=(5, 3.2))
+    axes.plot(range(len(powers)), powers, "o-", color=INK, ms=4)
+    axes.set(xlabel="index i", ylabel="power t", title="temperature schedule", ylim=(-0.03, 1.03))
+    finish(figure, path)
+
+
+def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.ndarray) -> None:
+    """E_t against t, the later the darker; the integral under it is the log evidence."""
+    steps, values = column(rows, "test_mean_log_likelihoods")
+    figure, axes = plt.subplots(figsize=(5.5, 3.6))
+    for i, (step, curve_values) in enumerate(zip(steps, values, strict=True)):
+        shade = plt.get_cmap("viridis_r")((i + 1) / len(steps))
+        axes.plot(powers, curve_values, "o-", ms=3, lw=1.2, color=shade, label=f"step {step}")
+    # Hundreds of nats at the prior's end, tens at the posterior's: linear near 0 only.
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] in nats, test images")
+    axes.legend(fontsize=7, frameon=False)
+    finish(figure, path)
+
+
+def training_curves(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Loss, energies, acceptance, errors, evidence and gradient variance against the step."""
+    panels = (
+        ("loss", ("loss",), "linear"),
+        ("energy", ("prior_energy", "posterior_energy"), "linear"),
+        ("error a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
+        ("nats", ("test_log_evidence", "test_trapezium_log_evidence"), "linear"),
+        ("variance", ("coordinate_gradient_variance", "gradient_variance"), "log"),
+    )
+    figure, grid = plt.subplots(2, 3, figsize=(12, 6))
+    for axes, (label, names, scale) in zip(grid.flat, panels, strict=False):
+        for name, color in zip(names, (INK, "#d1495b"), strict=False):
+            curve(axes, rows, name, color=color)
+        axes.set(xlabel="step", ylabel=label, yscale=scale)
+        axes.legend(fontsize=7, frameon=False)
+    _acceptance(grid.flat[-1], rows)
+    finish(figure, path)
+
+
+def _acceptance(axes: Any, rows: list[dict[str, Any]]) -> None:
+    curve(axes, rows, "prior_acceptance", color=INK)
+    steps, values = column(rows, "posterior_acceptance")
+    if len(steps):
+        axes.plot(steps, values[:, -1], color="#d1495b", lw=1.2, label="posterior, t = 1")
+        if values.shape[1] > 1:
+            axes.plot(steps, values[:, 0], color="#edae49", lw=1.2, label="lowest power above 0")
+    axes.set(xlabel="step", ylabel="acceptance probability", ylim=(0, 1))
+    axes.legend(fontsize=7, frameon=False)

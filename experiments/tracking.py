@@ -1,0 +1,100 @@
+"""What a person sees of a run while it runs: TensorBoard, a progress bar or plain lines."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tensorboardX import SummaryWriter
+from tqdm import tqdm
+
+
+class TensorBoardWriter:
+    """Every number of a row as a scalar; lists as ``name/0``, ``name/1``, ..."""
+
+    def __init__(self, directory: Path):
+        self._directory = directory
+        self._writer: SummaryWriter | None = None
+
+    def start(self, first_step: int) -> None:
+        # purge_step hides what an interrupted run logged past its last checkpoint.
+        purge_step = first_step + 1 if first_step else None
+        self._writer = SummaryWriter(str(self._directory), purge_step=purge_step)
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        assert self._writer is not None, "start() comes first"
+        for name, value in row.items():
+            for suffix, number in _numbers(value):
+                self._writer.add_scalar(name + suffix, number, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _numbers(value: Any) -> list[tuple[str, float]]:
+    if isinstance(value, list):
+        return [(f"/{i}", entry) for i, entry in enumerate(value)]
+    return [("", value)]
+
+
+class ProgressBar:
+    """A bar with step rate, time left and loss, for terminals."""
+
+    def __init__(self, total_steps: int):
+        self._total_steps = total_steps
+        self._bar: tqdm | None = None
+
+    def start(self, first_step: int) -> None:
+        self._bar = tqdm(total=self._total_steps, initial=first_step, unit="step", leave=True)
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        assert self._bar is not None, "start() comes first"
+        if "loss" in row:
+            self._bar.set_postfix_str(f"loss {row['loss']:.4g}", refresh=False)
+        self._bar.update(step - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class PlainLines:
+    """A line now and then, for logs and pipes.
+
+    Args:
+      total_steps: of the run.
+      seconds: at least so many between two lines.
+    """
+
+    def __init__(self, total_steps: int, seconds: float = 5.0):
+        self._total_steps = total_steps
+        self._seconds = seconds
+        self._started = self._last = time.perf_counter()
+        self._first_step = 0
+
+    def start(self, first_step: int) -> None:
+        self._first_step = first_step
+        self._started = time.perf_counter()
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        now = time.perf_counter()
+        is_last = step == self._total_steps
+        if (now - self._last < self._seconds and not is_last) or "loss" not in row:
+            return
+        self._last = now
+        rate = (step - self._first_step) / (now - self._started)
+        left = (self._total_steps - step) / rate if rate else float("inf")
+        print(
+            f"step {step}/{self._total_steps}  loss {row['loss']:.4g}  "
+            f"{rate:.1f} steps/s  {left:.0f} s left",
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def progress_writer(total_steps: int) -> ProgressBar | PlainLines:
+    """A bar on a terminal, plain lines elsewhere."""
+    return ProgressBar(total_steps) if sys.stderr.isatty() else PlainLines(total_steps)

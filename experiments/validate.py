@@ -1,0 +1,77 @@
+"""Ranges of configuration fields, checked before anything is built or written."""
+
+import math
+from typing import Any
+
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.workdir import flatten
+
+# By the last part of a field's name: a name means the same in every family.
+POSITIVE = {
+    "step_size",
+    "temperature",
+    "base_scale",
+    "likelihood_scale",
+    "exponent",
+    "learning_rate",
+    "final_learning_rate",
+    "damping",
+}
+NOT_NEGATIVE = {"kl_weight", "noise_scale"}
+FRACTION = {"b1", "b2", "decay"}
+UP_TO_ONE = {"decay_per_epoch"}
+AT_LEAST_ONE = {
+    "image_size",
+    "max_train",
+    "max_test",
+    "latent_dim",
+    "prior_hidden",
+    "generator_features",
+    "num_steps",
+    "num_intervals",
+    "num_epochs",
+    "batch_size",
+    "steps_per_dispatch",
+    "log_every",
+    "checkpoint_every_epochs",
+    "max_consecutive_skips",
+    "num_shards",
+    "every_epochs",
+    "num_samples",
+    "num_test",
+}
+AT_LEAST_TWO = {"num_gradients"}
+
+RULES = (
+    (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive"),
+    (NOT_NEGATIVE, lambda v: math.isfinite(v) and v >= 0, "zero or more"),
+    (FRACTION, lambda v: 0 <= v < 1, "in [0, 1)"),
+    (UP_TO_ONE, lambda v: 0 < v <= 1, "in (0, 1]"),
+    (AT_LEAST_ONE, lambda v: v >= 1, "1 or more"),
+    (AT_LEAST_TWO, lambda v: v >= 2, "2 or more"),
+)
+
+
+def check_ranges(config: Config) -> None:
+    """Raises ConfigError at the first field out of range, naming it, its value and the range."""
+    for name, value in flatten(config.to_dict()).items():
+        for names, is_valid, expected in RULES:
+            if name.rsplit(".", 1)[-1] in names and not all(map(is_valid, _entries(value))):
+                raise ConfigError(
+                    f"config.{name} must be {expected}, got {value!r}. "
+                    f"Set it with --config.{name}=..."
+                )
+
+
+def choose(name: str, value: str, table: dict[str, Any]) -> Any:
+    """``table[value]``, or a ConfigError that lists the choices of ``config.<name>``."""
+    if value not in table:
+        raise ConfigError(f"config.{name} must be one of {sorted(table)}, got {value!r}.")
+    return table[value]
+
+
+def _entries(value: Any) -> list[Any]:
+    if value is None:  # an unset placeholder
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

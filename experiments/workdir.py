@@ -1,0 +1,107 @@
+"""The folder of a run: made, checked against the configuration, and filled with its summary."""
+
+import json
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from experiments.config import Config
+from experiments.errors import WorkdirError
+
+PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+# Where the data lie, not what they are: may differ between two sittings of one run.
+LOCATIONS = ("data.data_dir",)
+
+
+def default_workdir(config_name: str) -> Path:
+    """``runs/<config>/<time>`` under the current directory."""
+    return Path("runs") / config_name / time.strftime("%Y%m%d-%H%M%S")
+
+
+def prepare(workdir: Path, config: Config) -> None:
+    """Makes the folder and its config.json, or checks that it belongs to the same configuration.
+
+    Raises:
+      WorkdirError: if the folder cannot be written, or holds a run of another configuration.
+        Nothing is written then.
+    """
+    path = workdir / "config.json"
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            _check_same(path, config)
+            return
+        if any(workdir.iterdir()):
+            raise WorkdirError(
+                f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
+                "a run. Name an empty or new folder; nothing in it was touched."
+            )
+        path.write_text(json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+        (workdir / "plots").mkdir(exist_ok=True)
+    except OSError as error:
+        raise WorkdirError(
+            f"--workdir {workdir} cannot be used: {error.strerror or error}. Name a folder that "
+            "you may write to."
+        ) from error
+
+
+def _check_same(path: Path, config: Config) -> None:
+    try:
+        saved = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise WorkdirError(
+            f"{path} is not readable JSON ({error}). Mend it or use another --workdir."
+        ) from error
+    ours, theirs = flatten(as_json(config)), flatten(saved)
+    differing = [
+        name
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name) and name not in LOCATIONS
+    ]
+    if differing:
+        listed = "; ".join(
+            f"{name} was {theirs.get(name, 'absent')!r} and is now {ours.get(name, 'absent')!r}"
+            for name in differing[:5]
+        )
+        raise WorkdirError(
+            f"--workdir {path.parent} belongs to a run with another configuration: {listed}. "
+            "Continue it with the configuration it was started with, or use another --workdir. "
+            "Nothing was changed."
+        )
+
+
+def as_json(config: Config) -> dict[str, Any]:
+    """The configuration as plain dicts and lists."""
+    return json.loads(config.to_json_best_effort())
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one, keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, name + ".") if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that decide the numbers."""
+    return {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in PACKAGES
+    }
+
+
+def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
+    """summary.json, whole or not at all."""
+    temporary = workdir / "summary.tmp"
+    temporary.write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+    temporary.replace(workdir / "summary.json")
+
+
+def read_rows(workdir: Path) -> list[dict[str, Any]]:
+    """The rows of metrics.jsonl."""
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
