@@ -101,7 +101,7 @@ def gaussian_moments(
     products = jnp.einsum("...ni,...nj->...ij", centred, centred, precision="highest")
     full = products / (n - 1)
     if covariance == "diagonal":
-        return mean, full * jnp.eye(d, dtype=full.dtype)
+        return mean, full * _identity_like(full)
     return mean, full if covariance == "full" else _shrink(full, n)
 
 
@@ -112,5 +112,10 @@ def _shrink(covariance: jax.Array, num_samples: int) -> jax.Array:
     spread = (num_samples + 1) * (mean_square - jnp.square(scale) / d)
     ratio = (mean_square + jnp.square(scale)) / jnp.where(spread > 0.0, spread, 1.0)
     shrinkage = jnp.where(spread > 0.0, jnp.minimum(ratio, 1.0), 1.0)[..., None, None]
-    target = scale[..., None, None] * jnp.eye(d, dtype=covariance.dtype)
+    target = scale[..., None, None] * _identity_like(covariance)
     return (1.0 - shrinkage) * covariance + shrinkage * target
+
+
+def _identity_like(covariance: jax.Array) -> jax.Array:
+    eye = jnp.eye(covariance.shape[-1], dtype=covariance.dtype)
+    return jnp.broadcast_to(eye, covariance.shape)

@@ -1,0 +1,254 @@
+"""Learning gradients from exact samples, against finite differences of the exact log evidence."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from ebmjax.latent import (
+    LatentModel,
+    LatentParams,
+    LinearGenerator,
+    QuadraticPrior,
+    linear_gaussian_log_evidence,
+    linear_gaussian_mean_log_likelihood,
+    linear_gaussian_model,
+    linear_gaussian_power_posterior,
+    power_schedule,
+    telescoped_loss,
+    tempered_loss,
+    vanilla_loss,
+)
+
+MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+OBSERVATIONS = np.array([[1.5, -0.8, 0.6], [-0.4, 1.1, -1.3]])
+NUM_INTERVALS, EXPONENT = 3, 2.0
+NUM_DRAWS = 4000
+
+
+def make_params():
+    prior = QuadraticPrior(jnp.array([[0.7, 0.5], [-0.1, 0.3]]), jnp.array([0.8, -0.4]))
+    weight = jnp.array([[1.0, -0.5], [0.3, 0.9], [-0.7, 0.2]])
+    return LatentParams(prior, LinearGenerator(weight, jnp.array([0.1, -0.2, 0.3])))
+
+
+def exact_moments(params, powers):
+    """Means (num_powers, batch, d) and covariances, of every power and observation."""
+
+    def one(power, x):
+        return linear_gaussian_power_posterior(MODEL, params, x, power)
+
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(powers, jnp.asarray(OBSERVATIONS))
+
+
+def exact_draws(key, params, powers):
+    """Independent latents (draws, num_powers, batch, d) and prior ones (draws, 2, d)."""
+    mean, covariance = exact_moments(params, powers)
+    factor = jnp.linalg.cholesky(covariance)
+    power_key, prior_key = jax.random.split(key)
+    noise = jax.random.normal(power_key, (NUM_DRAWS, *mean.shape))
+    power_latents = mean[None] + jnp.einsum("pbij,npbj->npbi", factor, noise)
+    prior_noise = jax.random.normal(prior_key, (NUM_DRAWS, 2, 2))
+    return power_latents, mean[None, :1, 0] + prior_noise @ factor[0, 0].T
+
+
+def learning_gradients(loss_fn, params, power_latents, prior_latents, powers):
+    """Minus the loss's gradient for each independent draw, shape (draws, num_params)."""
+    x = jnp.asarray(OBSERVATIONS)
+
+    def gradient(power_latents, prior_latents):
+        if loss_fn is vanilla_loss:
+            arguments = (power_latents[-1], prior_latents)
+        else:
+            arguments = (power_latents, prior_latents, powers)
+        gradient = jax.grad(lambda p: loss_fn(p, MODEL, x, *arguments)[0])(params)
+        return -ravel_pytree(gradient)[0]
+
+    return np.asarray(jax.jit(jax.vmap(gradient))(power_latents, prior_latents))
+
+
+def evidence_by_differences(params):
+    """Central differences of the exact mean log evidence; h^2 truncation, about 1e-9 here."""
+    flat, unravel = ravel_pytree(params)
+
+    def evidence(flat):
+        one = jax.vmap(lambda x: linear_gaussian_log_evidence(MODEL, unravel(flat), x))
+        return jnp.mean(one(jnp.asarray(OBSERVATIONS)))
+
+    steps = 1e-5 * jnp.eye(flat.size)
+    evaluate = jax.jit(jax.vmap(evidence))
+    return np.asarray((evaluate(flat[None] + steps) - evaluate(flat[None] - steps)) / 2e-5)
+
+
+def tempered_definition(params, powers):
+    """The docstring's definition at exact moments, by hand and in numpy."""
+    mean, covariance = map(np.asarray, exact_moments(params, powers))
+    second = covariance + mean[..., :, None] * mean[..., None, :]
+    weight, bias = map(np.asarray, params.generator)
+    precision = 1 / MODEL.likelihood_scale**2
+    d_weight, d_bias = [], []
+    for m, s in zip(mean, second, strict=True):
+        residual = OBSERVATIONS - m @ weight.T - bias
+        outer = (OBSERVATIONS - bias)[:, :, None] * m[:, None, :] - weight @ s
+        d_weight.append(precision * outer.mean(0))
+        d_bias.append(precision * residual.mean(0))
+    generator = LinearGenerator(
+        *(np.trapezoid(d, np.asarray(powers), axis=0) for d in (d_weight, d_bias))
+    )
+    prior = QuadraticPrior(-0.5 * (second[-1] - second[0]).mean(0), (mean[-1] - mean[0]).mean(0))
+    return np.asarray(ravel_pytree(jax.tree.map(jnp.asarray, LatentParams(prior, generator)))[0])
+
+
+def standard_errors(gradients):
+    return gradients.std(0, ddof=1) / np.sqrt(len(gradients))
+
+
+@pytest.mark.parametrize("loss_fn", [vanilla_loss, telescoped_loss])
+def test_unbiased_estimators_match_differences_of_the_exact_evidence(loss_fn):
+    """Prior and generator parameters alike, within 5 standard errors of 4000 exact draws."""
+    with jax.enable_x64(True):
+        params, powers = make_params(), power_schedule(NUM_INTERVALS, EXPONENT)
+        draws = exact_draws(jax.random.key(0), params, powers)
+        gradients = learning_gradients(loss_fn, params, *draws, powers)
+        exact = evidence_by_differences(params)
+    errors = standard_errors(gradients)
+    assert np.all(np.abs(gradients.mean(0) - exact) < 5 * errors)
+    # The test has teeth: the errors are small against the gradient they are to tell from zero.
+    assert np.linalg.norm(errors) < 0.1 * np.linalg.norm(exact)
+
+
+def test_tempered_matches_its_definition_and_is_biased_as_said():
+    with jax.enable_x64(True):
+        params, powers = make_params(), power_schedule(NUM_INTERVALS, EXPONENT)
+        draws = exact_draws(jax.random.key(1), params, powers)
+        gradients = learning_gradients(tempered_loss, params, *draws, powers)
+        defined = tempered_definition(params, powers)
+        exact = evidence_by_differences(params)
+    errors = standard_errors(gradients)
+    assert np.all(np.abs(gradients.mean(0) - defined) < 5 * errors)
+    num_prior = params.prior.precision.size + params.prior.shift.size
+    # The contrast of the prior is the exact gradient; 1e-7 is that of the differences.
+    np.testing.assert_allclose(defined[:num_prior], exact[:num_prior], atol=1e-7)
+    bias = np.abs(defined - exact)[num_prior:]
+    assert np.max(bias / errors[num_prior:]) > 50
+
+
+@pytest.mark.parametrize("loss_fn", [vanilla_loss, tempered_loss, telescoped_loss])
+def test_no_gradient_enters_a_sample(loss_fn):
+    """Latents that depend on the parameters give the gradient of the same latents as constants."""
+    params, powers = make_params(), power_schedule(2, 1.0)
+    offsets = jax.random.normal(jax.random.key(2), (3, 2, 2))
+    x = jnp.asarray(OBSERVATIONS, jnp.float32)
+
+    def loss(params, source):
+        latents = offsets + jnp.sum(source.prior.shift) + jnp.sum(source.generator.weight)
+        if loss_fn is vanilla_loss:
+            return loss_fn(params, MODEL, x, latents[-1], latents[0])[0]
+        return loss_fn(params, MODEL, x, latents, latents[0], powers)[0]
+
+    frozen = jax.grad(lambda p: loss(p, params))(params)
+    attached = jax.grad(lambda p: loss(p, p))(params)
+    jax.tree.map(np.testing.assert_array_equal, attached, frozen)
+
+
+def test_telescoped_rests_on_the_ends_alone():
+    """Equal to vanilla at the last power, whatever became of the chains between."""
+    params, powers = make_params(), power_schedule(2, 1.0)
+    latents = jax.random.normal(jax.random.key(3), (3, 2, 2)).at[1].set(jnp.nan)
+    prior, x = latents[0], jnp.asarray(OBSERVATIONS, jnp.float32)
+    telescoped = jax.value_and_grad(telescoped_loss, has_aux=True)(
+        params, MODEL, x, latents, prior, powers
+    )
+    vanilla = jax.value_and_grad(vanilla_loss, has_aux=True)(params, MODEL, x, latents[-1], prior)
+    assert telescoped[0][0] == vanilla[0][0]
+    jax.tree.map(np.testing.assert_array_equal, telescoped[1], vanilla[1])
+    np.testing.assert_array_equal(
+        np.isnan(telescoped[0][1]["mean_log_likelihoods"]), [False, True, False]
+    )
+
+
+@pytest.mark.parametrize("loss_fn", [tempered_loss, telescoped_loss])
+def test_metrics_are_the_exact_means(loss_fn):
+    """From exact draws, within 5 standard errors of the closed forms, on two-dimensional events."""
+    with jax.enable_x64(True):
+        params, powers = make_params(), power_schedule(NUM_INTERVALS, EXPONENT)
+        power_latents, prior_latents = exact_draws(jax.random.key(4), params, powers)
+        images = jnp.asarray(OBSERVATIONS)[:, None, :]
+        model = MODEL._replace(generator_fn=lambda p, z: MODEL.generator_fn(p, z)[None])
+        metrics = jax.jit(
+            jax.vmap(lambda along, prior: loss_fn(params, model, images, along, prior, powers)[1])
+        )(power_latents, prior_latents)
+        exact_energy = jax.vmap(
+            lambda t, x: linear_gaussian_mean_log_likelihood(MODEL, params, x, t), (None, 0)
+        )
+        energies = jax.vmap(exact_energy, (0, None))(powers, jnp.asarray(OBSERVATIONS))
+        energies = np.asarray(energies).mean(1)
+        mean, covariance = map(np.asarray, exact_moments(params, powers))
+
+    def energy(mean, covariance):
+        A, c = map(np.asarray, params.prior)
+        return 0.5 * (mean @ A @ mean + np.trace(A @ covariance)) - c @ mean
+
+    scale = MODEL.likelihood_scale
+    squares = -2 * scale**2 * (energies[-1] + 1.5 * np.log(2 * np.pi * scale**2))
+    expected = {
+        "mean_log_likelihoods": energies,
+        "reconstruction_error": squares / 3,
+        "prior_energy": energy(mean[0, 0], covariance[0, 0]),
+        "posterior_energy": np.mean([energy(mean[-1, j], covariance[-1, j]) for j in (0, 1)]),
+    }
+    assert metrics.keys() == expected.keys()
+    for name, values in metrics.items():
+        values = np.asarray(values)
+        assert np.all(np.abs(values.mean(0) - expected[name]) < 5 * standard_errors(values)), name
+
+
+def test_vanilla_metrics_by_hand():
+    model = LatentModel(lambda a, z: a * jnp.sum(z), lambda b, z: b * z, 1.0, 1.0)
+    params = LatentParams(2.0, 3.0)
+    x, z = jnp.array([[1.0, 2.0]]), jnp.array([[1.0, 0.0]])
+    loss, metrics = vanilla_loss(params, model, x, z, jnp.array([[1.0, 1.0], [2.0, 3.0]]))
+    # Energies 2 and (4 + 10) / 2 = 7; offsets -2 and 2; log likelihood -4 - log(2 pi).
+    log_likelihood = -4 - np.log(2 * np.pi)
+    expected = {
+        "reconstruction_error": 4.0,
+        "mean_log_likelihoods": [log_likelihood],
+        "posterior_energy": 2.0,
+        "prior_energy": 7.0,
+    }
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+        metrics,
+        {name: np.asarray(value) for name, value in expected.items()},
+    )
+    np.testing.assert_allclose(loss, 2 - 7 - log_likelihood, rtol=1e-6)
+
+
+LATENTS, PRIOR = jnp.zeros((3, 2, 2)), jnp.zeros((5, 2))
+LADDER = jnp.array([0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("loss_fn", [tempered_loss, telescoped_loss])
+@pytest.mark.parametrize(
+    ("latents", "prior", "powers", "message"),
+    [
+        (LATENTS[:2], PRIOR, LADDER, r"3 powers and 2 observations.*got \(2, 2, 2\)"),
+        (LATENTS[:, :1], PRIOR, LADDER, r"got \(3, 1, 2\)"),
+        (LATENTS[0], PRIOR, LADDER, r"got \(2, 2\)"),
+        (LATENTS, PRIOR[:, :1], LADDER, r"prior_latents must have shape \(num_prior, 2\)"),
+        (LATENTS, PRIOR[0], LADDER, "prior_latents"),
+        (LATENTS, PRIOR, LADDER[::-1], "increase strictly"),
+        (LATENTS, PRIOR, LADDER + 0.1, "increase strictly within"),
+        (LATENTS[1:], PRIOR, LADDER[1:], "run from 0"),
+    ],
+)
+def test_latents_that_do_not_fit_are_refused(loss_fn, latents, prior, powers, message):
+    with pytest.raises(ValueError, match=message):
+        loss_fn(make_params(), MODEL, jnp.asarray(OBSERVATIONS), latents, prior, powers)
+
+
+def test_vanilla_latents_that_do_not_fit_are_refused():
+    x = jnp.asarray(OBSERVATIONS)
+    with pytest.raises(ValueError, match=r"2 observations.*got \(1, 3, 2\)"):
+        vanilla_loss(make_params(), MODEL, x, jnp.zeros((3, 2)), PRIOR)

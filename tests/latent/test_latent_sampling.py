@@ -1,0 +1,362 @@
+"""Short-run chains against their exact laws on the linear-Gaussian model."""
+
+import functools
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.latent import (
+    LatentModel,
+    LatentParams,
+    LinearGenerator,
+    QuadraticPrior,
+    linear_gaussian_model,
+    linear_gaussian_power_posterior,
+    log_likelihood,
+    log_prior,
+    power_schedule,
+    sample_power_posteriors,
+    sample_prior,
+)
+from ebmjax.samplers import LangevinInfo, Sampler, gradient_descent, mala, sgld
+
+MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+PARAMS = LatentParams(
+    QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+)
+POWERS = power_schedule(2, 2.0)
+STEP = 0.1
+ULA = functools.partial(sgld, step_size=STEP)
+OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6]])
+CHAINS = 4000
+
+posteriors = jax.jit(
+    sample_power_posteriors,
+    static_argnums=(1, 5),
+    static_argnames=("sampler", "num_steps", "warm_start"),
+)
+
+
+def power_target(x, power):
+    """Mean and precision of the exact power posterior, in numpy."""
+    mean, covariance = linear_gaussian_power_posterior(MODEL, PARAMS, x, power)
+    return np.asarray(mean, np.float64), np.linalg.inv(np.asarray(covariance, np.float64))
+
+
+def ula_law(start_mean, start_covariance, target, num_steps):
+    """The exact law of unadjusted Langevin after some steps: z' - m = R (z - m) + sqrt(2 s) xi."""
+    mean, precision = target
+    contraction = np.eye(2) - STEP * precision
+    for _ in range(num_steps):
+        start_mean = mean + contraction @ (start_mean - mean)
+        start_covariance = contraction @ start_covariance @ contraction + 2 * STEP * np.eye(2)
+    return start_mean, start_covariance
+
+
+def fresh_law(target, num_steps):
+    return ula_law(np.zeros(2), MODEL.base_scale**2 * np.eye(2), target, num_steps)
+
+
+def assert_drawn_from(samples, law, errors=5.0):
+    """Means and covariances within 5 standard errors of those of a Gaussian law."""
+    mean, covariance = law
+    samples = np.asarray(samples, np.float64)
+    n = len(samples)
+    scale = np.sqrt(np.diag(covariance))
+    np.testing.assert_array_less(np.abs(samples.mean(0) - mean), errors * scale / np.sqrt(n))
+    # Var(S_ij) = (C_ij^2 + C_ii C_jj) / n for Gaussian samples.
+    spread = np.sqrt((covariance**2 + np.outer(scale**2, scale**2)) / n)
+    np.testing.assert_array_less(
+        np.abs(np.cov(samples, rowvar=False) - covariance), errors * spread
+    )
+
+
+@pytest.mark.parametrize("num_steps", [1, 20])
+def test_fresh_chains_have_the_exact_law_of_langevin(num_steps):
+    """After 1 and after 20 steps, at every power, for each of two observations."""
+    observations = jnp.repeat(OBSERVATIONS, CHAINS, axis=0)
+    latents, _ = posteriors(
+        jax.random.key(0), MODEL, PARAMS, observations, POWERS, 2, sampler=ULA, num_steps=num_steps
+    )
+    assert latents.shape == (3, 2 * CHAINS, 2)
+    for i, power in enumerate(POWERS):
+        for j, x in enumerate(OBSERVATIONS):
+            law = fresh_law(power_target(x, power), num_steps)
+            assert_drawn_from(latents[i, j * CHAINS : (j + 1) * CHAINS], law)
+
+
+def test_warm_started_chains_pass_from_power_to_power():
+    """Two steps at each power, each power beginning with the law the one before ended with."""
+    observations = jnp.repeat(OBSERVATIONS[:1], CHAINS, axis=0)
+    latents, metrics = posteriors(
+        jax.random.key(1),
+        MODEL,
+        PARAMS,
+        observations,
+        POWERS,
+        2,
+        sampler=ULA,
+        num_steps=2,
+        warm_start=True,
+    )
+    assert latents.shape == (3, CHAINS, 2)
+    assert metrics["acceptance_prob"].shape == (3,)
+    law = np.zeros(2), MODEL.base_scale**2 * np.eye(2)
+    for i, power in enumerate(POWERS):
+        law = ula_law(*law, power_target(OBSERVATIONS[0], power), 2)
+        assert_drawn_from(latents[i], law)
+    with pytest.raises(AssertionError):
+        assert_drawn_from(latents[2], fresh_law(power_target(OBSERVATIONS[0], 1.0), 2))
+
+
+def test_prior_chains_have_the_exact_law_of_langevin():
+    latents, _ = jax.jit(
+        lambda key: sample_prior(key, MODEL, PARAMS, CHAINS, 2, sampler=ULA, num_steps=20)
+    )(jax.random.key(2))
+    assert latents.shape == (CHAINS, 2)
+    assert_drawn_from(latents, fresh_law(power_target(OBSERVATIONS[0], 0.0), 20))
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_chains_are_independent_of_each_other(warm_start):
+    """No two correlate, along the batch or along fresh powers; a changed image moves its own."""
+
+    def run(observations):
+        return posteriors(
+            jax.random.key(3),
+            MODEL,
+            PARAMS,
+            observations,
+            POWERS,
+            2,
+            sampler=ULA,
+            num_steps=3,
+            warm_start=warm_start,
+        )[0]
+
+    observations = jnp.repeat(OBSERVATIONS[:1], 2000, axis=0)
+    latents = run(observations)
+    neighbours = latents.reshape(3, 1000, 4)
+    for first, second in [(neighbours[:, :, :2], neighbours[:, :, 2:])] + (
+        [] if warm_start else [(latents[:2], latents[1:])]
+    ):
+        n = first.shape[1]
+        for a, b in zip(first, second, strict=True):
+            correlation = np.corrcoef(a, b, rowvar=False)[:2, 2:]
+            assert np.all(np.abs(correlation) < 5 / np.sqrt(n))
+
+    changed = run(observations.at[7].set(3.0))
+    moved = np.any(np.asarray(latents != changed), axis=-1)
+    # At power 0 the observation has no say.
+    np.testing.assert_array_equal(np.nonzero(moved.any(0))[0], [7])
+    assert not moved[0].any()
+
+
+def test_small_steps_of_mala_reach_the_posterior_and_report_their_acceptance():
+    """MALA's law is exact once burnt in: 60 steps of 0.1 leave less than 1e-3 of the start."""
+    observations = jnp.repeat(OBSERVATIONS[:1], CHAINS, axis=0)
+
+    def run(step_size):
+        return posteriors(
+            jax.random.key(4),
+            MODEL,
+            PARAMS,
+            observations,
+            POWERS[1:],
+            2,
+            sampler=functools.partial(mala, step_size=step_size),
+            num_steps=60,
+        )
+
+    latents, metrics = run(0.1)
+    for i, power in enumerate(POWERS[1:]):
+        mean, precision = power_target(OBSERVATIONS[0], power)
+        assert_drawn_from(latents[i], (mean, np.linalg.inv(precision)))
+    acceptance = metrics["acceptance_prob"]
+    assert acceptance.shape == (2,)
+    assert np.all((acceptance > 0.9) & (acceptance < 1.0))
+    # The posterior is narrower than the power 1/4, so the same step is coarser there.
+    assert acceptance[1] < acceptance[0]
+    assert np.all(run(0.6)[1]["acceptance_prob"] < acceptance)
+
+
+class CountedState(tuple):
+    """(position, steps so far) with the one attribute that drivers read."""
+
+    @property
+    def position(self):
+        return self[0]
+
+
+jax.tree_util.register_pytree_node(
+    CountedState, lambda state: (tuple(state), None), lambda _, leaves: CountedState(leaves)
+)
+
+
+def test_acceptance_is_averaged_over_steps_and_chains_and_kept_by_power():
+    """A sampler whose k-th step (k = 0, 1, ...) reports k times its log density at a fixed place.
+
+    At z = 0 the log joint is t * log likelihood + log prior; four steps average k to 1.5.
+    """
+
+    def reporting(log_density_fn):
+        def step(key, state):
+            value = state[1] * log_density_fn(jnp.zeros(2))
+            return CountedState((state[0], state[1] + 1.0)), LangevinInfo(value, value, value)
+
+        return Sampler(lambda z: CountedState((z, 0.0)), step)
+
+    key = jax.random.key(5)
+    zero = jnp.zeros(2)
+    likelihood = np.mean([log_likelihood(MODEL, PARAMS, zero, x) for x in OBSERVATIONS])
+    prior = float(log_prior(MODEL, PARAMS, zero))
+    for warm_start in (False, True):
+        _, metrics = sample_power_posteriors(
+            key,
+            MODEL,
+            PARAMS,
+            OBSERVATIONS,
+            POWERS,
+            2,
+            sampler=reporting,
+            num_steps=4,
+            warm_start=warm_start,
+        )
+        expected = 1.5 * (np.asarray(POWERS) * likelihood + prior)
+        np.testing.assert_allclose(metrics["acceptance_prob"], expected, rtol=1e-5)
+    _, metrics = sample_prior(key, MODEL, PARAMS, 3, 2, sampler=reporting, num_steps=4)
+    np.testing.assert_allclose(metrics["acceptance_prob"], 1.5 * prior, rtol=1e-5)
+
+
+def test_a_sampler_without_acceptance_reports_nothing():
+    sampler = functools.partial(gradient_descent, step_size=0.1)
+    key = jax.random.key(6)
+    assert sample_prior(key, MODEL, PARAMS, 2, 2, sampler=sampler, num_steps=2)[1] == {}
+
+
+def test_a_blackjax_sampler_serves():
+    """Hamiltonian chains, exact in law: 30 transitions with trajectories of length 1."""
+    hmc = functools.partial(
+        blackjax.hmc, step_size=0.2, inverse_mass_matrix=jnp.ones(2), num_integration_steps=5
+    )
+    observations = jnp.repeat(OBSERVATIONS[:1], CHAINS, axis=0)
+    latents, metrics = posteriors(
+        jax.random.key(7), MODEL, PARAMS, observations, POWERS, 2, sampler=hmc, num_steps=30
+    )
+    for i, power in enumerate(POWERS):
+        mean, precision = power_target(OBSERVATIONS[0], power)
+        assert_drawn_from(latents[i], (mean, np.linalg.inv(precision)))
+    assert np.all((metrics["acceptance_prob"] > 0.8) & (metrics["acceptance_prob"] <= 1.0))
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_one_gradient_a_step(warm_start):
+    """Energy and generator are each differentiated once a step and once at each start.
+
+    The backward pass of an identity calls home, once for each chain that vmap carries.
+    """
+    counts = {"energy": 0, "generator": 0}
+
+    def counted(name):
+        @jax.custom_vjp
+        def identity(z):
+            return z
+
+        def increment():
+            counts[name] += 1
+
+        def backward(_, cotangent):
+            jax.debug.callback(lambda _: increment(), cotangent)
+            return (cotangent,)
+
+        identity.defvjp(lambda z: (z, None), backward)
+        return identity
+
+    in_energy, in_generator = counted("energy"), counted("generator")
+    model = LatentModel(
+        lambda _, z: 0.1 * jnp.sum(in_energy(z) ** 4), lambda _, z: 2.0 * in_generator(z)
+    )
+    params, key = LatentParams(None, None), jax.random.key(8)
+    posteriors(
+        key,
+        model,
+        params,
+        OBSERVATIONS,
+        POWERS,
+        2,
+        sampler=ULA,
+        num_steps=5,
+        warm_start=warm_start,
+    )[0].block_until_ready()
+    jax.effects_barrier()
+    chains = len(POWERS) * len(OBSERVATIONS)
+    assert counts == {"energy": chains * 6, "generator": chains * 6}
+
+
+def test_same_key_same_draw_and_no_retrace_when_numbers_change():
+    traces = []
+
+    @jax.jit
+    def run(key, params, observations, powers, step_size):
+        traces.append(None)
+        sampler = functools.partial(sgld, step_size=step_size)
+        return sample_power_posteriors(
+            key, MODEL, params, observations, powers, 2, sampler=sampler, num_steps=2
+        )[0]
+
+    key = jax.random.key(9)
+    first = run(key, PARAMS, OBSERVATIONS, POWERS, 0.1)
+    np.testing.assert_array_equal(first, run(key, PARAMS, OBSERVATIONS, POWERS, 0.1))
+    assert not np.array_equal(first, run(key, PARAMS, OBSERVATIONS, POWERS, 0.2))
+    run(jax.random.key(1), PARAMS, -OBSERVATIONS, power_schedule(2, 1.0), 0.1)
+    assert len(traces) == 1
+
+
+def test_keys_are_used_once():
+    with jax.debug_key_reuse(True):
+        for warm_start in (False, True):
+            sample_power_posteriors(
+                jax.random.key(10),
+                MODEL,
+                PARAMS,
+                OBSERVATIONS,
+                POWERS,
+                2,
+                sampler=ULA,
+                num_steps=2,
+                warm_start=warm_start,
+            )
+        sample_prior(jax.random.key(11), MODEL, PARAMS, 2, 2, sampler=ULA, num_steps=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"powers": jnp.array([0.5, 0.2])}, "powers must increase strictly"),
+        ({"powers": jnp.array([0.5, 1.2])}, r"within \[0, 1\]"),
+        ({"powers": jnp.zeros(())}, r"shape \(num_powers,\)"),
+        ({"powers": jnp.zeros((0,))}, "at least 1"),
+        ({"num_steps": 0}, "num_steps.*at least 1"),
+        ({"latent_dim": 0}, "latent_dim.*at least 1"),
+        ({"observations": jnp.zeros((2, 5))}, r"generator_fn returned shape \(2,\).*\(5,\)"),
+    ],
+)
+def test_bad_input_is_refused(changes, message):
+    arguments = {
+        "observations": OBSERVATIONS,
+        "powers": POWERS,
+        "latent_dim": 2,
+        "sampler": ULA,
+        "num_steps": 1,
+    }
+    with pytest.raises(ValueError, match=message):
+        sample_power_posteriors(jax.random.key(0), MODEL, PARAMS, **{**arguments, **changes})
+
+
+def test_no_chains_are_refused():
+    with pytest.raises(ValueError, match=r"num_chains.*at least 1"):
+        sample_prior(jax.random.key(0), MODEL, PARAMS, 0, 2, sampler=ULA, num_steps=1)
