@@ -170,7 +170,8 @@ def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Pad
     fill = (0, m * block - size)
     stamp = jnp.pad(kernel[::-1, ::-1], [fill, fill, (0, 0), (0, 0)])
     stamp = stamp.reshape(m, block, m, block, channels, features).transpose(4, 0, 2, 1, 3, 5)
-    stamps = (images @ stamp.reshape(channels, -1)).reshape(*images.shape[:-1], m, m, -1)
+    stamps = images @ stamp.reshape(channels, -1)
+    stamps = stamps.reshape(*images.shape[:-1], m, m, block * block * features)
     shifted = [
         _pad(stamps[..., i, j, :], (i, m - 1 - i), (j, m - 1 - j))
         for i in range(m)

@@ -1,0 +1,270 @@
+"""The two lowerings of a convolution against Flax, and against sums written out in float64.
+
+Tolerances: a sum of n float32 products differs from the exact one by at most about n eps times
+the same sum of absolute values (Higham 2002, section 3.1). The map is bilinear, so that sum is
+the map, or its gradient, at absolute values.
+"""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.networks import Convolution, TransposedConvolution, convolve, convolve_transposed
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+BATCH, CHANNELS, FEATURES = 3, 2, 5
+LOWERINGS = ["matmul", "xla"]
+
+# height, width, kernel size, stride, padding
+CONVOLUTIONS = [
+    (8, 8, 3, 1, "SAME"),
+    (8, 8, 3, 2, "SAME"),
+    (7, 8, 3, 2, "SAME"),
+    (5, 7, 3, 1, "VALID"),
+    (8, 7, 3, 2, "VALID"),
+    (7, 8, 1, 2, "SAME"),
+    (6, 5, 4, 2, "SAME"),
+    (5, 6, 2, 3, "SAME"),
+    (3, 3, 3, 1, "VALID"),
+    (1, 2, 3, 2, "SAME"),
+]
+TRANSPOSED = [
+    (4, 4, 4, 2, "SAME"),
+    (3, 5, 4, 2, "SAME"),
+    (1, 1, 4, 1, "VALID"),
+    (1, 1, 4, 2, "SAME"),
+    (1, 3, 4, 2, "SAME"),
+    (3, 2, 3, 2, "SAME"),
+    (3, 4, 3, 2, "VALID"),
+    (2, 3, 3, 1, "SAME"),
+    (2, 3, 3, 1, "VALID"),
+    (3, 2, 2, 3, "SAME"),
+    (1, 1, 2, 3, "VALID"),
+    (2, 3, 5, 2, "SAME"),
+]
+CASES = [(False, *case) for case in CONVOLUTIONS] + [(True, *case) for case in TRANSPOSED]
+
+
+def example(case):
+    """Images, parameters as Flax initialises them (with a bias), a cotangent and Flax's layer."""
+    is_transposed, height, width, size, stride, padding = case
+    rng = np.random.default_rng(height + 10 * width + 100 * size + stride)
+    images = jnp.asarray(rng.normal(size=(BATCH, height, width, CHANNELS)), jnp.float32)
+    layer = (nn.ConvTranspose if is_transposed else nn.Conv)(
+        FEATURES,
+        (size, size),
+        (stride, stride),
+        padding=padding,
+        bias_init=nn.initializers.normal(),
+    )
+    params = jax.jit(layer.init)(jax.random.key(size), images)
+    out_shape = jax.eval_shape(layer.apply, params, images).shape
+    return images, params, jnp.asarray(rng.normal(size=out_shape), jnp.float32), layer
+
+
+def ours(case, lowering):
+    is_transposed, _, _, size, stride, padding = case
+    layer = TransposedConvolution if is_transposed else Convolution
+    return layer(FEATURES, size, stride, padding, lowering)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def value_and_gradients(layer, params, images, cotangent):
+    out, vjp = jax.vjp(layer.apply, params, images)
+    return (out, *vjp(cotangent))
+
+
+def written_out(case, images, kernel):
+    """The layer without its bias, tap by tap in float64, from the definitions of both."""
+    is_transposed, height, width, size, stride, padding = case
+    images, kernel = np.asarray(images, np.float64), np.asarray(kernel, np.float64)
+    if is_transposed:
+        overhang = max(size - stride, 0)
+        shape = [stride * n + overhang for n in (height, width)]
+        full = np.zeros((BATCH, *(max(s, stride * s) + size for s in shape), FEATURES))
+        for i in range(height):
+            for j in range(width):
+                stamp = np.einsum("bc,hwco->bhwo", images[:, i, j], kernel[::-1, ::-1])
+                rows = slice(stride * i, stride * i + size)
+                full[:, rows, stride * j : stride * j + size] += stamp
+        if padding == "VALID":
+            return full[:, : shape[0], : shape[1]]
+        low = overhang // 2
+        return full[:, low : low + stride * height, low : low + stride * width]
+    out, pads = [], []
+    for n in (height, width):
+        out.append(-(-n // stride) if padding == "SAME" else (n - size) // stride + 1)
+        total = max((out[-1] - 1) * stride + size - n, 0) if padding == "SAME" else 0
+        pads.append((total // 2, total - total // 2))
+    padded = np.pad(images, [(0, 0), *pads, (0, 0)])
+    result = np.zeros((BATCH, *out, FEATURES))
+    for p in range(out[0]):
+        for q in range(out[1]):
+            rows = slice(stride * p, stride * p + size)
+            window = padded[:, rows, stride * q : stride * q + size]
+            result[:, p, q] = np.einsum("bhwc,hwco->bo", window, kernel)
+    return result
+
+
+def bounds(layer, params, images, cotangent):
+    """What rounding explains between two orders of the sums, leaf by leaf."""
+    terms = max(params["params"]["kernel"].size // FEATURES, cotangent.size, images.size) + 2
+    absolute = jax.tree.map(jnp.abs, (params, images, cotangent))
+    return jax.tree.map(lambda x: 2 * terms * EPS * x, value_and_gradients(layer, *absolute))
+
+
+def assert_within(actual, expected, bound):
+    for a, e, b in zip(*map(jax.tree.leaves, (actual, expected, bound)), strict=True):
+        assert a.shape == e.shape
+        np.testing.assert_array_less(np.abs(np.asarray(a, np.float64) - e), np.asarray(b) + 1e-30)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_lowerings_and_flax_agree_in_value_and_gradients(case):
+    images, params, cotangent, flax_layer = example(case)
+    expected = value_and_gradients(flax_layer, params, images, cotangent)
+    bound = bounds(flax_layer, params, images, cotangent)
+    for lowering in LOWERINGS:
+        actual = value_and_gradients(ours(case, lowering), params, images, cotangent)
+        assert_within(actual, expected, bound)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_matmul_lowering_equals_the_definition(case):
+    images, params, cotangent, flax_layer = example(case)
+    kernel, bias = params["params"]["kernel"], params["params"]["bias"]
+    expected = written_out(case, images, kernel) + np.asarray(bias, np.float64)
+    actual = jax.jit(ours(case, "matmul").apply)(params, images)
+    assert_within(actual, expected, bounds(flax_layer, params, images, cotangent)[0])
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+@pytest.mark.parametrize("case", [CASES[2], CASES[10]], ids=["plain", "transposed"])
+def test_any_leading_axes_are_the_batch(case, lowering):
+    images, params, cotangent, flax_layer = example(case)
+    layer = ours(case, lowering)
+    apply = jax.jit(layer.apply)
+    expected = apply(params, images)
+    bound = bounds(flax_layer, params, images, cotangent)[0]
+    assert_within(jnp.stack([apply(params, image) for image in images]), expected, bound)
+    assert_within(jax.jit(jax.vmap(layer.apply, (None, 0)))(params, images), expected, bound)
+    assert_within(apply(params, images[:, None]), expected[:, None], bound[:, None])
+    assert apply(params, images[:0]).shape == (0, *expected.shape[1:])
+
+
+def primitives(jaxpr):
+    """The names of all primitives in ``jaxpr`` and in the functions it calls."""
+    names = set()
+    for equation in jaxpr.eqns:
+        names.add(equation.primitive.name)
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(value):
+                names |= primitives(getattr(value, "jaxpr", value))
+    return names
+
+
+def _is_jaxpr(value):
+    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+
+
+def gradient_primitives(case, lowering):
+    """Of the value and both gradients, one image at a time under vmap inside a scan."""
+    layer = ours(case, lowering)
+    images = jnp.zeros((BATCH, *case[1:3], CHANNELS))
+    params = jax.eval_shape(layer.init, jax.random.key(0), images)
+    params = jax.tree.map(lambda x: jnp.zeros(x.shape), params)
+
+    def energy(params, image):
+        return jnp.sum(layer.apply(params, image) ** 2)
+
+    def body(carry, _):
+        return jax.vmap(jax.value_and_grad(energy, (0, 1)), (None, 0))(params, images), None
+
+    start = jax.eval_shape(lambda: body(None, None)[0])
+    start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), start)
+    return primitives(jax.make_jaxpr(lambda: jax.lax.scan(body, start, length=2))().jaxpr)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_matmul_lowering_has_no_convolution_gather_or_scatter(case):
+    names = gradient_primitives(case, "matmul")
+    assert "dot_general" in names
+    assert not [n for n in names if "conv_general" in n or "gather" in n or "scatter" in n]
+    assert "conv_general_dilated" in gradient_primitives(case, "xla")
+
+
+def test_default_lowering_follows_the_backend(monkeypatch):
+    assert "conv_general_dilated" not in gradient_primitives(CASES[0], None)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert "conv_general_dilated" in gradient_primitives(CASES[0], None)
+
+
+@pytest.mark.parametrize("layer", [Convolution, TransposedConvolution])
+def test_parameters_do_not_depend_on_the_lowering(layer):
+    images = jnp.zeros((4, 4, 2))
+    first, second = (layer(8, lowering=how).init(jax.random.key(0), images) for how in LOWERINGS)
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    assert all(jax.tree.leaves(jax.tree.map(jnp.array_equal, first, second)))
+    assert jax.tree.map(lambda x: x.dtype, first) == jax.tree.map(lambda x: jnp.float32, first)
+
+
+def test_convolution_starts_as_pytorch_does():
+    size, channels, features = 3, 32, 128
+    params = Convolution(features).init(jax.random.key(0), jnp.zeros((4, 4, channels)))["params"]
+    limit = 1 / np.sqrt(size * size * channels)
+    assert params["kernel"].shape == (size, size, channels, features)
+    assert float(jnp.max(jnp.abs(params["kernel"]))) <= limit * (1 + EPS)
+    # The variance of U(-a, a) is a^2 / 3, that of its square 4 a^4 / 45; 5 standard errors.
+    error = 5 * np.sqrt(4 / 45 / params["kernel"].size)
+    assert abs(float(jnp.mean(params["kernel"] ** 2)) / limit**2 - 1 / 3) < error
+    assert not jnp.any(params["bias"])
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+def test_dtype_sets_the_computation_and_not_the_parameters(lowering):
+    images = jnp.ones((4, 4, 2))
+    for layer in (Convolution, TransposedConvolution):
+        module = layer(3, lowering=lowering, dtype=jnp.bfloat16)
+        out, params = module.init_with_output(jax.random.key(0), images)
+        assert out.dtype == jnp.bfloat16
+        assert params["params"]["kernel"].dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Convolution(4).init(jax.random.key(0), jnp.zeros((8, 8))), "last axis"),
+        (lambda: TransposedConvolution(4).init(jax.random.key(0), jnp.zeros(8)), "last axis"),
+        (lambda: convolve(jnp.zeros((0, 8, 1)), jnp.zeros((3, 3, 1, 1))), "at least 1"),
+        (
+            lambda: convolve(jnp.zeros((2, 8, 1)), jnp.zeros((3, 3, 1, 1)), padding="VALID"),
+            "2x8 pixels are smaller than the 3x3 kernel",
+        ),
+        (lambda: convolve(jnp.zeros((8, 8, 2)), jnp.zeros((3, 3, 1, 1))), "2 channels"),
+        (lambda: convolve_transposed(jnp.zeros((8, 8, 2)), jnp.zeros((3, 3, 1, 1))), "2 channels"),
+        (lambda: convolve(jnp.zeros((8, 8, 1)), jnp.zeros((3, 2, 1, 1))), "kernel must have shape"),
+        (
+            lambda: convolve(jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 1)), padding="same"),
+            "padding='same'",
+        ),
+        (
+            lambda: convolve(jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 1)), lowering="gemm"),
+            "lowering must be 'matmul', 'xla' or None, got lowering='gemm'",
+        ),
+        (
+            lambda: Convolution(0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
+            "features must be an integer of at least 1",
+        ),
+        (
+            lambda: Convolution(2, stride=0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
+            "stride must be",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

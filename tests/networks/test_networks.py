@@ -1,0 +1,298 @@
+"""Networks against the same function written out with JAX's own operations.
+
+Bodies are compared in float64 (``dtype=jnp.float64`` under x64), where their rounding is
+negligible; what is left is the last, float32 product of n terms, off by at most (n + 2) eps
+times the product of absolute values.
+"""
+
+import functools
+import itertools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from ebmjax.densities import from_energy
+from ebmjax.networks import ConvGenerator, LatentEnergy, MLPEnergy, WideResNet
+from ebmjax.samplers import run_chain, sgld
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+LOWERINGS = ["matmul", "xla"]
+
+
+def randomised(params, seed=0):
+    """The same shapes with every entry, biases and norms included, away from its start."""
+    rng = np.random.default_rng(seed)
+    draws = (0.1 * rng.normal(size=leaf.shape) for leaf in jax.tree.leaves(params))
+    return jax.tree.map(lambda p: np.asarray(p + next(draws), np.float32), params)
+
+
+def initial(module, x):
+    return jax.jit(module.init)(jax.random.key(0), x)
+
+
+def in_float64(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), tree)
+
+
+def leaky(x, slope):
+    return jnp.where(x > 0, x, slope * x)
+
+
+def dense(layer, x):
+    """The value, and the bound on the float32 rounding of it."""
+    terms = layer["kernel"].shape[0] + 2
+    value = x @ layer["kernel"] + layer["bias"][None]
+    bound = jnp.abs(x) @ jnp.abs(layer["kernel"]) + jnp.abs(layer["bias"])[None]
+    return value, terms * EPS * bound
+
+
+def count(params):
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize(
+    ("network", "activation", "dim"),
+    [
+        (MLPEnergy, lambda x: x / (1 + jnp.exp(-x)), 2),
+        (LatentEnergy, lambda x: leaky(x, 0.1), 7),
+    ],
+)
+def test_fully_connected_energies_equal_their_definition(network, activation, dim):
+    positions = np.random.default_rng(1).normal(size=(6, dim)).astype(np.float32)
+    with jax.enable_x64(True):
+        module = network(dtype=jnp.float64)
+        params = randomised(initial(module, positions))
+        layers = in_float64(params["params"])
+        x = in_float64(positions)
+        for layer in range(len(module.hidden)):
+            x = activation(dense(layers[f"Dense_{layer}"], x)[0])
+        expected, bound = dense(layers[f"Dense_{len(module.hidden)}"], x)
+        energies = jax.jit(module.apply)(params, positions)
+        np.testing.assert_array_less(np.abs(energies - expected[:, 0]), bound[:, 0])
+        assert energies.dtype == jnp.float32
+
+
+def test_default_widths_are_the_papers():
+    mlp = jax.eval_shape(MLPEnergy().init, jax.random.key(0), jnp.zeros(2))
+    assert count(mlp) == 2 * 32 + 32 + 32 * 64 + 64 + 2 * (64 * 64 + 64) + 64 + 1
+    latent = jax.eval_shape(LatentEnergy().init, jax.random.key(0), jnp.zeros(80))
+    assert count(latent) == 80 * 100 + 100 + 100 * 100 + 100 + 100 + 1
+
+
+def written_out_generator(layers, z):
+    """Before the tanh."""
+    x = z[:, None, None, :]
+    for index in range(len(layers)):
+        layer = layers[f"TransposedConvolution_{index}"]
+        stride, padding = (2, "SAME") if index else (1, "VALID")
+        x = leaky(x, 0.2) if index else x
+        x = lax.conv_transpose(x, layer["kernel"], (stride, stride), padding)
+        x = x + layer["bias"][None, None, None, :]
+    return x
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+def test_generator_equals_its_definition(lowering):
+    z = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
+    with jax.enable_x64(True):
+        module = ConvGenerator((6, 4), 3, lowering=lowering, dtype=jnp.float64)
+        params = randomised(initial(module, z))
+        before = jax.jit(written_out_generator)(in_float64(params["params"]), in_float64(z))
+        images = jax.jit(module.apply)(params, z)
+        assert images.dtype == jnp.float32
+        # Half an eps from the cast, and a few from float32's tanh, whose slope is at most 1.
+        bound = 4 * EPS * (1 + jnp.abs(before))
+        np.testing.assert_array_less(np.abs(images - jnp.tanh(before)), bound)
+
+
+@pytest.mark.parametrize(
+    ("features", "channels", "side"),
+    [((64,), 1, 8), ((64, 32, 16), 3, 32), ((64, 32, 16, 8), 3, 64)],
+)
+def test_generator_sizes_and_parameters(features, channels, side):
+    module = ConvGenerator(features, channels)
+    params = jax.eval_shape(module.init, jax.random.key(0), jnp.zeros(16))
+    widths = (16, *features, channels)
+    assert count(params) == sum(16 * i * o + o for i, o in itertools.pairwise(widths))
+    images = jax.eval_shape(module.apply, params, jnp.zeros((2, 16)))
+    assert images.shape == (2, side, side, channels)
+    assert jax.eval_shape(module.apply, params, jnp.zeros(16)).shape == (side, side, channels)
+
+
+def written_out_wrn(layers, x, widen_factor, blocks, norm):
+    """The logits and the bound on their float32 rounding."""
+
+    def convolution(layer, x, stride=1):
+        dimensions = ("NHWC", "HWIO", "NHWC")
+        out = lax.conv_general_dilated(
+            x, layer["kernel"], (stride, stride), "SAME", dimension_numbers=dimensions
+        )
+        return out + layer["bias"][None, None, None, :]
+
+    def activate(x, scope, index):
+        if norm == "group":
+            n, h, w, c = x.shape
+            grouped = x.reshape(n, h, w, 8, c // 8)
+            mean = grouped.mean((1, 2, 4), keepdims=True)
+            variance = ((grouped - mean) ** 2).mean((1, 2, 4), keepdims=True)
+            x = ((grouped - mean) / jnp.sqrt(variance + 1e-5)).reshape(x.shape)
+            scale, bias = (scope[f"GroupNorm_{index}"][name] for name in ("scale", "bias"))
+            x = x * scale[None, None, None] + bias[None, None, None]
+        return leaky(x, 0.2)
+
+    x = convolution(layers["Convolution_0"], x)
+    for index in range(3 * blocks):
+        block = layers[f"ResidualBlock_{index}"]
+        stride = 2 if index in (blocks, 2 * blocks) else 1
+        y = convolution(block["Convolution_0"], activate(x, block, 0))
+        y = convolution(block["Convolution_1"], activate(y, block, 1), stride)
+        changes = stride == 2 or (index == 0 and widen_factor > 1)
+        x = y + (convolution(block["shortcut"], x, stride) if changes else x)
+    return dense(layers["Dense_0"], activate(x, layers, 0).mean((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("depth", "widen_factor", "norm", "lowering", "shape"),
+    [
+        (10, 1, None, "matmul", (8, 8, 1)),
+        (10, 1, None, "xla", (8, 8, 1)),
+        (10, 2, "group", "matmul", (7, 6, 3)),
+        (16, 1, None, "matmul", (5, 8, 1)),
+    ],
+)
+def test_wide_resnet_equals_its_definition(depth, widen_factor, norm, lowering, shape):
+    images = np.random.default_rng(3).uniform(size=(3, *shape)).astype(np.float32)
+    with jax.enable_x64(True):
+        module = WideResNet(depth, widen_factor, 4, norm, lowering, jnp.float64)
+        params = randomised(initial(module, images))
+        reference = functools.partial(
+            written_out_wrn, widen_factor=widen_factor, blocks=(depth - 4) // 6, norm=norm
+        )
+        expected, bound = jax.jit(reference)(in_float64(params["params"]), in_float64(images))
+        logits = jax.jit(module.apply)(params, images)
+        assert logits.dtype == jnp.float32
+        # One more eps for the float32 average of the features.
+        np.testing.assert_array_less(np.abs(logits - expected), 2 * bound)
+
+
+def test_wide_resnet_parameter_count():
+    def block(i, o):
+        return 9 * i * o + o + 9 * o * o + o + (i * o + o if i != o else 0)
+
+    stages = [block(i, o) + 3 * block(o, o) for i, o in [(16, 160), (160, 320), (320, 640)]]
+    by_hand = (9 * 3 * 16 + 16) + sum(stages) + (640 * 10 + 10)
+    images = jnp.zeros((32, 32, 3))
+    params = jax.eval_shape(WideResNet(28, 10, 10).init, jax.random.key(0), images)
+    assert count(params) == by_hand == 36_471_338
+
+    grouped = jax.eval_shape(WideResNet(28, 10, 10, "group").init, jax.random.key(0), images)
+    per_stage = [2 * (i + 7 * o) for i, o in [(16, 160), (160, 320), (320, 640)]]
+    assert count(grouped) == by_hand + sum(per_stage) + 2 * 640
+
+
+@pytest.mark.parametrize("norm", [None, "group"])
+def test_one_image_under_vmap_is_the_batch(norm):
+    images = np.random.default_rng(4).uniform(size=(2, 3, 6, 6, 1)).astype(np.float32)
+    with jax.enable_x64(True):
+        module = WideResNet(10, 1, 4, norm, dtype=jnp.float64)
+        params = randomised(initial(module, images))
+        reference = functools.partial(written_out_wrn, widen_factor=1, blocks=1, norm=norm)
+        _, bound = jax.jit(reference)(
+            in_float64(params["params"]), in_float64(images).reshape(6, 6, 6, 1)
+        )
+        batched = jax.jit(module.apply)(params, images)
+        single = jax.vmap(jax.vmap(module.apply, (None, 0)), (None, 0))
+        difference = np.abs(batched - jax.jit(single)(params, images))
+        np.testing.assert_array_less(difference, 2 * bound.reshape(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [
+        (MLPEnergy(dtype=jnp.bfloat16), (2,)),
+        (LatentEnergy(dtype=jnp.bfloat16), (9,)),
+        (WideResNet(10, 1, 4, dtype=jnp.bfloat16), (8, 8, 1)),
+        (WideResNet(10, 1, 4, "group", dtype=jnp.bfloat16), (8, 8, 1)),
+        (ConvGenerator((8,), 1, dtype=jnp.bfloat16), (5,)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_bfloat16_computes_inside_and_float32_comes_out(network, shape):
+    x = jnp.ones(shape)
+    params = jax.eval_shape(network.init, jax.random.key(0), x)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
+    assert jax.eval_shape(network.apply, params, x).dtype == jnp.float32
+    assert jax.eval_shape(network.apply, params, x.astype(jnp.bfloat16)).dtype == jnp.float32
+    text = str(jax.make_jaxpr(network.apply)(params, x))
+    assert any("bf16" in line and "dot_general" in line for line in text.splitlines())
+
+
+def test_a_plain_function_is_as_good_an_energy_as_a_module():
+    network = MLPEnergy(hidden=(16,))
+    position = jnp.array([0.3, -0.7])
+    params = randomised(initial(network, position))
+    weights = [params["params"][name] for name in ("Dense_0", "Dense_1")]
+
+    def plain_energy(x):
+        hidden = nn.swish(x @ weights[0]["kernel"] + weights[0]["bias"])
+        return (hidden @ weights[1]["kernel"] + weights[1]["bias"])[0] + 0.5 * x @ x
+
+    def module_energy(x):
+        return network.apply(params, x) + 0.5 * x @ x
+
+    def positions(energy):
+        sampler = sgld(from_energy(energy), step_size=0.01)
+        state = sampler.init(position)
+        return run_chain(jax.random.key(1), state, sampler.step, 10)[1]
+
+    # Ten steps of 0.01 on gradients of order 10, each off by at most 18 terms of rounding.
+    np.testing.assert_allclose(
+        positions(plain_energy), positions(module_energy), rtol=0, atol=10 * 0.01 * 10 * 18 * EPS
+    )
+
+
+def test_a_network_has_second_derivatives_in_both_modes():
+    module = ConvGenerator((3,), 1, dtype=jnp.float64)
+    z = np.random.default_rng(5).normal(size=4)
+
+    def products(params, z):
+        def energy(z):
+            return jnp.sum(module.apply(params, z) ** 2)
+
+        forward = jax.jvp(jax.grad(energy), (z,), (jnp.ones_like(z),))[1]
+        return forward, jax.grad(lambda z: jnp.sum(jax.grad(energy)(z)))(z)
+
+    with jax.enable_x64(True):
+        params = randomised(initial(module, z))
+        forward, reverse = jax.jit(products)(params, z)
+        scale = float(jnp.abs(reverse).max())
+        assert scale > 0
+        # 64 pixels pass through a float32 tanh and its derivatives, all of order one.
+        np.testing.assert_allclose(forward, reverse, rtol=0, atol=64 * 4 * EPS * scale)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: WideResNet(12, 1, 10), r"depth must be 6n \+ 4"),
+        (lambda: WideResNet(4, 1, 10), "depth must be an integer of at least 10"),
+        (lambda: WideResNet(10, 0, 10), "widen_factor"),
+        (lambda: WideResNet(10, 1, 0), "num_classes"),
+        (lambda: WideResNet(10, 1, 10, norm="batch"), "None or 'group', got norm='batch'"),
+        (
+            lambda: WideResNet(10, 1, 10).init(jax.random.key(0), jnp.zeros((8, 8))),
+            "images must have shape",
+        ),
+        (lambda: MLPEnergy().init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
+        (lambda: MLPEnergy((8, 0)).init(jax.random.key(0), jnp.zeros(2)), "hidden"),
+        (lambda: ConvGenerator((8,), 1).init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
+        (lambda: ConvGenerator((8, 0), 1).init(jax.random.key(0), jnp.zeros(4)), "features"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
