@@ -1,0 +1,296 @@
+"""What every sampler promises, checked over one table with a row a sampler."""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import blackjax
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+from ebmjax import samplers
+from ebmjax.samplers import batch_step, clamp, clip_drift, position_of, scheduled
+
+
+class Row(NamedTuple):
+    """A sampler under test.
+
+    ``hyperparameters`` are numbers and may all be traced; ``options`` are static. ``functional``
+    is the pair (init, step), which wrapped samplers do not have.
+    """
+
+    make: Callable[..., samplers.Sampler]
+    hyperparameters: dict[str, Any]
+    functional: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+    options: dict[str, Any] = {}  # noqa: RUF012 (never written to)
+    is_random: bool = True
+    has_particles: bool = False
+    gradients_per_step: int = 1
+
+    def bind(self, log_density_fn: Callable[..., Any], **overrides: Any) -> samplers.Sampler:
+        return self.make(log_density_fn, **self.hyperparameters, **self.options, **overrides)
+
+    @property
+    def sampler(self) -> samplers.Sampler:
+        return self.bind(skewed)
+
+    @property
+    def step(self) -> Any:
+        """The compiled step: one compilation serves every test of the row."""
+        return compiled_step(id(self))
+
+
+@cache
+def compiled_step(entry_id: int) -> Any:
+    (entry,) = [entry for entry in TABLE.values() if id(entry) == entry_id]
+    return jax.jit(entry.sampler.step)
+
+
+def row(name: str, hyperparameters: dict[str, Any], **fields: Any) -> Row:
+    functional = (getattr(samplers, f"{name}_init"), getattr(samplers, f"{name}_step"))
+    return Row(getattr(samplers, name), hyperparameters, functional, **fields)
+
+
+psgld = {"step_size": 0.05, "temperature": 0.8, "decay": 0.9, "damping": 0.1}
+TABLE = {
+    "gradient_descent": row("gradient_descent", {"step_size": 0.1}, is_random=False),
+    "sgld": row("sgld", {"step_size": 0.1, "noise_scale": 0.3, "temperature": 0.5}),
+    "psgld": row("psgld", psgld),
+    "psgld_image_form": row("psgld", {**psgld, "noise_scale": 0.2}),
+    # The Hessian-vector product differentiates a second gradient.
+    "psgld_curvature": row(
+        "psgld", psgld, options={"curvature_drift": True}, gradients_per_step=2
+    ),
+    "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
+    "tempered_mala": row(
+        "tempered_mala",
+        {"step_size": 0.2, "noise_scale": 0.3, "acceptance_threshold": 0.6,
+         "temperature_growth": 3.0, "acceptance_decay": 0.2},
+    ),
+    "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
+    "svgd_fixed_bandwidth": row(
+        "svgd", {"step_size": 0.3, "bandwidth": 0.7}, is_random=False, has_particles=True
+    ),
+    "stochastic_svgd": row(
+        "stochastic_svgd",
+        {"step_size": 0.1, "bandwidth": 0.7, "temperature": 0.9, "langevin_weight": 0.1},
+        has_particles=True,
+    ),
+    "clamped_sgld": Row(clamp(samplers.sgld, -0.5, 0.5), {"step_size": 0.1}),
+    "clipped_sgld": Row(clip_drift(samplers.sgld, 0.05), {"step_size": 0.1}),
+    "scheduled_sgld": Row(
+        scheduled(samplers.sgld),
+        {"noise_scale": 0.1},
+        options={"step_size": optax.exponential_decay(0.2, 2, 0.5)},
+    ),
+}  # fmt: skip
+
+every_row = pytest.mark.parametrize("entry", TABLE.values(), ids=TABLE)
+every_random_row = pytest.mark.parametrize(
+    "entry",
+    [entry for entry in TABLE.values() if entry.is_random],
+    ids=[name for name, entry in TABLE.items() if entry.is_random],
+)
+
+
+def skewed(position: Any) -> jax.Array:
+    """A log density of any PyTree, asymmetric in every coordinate."""
+    return sum(jnp.sum(1.5 * leaf - jnp.exp(leaf)) for leaf in jax.tree.leaves(position))
+
+
+def start(entry: Row, dtype: Any = jnp.float32, seed: int = 0) -> Any:
+    """A PyTree of a scalar, a vector and a matrix; with three of each for particle samplers."""
+    lead = (3,) if entry.has_particles else ()
+    shapes = {"bias": (), "vector": (2,), "matrix": (2, 1)}
+    generator = np.random.default_rng(seed)
+    return {
+        name: jnp.asarray(0.4 * generator.normal(size=lead + shape), dtype)
+        for name, shape in shapes.items()
+    }
+
+
+def assert_same_up_to_rounding(actual: Any, expected: Any) -> None:
+    """Equal up to the order in which compilers add: some ten operations, each to 1 ulp."""
+    eps = {
+        leaf.dtype: float(jnp.finfo(leaf.dtype).eps)
+        for leaf in jax.tree.leaves(expected)
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    }
+    tolerance = 30 * max(eps.values())
+    as_float = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
+    chex.assert_trees_all_close(
+        as_float(actual), as_float(expected), rtol=tolerance, atol=tolerance
+    )
+
+
+def differs(left: Any, right: Any) -> bool:
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return any(not np.array_equal(a, b) for a, b in pairs)
+
+
+@every_row
+def test_jit_is_eager(entry: Row) -> None:
+    state = entry.sampler.init(start(entry))
+    key = jax.random.key(1)
+    assert_same_up_to_rounding(entry.step(key, state), entry.sampler.step(key, state))
+
+
+@every_row
+def test_vmap_is_a_loop_over_chains(entry: Row) -> None:
+    starts = [start(entry, seed=seed) for seed in range(3)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
+    states = jax.vmap(entry.sampler.init)(stacked)
+    key = jax.random.key(2)
+    batched = jax.jit(batch_step(entry.sampler.step))(key, states)
+
+    one_by_one = [
+        entry.step(chain_key, entry.sampler.init(position))
+        for chain_key, position in zip(jax.random.split(key, 3), starts, strict=True)
+    ]
+    expected = jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one)
+    assert_same_up_to_rounding(batched, expected)
+    assert differs(position_of(batched[0]), position_of(states))
+
+
+@every_row
+def test_scan_is_a_loop_over_steps_and_blackjax_drives_it(entry: Row) -> None:
+    key = jax.random.key(10)
+    final, (states, infos) = blackjax.util.run_inference_algorithm(
+        key, entry.sampler, num_steps=3, initial_position=start(entry)
+    )
+    run_key, _ = jax.random.split(key)
+    state = entry.sampler.init(start(entry))
+    for step_key in jax.random.split(run_key, 3):
+        state, info = entry.step(step_key, state)
+    assert_same_up_to_rounding(final, state)
+    last = partial(jax.tree.map, lambda leaf: leaf[-1])
+    assert_same_up_to_rounding(last((states, infos)), (state, info))
+
+
+@every_row
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64])
+def test_dtypes_and_structure_are_kept(entry: Row, dtype: Any) -> None:
+    with jax.enable_x64(dtype == jnp.float64):
+        position = start(entry, dtype)
+        state = jax.eval_shape(entry.sampler.init, position)
+        after, info = jax.eval_shape(entry.sampler.step, jax.random.key(0), state)
+        chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
+        chex.assert_trees_all_equal_shapes_and_dtypes(position_of(after), position)
+        inner = after.inner if hasattr(after, "inner") else after
+        for name in {"score", "second_moment"} & set(inner._fields):
+            chex.assert_trees_all_equal_shapes_and_dtypes(getattr(inner, name), position)
+        assert all(leaf.shape in ((), (3,)) for leaf in jax.tree.leaves(info))
+
+
+@every_row
+def test_bfloat16_is_coarse_float32(entry: Row) -> None:
+    """Up to a few units of bfloat16's precision, where the step does not decide by a coin."""
+    state = entry.sampler.init(start(entry, jnp.bfloat16))
+    after, _ = entry.step(jax.random.key(0), state)
+    for leaf in jax.tree.leaves(position_of(after)):
+        assert np.all(np.isfinite(np.asarray(leaf, np.float32)))
+    if not entry.is_random:  # the noise of another dtype is another noise
+        wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), position_of(state))
+        expected, _ = entry.step(jax.random.key(0), entry.sampler.init(wide))
+        tolerance = 8 * float(jnp.finfo(jnp.bfloat16).eps)
+        as_float = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float32))
+        chex.assert_trees_all_close(
+            as_float(position_of(after)), as_float(position_of(expected)), atol=tolerance
+        )
+
+
+@every_row
+def test_hyperparameters_take_effect_without_retracing(entry: Row) -> None:
+    @chex.assert_max_traces(n=1)
+    def step(keys: Any, state: Any, hyperparameters: dict[str, Any]) -> Any:
+        sampler = entry.make(skewed, **hyperparameters, **entry.options)
+        return jax.vmap(sampler.step, in_axes=(0, None))(keys, state)
+
+    chex.clear_trace_counter()
+    step = jax.jit(step)
+    state = entry.sampler.init(start(entry))
+    keys = jax.random.split(jax.random.key(4), 8)
+    reference = step(keys, state, entry.hyperparameters)
+    for name, value in entry.hyperparameters.items():
+        changed = step(keys, state, {**entry.hyperparameters, name: 0.5 * value})
+        assert differs(changed, reference), name
+
+
+@every_row
+def test_a_python_number_does_not_compile_twice(entry: Row) -> None:
+    """A state's types are settled by ``init``: a weakly typed one would change after one step."""
+    position = [0.1, 0.2] if not entry.has_particles else [jnp.ones(3), jnp.zeros(3)]
+    state = jax.eval_shape(entry.sampler.init, position)
+    after, _ = jax.eval_shape(entry.sampler.step, jax.random.key(0), state)
+    for before, now in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        assert before.weak_type == now.weak_type
+
+
+@every_random_row
+def test_a_key_is_a_draw(entry: Row) -> None:
+    state = entry.sampler.init(start(entry))
+    first, again, other = (entry.step(jax.random.key(seed), state) for seed in (5, 5, 6))
+    chex.assert_trees_all_equal(first, again)
+    assert differs(first, other)
+
+
+@every_random_row
+def test_keys_are_consumed_once(entry: Row) -> None:
+    state = entry.sampler.init(start(entry))
+    with jax.debug_key_reuse(True):
+        key = jax.random.key(7)
+        jax.jit(entry.sampler.step)(key, state)
+        with pytest.raises(jax.errors.KeyReuseError):  # also proves that the detector is awake
+            jax.random.normal(key)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [entry for entry in TABLE.values() if entry.functional],
+    ids=[name for name, entry in TABLE.items() if entry.functional],
+)
+def test_bound_form_is_the_functional_form(entry: Row) -> None:
+    init, step = entry.functional  # type: ignore[misc]
+    state = init(start(entry), skewed)
+    chex.assert_trees_all_equal(entry.sampler.init(start(entry)), state)
+    chex.assert_trees_all_equal(entry.sampler.init(start(entry), jax.random.key(0)), state)
+
+    def functional(key: Any, state: Any) -> Any:
+        return step(key, state, skewed, **entry.hyperparameters, **entry.options)
+
+    arguments = (jax.random.key(9), state)
+    bound_program, program = map(jax.make_jaxpr, (entry.sampler.step, functional))
+    assert str(bound_program(*arguments)) == str(program(*arguments))
+
+
+def primitives(jaxpr: Any) -> Iterator[str]:
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jaxprs_in_params(equation.params):
+            yield from primitives(inner)
+
+
+@every_row
+def test_one_gradient_a_step(entry: Row) -> None:
+    """lgamma's derivative is digamma, which nothing else here uses: count it in the program."""
+
+    def log_density_fn(position: jax.Array) -> jax.Array:
+        return -jnp.sum(jax.lax.lgamma(jnp.exp(position)))
+
+    sampler = entry.bind(log_density_fn)
+    state = jax.eval_shape(sampler.init, jnp.zeros((3, 2)))
+    program = jax.make_jaxpr(sampler.step)(jax.random.key(0), state)
+    names = list(primitives(program.jaxpr))
+    assert names.count("lgamma") == entry.gradients_per_step
+    # A Hessian-vector product names digamma once more, in a tangent nobody reads.
+    assert names.count("digamma") == 2 * entry.gradients_per_step - 1
+
+
+def test_every_public_sampler_has_a_row() -> None:
+    names = {name.removesuffix("_step") for name in dir(samplers) if name.endswith("_step")}
+    assert names - {"batch"} <= set(TABLE)
