@@ -166,12 +166,12 @@ def test_chains_that_stand_still():
     equal = jnp.full((NUM_CHAINS, 100), 0.1)
     apart = equal * jnp.arange(1.0, NUM_CHAINS + 1)[:, None]
     for method in ("rank", "classic"):
-        assert jnp.isnan(potential_scale_reduction(equal, method=method))
-        assert potential_scale_reduction(apart, method=method) == jnp.inf
+        assert jnp.isnan(scale_reduction(equal, method=method))
+        assert scale_reduction(apart, method=method) == jnp.inf
     for kind in ("bulk", "tail"):
-        assert jnp.isnan(effective_sample_size(equal, kind=kind))
+        assert jnp.isnan(sample_size(equal, kind=kind))
     # Full correlation at all lags: 23 whole pairs of 2 and half a pair, tau = -1 + 2 * 46 + 1.
-    assert float(effective_sample_size(apart)) == pytest.approx(400 / 92, rel=1e-5)
+    assert float(sample_size(apart)) == pytest.approx(400 / 92, rel=1e-5)
 
 
 def test_two_values_fold_onto_one_and_leave_the_bulk():
@@ -230,10 +230,10 @@ def test_jit_and_eager_agree():
     assert_sample_size(sample_size(draws), eager, draws.shape, "float32")
 
 
-@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
 def test_narrow_draws_are_measured_in_float32(dtype):
     draws = jnp.round(jnp.asarray(make_draws(250))[..., 0]).astype(dtype)
-    for diagnostic in (potential_scale_reduction, effective_sample_size):
+    for diagnostic in (scale_reduction, sample_size):
         got = diagnostic(draws)
         assert got.dtype == jnp.float32
         assert got == diagnostic(draws.astype(jnp.float32))
