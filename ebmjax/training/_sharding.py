@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -39,11 +40,13 @@ def state_specs() -> TrainState:
 def place_state(state: TrainState, mesh: Mesh) -> TrainState:
     """Copies ``state`` to the mesh; the arrays given in stay the caller's.
 
-    Training donates its state, and ``device_put`` may hand back the very array it was given.
+    Training donates its state, and ``device_put`` lets a device keep the very buffer it already
+    holds, so that donating a replicated array would delete the caller's (also with
+    ``may_alias=False``, on more than one device).
     """
     shardings = jax.tree.map(
         lambda spec: NamedSharding(mesh, spec),
         state_specs(),
         is_leaf=lambda x: isinstance(x, PartitionSpec),
     )
-    return jax.device_put(state, shardings, may_alias=False)
+    return jax.device_put(jax.tree.map(jnp.copy, state), shardings)
