@@ -11,6 +11,7 @@ from ebmjax import data, samplers
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
 from experiments.config import Config
+from experiments.errors import ConfigError
 from experiments.validate import choose
 
 SAMPLERS = {
@@ -90,7 +91,12 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
 def plan(config: Config, num_examples: int) -> Plan:
     """Epochs to steps. Intervals given in epochs are rounded to whole dispatches."""
     train = config.train
-    steps_per_epoch = max(num_examples // train.batch_size, 1)
+    if train.batch_size > num_examples:
+        raise ConfigError(
+            f"config.train.batch_size must be at most the number of training examples, got "
+            f"{train.batch_size} with {num_examples} examples (config.data.max_train)."
+        )
+    steps_per_epoch = num_examples // train.batch_size
 
     def whole_dispatches(epochs: int) -> int:
         dispatches = round(epochs * steps_per_epoch / train.steps_per_dispatch)

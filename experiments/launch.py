@@ -1,5 +1,6 @@
 """One run from start to finish, inside its folder."""
 
+import os
 import shlex
 import sys
 import time
@@ -41,6 +42,13 @@ def launch(config: Config, config_argument: str, folder: str | None) -> int | No
     experiment = build_or_explain(lambda: families.build(config, path))
     workdir.prepare(path, config)
     print(f"{config_argument} -> {path}", flush=True)
+    num_used = training.make_mesh(experiment.plan.num_shards).size
+    if num_used < jax.device_count():
+        print(
+            f"Using {num_used} of {jax.device_count()} devices: they must divide "
+            f"config.mesh.num_shards={experiment.plan.num_shards}, which divides "
+            "config.train.batch_size."
+        )
 
     writers = [
         training.JsonlWriter(path / "metrics.jsonl"),
@@ -85,7 +93,7 @@ def build_or_explain(make: Callable[[], build.Experiment]) -> build.Experiment:
 
 def use_compilation_cache() -> None:
     """Compiled programs outlive the process, so that the second run starts at once."""
-    if not jax.config.jax_compilation_cache_dir:
+    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         cache = Path.home() / ".cache" / "ebmjax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -1,6 +1,7 @@
 """Trains one configuration, from the first step or from where it was interrupted."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -38,12 +39,17 @@ def main(argv: list[str]) -> None:
         signum = launch(CONFIG.value, _config_argument(), WORKDIR.value)
     except USER_ERRORS as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("Interrupted before a safe point; the last checkpoint stands.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     sys.exit(128 + signum if signum else 0)
 
 
 def _config_argument() -> str:
-    """The value of --config as the user wrote it: path and variant."""
-    return config_flags.get_config_filename(flags.FLAGS["config"])
+    """--config as it is to be typed again: the path from here if the file lies below."""
+    path, colon, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    relative = os.path.relpath(path)
+    return (path if relative.startswith("..") else relative) + colon + variant
 
 
 def parse(argv: list[str]) -> list[str]:
@@ -56,11 +62,18 @@ def parse(argv: list[str]) -> list[str]:
         if CONFIG.value is None:
             sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
     except (AttributeError, KeyError) as error:
-        detail = str(error.args[0]).strip() if error.args else str(error)
-        sys.exit(f"error: unknown field in a --config override: {detail}")
+        sys.exit(f"error: unknown field in a --config override: {_innermost(error)}")
     except (flags.Error, TypeError, ValueError) as error:
-        sys.exit(f"error: {error}")
+        # What a configuration file raises comes with its traceback; the reason is the last line.
+        sys.exit(f"error: {str(error).strip().splitlines()[-1]}")
     return rest
+
+
+def _innermost(error: BaseException) -> str:
+    """The message of the error that ``error`` was made from, on one line."""
+    while error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    return "; ".join(str(error.args[0]).splitlines()) if error.args else str(error)
 
 
 def resolve(argument: str) -> str:

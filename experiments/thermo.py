@@ -22,11 +22,13 @@ ESTIMATORS = {
     "tempered": latent.tempered_loss,
     "telescoped": latent.telescoped_loss,
 }
+COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``configs/thermo_digits.py`` for the fields)."""
     loss_fn = choose("loss.estimator", config.loss.estimator, ESTIMATORS)
+    _check_divergence(config)
     train, test = common.images(config)
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
@@ -74,6 +76,18 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluation,
         draw=partial(thermo_plots.draw, workdir, np.asarray(powers)),
     )
+
+
+def _check_divergence(config: Config) -> None:
+    """Refuses a Gaussian fit that the test images cannot carry, before anything is trained."""
+    covariance = choose("loss.kl_covariance", config.loss.kl_covariance, COVARIANCES)
+    num_test, latent_dim = config.eval.num_test, config.model.latent_dim
+    if covariance == "full" and num_test <= latent_dim:
+        raise ConfigError(
+            f"config.eval.num_test={num_test} chains cannot carry the full covariance of "
+            f"config.model.latent_dim={latent_dim} dimensions. Take more than {latent_dim}, or "
+            "--config.loss.kl_covariance=shrunk or =diagonal."
+        )
 
 
 def _model(

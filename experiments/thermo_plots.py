@@ -65,8 +65,6 @@ def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.n
     for i, (step, curve_values) in enumerate(zip(steps, values, strict=True)):
         shade = plt.get_cmap("viridis_r")((i + 1) / len(steps))
         axes.plot(powers, curve_values, "o-", ms=3, lw=1.2, color=shade, label=f"step {step}")
-    # Hundreds of nats at the prior's end, tens at the posterior's: linear near 0 only.
-    axes.set_yscale("symlog", linthresh=10)
     axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] in nats, test images")
     axes.legend(fontsize=7, frameon=False)
     finish(figure, path)

@@ -1,6 +1,7 @@
 """Ranges of configuration fields, checked before anything is built or written."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.config import Config
@@ -64,7 +65,7 @@ def check_ranges(config: Config) -> None:
                 )
 
 
-def choose(name: str, value: str, table: dict[str, Any]) -> Any:
+def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
     """``table[value]``, or a ConfigError that lists the choices of ``config.<name>``."""
     if value not in table:
         raise ConfigError(f"config.{name} must be one of {sorted(table)}, got {value!r}.")

@@ -16,6 +16,8 @@ A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 
@@ -24,7 +26,7 @@ def get_config(variant: str = "") -> ConfigDict:
     if variant not in ("", "vanilla", "smoke"):
         raise ValueError(f"unknown variant {variant!r}; there are vanilla and smoke.")
     width = 64
-    config = {
+    config: Any = {
         "family": "thermo",
         "seed": 0,
         "data": {
