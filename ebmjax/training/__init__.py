@@ -4,11 +4,11 @@ from ebmjax.training._checkpoints import CheckpointDamagedError as CheckpointDam
 from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMismatchError
 from ebmjax.training._checkpoints import Checkpoints as Checkpoints
 from ebmjax.training._digest import tree_digest as tree_digest
-from ebmjax.training._fit import DivergenceError as DivergenceError
 from ebmjax.training._fit import FitResult as FitResult
 from ebmjax.training._fit import fit as fit
 from ebmjax.training._latent import make_latent_gradient_fn as make_latent_gradient_fn
 from ebmjax.training._plan import Plan as Plan
+from ebmjax.training._rows import DivergenceError as DivergenceError
 from ebmjax.training._sharding import make_mesh as make_mesh
 from ebmjax.training._state import TrainState as TrainState
 from ebmjax.training._state import init_state as init_state

@@ -12,19 +12,19 @@ from ebmjax.data import block_indices
 from ebmjax.training._block import BlockRunner
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._plan import Plan
+from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import make_mesh, place_state, replicate
 from ebmjax.training._signals import StopRequest
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
 from ebmjax.training._writers import Writer
-from ebmjax.types import Key, Metrics, PyTree
+from ebmjax.types import Key, PyTree
 
 Evaluate = Callable[[TrainState, int], dict[str, Any]]
-"""``evaluate(state, step) -> row``: host code run between blocks; its row joins the step's."""
+"""``evaluate(state, step) -> row``: host code run between blocks; its row joins the step's.
 
-
-class DivergenceError(RuntimeError):
-    """Too many steps in a row had no finite update."""
+Copy what is to outlive the call: the state is donated to the next block.
+"""
 
 
 class FitResult(NamedTuple):
@@ -71,8 +71,9 @@ def fit(
       data: arrays that share a leading axis of examples; they are kept whole on every device,
         and step i sees the examples ``batch_indices(plan.data_seed, i, ...)``.
       plan: lengths and intervals.
-      checkpoints: where to save and look for a start; None to do neither.
+      checkpoints: where to save and look for a start; None to do neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
+        ``fit`` starts them and the caller closes them.
       evaluate: called before the first step, at ``plan.evaluate_every`` and at the end.
       devices: to spread the shards over; default all.
 
@@ -97,7 +98,8 @@ def fit(
     mesh = make_mesh(plan.num_shards, devices)
     state = place_state(state, mesh)
     run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh))
-    log = _RowLogger(plan, writers, first_step, row)
+    log = RowLogger(plan, writers, first_step, row)
+    log.watch(first_step, int(state.consecutive_skipped))
     if evaluate and first_step == 0 and plan.is_evaluated(0):
         log.write(0, evaluate(state, 0))
 
@@ -107,71 +109,29 @@ def fit(
             "compile": seconds["compile"] + run_block.compile_seconds,
         }
 
+    signum = None
     with StopRequest() as stop, checkpoints or contextlib.nullcontext():
         for first, size in plan.blocks(first_step):
-            indices = block_indices(
-                plan.data_seed, first, size, num_examples=num_examples, batch_size=plan.batch_size
-            )
-            shape = (size, plan.num_shards, plan.batch_size // plan.num_shards)
-            state, metrics = run_block(state, indices.reshape(shape))
+            if signum is not None or log.divergence is not None:
+                break
+            state, metrics = run_block(state, _indices(plan, first, size, num_examples))
             log.flush()  # the block before this one, while the device works on this one
             step = first + size
             evaluation = evaluate(state, step) if evaluate and plan.is_evaluated(step) else {}
-            log.pending = _Pending(first, metrics, evaluation)
-            if plan.is_saved(step) or stop.signum is not None:
+            log.pending = PendingBlock(first, metrics, evaluation)
+            signum = stop.signum  # read once: it may come at any time, and what ends is saved
+            if plan.is_saved(step) or signum is not None or log.divergence is not None:
                 log.flush()
                 if checkpoints:
                     checkpoints.save(step, state, {"seconds": elapsed(), "row": log.row})
-            if stop.signum is not None:
-                break
-        log.flush()
+    if log.divergence is not None:
+        raise log.divergence
     return FitResult(state, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"])
 
 
-class _Pending(NamedTuple):
-    """A block on its way: where it began, its metrics by step, the evaluation at its end."""
-
-    first: int
-    metrics: Metrics
-    evaluation: dict[str, Any]
-
-
-class _RowLogger:
-    """Turns the metrics of finished blocks into rows, and watches for divergence."""
-
-    def __init__(self, plan: Plan, writers: Sequence[Writer], first_step: int, row: dict[str, Any]):
-        self.pending: _Pending | None = None
-        self.row = row
-        self._plan = plan
-        self._writers = writers
-        for writer in writers:
-            writer.start(first_step)
-
-    def write(self, step: int, row: dict[str, Any]) -> None:
-        self.row = row
-        for writer in self._writers:
-            writer.write(step, row)
-
-    def flush(self) -> None:
-        """Waits for the pending block and writes its rows; the evaluation joins the last one."""
-        if self.pending is None:
-            return
-        first, metrics, evaluation = self.pending
-        self.pending = None
-        columns = {name: np.asarray(values).tolist() for name, values in metrics.items()}
-        size = len(columns["loss"])
-        for i in range(size):
-            step, extra = first + i + 1, evaluation if i == size - 1 else {}
-            row = {name: values[i] for name, values in columns.items()} | extra
-            if extra or self._plan.is_logged(step):
-                self.write(step, row)
-            self._check(step, row["consecutive_skipped"])
-
-    def _check(self, step: int, skipped: int) -> None:
-        if skipped >= self._plan.max_consecutive_skips:
-            raise DivergenceError(
-                f"Training diverged: the last {skipped} steps, up to step {step}, had no finite "
-                "gradient, and their updates were dropped. Lower the learning rate or the "
-                "samplers' step sizes, or regularise the energies, and start again in another "
-                "workdir; the checkpoints here hold the last finite parameters."
-            )
+def _indices(plan: Plan, first_step: int, size: int, num_examples: int) -> np.ndarray:
+    """The examples of a block, shape (size, num_shards, examples of a shard)."""
+    indices = block_indices(
+        plan.data_seed, first_step, size, num_examples=num_examples, batch_size=plan.batch_size
+    )
+    return indices.reshape(size, plan.num_shards, -1)
