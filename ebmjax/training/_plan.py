@@ -24,7 +24,7 @@ class Plan:
       evaluate_every: steps between evaluations, a multiple of ``steps_per_dispatch``; 0 for none.
       checkpoint_every: likewise for checkpoints; the last step is always saved.
       max_consecutive_skips: so many steps in a row without a finite update end the run.
-      data_seed: of the order of the examples.
+      data_seed: of the order of the examples, at least 0.
 
     Raises:
       ValueError: where a number is out of range, or an interval is no multiple of the dispatch.
@@ -50,6 +50,7 @@ class Plan:
             "max_consecutive_skips",
         ):
             check_at_least(name, getattr(self, name), 1)
+        check_at_least("data_seed", self.data_seed, 0)
         for name in ("evaluate_every", "checkpoint_every"):
             interval = getattr(self, name)
             check_at_least(name, interval, 0)
