@@ -35,7 +35,14 @@ class TrainState(NamedTuple):
 def init_state(
     params: PyTree, optimizer: optax.GradientTransformation, shards: PyTree = ()
 ) -> TrainState:
-    """The state before the first step."""
+    """The state before the first step.
+
+    Args:
+      params: arrays or numbers.
+      optimizer: its ``init`` sees ``params``.
+      shards: likewise; every leaf has a leading axis of logical shards.
+    """
+    params, shards = jax.tree.map(_as_array, (params, shards))
     # Separate arrays: a buffer that is donated cannot be donated twice.
     return TrainState(
         step=jnp.zeros((), jnp.int32),
@@ -45,6 +52,12 @@ def init_state(
         skipped=jnp.zeros((), jnp.int32),
         consecutive_skipped=jnp.zeros((), jnp.int32),
     )
+
+
+def _as_array(value: Any) -> jax.Array:
+    # With the dtype spelt out: a checkpoint forgets that a Python number's type was weak, and the
+    # resumed run would compute in another dtype than the first.
+    return jnp.asarray(value, jnp.result_type(value))
 
 
 def state_axes(replicated: Any, sharded: Any) -> TrainState:
