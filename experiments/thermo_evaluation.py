@@ -89,7 +89,7 @@ class ThermoEvaluation:
         self, key: jax.Array, params: latent.LatentParams
     ) -> tuple[dict[str, jax.Array], jax.Array]:
         """E_t and log evidence on the test images, and their reconstructions."""
-        observations = data.to_signed_unit(self.test)
+        observations = data.to_signed_unit(jnp.asarray(self.test))
         prior_key, power_key = jax.random.split(key)
         latents, _ = latent.sample_power_posteriors(
             power_key,

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def _reason(error: Exception) -> str:
 
     if isinstance(error, requests.exceptions.ConnectionError | requests.exceptions.Timeout):
         return f"no connection to {getattr(error.request, 'url', 'the network')}"
-    reason = f"{type(error).__name__}: {str(error).strip().rstrip('.')}"
+    reason = f"{type(error).__name__}: {textwrap.shorten(str(error), 300).rstrip('.')}"
     if "drive.google.com" in reason:
         reason += " (Google Drive limits downloads a day and often refuses this file)"
     return reason

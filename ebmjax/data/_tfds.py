@@ -61,10 +61,11 @@ def load_tfds(
     if max_examples is not None:
         check_at_least("max_examples", max_examples, 1)
     builder = _prepared_builder(name, data_dir, prepare)
-    source = builder.as_data_source(split=split)
+    try:
+        source = builder.as_data_source(split=split)
+    except ValueError as error:  # for an empty slice it says "Paths sequence can not be ..."
+        raise ValueError(f"split must name examples of {name}, got {split=}: {error}") from error
     count = min(len(source), max_examples or len(source))
-    if count == 0:
-        raise ValueError(f"split must hold examples, got {split=} of {name} with none.")
     try:
         return _decode(_examples(source, count), count, image_size)
     except RuntimeError as error:  # what the array_record reader raises

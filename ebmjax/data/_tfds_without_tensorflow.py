@@ -10,7 +10,7 @@ library does. Version 4.9.10 is the one it was tried on. There,
 
 import contextlib
 import importlib
-import threading
+import io
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +21,28 @@ _USERS_OF_TENSORFLOW = (
     "tensorflow_datasets.image_classification.cifar",
     "tensorflow_datasets.image_classification.mnist",
 )
-_PLAIN_FILES = SimpleNamespace(
-    io=SimpleNamespace(gfile=SimpleNamespace(GFile=open)),
-    compat=SimpleNamespace(as_text=str),
-)
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
+
+
+class _PlainFile(io.FileIO):
+    """A binary file that, as TensorFlow's GFile does, still reads after its ``with`` block.
+
+    celeb_a's builder collects handles into the archive and reads them when it is already closed.
+    """
+
+    def __exit__(self, *error: Any) -> None:
+        if self.writable():
+            self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_PLAIN_FILES = SimpleNamespace(
+    io=SimpleNamespace(gfile=SimpleNamespace(GFile=_PlainFile)),
+    compat=SimpleNamespace(as_text=str),
+)
 
 
 def _encode_image(encoder: Any, image: Any) -> bytes:
@@ -37,29 +53,34 @@ def _encode_image(encoder: Any, image: Any) -> bytes:
     return encoder._encode_pil_image(Image.fromarray(pixels))
 
 
-def _until(is_over: threading.Event, blocks: Iterable[bytes]) -> Iterator[bytes]:
+def _until(endings: list[Exception], blocks: Iterable[bytes]) -> Iterator[bytes]:
     for block in blocks:
-        if is_over.is_set():
-            raise InterruptedError("The preparation this download belonged to has ended.")
+        if endings:
+            raise endings[0]
         yield block
 
 
-def _bounded(open_url: Callable[..., Any], is_over: threading.Event) -> Callable[..., Any]:
-    """``open_url`` with time limits; its download ends when the preparation does.
+def _bounded(open_url: Callable[..., Any], endings: list[Exception]) -> Callable[..., Any]:
+    """``open_url`` with time limits; all downloads end with the first failure or the preparation.
 
-    Downloads run in threads that the interpreter waits for at exit, gigabytes long.
+    Unbounded, a failed download is reported only when those before it in the alphabet are
+    complete, and the interpreter waits at exit for threads that still fetch gigabytes.
     """
 
     @contextlib.contextmanager
     def open_bounded(url: str, **kwargs: Any) -> Iterator[tuple[Any, Iterable[bytes]]]:
         limits = (CONNECT_SECONDS, SILENCE_SECONDS)
-        with open_url(url, timeout=limits, **kwargs) as (response, blocks):
-            yield response, _until(is_over, blocks)
+        try:
+            with open_url(url, timeout=limits, **kwargs) as (response, blocks):
+                yield response, _until(endings, blocks)
+        except Exception as error:
+            endings.append(error)
+            raise
 
     return open_bounded
 
 
-def _substitutions(is_over: threading.Event) -> list[tuple[Any, str, Any]]:
+def _substitutions(endings: list[Exception]) -> list[tuple[Any, str, Any]]:
     """What is replaced while preparing: (owner, private name, substitute)."""
     from tensorflow_datasets.core.download import downloader
     from tensorflow_datasets.core.features import image_feature
@@ -68,7 +89,7 @@ def _substitutions(is_over: threading.Event) -> list[tuple[Any, str, Any]]:
         *((importlib.import_module(name), "tf", _PLAIN_FILES) for name in _USERS_OF_TENSORFLOW),
         (image_feature._ImageEncoder, "_encode_image", _encode_image),
         (downloader, "MAX_RETRIES", 0),
-        (downloader, "_open_url", _bounded(downloader._open_url, is_over)),
+        (downloader, "_open_url", _bounded(downloader._open_url, endings)),
     ]
 
 
@@ -82,11 +103,11 @@ def tfds_without_tensorflow() -> Iterator[None]:
     Raises:
       NotImplementedError: if this version of tensorflow-datasets has moved one of the names.
     """
-    is_over = threading.Event()
+    endings: list[Exception] = []
     with contextlib.ExitStack() as undo:
-        undo.callback(is_over.set)
+        undo.callback(endings.append, InterruptedError("the preparation has ended"))
         try:
-            for owner, name, substitute in _substitutions(is_over):
+            for owner, name, substitute in _substitutions(endings):
                 undo.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, substitute)
         except (ImportError, AttributeError) as error:

@@ -1,7 +1,7 @@
 """The latent EBM: an energy-tilted Gaussian prior under a Gaussian generator."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,8 @@ class LatentModel(NamedTuple):
     Source: Pang et al. 2020; thermodynamic-integration thesis, Eq. 1, 2 and 9.
     """
 
-    energy_fn: Callable[[PyTree, jax.Array], jax.Array]
-    generator_fn: Callable[[PyTree, jax.Array], jax.Array]
+    energy_fn: Callable[..., Any]
+    generator_fn: Callable[..., Any]
     base_scale: float = 1.0
     likelihood_scale: float = 0.3
 

@@ -231,6 +231,15 @@ def test_bfloat16_computes_inside_and_float32_comes_out(network, shape):
     assert any("bf16" in line and "dot_general" in line for line in text.splitlines())
 
 
+def test_the_average_over_pixels_stays_float32():
+    module = WideResNet(10, 1, 4, dtype=jnp.bfloat16)
+    image = jnp.ones((8, 8, 1))
+    params = jax.eval_shape(module.init, jax.random.key(0), image)
+    before, after = str(jax.make_jaxpr(module.apply)(params, image)).split("reduce_sum")
+    assert "bf16" in before
+    assert "bf16" not in after.split("] ", 1)[1]
+
+
 def test_a_plain_function_is_as_good_an_energy_as_a_module():
     network = MLPEnergy(hidden=(16,))
     position = jnp.array([0.3, -0.7])
