@@ -1,0 +1,209 @@
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from ebmjax.data import DataUnavailableError, _tfds, load_tfds
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
+needs_real_cifar10 = pytest.mark.skipif(
+    not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}"
+)
+
+
+@needs_real_cifar10
+@pytest.mark.parametrize(("split", "size"), [("train", 50_000), ("test", 10_000)])
+def test_cifar10_reads_by_the_block_as_one_by_one(split, size, monkeypatch):
+    monkeypatch.setattr(_tfds, "READ_AT_ONCE", 64)
+    source = tfds.data_source(
+        "cifar10", split=split, data_dir=REAL, builder_kwargs={"file_format": "array_record"}
+    )
+    assert len(source) == size
+    data = load_tfds("cifar10", split, data_dir=REAL, max_examples=300, prepare=False)
+    assert data.images.shape == (300, 32, 32, 3)
+    assert (data.images.dtype, data.labels.dtype) == (np.uint8, np.int32)
+    assert set(data.labels.tolist()) == set(range(10))
+    for index in (0, 63, 64, 299):
+        np.testing.assert_array_equal(data.images[index], source[index]["image"])
+        assert data.labels[index] == source[index]["label"]
+
+
+@needs_real_cifar10
+def test_splits_can_be_sliced():
+    whole = load_tfds("cifar10", "test", data_dir=REAL, max_examples=40)
+    part = load_tfds("cifar10", "test[10:30]", data_dir=REAL)
+    np.testing.assert_array_equal(part.images, whole.images[10:30])
+    np.testing.assert_array_equal(part.labels, whole.labels[10:30])
+
+
+@needs_real_cifar10
+def test_resizing_square_images_keeps_their_content():
+    large = load_tfds("cifar10", "test", data_dir=REAL, max_examples=50)
+    small = load_tfds("cifar10", "test", data_dir=REAL, max_examples=50, image_size=16)
+    assert small.images.shape == (50, 16, 16, 3)
+    # The bilinear filter is a weighted mean of its neighbourhood: it stays close to the 2x2 mean.
+    blocks = large.images.reshape(50, 16, 2, 16, 2, 3).mean(axis=(2, 4))
+    assert np.corrcoef(blocks.ravel(), small.images.ravel())[0, 1] > 0.95
+
+
+@pytest.mark.parametrize(("name", "size"), [("cifar10", (32, 32)), ("celeb_a", (218, 178))])
+def test_tfds_own_mock_data_loads(name, size):
+    with tfds.testing.mock_data(num_examples=5):
+        data = load_tfds(name, "train")
+        fewer = load_tfds(name, "train", max_examples=2, image_size=64)
+    assert data.images.shape == (5, *size, 3)
+    assert data.labels.shape == (5,)
+    assert fewer.images.shape == (2, 64, 64, 3)
+    np.testing.assert_array_equal(fewer.labels, data.labels[:2])
+    if name == "celeb_a":
+        assert not data.labels.any()
+
+
+def test_a_tall_image_is_cut_to_its_centre():
+    image = np.zeros((218, 178, 3), np.uint8)
+    image[20:198] = 200  # exactly the central square
+    square = _tfds._fitted(image, 64)
+    assert square.shape == (64, 64, 3)
+    assert (square == 200).all()
+
+
+def test_a_wide_grey_image_is_cut_and_keeps_its_channel():
+    image = np.arange(40, dtype=np.uint8).reshape(1, 40, 1).repeat(8, axis=0)
+    square = _tfds._fitted(image, 8)
+    np.testing.assert_array_equal(square, image[:, 16:24])
+
+
+def test_resizing_is_pillows_bilinear():
+    image = np.random.default_rng(0).integers(0, 256, (20, 20, 3), np.uint8)
+    expected = Image.fromarray(image).resize((7, 7), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(_tfds._fitted(image, 7), np.asarray(expected))
+
+
+def test_images_of_different_sizes_ask_for_image_size():
+    examples = [{"image": np.zeros((side, 4, 1), np.uint8)} for side in (4, 4, 5)]
+    with pytest.raises(ValueError, match=r"image_size must be given .*image 2 .*\(5, 4, 1\)"):
+        _tfds._decode(iter(examples), 3, None)
+    assert _tfds._decode(iter(examples), 3, 4).images.shape == (3, 4, 4, 1)
+
+
+def test_a_missing_data_dir_is_named(tmp_path):
+    missing = tmp_path / "nowhere"
+    with pytest.raises(FileNotFoundError, match=f"data_dir does not exist: {missing}.*make the"):
+        load_tfds("cifar10", "train", data_dir=missing)
+    assert not missing.exists()
+
+
+def test_a_data_dir_that_is_a_file_is_named(tmp_path):
+    file = tmp_path / "data.zip"
+    file.touch()
+    with pytest.raises(NotADirectoryError, match=f"must be a folder .*{file}"):
+        load_tfds("cifar10", "train", data_dir=file)
+
+
+def test_an_empty_data_dir_tells_how_to_prepare(tmp_path):
+    where = re.escape(str(tmp_path / "cifar10" / "3.0.2"))
+    with pytest.raises(DataUnavailableError, match=rf"no {where}\..*prepare_tfds\('cifar10'"):
+        load_tfds("cifar10", "train", data_dir=tmp_path, prepare=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_data_set_is_named():
+    with pytest.raises(ValueError, match="got name='cifar11'"):
+        load_tfds("cifar11", "train")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_examples": 0}, "max_examples must be an integer of at least 1"),
+        ({"image_size": -3}, "image_size must be an integer of at least 1"),
+    ],
+)
+def test_sizes_must_be_positive(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load_tfds("cifar10", "train", **arguments)
+
+
+@needs_real_cifar10
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [("valid", "got split='valid': Unknown split"), ("test[:0]", r"got split='test\[:0\]'")],
+)
+def test_a_split_that_is_not_there_is_named(split, message):
+    with pytest.raises(ValueError, match=message):
+        load_tfds("cifar10", split, data_dir=REAL)
+
+
+@pytest.fixture
+def copy_of_cifar10(tmp_path):
+    """A writable copy of the real test split's folder."""
+    folder = tmp_path / "cifar10" / "3.0.2"
+    folder.mkdir(parents=True)
+    for file in (REAL / "cifar10" / "3.0.2").iterdir():
+        if "train" not in file.name:
+            shutil.copyfile(file, folder / file.name)
+    return folder
+
+
+@needs_real_cifar10
+def test_a_tfrecord_copy_is_told_apart(copy_of_cifar10):
+    info = copy_of_cifar10 / "dataset_info.json"
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"fileFormat": "tfrecord"}))
+    with pytest.raises(DataUnavailableError, match=r"3\.0\.2 holds cifar10 as tfrecord only"):
+        load_tfds("cifar10", "test", data_dir=copy_of_cifar10.parents[1])
+
+
+@needs_real_cifar10
+def test_an_incomplete_copy_is_told_apart(copy_of_cifar10):
+    (copy_of_cifar10 / "dataset_info.json").unlink()
+    with pytest.raises(DataUnavailableError, match=r"dataset_info\.json is missing"):
+        load_tfds("cifar10", "test", data_dir=copy_of_cifar10.parents[1])
+
+
+@needs_real_cifar10
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_damaged_copy_is_told_apart(copy_of_cifar10, damage):
+    (records,) = copy_of_cifar10.glob("*array_record*")
+    if damage == "missing":
+        records.unlink()
+    else:
+        records.write_bytes(records.read_bytes()[:1_000_000])
+    with pytest.raises(DataUnavailableError, match=r"cannot be read.*damaged or incomplete"):
+        load_tfds("cifar10", "test", data_dir=copy_of_cifar10.parents[1], max_examples=5)
+
+
+PROGRAM = """
+import sys
+import ebmjax.data
+heavy = {"tensorflow_datasets", "sklearn", "PIL", "scipy.io"} & set(sys.modules)
+assert not heavy, f"import ebmjax.data brought {heavy}"
+ebmjax.data.load_digits("test")
+import tensorflow_datasets as tfds
+with tfds.testing.mock_data(num_examples=2):
+    ebmjax.data.load_tfds("cifar10", "train")
+if sys.argv[1]:
+    ebmjax.data.load_tfds("cifar10", "test", data_dir=sys.argv[1], max_examples=3)
+assert "tensorflow" not in sys.modules
+"""
+
+
+def test_tensorflow_is_never_imported(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
+    real = str(REAL) if (REAL / "cifar10").is_dir() else ""
+    paths = f"{tmp_path}:{REPOSITORY}"
+    outcome = subprocess.run(
+        [sys.executable, "-c", PROGRAM, real],
+        env={"PYTHONPATH": paths, "HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert outcome.returncode == 0, outcome.stderr
