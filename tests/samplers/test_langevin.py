@@ -1,0 +1,123 @@
+"""Gradient descent and SGLD against their exact laws, at the step size they really run with."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_moments, grid_moments, run_replicas, stationary_moments
+
+from ebmjax import densities
+from ebmjax.samplers import (
+    gradient_descent,
+    implied_temperature,
+    sgld,
+)
+
+REPLICAS = 20_000
+GRID = np.linspace(-12.0, 4.0, 1201)
+
+
+def normal(variance: float) -> densities.LogDensityFn:
+    return lambda x: -0.5 * x**2 / variance
+
+
+def test_gradient_descent_contracts_a_parabola() -> None:
+    """x_m = (1 - eps/v)^m x_0, whose rounding in m steps is below m float32 units."""
+    variance, step_size, num_steps = 2.0, 0.3, 20
+    sampler = gradient_descent(normal(variance), step_size=step_size)
+    state = sampler.init(jnp.float32(3.0))
+    for _ in range(num_steps):
+        state, info = sampler.step(jax.random.key(0), state)
+    expected = 3.0 * (1 - step_size / variance) ** num_steps
+    np.testing.assert_allclose(state.position, expected, rtol=num_steps * 1.2e-7)
+    np.testing.assert_allclose(info.log_density, -0.5 * expected**2 / variance, rtol=1e-5)
+
+
+def test_gradient_descent_is_langevin_without_noise() -> None:
+    target = densities.log_gamma(jnp.array([0.7, 2.0]))
+    position = jnp.array([0.5, -1.0])
+    descent = gradient_descent(target.log_density_fn, step_size=0.2)
+    silent = sgld(target.log_density_fn, step_size=0.2, noise_scale=0.0)
+    down, _ = descent.step(jax.random.key(0), descent.init(position))
+    moved, info = silent.step(jax.random.key(0), silent.init(position))
+    np.testing.assert_array_equal(down.position, moved.position)
+    assert info.acceptance_prob == 0.0  # without noise there is no way back
+    assert info.is_accepted
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.7])
+def test_exact_noise_on_a_gaussian(temperature: float) -> None:
+    """Stationary variance v T / (1 - eps / 2v); 0.65^(2 * 40) of the start is left: nothing."""
+    variance, step_size = 2.0, 0.7
+    sampler = sgld(normal(variance), step_size=step_size, temperature=temperature)
+    draws, _ = run_replicas(jax.random.key(0), sampler, jnp.zeros(REPLICAS), 40)
+    assert_moments(draws, 0.0, variance * temperature / (1 - step_size / (2 * variance)))
+
+
+def test_free_noise_on_a_gaussian() -> None:
+    """Stationary variance sigma^2 / (1 - (1 - eps/v)^2), whatever the temperature says."""
+    variance, step_size, noise_scale = 0.5, 0.2, 0.15
+    sampler = sgld(normal(variance), step_size=step_size, noise_scale=noise_scale, temperature=9.0)
+    draws, _ = run_replicas(jax.random.key(1), sampler, jnp.zeros(REPLICAS), 40)
+    assert_moments(draws, 0.0, noise_scale**2 / (1 - (1 - step_size / variance) ** 2))
+
+
+def drift(concentration: float, step_size: float) -> Any:
+    return lambda x: step_size * (concentration - np.exp(x))
+
+
+@pytest.mark.parametrize(("temperature", "noise_scale"), [(1.0, None), (0.5, None), (1.0, 0.35)])
+def test_skewed_target(temperature: float, noise_scale: float | None) -> None:
+    """Against the invariant law of this very chain, found by quadrature."""
+    concentration, step_size = 1.5, 0.3
+    target = densities.log_gamma(jnp.array(concentration))
+    sampler = sgld(
+        target.log_density_fn,
+        step_size=step_size,
+        noise_scale=noise_scale,
+        temperature=temperature,
+    )
+    scale = noise_scale or np.sqrt(2 * step_size * temperature)
+    expected = stationary_moments(drift(concentration, step_size), lambda _: scale, GRID)
+    # The diffusion's gap is at least c^2 / 4T > 0.5 (its exponential tail), so that 60 steps of
+    # 0.3 leave e^-9 of the start.
+    draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(REPLICAS), 60)
+    assert_moments(draws, *expected)
+
+
+def test_the_law_tends_to_the_tempered_density() -> None:
+    """The invariant law of the step is p^(1/T) up to O(eps): halving eps halves the gap."""
+    concentration, temperature = 1.5, 0.5
+    exact = grid_moments(np.exp((concentration * GRID - np.exp(GRID)) / temperature), GRID)
+
+    def gap(step_size: float) -> np.ndarray:
+        scale = np.sqrt(2 * step_size * temperature)
+        law = stationary_moments(drift(concentration, step_size), lambda _: scale, GRID)
+        return np.subtract(law, exact)
+
+    np.testing.assert_allclose(gap(0.02) / gap(0.01), 2.0, rtol=0.05)
+
+
+def test_implied_temperature() -> None:
+    np.testing.assert_allclose(implied_temperature(1.0, 0.01), 5e-5, rtol=1e-6)  # JEM
+    np.testing.assert_allclose(implied_temperature(100.0, 1e-4), 5e-11, rtol=1e-6)  # IGEBM
+    np.testing.assert_allclose(implied_temperature(0.16, np.sqrt(0.32)), 1.0, rtol=1e-6)
+
+
+def test_implied_temperature_is_the_one_that_is_sampled() -> None:
+    """Free noise is exact noise at the implied temperature: the same move, bit for bit."""
+    step_size, noise_scale = 0.3, 0.2
+    position = jnp.array([0.4, -0.2])
+    log_density_fn = densities.log_gamma(jnp.array([1.0, 2.0])).log_density_fn
+    free = sgld(log_density_fn, step_size=step_size, noise_scale=noise_scale)
+    exact = sgld(
+        log_density_fn,
+        step_size=step_size,
+        temperature=implied_temperature(step_size, noise_scale),
+    )
+    key = jax.random.key(0)
+    left, _ = free.step(key, free.init(position))
+    right, _ = exact.step(key, exact.init(position))
+    np.testing.assert_allclose(left.position, right.position, rtol=1e-6)

@@ -1,0 +1,181 @@
+"""MALA: exact moments of a skewed density, its rejections, and BlackJAX's MALA as an oracle."""
+
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_mean, assert_moments, run_replicas, stationary_moments
+from scipy.special import digamma, polygamma
+
+from ebmjax import densities
+from ebmjax.samplers import batch_step, clip_score, mala, mala_init, run_chain
+
+CONCENTRATION = 1.5
+REPLICAS = 20_000
+log_gamma = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
+
+
+def exact_draws(key: Any, temperature: float = 1.0) -> jax.Array:
+    """Independent draws of exp((c x - e^x) / T): see ``tempered_moments``."""
+    concentration = CONCENTRATION / temperature
+    return jnp.log(temperature * jax.random.gamma(key, concentration, (REPLICAS,)))
+
+
+def tempered_moments(temperature: float) -> tuple[float, float]:
+    """exp((c x - e^x) / T) is the density of log(T g) with g a Gamma(c / T) draw."""
+    concentration = CONCENTRATION / temperature
+    mean = digamma(concentration) + np.log(temperature)
+    return float(mean), float(polygamma(1, concentration))
+
+
+@pytest.mark.parametrize(
+    ("step_size", "noise_scale", "temperature", "limit"),
+    [
+        (0.8, None, 1.0, None),
+        (0.8, 0.7, 1.0, None),  # Langevin noise would be 1.26
+        (0.4, 1.6, 1.0, None),  # ... and 0.89
+        (0.7, None, 1.7, None),
+        (1.0, None, 1.0, 0.5),
+    ],
+    ids=["langevin", "less_noise", "more_noise", "temperature", "clipped_score"],
+)
+def test_exact_moments(
+    step_size: float, noise_scale: float | None, temperature: float, limit: float | None
+) -> None:
+    """Chains that start in the law stay in it, however long the step.
+
+    Without the test they would leave it: that law's moments, by quadrature, are far off. (That
+    chains also get there from elsewhere is ``test_ergodic_averages``'s business.)
+    """
+    log_density_fn = clip_score(log_gamma, limit) if limit else log_gamma
+    sampler = mala(
+        log_density_fn, step_size=step_size, noise_scale=noise_scale, temperature=temperature
+    )
+    start_key, key = jax.random.split(jax.random.key(0))
+    draws, infos = run_replicas(key, sampler, exact_draws(start_key, temperature), 25)
+    mean, variance = tempered_moments(temperature)
+    assert_moments(draws, mean, variance)
+    acceptance = np.mean(infos.acceptance_prob)
+    assert 0.4 < acceptance < 0.95
+    assert_mean(infos.is_accepted, acceptance)  # the coin has the probability that is reported
+
+    grid = np.linspace(-12.0, 4.0, 1201)
+    bound = limit or np.inf
+    unadjusted = stationary_moments(
+        lambda x: step_size * np.clip(CONCENTRATION - np.exp(x), -bound, bound),
+        lambda _: noise_scale or np.sqrt(2 * step_size * temperature),
+        grid,
+    )
+    bias = abs(unadjusted[1] - variance) + abs(unadjusted[0] - mean)
+    assert bias > 10 * np.sqrt(variance / REPLICAS)
+
+
+def test_ergodic_averages() -> None:
+    """Ergodic averages of a PyTree position; the error from 40 chains as independent replicas."""
+    target = densities.log_gamma(jnp.array([0.8, 2.5]))
+    shift = 3.0
+
+    def log_density_fn(position: dict[str, jax.Array]) -> jax.Array:
+        return target.log_density_fn(position["skewed"]) - 0.5 * (position["normal"] - shift) ** 2
+
+    sampler = mala(log_density_fn, step_size=0.6)
+    position = {"skewed": jnp.zeros((40, 2)), "normal": jnp.zeros(40)}
+    states = jax.vmap(sampler.init)(position)
+    _, draws, infos = jax.jit(
+        lambda key, states: run_chain(key, states, batch_step(sampler.step), 1000, burn_in=100)
+    )(jax.random.key(1), states)
+    assert_mean(draws["skewed"].mean(axis=0), target.mean)
+    assert_mean(((draws["skewed"] - target.mean[None, None]) ** 2).mean(axis=0), target.variance)
+    assert_mean(draws["normal"].mean(axis=0), shift)
+    assert_mean(((draws["normal"] - shift) ** 2).mean(axis=0), 1.0)
+    assert infos.acceptance_prob.shape == (900, 40)
+
+
+def cliff(value_beyond: float) -> Any:
+    """Normal below zero; log density ``value_beyond`` above."""
+    return lambda x: jnp.where(x > 0, value_beyond, -0.5 * x**2)
+
+
+def broken_gradient(x: jax.Array) -> jax.Array:
+    """Normal; above zero the log density is finite and its gradient NaN."""
+    return -0.5 * x**2 + jnp.sqrt(jnp.where(x > 0, 0.0 * x, 1.0))
+
+
+@pytest.mark.parametrize(
+    "log_density_fn",
+    [cliff(jnp.nan), cliff(jnp.inf), cliff(-jnp.inf), broken_gradient],
+    ids=["nan", "plus_infinity", "minus_infinity", "nan_score"],
+)
+def test_non_finite_proposals_are_rejected(log_density_fn: Any) -> None:
+    """What is left is the half-normal law: mean -sqrt(2/pi), mean square 1, exactly."""
+    sampler = mala(log_density_fn, step_size=0.4)
+    half_normal = -jnp.abs(jax.random.normal(jax.random.key(2), (REPLICAS,)))
+    draws, _ = run_replicas(jax.random.key(3), sampler, half_normal, 15)
+    assert np.all(draws < 0)
+    assert_mean(draws, -np.sqrt(2 / np.pi))
+    assert_mean(np.asarray(draws, np.float64) ** 2, 1.0)
+
+    states = jax.vmap(sampler.init)(jnp.full(200, -0.01))
+    after, infos = jax.jit(batch_step(sampler.step))(jax.random.key(4), states)
+    assert 20 < np.sum(infos.is_accepted) < 180
+    for leaf in jax.tree.leaves((after, infos)):
+        assert np.all(np.isfinite(leaf))
+
+
+def test_each_chain_accepts_for_itself() -> None:
+    sampler = mala(log_gamma, step_size=1.5)
+    step = jax.jit(batch_step(sampler.step))
+    positions = jnp.linspace(-2.0, 1.0, 64)
+    states = jax.vmap(sampler.init)(positions)
+    after, infos = step(jax.random.key(4), states)
+    accepted = np.asarray(infos.is_accepted)
+    assert 5 < accepted.sum() < 59
+    for new, old in zip(after, states, strict=True):
+        np.testing.assert_array_equal(new[~accepted], old[~accepted])
+    assert np.all(after.position[accepted] != states.position[accepted])
+    # The state that travels on is true: the score and the log density are those of its position.
+    np.testing.assert_allclose(after.score, CONCENTRATION - np.exp(after.position), atol=2e-6)
+    np.testing.assert_array_equal(infos.log_density, after.log_density)
+
+    # A chain that can only be rejected changes nothing for the others.
+    elsewhere = jax.vmap(sampler.init)(positions.at[7].set(30.0))
+    disturbed, _ = step(jax.random.key(4), elsewhere)
+    others = np.arange(64) != 7
+    np.testing.assert_array_equal(disturbed.position[others], after.position[others])
+
+
+def test_blackjax_walks_the_same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same convention (drift eps s, noise sqrt(2 eps)), same two keys: with the noise drawn the
+    same way every step agrees to rounding, acceptance probability and decision included."""
+    from ebmjax.samplers import _langevin
+
+    monkeypatch.setattr(_langevin, "standard_normal_like", blackjax.util.generate_gaussian_noise)
+    with jax.enable_x64(True):
+        target = densities.log_gamma(jnp.array([0.7, 1.5, 3.0])).log_density_fn
+        theirs = blackjax.mala(target, step_size=0.6)
+        their_step, our_step = jax.jit(theirs.step), jax.jit(mala(target, step_size=0.6).step)
+        ours, other = mala_init(jnp.zeros(3), target), theirs.init(jnp.zeros(3))
+        decisions = []
+        for key in jax.random.split(jax.random.key(5), 50):
+            ours, info = our_step(key, ours)
+            other, other_info = their_step(key, other)
+            # Rounding of 1e-16 a step, over 50 steps of a map that expands by at most about 10.
+            np.testing.assert_allclose(ours.position, other.position, atol=1e-10)
+            np.testing.assert_allclose(info.acceptance_prob, other_info.acceptance_rate, atol=1e-10)
+            assert info.is_accepted == other_info.is_accepted
+            decisions.append(bool(info.is_accepted))
+        assert 10 < sum(decisions) < 50
+
+
+def test_the_box_is_sampled_exactly() -> None:
+    """MALA on ``within_box``: a normal truncated to [0, 1] has a known mean and variance."""
+    restricted = densities.within_box(lambda x: -0.5 * x**2, 0.0, 1.0)
+    sampler = mala(restricted, step_size=0.08)
+    draws, _ = run_replicas(jax.random.key(6), sampler, jnp.full(REPLICAS, 0.5), 60)
+    mass = 0.3413447460685429
+    phi0, phi1 = 0.3989422804014327, 0.24197072451914337
+    mean = (phi0 - phi1) / mass
+    assert_moments(draws, mean, 1 - phi1 / mass - mean**2)

@@ -1,0 +1,85 @@
+"""Tempered MALA: the temperature's recursion, and the law once the temperature rests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_moments, run_replicas
+from scipy.special import digamma, polygamma
+
+from ebmjax import densities
+from ebmjax.samplers import (
+    LangevinState,
+    mala_step,
+    run_chain,
+    tempered_mala,
+    tempered_mala_init,
+    tempered_mala_step,
+)
+
+CONCENTRATION = 1.5
+log_gamma = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
+
+
+def skewed(x: jax.Array) -> jax.Array:
+    return jnp.sum(CONCENTRATION * x - jnp.exp(x))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.8])
+def test_temperature_follows_the_documented_recursion(decay: float) -> None:
+    """A' = d A + (1 - d) a; where A' <= u, T grows tenfold and A starts again at 1."""
+    threshold, growth = 0.6, 10.0
+    sampler = tempered_mala(
+        # At T = 1 a step of this size is hopeless, so the temperature must rise.
+        lambda x: -0.5 * jnp.sum(x**2) / 0.01,
+        step_size=0.3,
+        acceptance_threshold=threshold,
+        temperature_growth=growth,
+        acceptance_decay=decay,
+    )
+    state = sampler.init(jnp.full(3, 0.1))
+    _, _, infos = run_chain(jax.random.key(0), state, sampler.step, 60)
+    temperature, running = 1.0, 1.0
+    rises = 0
+    for reported, probability in zip(infos.temperature, infos.acceptance_prob, strict=True):
+        np.testing.assert_allclose(reported, temperature, rtol=1e-6)
+        running = decay * running + (1 - decay) * float(probability)
+        if running <= threshold:
+            temperature, running, rises = temperature * growth, 1.0, rises + 1
+    assert rises >= 2
+    assert np.mean(infos.acceptance_prob[-20:]) > threshold  # and the rises were worth it
+
+
+def test_a_step_is_a_mala_step_at_the_temperature_of_the_state() -> None:
+    """Drift eps / T and noise sqrt(2 eps): the Langevin move of the density p^(1/T)."""
+    temperature, step_size = 7.0, 0.4
+    state = tempered_mala_init(jnp.array([0.2, -0.7]), skewed, temperature=temperature)
+    key = jax.random.key(1)
+    after, info = tempered_mala_step(key, state, skewed, step_size=step_size)
+    expected, expected_info = mala_step(
+        key,
+        LangevinState(state.position, state.log_density, state.score),
+        skewed,
+        step_size=step_size / temperature,
+        temperature=temperature,
+    )
+    # The two ways to write the step round differently: a few float32 units.
+    np.testing.assert_allclose(after.position, expected.position, rtol=1e-6)
+    np.testing.assert_allclose(info.acceptance_prob, expected_info.acceptance_prob, rtol=1e-5)
+    # Log density and score in the state are those of the density itself, not tempered.
+    np.testing.assert_allclose(after.log_density, skewed(after.position), rtol=1e-6)
+    assert info.temperature == temperature
+
+
+def test_law_at_a_resting_temperature() -> None:
+    """Threshold 0 is never met, T stays: the law is p^(1/T), that of log(T g), g ~ Gamma(c/T)."""
+    temperature = 2.5
+    sampler = tempered_mala(
+        log_gamma, step_size=1.5, temperature=temperature, acceptance_threshold=0.0
+    )
+    draws, infos = run_replicas(jax.random.key(2), sampler, jnp.zeros(20_000), 100)
+    np.testing.assert_array_equal(infos.temperature, temperature)
+    assert 0.4 < np.mean(infos.acceptance_prob) < 0.95
+    concentration = CONCENTRATION / temperature
+    mean = digamma(concentration) + np.log(temperature)
+    assert_moments(draws, mean, polygamma(1, concentration))
