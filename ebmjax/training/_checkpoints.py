@@ -1,14 +1,16 @@
 """Checkpoints that prove they are intact, and step back when the last one is not."""
 
+import hashlib
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.training._digest import tree_digest
+from ebmjax._checks import check_at_least
+from ebmjax.training._digest import as_numpy, is_key, tree_digest
 from ebmjax.types import PyTree
 
 logger = logging.getLogger(__name__)
@@ -29,12 +31,19 @@ class Checkpoints:
     carries a digest of its bytes: storage that silently flips one is caught, which the format
     alone would not do.
 
+    Use it once, in a ``with`` statement or by handing it to ``fit``, which closes it.
+
     Args:
       directory: made where missing.
-      max_to_keep: older checkpoints are removed.
+      max_to_keep: older checkpoints are removed; at least 1. With 1, nothing is left to step back
+        to when that one is damaged.
+
+    Raises:
+      ValueError: if ``max_to_keep`` is below 1.
     """
 
     def __init__(self, directory: str | Path, *, max_to_keep: int = 3):
+        check_at_least("max_to_keep", max_to_keep, 1)
         import orbax.checkpoint as ocp  # 0.7 s to import, and only runs that save need it
 
         self._ocp = ocp
@@ -46,13 +55,15 @@ class Checkpoints:
         """Writes ``tree`` as of ``step``, with ``meta`` (anything JSON can hold).
 
         Copies to the host first, then writes in the background; the caller may donate ``tree``.
+
+        Raises:
+          TypeError: if JSON cannot hold ``meta``.
         """
         leaves = _host_leaves(tree)
+        record = {"user": meta, "layout": _layout(tree), "digest": tree_digest(leaves)}
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
-            meta=self._ocp.args.JsonSave(
-                {"user": meta, "layout": _layout(tree), "digest": tree_digest(leaves)}
-            ),
+            meta=self._ocp.args.JsonSave({"record": record, "digest": _json_digest(record)}),
         )
         if not self._manager.save(step, args=args, force=True):
             raise RuntimeError(f"orbax refused to save step {step} in {self.directory}.")
@@ -90,22 +101,17 @@ class Checkpoints:
     def _restore(self, step: int, template: PyTree) -> tuple[PyTree, dict[str, Any]]:
         ocp = self._ocp
         meta = self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))
-        meta = meta["meta"]
-        _check_layout(step, meta["layout"], _layout(template))
+        record = meta["meta"]["record"]
+        if _json_digest(record) != meta["meta"]["digest"]:
+            raise ValueError("its description is not the one that was written")
+        _check_layout(step, record["layout"], _layout(template))
         abstract = _host_leaves(template)
         restored = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
         )["state"]
-        if tree_digest(restored) != meta["digest"]:
-            raise ValueError("the bytes read back are not the bytes that were written")
-        leaves = [restored[name] for name in sorted(restored)]
-        leaves = [
-            jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like))
-            if _is_key(like)
-            else leaf
-            for leaf, like in zip(leaves, jax.tree.leaves(template), strict=True)
-        ]
-        return jax.tree.unflatten(jax.tree.structure(template), leaves), meta["user"]
+        if tree_digest(restored) != record["digest"]:
+            raise ValueError("its arrays are not the ones that were written")
+        return _like(template, restored), record["user"]
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -116,16 +122,31 @@ class Checkpoints:
         self._manager.close()
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
-    """Leaves by number, copied: training donates the device buffers that a view would show."""
-    leaves = [
-        jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)
-    ]
-    return {f"{i:05d}": np.array(leaf) for i, leaf in enumerate(leaves)}
+    """Leaves by number, copied: training donates the device buffers that a view would show.
+
+    Those without elements are left out, because orbax refuses them.
+    """
+    leaves = {f"{i:05d}": as_numpy(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    return {name: np.array(leaf) for name, leaf in leaves.items() if leaf.size}
+
+
+def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
+    """The inverse of ``_host_leaves``."""
+
+    def revive(name: str, like: Any) -> Any:
+        if name not in host_leaves:
+            return like
+        if is_key(like):
+            return jax.random.wrap_key_data(host_leaves[name], impl=jax.random.key_impl(like))
+        return host_leaves[name]
+
+    leaves, treedef = jax.tree.flatten(template)
+    return treedef.unflatten(revive(f"{i:05d}", like) for i, like in enumerate(leaves))
+
+
+def _json_digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _layout(tree: PyTree) -> dict[str, str]:
