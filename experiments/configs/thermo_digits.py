@@ -3,6 +3,8 @@
 get_config(variant) with variant one of "", "vanilla", "telescoped", "smoke", "vanilla_smoke".
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 ESTIMATORS = {"vanilla": "vanilla", "vanilla_smoke": "vanilla", "telescoped": "telescoped"}
@@ -12,7 +14,7 @@ def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
     if variant not in ("", "smoke", *ESTIMATORS):
         raise ValueError(f"unknown variant {variant!r}; there are smoke, {', '.join(ESTIMATORS)}.")
-    config = {
+    config: Any = {
         "family": "thermo",
         "seed": 0,
         "data": {
@@ -59,4 +61,12 @@ def get_config(variant: str = "") -> ConfigDict:
         "mesh": {"num_shards": 8},
         "eval": {"every_epochs": 20, "num_samples": 100, "num_test": 352, "num_gradients": 8},
     }
-    return ConfigDict(config)
+    config = ConfigDict(config)
+    if variant.endswith("smoke"):
+        config.data.update(max_train=144, max_test=24)
+        config.loss.num_intervals = 3
+        config.sampler.prior.num_steps = config.sampler.posterior.num_steps = 5
+        config.train.update(num_epochs=5, steps_per_dispatch=2, log_every=1)
+        config.train.checkpoint_every_epochs = 1
+        config.eval.update(every_epochs=2, num_samples=20, num_test=24, num_gradients=2)
+    return config
