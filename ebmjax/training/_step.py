@@ -35,7 +35,8 @@ def make_train_step(
     over the mesh joins gradients and metrics (a single all-reduce). So the trajectory is the same
     on any number of devices, up to the rounding of that mean.
 
-    A step whose loss or gradient norm is not finite changes nothing but the counters.
+    A step whose loss, gradient norm or new parameters are not finite changes nothing but the
+    counters.
 
     Args:
       gradient_fn: see ``GradientFn``. It may use the axis name "shard" (and ``axis_name``) for
@@ -52,7 +53,7 @@ def make_train_step(
       "consecutive_skipped".
 
     Raises:
-      KeyError: while tracing, if the metrics lack "loss".
+      ValueError: while tracing, if the metrics lack a scalar "loss".
     """
 
     def train_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
@@ -62,16 +63,14 @@ def make_train_step(
         gradients, shards, metrics = jax.vmap(
             gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard"
         )(keys, state.params, state.shards, batch)
-        if "loss" not in metrics:
-            raise KeyError(f'gradient_fn must report "loss" in its metrics, got {set(metrics)}.')
-
+        _check_loss(metrics)
         local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
         gradient_norm = optax.tree.norm(gradients)
-        is_finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(gradient_norm)
 
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
+        is_finite = _all_finite((metrics["loss"], gradient_norm, params))
         params, opt_state, shards = jax.tree.map(
             lambda new, old: jnp.where(is_finite, new, old),
             (params, opt_state, shards),
@@ -90,6 +89,18 @@ def make_train_step(
         return state, metrics
 
     return train_step
+
+
+def _check_loss(metrics: Metrics) -> None:
+    shapes = {name: value.shape[1:] for name, value in metrics.items()}
+    if shapes.get("loss") != ():
+        raise ValueError(
+            f'gradient_fn must report a scalar "loss" in its metrics, got the shapes {shapes}.'
+        )
+
+
+def _all_finite(tree: PyTree) -> jax.Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def _all_reduce_mean(tree: PyTree, axis_name: str | None) -> PyTree:
