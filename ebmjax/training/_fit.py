@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ebmjax._checks import leading_size
@@ -83,10 +84,12 @@ def fit(
     Raises:
       DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update.
       CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
-      ValueError: if the batch is larger than the data.
+      ValueError: if the batch is larger than the data, or ``state.shards`` are not as many as the
+        plan's.
     """
     started = time.perf_counter()
     num_examples = leading_size("data", data)
+    _check_shards(state, plan)
     seconds = {"wall": 0.0, "compile": 0.0}
     row: dict[str, Any] = {}
     restored = checkpoints.restore_latest(state) if checkpoints else None
@@ -127,6 +130,17 @@ def fit(
     if log.divergence is not None:
         raise log.divergence
     return FitResult(state, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"])
+
+
+def _check_shards(state: TrainState, plan: Plan) -> None:
+    if not jax.tree.leaves(state.shards):
+        return
+    num_shards = leading_size("state.shards", state.shards)
+    if num_shards != plan.num_shards:
+        raise ValueError(
+            f"state.shards must have a leading axis of plan.num_shards={plan.num_shards} logical "
+            f"shards, got {num_shards}. Make the state with that many, or change the plan."
+        )
 
 
 def _indices(plan: Plan, first_step: int, size: int, num_examples: int) -> np.ndarray:
