@@ -1,0 +1,80 @@
+"""The arithmetic of a run: every step once, borders that depend on the plan alone."""
+
+import pytest
+
+from ebmjax.training import Plan
+
+
+def make_plan(**changes):
+    return Plan(**({"total_steps": 23, "batch_size": 8, "steps_per_dispatch": 5} | changes))
+
+
+@pytest.mark.parametrize("first_step", range(24))
+@pytest.mark.parametrize("per_dispatch", [1, 4, 5, 23, 100])
+def test_blocks_take_every_step_once(first_step, per_dispatch):
+    plan = make_plan(steps_per_dispatch=per_dispatch)
+    steps = [s for first, size in plan.blocks(first_step) for s in range(first, first + size)]
+    assert steps == list(range(first_step, 23))
+    assert all(1 <= size <= per_dispatch for _, size in plan.blocks(first_step))
+
+
+def test_blocks_from_a_border_are_those_of_the_whole_run():
+    plan = make_plan()
+    whole = list(plan.blocks(0))
+    assert whole == [(0, 5), (5, 5), (10, 5), (15, 5), (20, 3)]
+    for i, (first, _) in enumerate(whole):
+        assert list(plan.blocks(first)) == whole[i:]
+    assert list(plan.blocks(23)) == []
+
+
+def test_a_longer_plan_rejoins_the_borders():
+    # A run of 23 steps that is continued to 40 starts between two borders.
+    assert list(make_plan(total_steps=40).blocks(23)) == [(23, 2), (25, 5), (30, 5), (35, 5)]
+
+
+def test_what_is_due_when():
+    plan = make_plan(log_every=4, evaluate_every=10, checkpoint_every=5)
+    assert [s for s in range(24) if plan.is_logged(s)] == [0, 4, 8, 12, 16, 20, 23]
+    assert [s for s in range(24) if plan.is_evaluated(s)] == [0, 10, 20, 23]
+    assert [s for s in range(24) if plan.is_saved(s)] == [0, 5, 10, 15, 20, 23]
+
+
+def test_zero_intervals_mean_never_but_the_end_is_saved():
+    plan = make_plan()
+    assert not any(plan.is_evaluated(s) for s in range(24))
+    assert [s for s in range(24) if plan.is_saved(s)] == [23]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "total_steps",
+        "batch_size",
+        "num_shards",
+        "steps_per_dispatch",
+        "log_every",
+        "max_consecutive_skips",
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1, 1.5, "3", True, None])
+def test_counts_start_at_one(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):
+        make_plan(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["evaluate_every", "checkpoint_every", "data_seed"])
+@pytest.mark.parametrize("value", [-1, 2.0])
+def test_intervals_and_seeds_start_at_zero(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 0"):
+        make_plan(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["evaluate_every", "checkpoint_every"])
+def test_intervals_are_whole_dispatches(name):
+    with pytest.raises(ValueError, match=f"{name} must be a multiple of steps_per_dispatch=5"):
+        make_plan(**{name: 7})
+
+
+def test_shards_divide_the_batch():
+    with pytest.raises(ValueError, match="batch_size must be a multiple of num_shards"):
+        make_plan(num_shards=3)

@@ -1,0 +1,155 @@
+"""One training step: pure, averaged over shards, unmoved by what is not finite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from training_problems import (
+    chains,
+    regression,
+    regression_data,
+    regression_gradient,
+    regression_loss,
+    regression_state,
+    split_batch,
+)
+
+from ebmjax.training import init_state, make_train_step, tree_digest
+
+KEY = jax.random.key(3)
+# Two sums of 96 float32 terms of mixed sign, in different orders: each is off by at most
+# 96 eps times the terms' scale. The gradients' own scale is that of the terms (well above 0.1).
+RTOL = 2 * 96 * np.finfo(np.float32).eps
+
+
+def full_batch(num_shards):
+    return split_batch(jax.tree.map(jnp.asarray, regression_data()), num_shards)
+
+
+def test_the_same_inputs_give_the_same_outputs_and_stay_as_they_were():
+    state, train_step, data = chains(num_shards=4, axis_name=None)
+    batch = split_batch(data[:16], 4)
+    before = tree_digest((state, batch))
+    first, second = (train_step(KEY, state, batch) for _ in range(2))
+    assert tree_digest(first) == tree_digest(second)
+    assert tree_digest((state, batch)) == before
+    assert tree_digest(train_step(jax.random.key(4), state, batch)) != tree_digest(first)
+
+
+@pytest.mark.parametrize("num_shards", [1, 4, 8])
+def test_the_update_follows_the_gradient_of_the_whole_batch(num_shards):
+    optimizer = optax.sgd(1.0)
+    state = regression_state(optimizer)
+    train_step = make_train_step(regression_gradient, optimizer, axis_name=None)
+    new_state, metrics = train_step(KEY, state, full_batch(num_shards))
+
+    data = regression_data()
+    x, y = data["x"].astype(float), data["y"].astype(float)  # by hand, at zero parameters
+    by_hand = {"weight": -2 * x.T @ y / len(y), "bias": -2 * y.mean()}
+    for name, gradient in by_hand.items():
+        np.testing.assert_allclose(-new_state.params[name], gradient, rtol=RTOL)
+    np.testing.assert_allclose(metrics["loss"], np.mean(y**2), rtol=RTOL)
+    norm = np.sqrt(sum(np.sum(np.square(g)) for g in by_hand.values()))
+    np.testing.assert_allclose(metrics["gradient_norm"], norm, rtol=RTOL)
+
+
+def test_every_shard_has_its_own_key():
+    def gradient_fn(key, params, shard, batch):
+        return jax.tree.map(jnp.zeros_like, params), jax.random.normal(key), {"loss": jnp.zeros(())}
+
+    state = init_state({"w": jnp.zeros(1)}, optax.sgd(1.0), jnp.zeros(6))
+    train_step = make_train_step(gradient_fn, optax.sgd(1.0), axis_name=None)
+    drawn = train_step(KEY, state, jnp.zeros((6, 1)))[0].shards
+    expected = [jax.random.normal(jax.random.fold_in(KEY, i)) for i in range(6)]
+    assert np.array_equal(drawn, expected)
+    assert len(set(np.asarray(drawn).tolist())) == 6
+
+
+def poisoned(where, value):
+    """A step that meets something not finite in one shard of its second batch."""
+    state, _, data = chains(num_shards=4)
+
+    def gradient_fn(key, params, shard, batch):
+        poison = jnp.where(batch[0, 0] > 1e6, value, 0.0)
+        loss = jnp.sum(params["mean"] ** 2)
+        gradients = jax.tree.map(jnp.ones_like, params)
+        if where == "loss":
+            loss = loss + poison
+        if where == "gradient":
+            gradients["mean"] = gradients["mean"].at[0].add(poison)
+        return gradients, shard + 1.0, {"loss": loss}
+
+    train_step = make_train_step(gradient_fn, optax.adam(0.1), axis_name=None)
+    good = jnp.asarray(split_batch(data[:16], 4))
+    return state, jax.jit(train_step), good, good.at[2, 0, 0].set(1e7)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_what_is_not_finite_changes_only_the_counters(where, value):
+    state, train_step, good, bad = poisoned(where, value)
+    state, metrics = train_step(KEY, state, good)
+    kept = tree_digest(state[1:4])
+
+    for count in (1, 2):
+        state, metrics = train_step(KEY, state, bad)
+        assert tree_digest(state[1:4]) == kept
+        assert int(state.step) == 1 + count
+        assert int(metrics["skipped"]) == int(state.skipped) == count
+        assert int(metrics["consecutive_skipped"]) == int(state.consecutive_skipped) == count
+
+    state, metrics = train_step(KEY, state, good)
+    assert tree_digest(state[1:4]) != kept
+    assert (int(state.skipped), int(state.consecutive_skipped)) == (2, 0)
+    assert (int(metrics["skipped"]), int(metrics["consecutive_skipped"])) == (2, 0)
+    state, _ = train_step(KEY, state, bad)
+    assert (int(state.skipped), int(state.consecutive_skipped)) == (3, 1)
+
+
+def test_parameters_do_not_overflow_on_a_finite_gradient():
+    optimizer = optax.sgd(3e38)
+    state = regression_state(optimizer)
+    train_step = make_train_step(regression_gradient, optimizer, axis_name=None)
+    new_state, metrics = train_step(KEY, state, full_batch(1))
+    assert np.isfinite(metrics["gradient_norm"])
+    assert int(metrics["skipped"]) == 1
+    assert tree_digest(new_state.params) == tree_digest(state.params)
+
+
+def test_gradient_metrics_see_the_averaged_gradient():
+    state, train_step, _ = regression(
+        axis_name=None,
+        gradient_metrics_fn=lambda gradients: {"bias_gradient": gradients["bias"]},
+    )
+    _, metrics = train_step(KEY, state, full_batch(8))
+    expected = jax.grad(regression_loss)(state.params, regression_data())["bias"]
+    np.testing.assert_allclose(metrics["bias_gradient"], expected, rtol=RTOL)
+
+
+def test_metrics_may_be_vectors():
+    def gradient_fn(key, params, shard, batch):
+        gradients, shard, metrics = regression_gradient(key, params, shard, batch)
+        return gradients, shard, metrics | {"column_means": jnp.mean(batch["x"], axis=0)}
+
+    state, train_step, data = regression(gradient_fn=gradient_fn, axis_name=None)
+    _, metrics = train_step(KEY, state, full_batch(4))
+    # A mean of 96 terms of size one.
+    atol = 96 * np.finfo(np.float32).eps
+    np.testing.assert_allclose(metrics["column_means"], data["x"].mean(axis=0), atol=atol)
+
+
+@pytest.mark.parametrize("metrics", [{}, {"loss": jnp.zeros(3)}], ids=["missing", "vector"])
+def test_a_scalar_loss_is_asked_for(metrics):
+    state, train_step, _ = regression(
+        gradient_fn=lambda key, params, shard, batch: (params, shard, metrics), axis_name=None
+    )
+    with pytest.raises(ValueError, match='scalar "loss"'):
+        train_step(KEY, state, full_batch(2))
+
+
+def test_init_state_gives_definite_dtypes():
+    state = init_state({"a": 1.0, "b": jnp.asarray(2.0)}, optax.sgd(1.0), shards=[0.5])
+    leaves = jax.tree.leaves((state.params, state.shards))
+    assert [leaf.dtype for leaf in leaves] == [jnp.float32] * 3
+    assert not any(leaf.weak_type for leaf in leaves)
