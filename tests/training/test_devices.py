@@ -1,0 +1,189 @@
+"""Any number of devices: the same trajectory, the same step under pmap, one all-reduce."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from training_problems import (
+    chains,
+    regression_data,
+    regression_gradient,
+    regression_loss,
+    regression_state,
+    split_batch,
+)
+
+from ebmjax.training import (
+    Plan,
+    TrainState,
+    fit,
+    init_state,
+    make_mesh,
+    make_train_step,
+    state_axes,
+    tree_digest,
+)
+from ebmjax.training._block import make_block
+from ebmjax.training._sharding import place_state, replicate
+
+KEY = jax.random.key(5)
+EPS = np.finfo(np.float32).eps
+PLAN = Plan(total_steps=200, batch_size=16, num_shards=8, steps_per_dispatch=50, log_every=50)
+
+
+def train(num_devices, plan=PLAN):
+    state, train_step, data = chains(plan.num_shards)
+    return fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
+
+
+@pytest.fixture(scope="module")
+def on_one_device():
+    return train(1)
+
+
+def assert_close(got, expected, atol):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected)
+
+
+@pytest.mark.parametrize("num_devices", [2, 4, 8])
+def test_noisy_persistent_chains_do_not_notice_the_devices(on_one_device, num_devices):
+    result = train(num_devices)
+    assert len(result.state.shards.sharding.device_set) == num_devices
+    # The devices only change the order in which eight shards are summed. A sum of eight is off by
+    # at most 8 roundings, which Adam turns into as many relative ones of its update of 0.02 a
+    # step. The energies are convex, so neither parameters nor chains amplify what came before;
+    # one number of a chain is at most 10 times as sensitive as a parameter, here of size one.
+    atol = 10 * 200 * 0.02 * 8 * EPS
+    assert_close(result.state.params, on_one_device.state.params, atol)
+    assert_close(result.state.shards, on_one_device.state.shards, 10 * atol)
+    assert int(result.state.skipped) == 0
+    moved = optax.tree.norm(optax.tree.sub(result.state.params, chains()[0].params))
+    assert moved > 1000 * atol
+
+
+def test_the_chains_learn_the_data(on_one_device):
+    # 200 Adam steps of 0.02 reach at most 4; the means lie at 1 and -2, the standard deviations
+    # at 0.5 and 1.5. Halfway there from where it started is learning.
+    start, data = chains()[0].params, chains()[2]
+    learned = on_one_device.state.params
+    goal = {"mean": data.mean(axis=0), "log_precision": -2 * np.log(data.std(axis=0))}
+    far = optax.tree.norm(optax.tree.sub(start, goal))
+    assert optax.tree.norm(optax.tree.sub(learned, goal)) < 0.5 * far
+
+
+@pytest.mark.parametrize(
+    ("num_shards", "num_devices", "used"),
+    [(8, 8, 8), (8, 7, 4), (8, 3, 2), (6, 8, 6), (12, 8, 6), (7, 4, 1), (1, 8, 1), (16, 8, 8)],
+)
+def test_the_mesh_takes_the_most_devices_that_divide_the_shards(num_shards, num_devices, used):
+    mesh = make_mesh(num_shards, jax.devices()[:num_devices])
+    assert dict(mesh.shape) == {"data": used}
+    assert list(mesh.devices) == jax.devices()[:used]
+
+
+def test_the_mesh_asks_for_a_shard():
+    with pytest.raises(ValueError, match="num_shards"):
+        make_mesh(0)
+
+
+def test_shards_that_the_devices_do_not_divide_still_train(on_one_device):
+    del on_one_device  # the number of shards is part of the trajectory: six are another run
+    plan = Plan(total_steps=20, batch_size=12, num_shards=6, steps_per_dispatch=10)
+    on_six, on_two, on_one = (train(n, plan) for n in (8, 2, 1))
+    assert len(on_six.state.shards.sharding.device_set) == 6
+    atol = 10 * 20 * 0.02 * 8 * EPS  # as above, 20 steps
+    assert_close(on_six.state.params, on_one.state.params, atol)
+    assert_close(on_two.state.params, on_one.state.params, atol)
+
+
+def test_the_sharded_gradient_is_that_of_the_whole_batch():
+    # Under shard_map with its replication check on, this very step is 8 times too large.
+    optimizer = optax.sgd(1.0)
+    state, data = regression_state(optimizer), regression_data()
+    train_step = make_train_step(regression_gradient, optimizer)
+    mesh = make_mesh(8)
+    block = make_block(train_step, mesh)
+    indices = jnp.arange(96).reshape(1, 8, 12)
+    new_state, metrics = block(KEY, place_state(state, mesh), replicate(data, mesh), indices)
+    expected = jax.grad(regression_loss)(state.params, data)
+    rtol = 2 * 96 * EPS  # two orders of summing 96 terms
+    for name in expected:
+        np.testing.assert_allclose(-new_state.params[name], expected[name], rtol=rtol)
+    np.testing.assert_allclose(metrics["gradient_norm"][0], optax.tree.norm(expected), rtol=rtol)
+
+
+def test_the_same_step_runs_under_pmap():
+    state, train_step, data = chains(num_shards=16)
+    batches = jnp.asarray(data[:96]).reshape(3, 16, 2, 2)
+    indices = jnp.arange(96).reshape(3, 16, 2)
+    mesh = make_mesh(16)
+    sharded, metrics = make_block(train_step, mesh)(
+        KEY, place_state(state, mesh), replicate(data, mesh), indices
+    )
+
+    axes = state_axes(None, 0)
+    pmapped = jax.pmap(train_step, axis_name="data", in_axes=(None, axes, 0), out_axes=(axes, None))
+    state = state._replace(shards=split_batch(state.shards, 8))
+    for i in range(3):
+        key = jax.random.fold_in(KEY, i)
+        state, last_metrics = pmapped(key, state, split_batch(batches[i], 8))
+    state = state._replace(shards=state.shards.reshape(16, 4, 2))
+    # The same arithmetic, perhaps fused otherwise: a few roundings of numbers below 8, 3 times.
+    assert_close(state, sharded, atol=3 * 4 * 8 * EPS)
+    assert_close(last_metrics, jax.tree.map(lambda m: m[-1], metrics), atol=3 * 4 * 8 * EPS)
+
+
+def collectives(train_step, state, data, *, steps=5):
+    """Names of the collectives in the compiled text of one block on eight devices."""
+    mesh = make_mesh(8)
+    indices = jnp.zeros((steps, 8, 2), jnp.int32)
+    block = make_block(train_step, mesh)
+    arguments = (KEY, place_state(state, mesh), replicate(data, mesh), indices)
+    text = block.lower(*arguments).compile().as_text()
+    assert " while(" in text  # the steps are a loop, so what is counted is that of one step
+    return re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", text)
+
+
+def test_a_step_is_one_all_reduce():
+    state, train_step, data = chains()
+    assert collectives(train_step, state, data) == ["all-reduce"]
+
+
+def test_a_step_of_mixed_precision_is_one_all_reduce():
+    def gradient_fn(key, params, shard, batch):
+        del key
+
+        def loss_fn(params):
+            hidden = batch["x"].astype(jnp.bfloat16) @ params["weight"]
+            return jnp.mean((hidden.astype(jnp.float32) + params["bias"] - batch["y"]) ** 2)
+
+        loss, gradients = jax.value_and_grad(loss_fn)(params)
+        return gradients, shard, {"loss": loss, "count": jnp.int32(3), "is_odd": jnp.array([True])}
+
+    optimizer = optax.adam(0.1)
+    params = {"weight": jnp.zeros(3, jnp.bfloat16), "bias": jnp.zeros(())}
+    train_step = make_train_step(gradient_fn, optimizer)
+    state, data = init_state(params, optimizer), regression_data()
+    assert collectives(train_step, state, data) == ["all-reduce"]
+
+    plan = Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
+    result = fit(KEY, state, train_step, data, plan)
+    assert result.state.params["weight"].dtype == jnp.bfloat16
+    assert result.row["count"] == 3
+    assert result.row["is_odd"] == [1.0]
+
+
+@pytest.mark.parametrize("num_devices", [1, 8])
+def test_the_arrays_given_to_fit_stay_the_callers(num_devices):
+    state, train_step, data = chains()
+    before = tree_digest(state)
+    plan = Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
+    fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
+    assert tree_digest(state) == before
+
+
+def test_state_axes_cover_the_state():
+    assert state_axes("all", "split") == TrainState("all", "all", "all", "split", "all", "all")
