@@ -96,8 +96,11 @@ def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any)
     log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
     positions = flatten_particles(particles)
 
-    # Distances do not change with the origin, their rounding does: it grows with the norms.
-    centred = positions - jnp.mean(positions, axis=0, keepdims=True)
+    # Distances do not change with the origin, their rounding does: it grows with the norms. The
+    # 1/n stands inside the sum because compilers fuse "minus sum times 1/n" into the uses of the
+    # difference, rounded in one and not in the next, and then a point is not where it is.
+    origin = jnp.sum(positions * (1.0 / len(positions)), axis=0, keepdims=True)
+    centred = positions - origin
     # The norms come from the same product: for particles that coincide the difference is then
     # exactly zero, and what lies below the rounding of the difference counts as zero too, or the
     # median of mostly coincident particles would be the median of rounding errors.
