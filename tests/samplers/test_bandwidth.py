@@ -1,0 +1,75 @@
+"""The median rule against numpy's median over scipy's pairwise distances."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist, squareform
+
+from ebmjax.samplers._bandwidth import median_bandwidth
+
+
+def by_numpy(pair_distances: np.ndarray, num_particles: int) -> float:
+    return float(np.median(pair_distances) / np.sqrt(2 * np.log(num_particles)))
+
+
+def symmetric(pair_values: Any, dtype: Any) -> jax.Array:
+    return jnp.asarray(squareform(np.asarray(pair_values, dtype)))
+
+
+# 1, 3, 6, 10, 15, 21, 28 pairs: odd counts have one median, even counts the mean of two.
+@pytest.mark.parametrize("num_particles", [2, 3, 4, 5, 6, 7, 8, 60])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_is_the_median(num_particles: int, dtype: Any) -> None:
+    with jax.enable_x64(dtype == np.float64):
+        generator = np.random.default_rng(num_particles)
+        distances = pdist(generator.normal(size=(num_particles, 3)))
+        # Scales that exercise every bit of the exponent.
+        for scale in (1e-12, 1.0, 1e12):
+            squared = np.asarray((scale * distances) ** 2, dtype)
+            bandwidth = median_bandwidth(symmetric(squared, dtype))
+            assert bandwidth.dtype == dtype
+            expected = by_numpy(np.sqrt(squared.astype(np.float64)), num_particles)
+            # Two roots, a sum, a square, a division and a root: below eight roundings.
+            np.testing.assert_allclose(bandwidth, expected, rtol=8 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("num_particles", [4, 5, 8])
+def test_ties(num_particles: int) -> None:
+    """Distances from {1, 2, 3}: the median falls within a run of equal values, or between two."""
+    num_pairs = num_particles * (num_particles - 1) // 2
+    for seed in range(20):
+        distances = np.random.default_rng(seed).integers(1, 4, num_pairs).astype(np.float32)
+        bandwidth = median_bandwidth(symmetric(distances**2, np.float32))
+        np.testing.assert_allclose(bandwidth, by_numpy(distances, num_particles), rtol=1e-6)
+
+
+def test_zeros_below_the_median_do_not_matter() -> None:
+    distances = np.array([0.0, 0.0, 1.0, 2.0, 3.0, 4.0])
+    bandwidth = median_bandwidth(symmetric(distances**2, np.float32))
+    np.testing.assert_allclose(bandwidth, by_numpy(distances, 4), rtol=1e-6)
+
+
+def test_one_of_the_two_middle_distances_is_zero() -> None:
+    distances = np.array([0.0, 0.0, 0.0, 2.0, 3.0, 4.0])
+    bandwidth = median_bandwidth(symmetric(distances**2, np.float32))
+    np.testing.assert_allclose(bandwidth, by_numpy(distances, 4), rtol=1e-6)
+
+
+def test_root_mean_square_where_the_median_is_zero() -> None:
+    distances = np.array([0.0, 0.0, 0.0, 0.0, 3.0, 4.0])
+    bandwidth = median_bandwidth(symmetric(distances**2, np.float32))
+    expected = np.sqrt(np.mean(distances**2) / (2 * np.log(4)))
+    np.testing.assert_allclose(bandwidth, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_particles", [1, 2, 5])
+def test_one_where_all_coincide(num_particles: int) -> None:
+    assert median_bandwidth(jnp.zeros((num_particles, num_particles))) == 1.0
+
+
+def test_no_gradient_flows_through_it() -> None:
+    gradient = jax.grad(lambda scale: median_bandwidth(scale * symmetric([1.0, 2, 3], np.float32)))
+    assert gradient(2.0) == 0.0

@@ -1,0 +1,247 @@
+"""SVGD: its direction by explicit loops, its fixed points, its degenerate particles, its memory."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from blackjax.vi.svgd import median_heuristic
+from jax.extend.core import jaxprs_in_params
+from monte_carlo import assert_mean
+from scipy.spatial.distance import pdist
+
+from ebmjax import densities
+from ebmjax.samplers import SVGDState, gradient_descent, svgd, svgd_direction, svgd_init, svgd_step
+
+FLOAT32 = float(np.finfo(np.float32).eps)
+
+
+def log_density(x: jax.Array) -> jax.Array:
+    """Skewed, and coupled between coordinates."""
+    return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
+
+
+compiled_direction = jax.jit(partial(svgd_direction, log_density_fn=log_density))
+compiled_step = jax.jit(partial(svgd(log_density, step_size=0.3).step, jax.random.key(0)))
+
+
+def score(x: np.ndarray) -> np.ndarray:
+    return 1.5 - np.exp(x) - 0.4 * np.sum(x)
+
+
+def median_rule(x: np.ndarray) -> float:
+    return float(np.median(pdist(x)) / np.sqrt(2 * np.log(len(x))))
+
+
+def by_double_loop(x: np.ndarray, bandwidth: float) -> np.ndarray:
+    direction = np.zeros_like(x)
+    for i in range(len(x)):
+        for j in range(len(x)):
+            kernel = np.exp(-np.sum((x[j] - x[i]) ** 2) / (2 * bandwidth**2))
+            kernel_gradient = -kernel * (x[j] - x[i]) / bandwidth**2
+            direction[i] += (kernel * score(x[j]) + kernel_gradient) / len(x)
+    return direction
+
+
+@pytest.mark.parametrize(("num_particles", "dimension"), [(2, 1), (3, 2), (7, 5), (20, 1)])
+@pytest.mark.parametrize("uses_median", [True, False])
+def test_direction_by_double_loop(num_particles: int, dimension: int, uses_median: bool) -> None:
+    x = np.random.default_rng(dimension).normal(size=(num_particles, dimension))
+    bandwidth = median_rule(x) if uses_median else 0.6
+    expected = by_double_loop(x, bandwidth)
+    given = None if uses_median else 0.6
+    with jax.enable_x64(True):
+        direction = compiled_direction(jnp.asarray(x), bandwidth=given)
+        np.testing.assert_allclose(direction, expected, atol=1e-12)
+    single = compiled_direction(jnp.asarray(x, jnp.float32), bandwidth=given)
+    # The Gram matrix rounds squared distances by ~10 eps |x|^2, the kernel by that over 2 h^2.
+    largest = np.sum(x**2, axis=1).max()
+    atol = 20 * FLOAT32 * (1 + largest / bandwidth**2) * max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(single, expected, atol=atol)
+
+
+def test_a_pytree_is_its_flattened_rows() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 5)), jnp.float32)
+    tree = {"a": x[:, 0], "b": x[:, 1:].reshape(6, 2, 2)}
+
+    def log_density_of_tree(particle: dict[str, jax.Array]) -> jax.Array:
+        return log_density(jnp.concatenate([particle["a"][None], particle["b"].ravel()]))
+
+    direction = svgd_direction(tree, log_density_of_tree)
+    expected = compiled_direction(x)
+    np.testing.assert_allclose(direction["a"], expected[:, 0], atol=1e-6)
+    np.testing.assert_allclose(direction["b"].reshape(6, 4), expected[:, 1:], atol=1e-6)
+
+
+def test_one_particle_is_gradient_ascent() -> None:
+    position = jnp.array([0.3, -1.2])
+    particles, climber = (
+        svgd(log_density, step_size=0.1),
+        gradient_descent(log_density, step_size=0.1),
+    )
+    state, other = particles.init(position[None]), climber.init(position)
+    for seed in range(5):
+        state, info = particles.step(jax.random.key(seed), state)
+        other, _ = climber.step(jax.random.key(seed), other)
+    np.testing.assert_allclose(state.particles[0], other.position, rtol=1e-6)
+    assert info.bandwidth == 1.0
+
+
+def test_info() -> None:
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)), jnp.float32)
+    state, info = compiled_step(svgd_init(x, log_density))
+    direction = compiled_direction(x)
+    np.testing.assert_allclose(state.particles, x + 0.3 * direction, rtol=1e-5)
+    np.testing.assert_allclose(info.bandwidth, median_rule(np.asarray(x, np.float64)), rtol=1e-5)
+    norms = np.linalg.norm(direction, axis=1)
+    np.testing.assert_allclose(info.direction_norm, np.sqrt(np.mean(norms**2)), rtol=1e-5)
+    np.testing.assert_allclose(info.log_density, jax.vmap(log_density)(x), rtol=1e-6)
+
+
+def test_stein_identity() -> None:
+    """A particle among n - 1 draws from p moves on average by its own score over n: the other
+    terms average to zero, and their spread falls as 1 / sqrt(n)."""
+    target = densities.log_gamma(jnp.array([0.8, 2.0]))
+    here = jnp.array([0.5, -0.5])
+
+    def direction_there(key: Any, num_others: int) -> jax.Array:
+        draws = jnp.log(jax.random.gamma(key, jnp.array([[0.8, 2.0]]), (num_others, 2)))
+        particles = jnp.concatenate([here[None], draws])
+        return svgd_direction(particles, target.log_density_fn, bandwidth=0.9)[0]
+
+    spreads = []
+    for num_others in (24, 99):
+        keys = jax.random.split(jax.random.key(num_others), 4000)
+        draws = jax.jit(jax.vmap(lambda key, n=num_others: direction_there(key, n)))(keys)
+        own_score = np.array([0.8, 2.0]) - np.exp(np.asarray(here))
+        assert_mean(draws, own_score / (num_others + 1))
+        spreads.append(np.std(draws, axis=0) * (num_others + 1) / np.sqrt(num_others))
+    # The sum of m independent terms spreads as sqrt(m); a standard deviation from 4000 draws of
+    # moderate tails is known to about 3 %, twice that for the ratio of two.
+    np.testing.assert_allclose(spreads[0] / spreads[1], 1.0, atol=5 * 0.04)
+
+
+@pytest.fixture(scope="module")
+def settled_on_a_gaussian() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """Particles, directions and bandwidth after 4000 steps on N(1.5, 0.7) in float64."""
+    with jax.enable_x64(True):
+        density = densities.gaussian(jnp.array([1.5]), jnp.array([[0.7]])).log_density_fn
+        sampler = svgd(density, step_size=1.0, bandwidth=1.0)
+        particles = -1.0 + 0.3 * jax.random.normal(jax.random.key(0), (50, 1), jnp.float64)
+        state, _ = jax.jit(
+            lambda state: jax.lax.scan(
+                lambda s, _: (sampler.step(jax.random.key(0), s)[0], None), state, length=4000
+            )
+        )(sampler.init(particles))
+        direction = svgd_direction(state.particles, density, bandwidth=1.0)
+        yield np.asarray(state.particles)[:, 0], np.asarray(direction)[:, 0], 1.0
+
+
+def test_many_particles_on_a_gaussian(
+    settled_on_a_gaussian: tuple[np.ndarray, np.ndarray, float],
+) -> None:
+    """Mean and variance, with a tolerance from the Stein identity that a fixed point satisfies.
+
+    For g = sum_i a_i k(., x_i) the directions give mean_j [s(x_j) g(x_j) + g'(x_j)] =
+    sum_i a_i phi_i. Were g(x) = 1 this would say mean(x) = mu, were g(x) = x - mu it would say
+    variance = v; the misfit of the best g bounds how far off they are.
+    """
+    x, direction, bandwidth = settled_on_a_gaussian
+    mean, variance = 1.5, 0.7
+    gaps = x[:, None] - x[None, :]
+    kernel = np.exp(-(gaps**2) / (2 * bandwidth**2))
+    slope = -gaps / bandwidth**2 * kernel
+
+    def misfit(values: np.ndarray, slopes: np.ndarray) -> float:
+        system, goal = np.vstack([kernel, slope]), np.concatenate([values, slopes])
+        weights = np.linalg.lstsq(system, goal, rcond=1e-8)[0]
+        wrong_values, wrong_slopes = np.split(np.abs(system @ weights - goal), 2)
+        score_size = np.abs(x - mean) / variance
+        return abs(weights @ direction) + np.mean(score_size * wrong_values + wrong_slopes)
+
+    bound = misfit(np.ones_like(x), np.zeros_like(x))
+    assert bound < 0.01
+    assert abs(np.mean(x) - mean) <= variance * bound
+    bound = misfit(x - mean, np.ones_like(x))
+    assert bound < 0.01
+    assert abs(np.mean((x - mean) ** 2) - variance) <= variance * bound
+
+
+def test_coincident_particles_do_not_repel() -> None:
+    """All in one place: everybody follows the common score, and together they stay."""
+    x = jnp.full((5, 3), 0.4)
+    direction = compiled_direction(x)
+    np.testing.assert_allclose(direction, np.tile(score(np.full(3, 0.4)), (5, 1)), rtol=1e-5)
+
+
+@jax.jit
+def bandwidth_and_direction(x: jax.Array, offset: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def around_offset(particle: jax.Array) -> jax.Array:
+        return log_density(particle - offset)
+
+    _, info = svgd_step(jax.random.key(0), SVGDState(x), around_offset, step_size=1.0)
+    return info.bandwidth, svgd_direction(x, around_offset)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 10, 100])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("num_same", [2, 9])
+def test_some_particles_coincide(dimension: int, offset: float, num_same: int) -> None:
+    """Rounding leaves coincident particles no distance, also where they are most of all and the
+    median distance is zero. (Distances by norms summed apart from the Gram matrix fail here.)"""
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=(10, dimension)) + offset
+        x[:num_same] = x[0]
+        x = np.random.default_rng(seed).permutation(x).astype(np.float32)
+        exact = x.astype(np.float64) - offset
+        distances = pdist(exact)
+        bandwidth = median_rule(exact) or np.sqrt(np.mean(distances**2) / (2 * np.log(10)))
+        used, direction = bandwidth_and_direction(x, offset)
+        np.testing.assert_allclose(used, bandwidth, rtol=1e-4)
+        expected = by_double_loop(exact, bandwidth)
+        largest = np.sum((exact - exact.mean(axis=0)) ** 2, axis=1).max()
+        atol = 50 * FLOAT32 * (1 + largest / bandwidth**2) * max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(direction, expected, atol=atol)
+
+
+def test_memory_is_that_of_the_gram_matrix() -> None:
+    """No intermediate is larger than n^2 or n d numbers; in particular none is (n, n, d)."""
+    num_particles, dimension = 31, 29
+
+    def sizes(jaxpr: Any) -> Iterator[int]:
+        for equation in jaxpr.eqns:
+            yield from (variable.aval.size for variable in equation.outvars)
+            for inner in jaxprs_in_params(equation.params):
+                yield from sizes(inner)
+
+    state = svgd_init(jnp.zeros((num_particles, dimension)), log_density)
+    program = jax.make_jaxpr(svgd(log_density, step_size=1.0).step)(jax.random.key(0), state)
+    assert max(sizes(program.jaxpr)) <= num_particles * max(num_particles, dimension)
+
+
+def test_blackjax_takes_the_same_step() -> None:
+    """BlackJAX's kernel is exp(-d^2 / length_scale): length_scale = 2 bandwidth^2."""
+    x = jnp.asarray(np.random.default_rng(2).normal(size=(8, 3)), jnp.float32)
+    bandwidth, step_size = 0.7, 0.2
+    theirs = blackjax.svgd(
+        jax.grad(log_density),
+        optax.sgd(step_size),
+        update_kernel_parameters=lambda state: state,
+    )
+    expected = theirs.step(theirs.init(x, {"length_scale": 2 * bandwidth**2})).particles
+    ours = svgd(log_density, step_size=step_size, bandwidth=bandwidth)
+    state, _ = ours.step(jax.random.key(0), ours.init(x))
+    np.testing.assert_allclose(state.particles, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("num_particles", [2, 5, 8])
+def test_blackjax_has_the_same_median_rule(num_particles: int) -> None:
+    x = jnp.asarray(np.random.default_rng(3).normal(size=(num_particles, 3)), jnp.float32)
+    _, info = compiled_step(svgd_init(x, log_density))
+    length_scale = median_heuristic({"length_scale": 1.0}, x)["length_scale"]
+    np.testing.assert_allclose(2 * info.bandwidth**2, length_scale, rtol=1e-5)
