@@ -71,7 +71,7 @@ def log_density(energy: str, resolution: int) -> LogDensityFn:
     """A randomly initialised network over grey images (resolution, resolution, 1)."""
     shape = (resolution, resolution, 1)
     if energy == "mlp":
-        network = networks.MLPEnergy(hidden=(256, 256))
+        network = networks.MLPEnergy(hidden=(1024, 1024))
         params = network.init(jax.random.key(0), jnp.zeros(resolution**2))
         return lambda x: -network.apply(params, x.reshape(-1))
     classifier = networks.WideResNet(depth=10, widen_factor=1, num_classes=10)

@@ -33,7 +33,7 @@ def get_config(variant: str = "") -> ConfigDict:
         },
         "sampler": {
             "prior": {"name": "sgld", "step_size": 0.16, "num_steps": 60},
-            "posterior": {"name": "sgld", "step_size": 0.01, "num_steps": 20},
+            "posterior": {"name": "sgld", "step_size": 0.04, "num_steps": 20},
             "warm_start": False,
         },
         "loss": {
