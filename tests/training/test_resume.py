@@ -1,0 +1,282 @@
+"""A run that was stopped or killed, and continued, is the run that was not."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from training_problems import chains, read_rows
+
+from ebmjax.training import Checkpoints, JsonlWriter, Plan, fit, tree_digest
+
+KEY = jax.random.key(11)
+PLAN = Plan(
+    total_steps=43,
+    batch_size=16,
+    num_shards=8,
+    steps_per_dispatch=5,
+    log_every=2,
+    evaluate_every=10,
+    checkpoint_every=20,
+)
+
+
+def evaluate(state, step):
+    return {"mean_norm": np.linalg.norm(state.params["mean"]), "evaluated_at": step}
+
+
+def sitting(folder, plan=PLAN, evaluate=evaluate, devices=None):
+    """One sitting of a run; the same call every time, as of the same command."""
+    state, train_step, data = chains()
+    writer = JsonlWriter(folder / "metrics.jsonl")
+    try:
+        return fit(
+            KEY,
+            state,
+            train_step,
+            data,
+            plan,
+            checkpoints=Checkpoints(folder / "checkpoints"),
+            writers=[writer],
+            evaluate=evaluate,
+            devices=devices,
+        )
+    finally:
+        writer.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that nothing happened to: its result and its rows."""
+    folder = tmp_path_factory.mktemp("whole")
+    return sitting(folder), read_rows(folder / "metrics.jsonl")
+
+
+def assert_same_run(result, rows, whole):
+    assert tree_digest(result.state) == tree_digest(whole[0].state)
+    assert rows == whole[1]
+    assert result.row == whole[0].row
+    assert result.signum is None
+
+
+def test_the_whole_run_logs_what_is_due(whole):
+    result, rows = whole
+    assert result.signum is None
+    assert int(result.state.step) == 43
+    # Every second step, 0 and 43 besides: the evaluation at 0 and the end.
+    assert [row["step"] for row in rows] == [*range(0, 43, 2), 43]
+    assert [row["step"] for row in rows if "evaluated_at" in row] == [0, 10, 20, 30, 40, 43]
+    assert all(row["evaluated_at"] == row["step"] for row in rows if "evaluated_at" in row)
+    assert ["loss" in row for row in rows] == [False] + [True] * 22
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop_at", [10, 30])
+def test_a_signal_ends_the_block_and_the_run_continues(tmp_path, whole, signum, stop_at):
+    def stop(state, step):
+        if step == stop_at:
+            os.kill(os.getpid(), signum)
+        return evaluate(state, step)
+
+    handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    stopped = sitting(tmp_path, evaluate=stop)
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert stopped.signum == signum
+    assert int(stopped.state.step) == stop_at
+    assert stopped.row["evaluated_at"] == stop_at
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert rows == [row for row in whole[1] if row["step"] <= stop_at]
+
+    result = sitting(tmp_path)
+    assert_same_run(result, read_rows(tmp_path / "metrics.jsonl"), whole)
+    assert result.wall_seconds > stopped.wall_seconds
+    assert result.compile_seconds > stopped.compile_seconds
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path):
+    def insist(state, step):
+        if step == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        sitting(tmp_path, evaluate=insist)
+
+
+def test_an_error_between_checkpoints_costs_only_the_steps_since(tmp_path, whole):
+    def fail(state, step):
+        if step == 30:
+            raise OSError("no space left on device")
+        return evaluate(state, step)
+
+    with pytest.raises(OSError, match="no space"):
+        sitting(tmp_path, evaluate=fail)
+    evaluated = []
+
+    def watch(state, step):
+        evaluated.append(step)
+        return evaluate(state, step)
+
+    result = sitting(tmp_path, evaluate=watch)
+    assert evaluated == [30, 40, 43]  # continued from 20, without evaluating there again
+    assert_same_run(result, read_rows(tmp_path / "metrics.jsonl"), whole)
+
+
+def test_a_finished_run_only_reports(tmp_path, whole):
+    first = sitting(tmp_path)
+    again = sitting(tmp_path, evaluate=lambda state, step: pytest.fail("nothing is left to do"))
+    assert_same_run(again, read_rows(tmp_path / "metrics.jsonl"), whole)
+    assert again.compile_seconds == first.compile_seconds
+
+
+def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
+    def stop(state, step):
+        if step == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    sitting(tmp_path, evaluate=stop)
+    result = sitting(tmp_path, devices=jax.devices()[:2])
+    assert len(result.state.shards.sharding.device_set) == 2
+    # As in test_devices: 8 roundings a step of updates of 0.02.
+    atol = 23 * 0.02 * 8 * np.finfo(np.float32).eps
+    for name, expected in whole[0].state.params.items():
+        np.testing.assert_allclose(result.state.params[name], expected, rtol=0, atol=atol)
+
+
+def test_a_longer_plan_continues_a_finished_run(tmp_path):
+    short = Plan(total_steps=10, batch_size=16, num_shards=8, steps_per_dispatch=5)
+    longer = Plan(total_steps=20, batch_size=16, num_shards=8, steps_per_dispatch=5)
+    sitting(tmp_path, short, evaluate=None)
+    continued = sitting(tmp_path, longer, evaluate=None)
+    (tmp_path / "straight").mkdir()
+    straight = sitting(tmp_path / "straight", longer, evaluate=None)
+    assert tree_digest(continued.state) == tree_digest(straight.state)
+
+
+SCRIPT = """
+    import sys, time
+    from pathlib import Path
+
+    import jax
+
+    from ebmjax.training import Checkpoints, JsonlWriter, Plan, fit, tree_digest
+
+    sys.path.insert(0, {tests!r})
+    from training_problems import chains
+
+    jax.config.update("jax_compilation_cache_dir", {cache!r})
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    folder = Path(sys.argv[1])
+    state, train_step, data = chains()
+    writer = JsonlWriter(folder / "metrics.jsonl")
+    plan = Plan(
+        total_steps=400,
+        batch_size=16,
+        num_shards=8,
+        steps_per_dispatch=2,
+        evaluate_every=2,
+        checkpoint_every=10,
+    )
+
+    def evaluate(state, step):
+        time.sleep(float(sys.argv[2]))
+        return {{}}
+
+    result = fit(
+        jax.random.key(11),
+        state,
+        train_step,
+        data,
+        plan,
+        checkpoints=Checkpoints(folder / "checkpoints"),
+        writers=[writer],
+        evaluate=evaluate,
+    )
+    writer.close()
+    print(result.signum, int(result.state.step), tree_digest(result.state))
+"""
+
+
+class Run:
+    """A training script in a process of its own, and its folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.sittings = []
+        folder.mkdir()
+        tests, cache = str(Path(__file__).parent), jax.config.jax_compilation_cache_dir
+        self._script = folder / "train.py"
+        self._script.write_text(textwrap.dedent(SCRIPT.format(tests=tests, cache=cache)))
+
+    def start(self, pause=0.0):
+        root = Path(__file__).parents[2]
+        process = subprocess.Popen(
+            [sys.executable, str(self._script), str(self.folder), str(pause)],
+            env=os.environ | {"PYTHONPATH": str(root)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.sittings.append(process)
+        return process
+
+    def rows(self):
+        return read_rows(self.folder / "metrics.jsonl")
+
+    def num_lines(self):
+        path = self.folder / "metrics.jsonl"
+        return path.read_text().count("\n") if path.exists() else 0
+
+    def send(self, signum, at_line, delay):
+        """Signals a sitting once it has logged ``at_line`` rows and ``delay`` seconds passed."""
+        process = self.start(pause=0.01)
+        deadline = time.monotonic() + 240
+        while self.num_lines() < at_line and time.monotonic() < deadline:
+            assert process.poll() is None, "the sitting ended before it was interrupted"
+            time.sleep(0.002)
+        time.sleep(delay)
+        process.send_signal(signum)
+        return process.wait(timeout=240), process.communicate()[0]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    runs = Run(tmp_path / "whole"), Run(tmp_path / "interrupted")
+    yield runs
+    for process in runs[0].sittings + runs[1].sittings:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_killed_at_random_and_continued_is_bitwise_the_same(runs):
+    whole, interrupted = runs
+    reference = whole.start()
+    seed = time.time_ns()
+    print("seed", seed)
+    chance = random.Random(seed)
+    line = 0
+    for signum in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+        # Each sitting first cuts the rows past its checkpoint, at most 20 steps before its end.
+        line += chance.randint(30, 70)
+        returncode, output = interrupted.send(signum, line, delay=chance.uniform(0, 0.05))
+        if signum == signal.SIGKILL:
+            assert returncode == -signal.SIGKILL
+        else:
+            assert returncode == 0
+            assert output.split()[0] == str(int(signum))
+        assert interrupted.rows()[-1]["step"] < 400
+    last = interrupted.start()
+    expected, got = reference.communicate(timeout=240)[0], last.communicate(timeout=240)[0]
+    assert expected.split()[:2] == ["None", "400"]
+    assert got == expected
+    assert interrupted.rows() == whole.rows()
+    assert [row["step"] for row in whole.rows()] == list(range(401))
