@@ -1,0 +1,127 @@
+"""Bad input: the type of the exception, and that its message names what is wrong."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from ebmjax import samplers
+from ebmjax.samplers import clamp, clip_drift, clip_score
+
+
+def log_density(x: Any) -> jax.Array:
+    return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(x))
+
+
+SAMPLERS = [
+    "gradient_descent", "sgld", "psgld", "mala", "tempered_mala", "svgd", "stochastic_svgd",
+]  # fmt: skip
+TEMPERED = ["sgld", "psgld", "mala", "tempered_mala", "stochastic_svgd"]
+POSITION = jnp.ones((3, 2))
+
+BAD_HYPERPARAMETERS = [
+    *((name, "step_size", bad) for name in SAMPLERS for bad in (0.0, -0.1, jnp.nan, jnp.inf)),
+    *((name, "noise_scale", -0.1) for name in TEMPERED if name != "stochastic_svgd"),
+    *((name, "temperature", 0.0) for name in TEMPERED),
+    ("psgld", "damping", 0.0),
+    ("psgld", "decay", 1.5),
+    ("psgld", "decay", -0.1),
+    ("svgd", "bandwidth", 0.0),
+    ("stochastic_svgd", "bandwidth", -1.0),
+    ("stochastic_svgd", "langevin_weight", 0.0),
+    ("tempered_mala", "temperature_growth", 0.0),
+    ("tempered_mala", "acceptance_threshold", 1.5),
+    ("tempered_mala", "acceptance_decay", -0.5),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "value"), BAD_HYPERPARAMETERS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_hyperparameter_out_of_range(
+    name: str, argument: str, value: float, compiled: bool
+) -> None:
+    """Concrete hyperparameters are checked while tracing too."""
+    sampler = getattr(samplers, name)(log_density, **{"step_size": 0.1, argument: value})
+
+    def init_and_step(key: Any, position: Any) -> Any:
+        return sampler.step(key, sampler.init(position))
+
+    run = partial(jax.eval_shape, init_and_step) if compiled else init_and_step
+    with pytest.raises(ValueError, match=rf"^{argument} must .*got {argument}="):
+        run(jax.random.key(0), POSITION)
+
+
+@pytest.mark.parametrize("value", ["0.1", None, [None]])
+def test_hyperparameter_of_the_wrong_type(value: Any) -> None:
+    sampler = samplers.sgld(log_density, step_size=value)
+    with pytest.raises(TypeError, match=r"^step_size must be a number"):
+        sampler.step(jax.random.key(0), sampler.init(POSITION))
+
+
+def test_traced_hyperparameters_are_not_looked_at() -> None:
+    def step(step_size: Any) -> Any:
+        sampler = samplers.sgld(log_density, step_size=step_size)
+        return sampler.step(jax.random.key(0), sampler.init(POSITION))
+
+    jax.eval_shape(step, 0.1)
+
+
+every_sampler = pytest.mark.parametrize("name", SAMPLERS)
+
+
+def init_of(name: str) -> Callable[..., Any]:
+    return getattr(samplers, f"{name}_init")
+
+
+@every_sampler
+def test_integer_positions(name: str) -> None:
+    with pytest.raises(TypeError, match=r"\['a'\] must hold floating-point numbers.*int32"):
+        init_of(name)({"a": jnp.arange(3), "b": jnp.ones(3)}, log_density)
+
+
+@every_sampler
+def test_empty_positions(name: str) -> None:
+    for nothing in ({}, [], None):
+        with pytest.raises(ValueError, match=r"^(position|particles) holds no arrays"):
+            init_of(name)(nothing, log_density)
+
+
+@every_sampler
+@pytest.mark.parametrize(
+    "log_density_fn", [lambda x: x, lambda x: (jnp.sum(x), x)], ids=["vector", "with_aux"]
+)
+def test_log_density_that_is_no_scalar(name: str, log_density_fn: Any) -> None:
+    sampler = getattr(samplers, name)(log_density_fn, step_size=0.1)
+    position = jnp.ones((3, 2)) if "svgd" in name else jnp.ones(2)
+    with pytest.raises(ValueError, match=r"^log_density_fn must return a scalar.*\(2,\)"):
+        sampler.step(jax.random.key(0), sampler.init(position))
+
+
+@pytest.mark.parametrize("name", ["svgd", "stochastic_svgd"])
+def test_particles_without_a_common_leading_axis(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^particles must be arrays that share.*'a'.*3.*'b'.*4"):
+        init_of(name)({"a": jnp.ones((3, 2)), "b": jnp.ones(4)}, log_density)
+    with pytest.raises(ValueError, match=r"^particles must be arrays that share.*None"):
+        init_of(name)(jnp.float32(1.0), log_density)
+    with pytest.raises(ValueError, match=r"^particles must hold at least one particle"):
+        init_of(name)(jnp.ones((0, 2)), log_density)
+    with pytest.raises(ValueError, match=r"^particles must be arrays"):
+        samplers.svgd_direction({"a": jnp.ones((3, 2)), "b": jnp.ones(4)}, log_density)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda: clamp(samplers.sgld, 1.0, -1.0), "^low must be below high, got low=1.0"),
+        (lambda: clamp(samplers.sgld, 0.5, 0.5), "^low must be below high"),
+        (lambda: clip_drift(samplers.sgld, 0.0), "^max_drift must be positive"),
+        (lambda: clip_drift(samplers.sgld, 1.0)(log_density, step_size=0.0), "^step_size must be"),
+        (lambda: clip_score(log_density, -1.0), "^max_abs must be positive"),
+    ],
+)  # fmt: skip
+def test_bad_wrappers(wrap: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wrap()

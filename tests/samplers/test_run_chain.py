@@ -1,0 +1,125 @@
+"""The drivers: what burn-in and thinning keep, who may be driven, what is refused."""
+
+from typing import Any
+
+import blackjax
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_mean
+
+from ebmjax import densities
+from ebmjax.samplers import batch_step, mala, position_of, run_chain, sgld, svgd
+
+TARGET = densities.log_gamma(jnp.array([0.8, 2.5]))
+SAMPLER = mala(TARGET.log_density_fn, step_size=0.5)
+
+
+def run(num_steps: int, **options: Any) -> Any:
+    def chain(key: Any, state: Any) -> Any:
+        return run_chain(key, state, SAMPLER.step, num_steps, **options)
+
+    return jax.jit(chain)(jax.random.key(0), SAMPLER.init(jnp.zeros(2)))
+
+
+def test_a_chain_is_a_loop() -> None:
+    final, positions, infos = run(12)
+    state = SAMPLER.init(jnp.zeros(2))
+    step = jax.jit(SAMPLER.step)
+    for i, key in enumerate(jax.random.split(jax.random.key(0), 12)):
+        state, info = step(key, state)
+        # Compiled on its own or within a scan, a step differs by a rounding or two each time.
+        np.testing.assert_allclose(positions[i], state.position, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            infos.acceptance_prob[i], info.acceptance_prob, rtol=1e-5, atol=1e-6
+        )
+    chex.assert_trees_all_close(final, state, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("burn_in", "thinning"), [(0, 1), (5, 1), (0, 3), (4, 3), (3, 7), (11, 2), (10, 5)]
+)
+def test_burn_in_and_thinning_only_choose(burn_in: int, thinning: int) -> None:
+    """The kept draws are those of the full run, bit for bit, and the leftover steps are taken."""
+    num_steps = 12
+    final, everything, all_infos = run(num_steps)
+    kept_final, positions, infos = run(num_steps, burn_in=burn_in, thinning=thinning)
+    assert len(positions) == (num_steps - burn_in) // thinning
+    kept = slice(burn_in + thinning - 1, None, thinning)
+    np.testing.assert_array_equal(positions, everything[kept])
+    chex.assert_trees_all_equal(infos, jax.tree.map(lambda leaf: leaf[kept], all_infos))
+    chex.assert_trees_all_equal(kept_final, final)
+
+
+def test_all_burn_in_keeps_nothing() -> None:
+    final, positions, infos = run(6, burn_in=6)
+    assert positions.shape == (0, 2)
+    assert infos.acceptance_prob.shape == (0,)
+    chex.assert_trees_all_equal(final, run(6)[0])
+
+
+def test_unrolling_changes_the_program_alone() -> None:
+    chex.assert_trees_all_close(run(6), run(6, thinning=1, unroll=6), rtol=1e-5, atol=1e-6)
+
+
+def test_many_chains_and_many_particles() -> None:
+    states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
+    _, positions, infos = run_chain(
+        jax.random.key(1), states, batch_step(SAMPLER.step), 6, thinning=2
+    )
+    assert positions.shape == (3, 5, 2)
+    assert infos.is_accepted.shape == (3, 5)
+    assert len(np.unique(positions[-1, :, 0])) > 1  # a key of its own for each chain
+
+    particles = svgd(TARGET.log_density_fn, step_size=0.1)
+    state = particles.init(jnp.arange(8.0).reshape(4, 2))
+    final, trace, _ = run_chain(jax.random.key(2), state, particles.step, 3)
+    assert trace.shape == (3, 4, 2)
+    np.testing.assert_array_equal(trace[-1], position_of(final))
+
+
+@pytest.mark.parametrize("name", ["hmc", "nuts"])
+def test_blackjax_samplers_are_driven(name: str) -> None:
+    """Moments of a skewed target from 30 parallel chains, each one independent replica."""
+    mass = {"step_size": 0.5, "inverse_mass_matrix": jnp.ones(2)}
+    options = {"num_integration_steps": 4} if name == "hmc" else {"max_num_doublings": 4}
+    sampler = getattr(blackjax, name)(TARGET.log_density_fn, **mass, **options)
+    states = jax.vmap(sampler.init)(jnp.zeros((30, 2)))
+
+    @jax.jit
+    def run(key: Any, states: Any) -> Any:
+        return run_chain(key, states, batch_step(sampler.step), 400, burn_in=50)
+
+    _, draws, infos = run(jax.random.key(3), states)
+    assert draws.shape == (350, 30, 2)
+    assert infos.acceptance_rate.shape == (350, 30)
+    assert_mean(draws.mean(axis=0), TARGET.mean)
+    assert_mean(((draws - TARGET.mean[None, None]) ** 2).mean(axis=0), TARGET.variance)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_steps": 0}, "num_steps must be an integer of at least 1"),
+        ({"num_steps": 10.0}, "num_steps must be an integer"),
+        ({"num_steps": 10, "thinning": 0}, "thinning must be an integer of at least 1"),
+        ({"num_steps": 10, "burn_in": -1}, "burn_in must be an integer of at least 0"),
+        ({"num_steps": 10, "burn_in": 11}, "burn_in must be at most num_steps"),
+    ],
+)
+def test_bad_counts(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run_chain(jax.random.key(0), SAMPLER.init(jnp.zeros(2)), SAMPLER.step, **arguments)
+
+
+def test_states_without_a_common_leading_axis() -> None:
+    sampler = sgld(TARGET.log_density_fn, step_size=0.1)
+    with pytest.raises(ValueError, match="states must be arrays that share their leading axis"):
+        batch_step(sampler.step)(jax.random.key(0), sampler.init(jnp.zeros(2)))
+    states = jax.vmap(sampler.init)(jnp.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"states\.log_density': 2"):
+        batch_step(sampler.step)(
+            jax.random.key(0), states._replace(log_density=states.log_density[:2])
+        )

@@ -1,0 +1,157 @@
+"""Stochastic SVGD: its drift and noise by automatic differentiation, its law by simulation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_mean, assert_moments, run_replicas
+
+from ebmjax import densities
+from ebmjax.samplers import stochastic_svgd, stochastic_svgd_init, stochastic_svgd_step
+
+BANDWIDTH, WEIGHT = 0.9, 0.2
+
+
+def log_density(x: jax.Array) -> jax.Array:
+    """Skewed, and coupled between coordinates."""
+    return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
+
+
+def mobility(particles: jax.Array) -> jax.Array:
+    """D(X) of the derivation, (n d, n d), written from its definition."""
+    num_particles, dimension = particles.shape
+    differences = particles[:, None, :] - particles[None, :, :]
+    kernel = jnp.exp(-jnp.sum(differences**2, axis=-1) / (2 * BANDWIDTH**2))
+    return jnp.kron(kernel + WEIGHT * jnp.eye(num_particles), jnp.eye(dimension)) / num_particles
+
+
+def exact_drift(particles: jax.Array, temperature: float) -> jax.Array:
+    """D grad log pi + T div D, the divergence row by row from the whole Jacobian of D."""
+    shape, flat = particles.shape, particles.ravel()
+
+    def flat_mobility(flat: jax.Array) -> jax.Array:
+        return mobility(flat.reshape(shape))
+
+    scores = jax.vmap(jax.grad(log_density))(particles).ravel()
+    jacobian = jax.jacfwd(flat_mobility)(flat)  # (a, b, c): dD_ab / dX_c
+    divergence = jnp.einsum("abb->a", jacobian)
+    return (flat_mobility(flat) @ scores + temperature * divergence).reshape(shape)
+
+
+def drift_and_noise(
+    key: Any, particles: jax.Array, temperature: float
+) -> tuple[jax.Array, jax.Array]:
+    """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T) L xi."""
+
+    def displacement(step_size: float) -> jax.Array:
+        state = stochastic_svgd_init(particles, log_density)
+        after, _ = stochastic_svgd_step(
+            key,
+            state,
+            log_density,
+            step_size=step_size,
+            bandwidth=BANDWIDTH,
+            temperature=temperature,
+            langevin_weight=WEIGHT,
+        )
+        return after.particles - particles
+
+    once, four_times = displacement(1.0), displacement(4.0)
+    drift = (four_times - 2 * once) / 2
+    return drift, (once - drift) / jnp.sqrt(2 * temperature)
+
+
+@pytest.mark.parametrize(("num_particles", "dimension"), [(1, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize("temperature", [1.0, 1.7])
+def test_drift_is_that_of_the_derivation(
+    num_particles: int, dimension: int, temperature: float
+) -> None:
+    with jax.enable_x64(True):
+        particles = jax.random.normal(jax.random.key(0), (num_particles, dimension), jnp.float64)
+        expected = jax.jit(exact_drift)(particles, temperature)
+        drift, _ = jax.jit(drift_and_noise)(jax.random.key(1), particles, temperature)
+        np.testing.assert_allclose(drift, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_noise_has_the_covariance_of_the_mobility() -> None:
+    particles = jnp.array([[0.0, 0.1], [0.6, -0.3], [-0.2, 1.0]])
+    keys = jax.random.split(jax.random.key(2), 20_000)
+    _, noise = jax.jit(jax.vmap(drift_and_noise, in_axes=(0, None, None)))(keys, particles, 1.3)
+    rows = np.asarray(noise, np.float64).reshape(len(keys), 6)
+    assert_mean(rows, 0.0)
+    assert_mean(rows[:, :, None] * rows[:, None, :], mobility(particles))
+
+
+def test_one_particle_is_langevin_dynamics() -> None:
+    """With step (1 + weight) eps: on N(0, v) the variance is v T / (1 - (1 + weight) eps / 2v)."""
+    variance, temperature, step_size = 0.8, 1.5, 0.3
+    sampler = stochastic_svgd(
+        lambda x: -0.5 * jnp.sum(x**2) / variance,
+        step_size=step_size,
+        temperature=temperature,
+        langevin_weight=WEIGHT,
+    )
+    draws, _ = run_replicas(jax.random.key(3), sampler, jnp.zeros((20_000, 1, 1)), 30)
+    step_size *= 1 + WEIGHT
+    exact = variance * temperature / (1 - step_size / (2 * variance))
+    assert_moments(draws[:, 0, 0], 0.0, exact)
+
+
+@pytest.mark.parametrize("num_particles", [2, 3])
+def test_particles_are_independent_draws(num_particles: int) -> None:
+    """The product law is kept: skewed marginals, uncorrelated particles, T other than 1.
+
+    Replicas start in the law and run for a time of 4, several relaxation times, with two step
+    sizes. Twice the finer mean minus the coarser removes the bias of first order in the step;
+    what is left, of order 0.1^2 times a constant near 1, is below one standard error.
+    """
+    concentration, temperature, num_replicas = 2.0, 1.4, 8000
+    target = densities.log_gamma(jnp.array([concentration / temperature]))
+    mean, variance = float(target.mean[0] + np.log(temperature)), float(target.variance[0])
+    log_gamma = densities.log_gamma(jnp.array([concentration])).log_density_fn
+
+    def draws(step_size: float, num_steps: int) -> np.ndarray:
+        start_key, key = jax.random.split(jax.random.key(num_steps))
+        shape = (num_replicas, num_particles, 1)
+        gamma = jax.random.gamma(start_key, concentration / temperature, shape)
+        sampler = stochastic_svgd(
+            log_gamma,
+            step_size=step_size,
+            bandwidth=BANDWIDTH,
+            temperature=temperature,
+            langevin_weight=WEIGHT,
+        )
+        after, _ = run_replicas(key, sampler, jnp.log(temperature * gamma), num_steps)
+        return np.asarray(after, np.float64)[:, :, 0] - mean
+
+    coarse, fine = draws(0.1, 40), draws(0.05, 80)
+
+    def extrapolated(statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        return 2 * statistic(fine) - statistic(coarse)
+
+    assert_mean(extrapolated(lambda x: x), 0.0)
+    expected = variance * np.eye(num_particles)  # the covariance between particles is zero
+    assert_mean(extrapolated(lambda x: x[:, :, None] * x[:, None, :]), expected)
+
+
+def test_coincident_particles_part() -> None:
+    """The share of independent dynamics gives each its own noise, of variance 2 eps w / n."""
+    step_size = 0.1
+    sampler = stochastic_svgd(
+        log_density, step_size=step_size, bandwidth=BANDWIDTH, langevin_weight=WEIGHT
+    )
+    particles = jnp.tile(jnp.array([[0.3], [0.3], [1.0]]), (5000, 1, 1))
+    after, _ = run_replicas(jax.random.key(4), sampler, particles, 1)
+    gap = after[:, 0, 0] - after[:, 1, 0]
+    assert np.all(gap != 0)
+    assert_moments(gap, 0.0, 2 * (2 * step_size * WEIGHT / 3))
+
+
+def test_all_in_one_place_with_the_median_rule() -> None:
+    sampler = stochastic_svgd(log_density, step_size=0.1)
+    state, _ = jax.jit(sampler.step)(jax.random.key(5), sampler.init(jnp.ones((6, 2))))
+    assert np.all(np.isfinite(state.particles))
+    assert len(np.unique(state.particles[:, 0])) == 6

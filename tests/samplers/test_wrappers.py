@@ -1,0 +1,199 @@
+"""Clamping, clipping, schedules: what they do to a step, alone and composed."""
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from monte_carlo import assert_mean, run_replicas
+
+from ebmjax import densities
+from ebmjax.samplers import (
+    clamp,
+    clip_drift,
+    clip_score,
+    gradient_descent,
+    mala,
+    position_of,
+    psgld,
+    run_chain,
+    scheduled,
+    sgld,
+    sgld_init,
+    sgld_step,
+    stochastic_svgd,
+    svgd,
+    tempered_mala,
+)
+
+
+def pull_to_two(x: jax.Array) -> jax.Array:
+    """Mode at 2, outside the boxes below, so that chains press against the wall."""
+    return -0.5 * jnp.sum((x - 2.0) ** 2)
+
+
+@pytest.mark.parametrize("make", [sgld, mala, psgld, tempered_mala], ids=lambda make: make.__name__)
+def test_clamp_keeps_chains_in_the_box(make: Any) -> None:
+    sampler = clamp(make, -0.5, 0.5)(pull_to_two, step_size=0.05)
+    state = sampler.init(jnp.array([3.0, -3.0]))
+    np.testing.assert_array_equal(state.position, [0.5, -0.5])
+    step = jax.jit(sampler.step)
+    touched = False
+    for key in jax.random.split(jax.random.key(0), 10):
+        state, info = step(key, state)
+        assert np.all(np.abs(state.position) <= 0.5)
+        touched |= bool(np.any(np.abs(state.position) == 0.5))
+        # The state belongs to the projected position, whose gradient is whole at the wall too.
+        np.testing.assert_allclose(state.log_density, pull_to_two(state.position), rtol=1e-6)
+        np.testing.assert_allclose(state.score, 2.0 - state.position, rtol=1e-6)
+        np.testing.assert_array_equal(info.log_density, state.log_density)
+    assert touched
+
+
+@pytest.mark.parametrize("make", [svgd, stochastic_svgd], ids=lambda make: make.__name__)
+def test_clamp_keeps_particles_in_the_box(make: Any) -> None:
+    sampler = clamp(make, -0.5, 0.5)(pull_to_two, step_size=1.0)
+    state = sampler.init(jnp.array([[3.0, 0.1], [-3.0, 0.2], [0.0, 0.3]]))
+    for seed in range(3):
+        state, info = sampler.step(jax.random.key(seed), state)
+        assert np.all(np.abs(state.particles) <= 0.5)
+    np.testing.assert_array_equal(state.particles[:, 1], 0.5)
+    assert np.all(np.isfinite(info.log_density))
+
+
+def test_a_clamped_step_is_project_after_step() -> None:
+    """The move itself is the sampler's own, from the same key; only then comes the box."""
+    position, key = jnp.array([0.2, -0.4]), jax.random.key(1)
+    free = sgld(pull_to_two, step_size=0.4)
+    boxed = clamp(sgld, -0.5, 0.5)(pull_to_two, step_size=0.4)
+    expected, _ = free.step(key, free.init(position))
+    state, _ = boxed.step(key, boxed.init(position))
+    np.testing.assert_allclose(state.position, np.clip(expected.position, -0.5, 0.5), rtol=1e-6)
+
+
+def test_clamp_takes_pytrees_arrays_and_half_lines() -> None:
+    def log_density_fn(position: dict[str, jax.Array]) -> jax.Array:
+        return -jnp.sum(position["a"] ** 2) - position["b"] ** 2
+
+    sampler = clamp(sgld, 0.0, jnp.inf)(log_density_fn, step_size=0.1)
+    state = sampler.init({"a": -jnp.ones(2), "b": jnp.float32(1.0)})
+    state, _ = sampler.step(jax.random.key(0), state)
+    assert all(np.all(leaf >= 0) for leaf in jax.tree.leaves(state.position))
+    low, high = jnp.array([0.0, -1.0]), jnp.array([1.0, 0.0])
+    state = clamp(sgld, low, high)(pull_to_two, step_size=0.1).init(jnp.array([-3.0, 3.0]))
+    np.testing.assert_array_equal(state.position, [0.0, 0.0])
+
+
+def test_clip_drift_bounds_the_drift() -> None:
+    """Without noise the move is the drift, proximal SGLD's clip(eps s, -c, c)."""
+    sampler = clip_drift(sgld, 0.1)(pull_to_two, step_size=0.5, noise_scale=0.0)
+    position = jnp.array([-50.0, 1.95, 2.0, 2.05, 90.0])
+    state, _ = sampler.step(jax.random.key(0), sampler.init(position))
+    # Positions near 90 are rounded to 4e-6.
+    np.testing.assert_allclose(
+        state.position - position, [0.1, 0.025, 0.0, -0.025, -0.1], atol=1e-5
+    )
+    np.testing.assert_allclose(state.log_density, pull_to_two(state.position), rtol=1e-6)
+
+
+def test_clip_drift_with_a_traced_step_size() -> None:
+    def final(step_size: Any) -> jax.Array:
+        sampler = clip_drift(gradient_descent, 0.1)(pull_to_two, step_size=step_size)
+        return sampler.step(jax.random.key(0), sampler.init(jnp.array([-50.0])))[0].position
+
+    step_sizes = jnp.array([0.5, 1e-4])
+    moved = jax.jit(jax.vmap(final))(step_sizes)[:, 0] + 50.0
+    np.testing.assert_allclose(moved, [0.1, 52e-4], atol=1e-5)
+
+
+def test_clip_score() -> None:
+    clipped = clip_score(pull_to_two, 0.3)
+    x = jnp.array([-5.0, 1.9, 5.0])
+    np.testing.assert_allclose(clipped(x), pull_to_two(x))
+    expected = np.clip(2.0 - np.asarray(x), -0.3, 0.3)
+    np.testing.assert_allclose(jax.grad(clipped)(x), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(clipped)))(x[:, None])[:, 0], expected)
+    # Differentiated once more it is the clip of the gradient: its slope is 1 inside, 0 outside.
+    hessian = jax.jacfwd(jax.grad(clipped))(x)
+    np.testing.assert_array_equal(hessian, np.diag([0.0, -1.0, 0.0]))
+    # The bound itself may be traced, one for each chain too.
+    limits = jnp.array([0.1, 0.2])
+    scores = jax.vmap(lambda limit: jax.grad(clip_score(pull_to_two, limit))(x))(limits)
+    np.testing.assert_allclose(scores[:, 0], limits)
+
+
+def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
+    schedule = optax.linear_schedule(0.3, 0.05, 4)
+    sampler = scheduled(sgld)(
+        pull_to_two, step_size=schedule, noise_scale=lambda step: 0.1 / (1 + step), temperature=0.7
+    )
+    key, num_steps = jax.random.key(2), 6
+    state, positions, _ = run_chain(key, sampler.init(jnp.zeros(2)), sampler.step, num_steps)
+    expected = sgld_init(jnp.zeros(2), pull_to_two)
+    for step, step_key in enumerate(jax.random.split(key, num_steps)):
+        expected, _ = sgld_step(
+            step_key,
+            expected,
+            pull_to_two,
+            step_size=0.3 - 0.25 * min(step, 4) / 4,
+            noise_scale=0.1 / (1 + step),
+            temperature=0.7,
+        )
+        np.testing.assert_allclose(positions[step], expected.position, rtol=1e-5)
+    assert state.step == num_steps
+    chex.assert_trees_all_close(state.inner, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [mala, psgld, svgd], ids=lambda make: make.__name__)
+def test_constant_schedules_change_nothing(make: Any) -> None:
+    position, key = jnp.array([[0.1, -0.2], [0.5, 1.0]]), jax.random.key(3)
+    plain = make(pull_to_two, step_size=0.2)
+    annealed = scheduled(make)(pull_to_two, step_size=optax.constant_schedule(0.2))
+    expected, expected_info = jax.jit(plain.step)(key, plain.init(position))
+    state, info = jax.jit(annealed.step)(key, annealed.init(position))
+    chex.assert_trees_all_close(state.inner, expected, rtol=1e-6)
+    chex.assert_trees_all_close(info, expected_info, rtol=1e-6)
+    np.testing.assert_array_equal(state.position, position_of(state.inner))
+
+
+def test_wrappers_compose_in_either_order() -> None:
+    """The SADA-JEM step (drift clipped to 0.1, box [-1, 1]) with a decaying step size."""
+    schedule = optax.exponential_decay(0.5, 1, 0.5)
+    arguments = {"step_size": schedule, "noise_scale": 0.01}
+    inside = clamp(scheduled(clip_drift(sgld, 0.1)), -1.0, 1.0)(pull_to_two, **arguments)
+    outside = scheduled(clamp(clip_drift(sgld, 0.1), -1.0, 1.0))(pull_to_two, **arguments)
+    key = jax.random.key(4)
+    results = [
+        jax.jit(lambda key, sampler=sampler: run_chain(
+            key, sampler.init(jnp.array([-0.99, 0.98])), sampler.step, 8
+        ))(key)
+        for sampler in (inside, outside)
+    ]  # fmt: skip
+    chex.assert_trees_all_close(*results, rtol=1e-6)
+    positions = results[0][1]
+    assert np.all(np.abs(positions) <= 1)
+    assert np.any(positions == 1)
+    assert np.all(np.abs(np.diff(positions, axis=0)) <= 0.1 + 5 * 0.01)
+
+
+def test_clamped_descent_finds_the_constrained_mode() -> None:
+    """The gradient at the wall is not zeroed: a chain can leave the wall again."""
+    sampler = clamp(gradient_descent, -1.0, 1.0)(lambda x: -0.5 * (x - 0.25) ** 2, step_size=0.5)
+    state, _, _ = run_chain(jax.random.key(5), sampler.init(7.0), sampler.step, 30)
+    np.testing.assert_allclose(state.position, 0.25, rtol=1e-6)
+
+
+def test_mala_with_a_clipped_score_and_mala_in_a_box_are_different_things() -> None:
+    """Projection has no exact law: the wall collects an atom, which the truncated law has not."""
+    projected = clamp(mala, 0.0, 1.0)(lambda x: -0.5 * x**2, step_size=0.1)
+    draws, _ = run_replicas(jax.random.key(6), projected, jnp.full(2000, 0.5), 20)
+    assert np.mean(draws == 0.0) > 0.05
+    restricted = densities.within_box(lambda x: -0.5 * x**2, 0.0, 1.0)
+    draws, _ = run_replicas(
+        jax.random.key(7), mala(restricted, step_size=0.1), jnp.full(2000, 0.5), 20
+    )
+    assert np.mean(draws == 0.0) == 0.0
+    assert_mean(draws, 0.4598622, allowance=0.01)
