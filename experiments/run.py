@@ -58,7 +58,7 @@ def parse(argv: list[str]) -> list[str]:
         print(USAGE)
         sys.exit(0)
     try:
-        rest = flags.FLAGS([resolve(argument) for argument in argv])
+        rest = flags.FLAGS([resolve(argument) for argument in _joined(argv)])
         if CONFIG.value is None:
             sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
     except (AttributeError, KeyError) as error:
@@ -67,6 +67,16 @@ def parse(argv: list[str]) -> list[str]:
         # What a configuration file raises comes with its traceback; the reason is the last line.
         sys.exit(f"error: {str(error).strip().splitlines()[-1]}")
     return rest
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """``argv`` with ``--config PATH`` as the one argument ``--config=PATH``."""
+    joined: list[str] = []
+    for argument in argv:
+        if joined and joined[-1] in ("--config", "-config"):
+            argument = f"{joined.pop()}={argument}"
+        joined.append(argument)
+    return joined
 
 
 def _innermost(error: BaseException) -> str:
@@ -78,8 +88,8 @@ def _innermost(error: BaseException) -> str:
 
 def resolve(argument: str) -> str:
     """``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
-    prefix, _, value = argument.partition("=")
-    if prefix not in ("--config", "-config"):
+    prefix, equals, value = argument.partition("=")
+    if prefix not in ("--config", "-config") or not equals:
         return argument
     path, colon, variant = value.partition(":")
     home = Path(__file__).resolve().parent
