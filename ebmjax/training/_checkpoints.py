@@ -85,7 +85,8 @@ class Checkpoints:
             except CheckpointMismatchError:
                 raise
             except Exception as error:  # orbax raises many types for what damage can do
-                logger.warning("Checkpoint %d in %s is damaged: %s", step, self.directory, error)
+                reason = str(error)[:200]
+                logger.warning("Checkpoint %d in %s is damaged: %s", step, self.directory, reason)
                 damaged.append(step)
                 continue
             for bad in damaged:
