@@ -22,6 +22,7 @@ POSITIVE = {
 NOT_NEGATIVE = {"kl_weight", "noise_scale"}
 FRACTION = {"b1", "b2", "decay"}
 UP_TO_ONE = {"decay_per_epoch"}
+AT_LEAST_ZERO = {"seed"}
 AT_LEAST_ONE = {
     "image_size",
     "max_train",
@@ -49,8 +50,10 @@ RULES = (
     (NOT_NEGATIVE, lambda v: math.isfinite(v) and v >= 0, "zero or more"),
     (FRACTION, lambda v: 0 <= v < 1, "in [0, 1)"),
     (UP_TO_ONE, lambda v: 0 < v <= 1, "in (0, 1]"),
-    (AT_LEAST_ONE, lambda v: v >= 1, "1 or more"),
-    (AT_LEAST_TWO, lambda v: v >= 2, "2 or more"),
+    # A tuple's entries come from the command line unchecked, of any type.
+    (AT_LEAST_ZERO, lambda v: isinstance(v, int) and v >= 0, "an integer of at least 0"),
+    (AT_LEAST_ONE, lambda v: isinstance(v, int) and v >= 1, "an integer of at least 1"),
+    (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),
 )
 
 
@@ -59,8 +62,9 @@ def check_ranges(config: Config) -> None:
     for name, value in flatten(config.to_dict()).items():
         for names, is_valid, expected in RULES:
             if name.rsplit(".", 1)[-1] in names and not all(map(is_valid, _entries(value))):
+                where = " in every entry" if isinstance(value, list | tuple) else ""
                 raise ConfigError(
-                    f"config.{name} must be {expected}, got {value!r}. "
+                    f"config.{name} must be {expected}{where}, got {value!r}. "
                     f"Set it with --config.{name}=..."
                 )
 
