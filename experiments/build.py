@@ -22,6 +22,8 @@ SAMPLERS = {
     "tempered_mala": samplers.tempered_mala,
 }
 
+DIGITS_SIDE = 8
+
 
 class Experiment(NamedTuple):
     """What ``run.py`` needs of a family of experiments.
@@ -46,6 +48,11 @@ class Experiment(NamedTuple):
 def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
     """The training and the test images of ``config.data``."""
     if config.data.name == "digits":
+        if config.data.image_size != DIGITS_SIDE:
+            raise ConfigError(
+                f"config.data.image_size must be {DIGITS_SIDE} for the packaged digits, got "
+                f"{config.data.image_size}."
+            )
         splits = [data.load_digits(split) for split in ("train", "test")]
     else:
         splits = [

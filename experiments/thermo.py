@@ -30,6 +30,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     loss_fn = choose("loss.estimator", config.loss.estimator, ESTIMATORS)
     _check_divergence(config)
     train, test = common.images(config)
+    _check_num_test(config, len(test.images))
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     model, params = _model(config, params_key, train.images.shape[1:])
@@ -87,6 +88,14 @@ def _check_divergence(config: Config) -> None:
             f"config.eval.num_test={num_test} chains cannot carry the full covariance of "
             f"config.model.latent_dim={latent_dim} dimensions. Take more than {latent_dim}, or "
             "--config.loss.kl_covariance=shrunk or =diagonal."
+        )
+
+
+def _check_num_test(config: Config, num_images: int) -> None:
+    if config.eval.num_test > num_images:
+        raise ConfigError(
+            "config.eval.num_test must be at most the number of test images, got "
+            f"{config.eval.num_test} with {num_images} images (config.data.max_test)."
         )
 
 
