@@ -51,9 +51,11 @@ def prepare(workdir: Path, config: Config) -> None:
 def _check_same(path: Path, config: Config) -> None:
     try:
         saved = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+        if not isinstance(saved, dict):
+            raise ValueError("it holds no object")
+    except ValueError as error:  # malformed JSON and bytes that are no text, too
         raise WorkdirError(
-            f"{path} is not readable JSON ({error}). Mend it or use another --workdir."
+            f"{path} is not a configuration in JSON ({error}). Mend it or use another --workdir."
         ) from error
     ours, theirs = flatten(as_json(config)), flatten(saved)
     differing = [
@@ -95,9 +97,10 @@ def versions() -> dict[str, str]:
 
 
 def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
-    """summary.json, whole or not at all."""
+    """summary.json, whole or not at all; null stands for a number that is not finite."""
+    strict = json.loads(json.dumps(summary), parse_constant=lambda _: None)
     temporary = workdir / "summary.tmp"
-    temporary.write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+    temporary.write_text(json.dumps(strict, indent=2, sort_keys=True) + "\n")
     temporary.replace(workdir / "summary.json")
 
 
