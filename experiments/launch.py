@@ -38,7 +38,7 @@ def launch(config: Config, config_argument: str, folder: str | None) -> int | No
     started = time.perf_counter()
     use_compilation_cache()
     name = Path(config_argument.partition(":")[0]).stem
-    path = Path(folder) if folder else workdir.default_workdir(name)
+    path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     experiment = build_or_explain(lambda: families.build(config, path))
     workdir.prepare(path, config)
     print(f"{config_argument} -> {path}", flush=True)
@@ -70,10 +70,11 @@ def launch(config: Config, config_argument: str, folder: str | None) -> int | No
         for writer in writers:
             writer.close()
     if result.signum is not None:
-        command = f"python {shlex.quote(sys.argv[0])} --config={config_argument}"
+        # Overrides included: without them it would be another configuration.
+        command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
         print(
             f"Interrupted at step {int(result.state.step)} of {experiment.plan.total_steps}; "
-            f"saved. Continue with the same options:\n  {command} --workdir={path}"
+            f"saved. Continue with:\n  {command}"
         )
         return result.signum
     experiment.draw()
