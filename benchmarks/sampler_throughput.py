@@ -183,17 +183,24 @@ def plot(rows: list[Row], path: Path, title: str) -> None:
     figure.savefig(path, dpi=130)
 
 
+def at_least_one(text: str) -> int:
+    """An argument that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    return int(text)
+
+
 def main() -> None:
     """Measures every combination and reports."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--energies", nargs="+", default=["mlp", "conv"], choices=["mlp", "conv"])
-    parser.add_argument("--resolutions", nargs="+", type=int, default=[8, 16])
-    parser.add_argument("--chains", nargs="+", type=int, default=[64, 256])
+    parser.add_argument("--resolutions", nargs="+", type=at_least_one, default=[8, 16])
+    parser.add_argument("--chains", nargs="+", type=at_least_one, default=[64, 256])
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS))
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--steps", type=at_least_one, default=20)
+    parser.add_argument("--repeats", type=at_least_one, default=5)
     parser.add_argument("--out", type=Path, help="folder for the table, the JSON and the plot")
     options = parser.parse_args()
 
