@@ -46,7 +46,7 @@ def main(argv: list[str]) -> None:
 
 
 def _config_argument() -> str:
-    """--config as it is to be typed again: the path from here if the file lies below."""
+    """--config as it is shown: the path from here if the file lies below."""
     path, colon, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     relative = os.path.relpath(path)
     return (path if relative.startswith("..") else relative) + colon + variant
