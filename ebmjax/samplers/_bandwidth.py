@@ -21,24 +21,34 @@ def median_bandwidth(squared_distances: jax.Array) -> jax.Array:
       squared_distances: shape (n, n), zero on the diagonal.
 
     Returns:
-      Scalar, positive, in units of the particles. No gradient flows through it.
+      Scalar, positive, in units of the particles. Its derivative is that of the one or two pairs
+      that attain the median.
 
     Source: Liu & Wang 2016, section 3.3.
     """
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
         return jnp.ones((), squared_distances.dtype)
-    squared_distances = jax.lax.stop_gradient(squared_distances)
     num_pairs = num_particles * (num_particles - 1) // 2
     # Each pair stands twice among the n^2 entries, after the n zeros of the diagonal.
-    lower, upper = _order_statistics(
+    middle = _order_statistics(
         squared_distances, num_particles + 2 * ((num_pairs - 1) // 2), num_pairs % 2 == 0
     )
-    median_squared = jnp.square(0.5 * (jnp.sqrt(lower) + jnp.sqrt(upper)))
+    median = 0.5 * sum(_root(_entries_equal_to(value, squared_distances)) for value in middle)
     mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
-    squared = jnp.where(median_squared > 0, median_squared, mean_squared)
-    bandwidth = jnp.sqrt(squared / (2.0 * math.log(num_particles)))
-    return jnp.where(bandwidth > 0, bandwidth, 1.0)
+    distance = jnp.where(median > 0, median, _root(mean_squared))
+    return jnp.where(distance > 0, distance / math.sqrt(2.0 * math.log(num_particles)), 1.0)
+
+
+def _root(value: jax.Array) -> jax.Array:
+    """A square root whose derivative at 0 is 0."""
+    return jnp.where(value > 0, jnp.sqrt(jnp.where(value > 0, value, 1.0)), 0.0)
+
+
+def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:
+    """``value``, as the mean of the ``entries`` that equal it: so a derivative finds them."""
+    is_equal = entries == value
+    return jnp.sum(jnp.where(is_equal, entries, 0.0)) / jnp.sum(is_equal)
 
 
 def _order_statistics(
@@ -52,7 +62,7 @@ def _order_statistics(
     """
     integer = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
     num_bits = jnp.iinfo(integer).bits - 1
-    bits = jax.lax.bitcast_convert_type(values, integer)
+    bits = jax.lax.bitcast_convert_type(jax.lax.stop_gradient(values), integer)
 
     def set_bit(i: jax.Array, prefix: jax.Array) -> jax.Array:
         candidate = prefix | (jnp.ones((), integer) << (num_bits - 1 - i).astype(integer))

@@ -108,7 +108,7 @@ def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
         ones = jnp.ones_like(products)
         return jnp.dot(products, ones, precision=jax.lax.Precision.HIGHEST)
 
-    return -sum(jax.tree.leaves(jax.tree.map(total, noise, shift)))
+    return -jax.tree.reduce(jnp.add, jax.tree.map(total, noise, shift))
 
 
 def acceptance_probability(log_ratio: jax.Array, proposed_log_density: jax.Array) -> jax.Array:

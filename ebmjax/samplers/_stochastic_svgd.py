@@ -20,9 +20,16 @@ coordinate, with :math:`K_{ij} = k(x_i, x_j)`. Then
          + \sqrt{2 \epsilon}\; L\, \xi, \qquad L L^\top = (K + \delta I)/n
 
 has the law of n independent draws from p as :math:`\epsilon \to 0`, for every n and every
-:math:`\delta \ge 0`, as long as the bandwidth is a constant. With the median rule the bandwidth
-moves with the particles and :math:`\nabla \cdot D` has one more term, through the one or two pairs
-that attain the median; it is of order 1/n and left out.
+:math:`\delta \ge 0`, when the bandwidth h is a constant. The median rule's h moves with the
+particles, and the divergence has a second term,
+
+.. math:: \tfrac1n \sum_j \frac{\partial k(x_i, x_j)}{\partial h}\, \nabla_{x_j} h,
+   \qquad \frac{\partial k}{\partial h} = k\, \frac{\lVert x_i - x_j \rVert^2}{h^3},
+
+to which only the one or two pairs contribute that attain the median. It is not small: single
+particles diffuse at the rate 1/n themselves. Left out, the variance of a log-gamma law came out 3
+to 4 % too small with 10 particles and with 40, and three particles flew apart. It is part of the
+drift here.
 
 :math:`\delta` is a share of plain Langevin dynamics. It makes L computable by Cholesky (kernel
 matrices are singular to float32 long before they are singular) and lets particles part that have
@@ -38,10 +45,14 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_positive
+from ebmjax.samplers._bandwidth import median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._svgd import (
+    SteinTerms,
     SVGDInfo,
     SVGDState,
+    multiply,
+    squared_distances,
     stein_info,
     stein_terms,
     svgd_init,
@@ -77,9 +88,10 @@ def stochastic_svgd_step(
                + T \sum_j \nabla_{x_j} k(x_i, x_j) \Big) + \sqrt{2 \epsilon T}\, (L \xi)_i,
         \qquad L L^\top = \frac{K + \delta I}{n}
 
-    The derivation stands at the top of this module. Exact as :math:`\epsilon \to 0` for a fixed
-    ``bandwidth``; with the median rule, up to terms of order 1/n. One particle alone is plain
-    Langevin dynamics with step ``(1 + langevin_weight) step_size``.
+    plus, with the median rule, the drift that a moving bandwidth asks for. The derivation stands
+    at the top of this module. Exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with
+    the median rule. One particle alone is plain Langevin dynamics with step
+    ``(1 + langevin_weight) step_size``.
 
     Args:
       key: consumed by the noise.
@@ -105,14 +117,22 @@ def stochastic_svgd_step(
 
     identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
     mobility = (terms.kernel + langevin_weight * identity) / num_particles
-    precision = jax.lax.Precision.HIGHEST
-    attraction = jnp.matmul(mobility, terms.scores, precision=precision)
-    drift = attraction + temperature * terms.repulsion / num_particles
+    divergence = terms.repulsion
+    if bandwidth is None:
+        divergence = divergence + _moving_bandwidth(terms)
+    drift = multiply(mobility, terms.scores) + temperature * divergence / num_particles
     independent = jax.random.normal(key, terms.positions.shape, terms.positions.dtype)
-    noise = jnp.matmul(jnp.linalg.cholesky(mobility), independent, precision=precision)
+    noise = multiply(jnp.linalg.cholesky(mobility), independent)
 
     moved = terms.positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
+
+
+def _moving_bandwidth(terms: SteinTerms) -> jax.Array:
+    """(n, d): sum over j of dk(x_i, x_j)/dh times the gradient of the median rule's h in x_j."""
+    slope = jax.grad(lambda x: median_bandwidth(squared_distances(x)))(terms.positions)
+    growth = terms.kernel * squared_distances(terms.positions) / terms.bandwidth**3
+    return multiply(growth, slope)
 
 
 def stochastic_svgd(

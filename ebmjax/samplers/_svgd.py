@@ -59,7 +59,7 @@ class SteinTerms(NamedTuple):
 
     def direction(self) -> jax.Array:
         """(n, d): attraction by the kernel-averaged score, plus repulsion."""
-        return (_multiply(self.kernel, self.scores) + self.repulsion) / len(self.positions)
+        return (multiply(self.kernel, self.scores) + self.repulsion) / len(self.positions)
 
 
 def check_particles(particles: PyTree) -> None:
@@ -69,7 +69,7 @@ def check_particles(particles: PyTree) -> None:
         raise ValueError("particles must hold at least one particle, got a leading size of 0.")
 
 
-def _multiply(left: jax.Array, right: jax.Array) -> jax.Array:
+def multiply(left: jax.Array, right: jax.Array) -> jax.Array:
     """A matrix product that keeps float32 on accelerators whose default is coarser."""
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
@@ -87,6 +87,32 @@ def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
     return jax.vmap(unravel)(rows.astype(flat.dtype))
 
 
+def centre(positions: jax.Array) -> jax.Array:
+    """``positions`` (n, d) around their mean, the same numbers wherever they are used.
+
+    The 1/n stands inside the sum because compilers fuse "minus sum times 1/n" into the uses of the
+    difference, rounded in one and not in the next, and then a point is not where it is.
+    """
+    return positions - jnp.sum(positions * (1.0 / len(positions)), axis=0, keepdims=True)
+
+
+def squared_distances(positions: jax.Array) -> jax.Array:
+    """(n, n), from the Gram matrix of ``positions`` (n, d).
+
+    The norms come from the same product: for particles that coincide the difference is then exactly
+    zero. What lies below the rounding of the difference counts as zero too, or the median of mostly
+    coincident particles would be the median of rounding errors.
+    """
+    # Distances do not change with the origin, their rounding does: it grows with the norms.
+    centred = centre(positions)
+    gram = multiply(centred, centred.T)
+    norms = jnp.diagonal(gram)
+    sums = norms[:, None] + norms[None, :]
+    squared = sums - 2.0 * gram
+    is_same = squared <= 4.0 * jnp.finfo(positions.dtype).eps * sums
+    return jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
+
+
 def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any) -> SteinTerms:
     """Scores, kernel matrix and repulsion in O(n^2 + n d) memory, from the Gram matrix."""
     check_particles(particles)
@@ -96,25 +122,12 @@ def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any)
     log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
     positions = flatten_particles(particles)
 
-    # Distances do not change with the origin, their rounding does: it grows with the norms. The
-    # 1/n stands inside the sum because compilers fuse "minus sum times 1/n" into the uses of the
-    # difference, rounded in one and not in the next, and then a point is not where it is.
-    origin = jnp.sum(positions * (1.0 / len(positions)), axis=0, keepdims=True)
-    centred = positions - origin
-    # The norms come from the same product: for particles that coincide the difference is then
-    # exactly zero, and what lies below the rounding of the difference counts as zero too, or the
-    # median of mostly coincident particles would be the median of rounding errors.
-    gram = _multiply(centred, centred.T)
-    norms = jnp.diagonal(gram)
-    sums = norms[:, None] + norms[None, :]
-    squared = sums - 2.0 * gram
-    is_same = squared <= 4.0 * jnp.finfo(positions.dtype).eps * sums
-    squared = jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
-
+    squared = squared_distances(positions)
     bandwidth = median_bandwidth(squared) if bandwidth is None else jnp.asarray(bandwidth)
+    centred = centre(positions)
     kernel = jnp.exp(-0.5 * squared / bandwidth**2)
     row_sums = jnp.sum(kernel, axis=1, keepdims=True)
-    repulsion = (row_sums * centred - _multiply(kernel, centred)) / bandwidth**2
+    repulsion = (row_sums * centred - multiply(kernel, centred)) / bandwidth**2
     return SteinTerms(
         positions, flatten_particles(scores), log_density, kernel, repulsion, bandwidth
     )

@@ -11,6 +11,8 @@ from monte_carlo import assert_mean, assert_moments, run_replicas
 
 from ebmjax import densities
 from ebmjax.samplers import stochastic_svgd, stochastic_svgd_init, stochastic_svgd_step
+from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._svgd import squared_distances
 
 BANDWIDTH, WEIGHT = 0.9, 0.2
 
@@ -20,20 +22,26 @@ def log_density(x: jax.Array) -> jax.Array:
     return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
 
 
-def mobility(particles: jax.Array) -> jax.Array:
+def mobility(particles: jax.Array, bandwidth: float | None = BANDWIDTH) -> jax.Array:
     """D(X) of the derivation, (n d, n d), written from its definition."""
     num_particles, dimension = particles.shape
     differences = particles[:, None, :] - particles[None, :, :]
-    kernel = jnp.exp(-jnp.sum(differences**2, axis=-1) / (2 * BANDWIDTH**2))
+    squared = jnp.sum(differences**2, axis=-1)
+    if bandwidth is None:
+        pairs = squared[jnp.triu_indices(num_particles, 1)]
+        bandwidth = jnp.median(jnp.sqrt(pairs)) / jnp.sqrt(2 * jnp.log(num_particles))
+    kernel = jnp.exp(-squared / (2 * bandwidth**2))
     return jnp.kron(kernel + WEIGHT * jnp.eye(num_particles), jnp.eye(dimension)) / num_particles
 
 
-def exact_drift(particles: jax.Array, temperature: float) -> jax.Array:
+def exact_drift(
+    particles: jax.Array, temperature: float, bandwidth: float | None = BANDWIDTH
+) -> jax.Array:
     """D grad log pi + T div D, the divergence row by row from the whole Jacobian of D."""
     shape, flat = particles.shape, particles.ravel()
 
     def flat_mobility(flat: jax.Array) -> jax.Array:
-        return mobility(flat.reshape(shape))
+        return mobility(flat.reshape(shape), bandwidth)
 
     scores = jax.vmap(jax.grad(log_density))(particles).ravel()
     jacobian = jax.jacfwd(flat_mobility)(flat)  # (a, b, c): dD_ab / dX_c
@@ -42,7 +50,7 @@ def exact_drift(particles: jax.Array, temperature: float) -> jax.Array:
 
 
 def drift_and_noise(
-    key: Any, particles: jax.Array, temperature: float
+    key: Any, particles: jax.Array, temperature: float, bandwidth: float | None = BANDWIDTH
 ) -> tuple[jax.Array, jax.Array]:
     """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T) L xi."""
 
@@ -53,7 +61,7 @@ def drift_and_noise(
             state,
             log_density,
             step_size=step_size,
-            bandwidth=BANDWIDTH,
+            bandwidth=bandwidth,
             temperature=temperature,
             langevin_weight=WEIGHT,
         )
@@ -74,6 +82,18 @@ def test_drift_is_that_of_the_derivation(
         expected = jax.jit(exact_drift)(particles, temperature)
         drift, _ = jax.jit(drift_and_noise)(jax.random.key(1), particles, temperature)
         np.testing.assert_allclose(drift, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num_particles", "dimension"), [(2, 1), (3, 2), (4, 1), (6, 3)])
+def test_drift_follows_a_moving_bandwidth(num_particles: int, dimension: int) -> None:
+    """The median rule's bandwidth is differentiated too; odd and even numbers of pairs."""
+    with jax.enable_x64(True):
+        particles = jax.random.normal(jax.random.key(0), (num_particles, dimension), jnp.float64)
+        expected = exact_drift(particles, 1.3, None)
+        still = exact_drift(particles, 1.3, float(median_bandwidth(squared_distances(particles))))
+        drift, _ = jax.jit(drift_and_noise)(jax.random.key(1), particles, 1.3, None)
+        np.testing.assert_allclose(drift, expected, rtol=1e-11, atol=1e-11)
+        assert np.max(np.abs(drift - still)) > 0.01
 
 
 def test_noise_has_the_covariance_of_the_mobility() -> None:
@@ -100,8 +120,10 @@ def test_one_particle_is_langevin_dynamics() -> None:
     assert_moments(draws[:, 0, 0], 0.0, exact)
 
 
-@pytest.mark.parametrize("num_particles", [2, 3])
-def test_particles_are_independent_draws(num_particles: int) -> None:
+@pytest.mark.parametrize(
+    ("num_particles", "bandwidth"), [(2, BANDWIDTH), (3, BANDWIDTH), (3, None), (10, None)]
+)
+def test_particles_are_independent_draws(num_particles: int, bandwidth: float | None) -> None:
     """The product law is kept: skewed marginals, uncorrelated particles, T other than 1.
 
     Replicas start in the law and run for a time of 4, several relaxation times, with two step
@@ -120,7 +142,7 @@ def test_particles_are_independent_draws(num_particles: int) -> None:
         sampler = stochastic_svgd(
             log_gamma,
             step_size=step_size,
-            bandwidth=BANDWIDTH,
+            bandwidth=bandwidth,
             temperature=temperature,
             langevin_weight=WEIGHT,
         )
