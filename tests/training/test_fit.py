@@ -1,0 +1,252 @@
+"""The loop: rows, evaluations, divergence, compilations, and how the work is cut."""
+
+import time
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from training_problems import (
+    ListWriter,
+    chains,
+    read_rows,
+    regression,
+    regression_gradient,
+)
+
+from ebmjax.data import batch_indices
+from ebmjax.training import (
+    Checkpoints,
+    DivergenceError,
+    JsonlWriter,
+    Plan,
+    fit,
+    tree_digest,
+)
+
+KEY = jax.random.key(1)
+EPS = np.finfo(np.float32).eps
+
+
+def make_plan(**changes):
+    return Plan(**({"total_steps": 23, "batch_size": 16, "steps_per_dispatch": 5} | changes))
+
+
+def run(plan, problem=regression, **options):
+    state, train_step, data = problem()
+    writer = ListWriter()
+    return fit(KEY, state, train_step, data, plan, writers=[writer], **options), writer
+
+
+def test_every_step_is_a_row_and_the_loss_falls():
+    result, writer = run(make_plan(total_steps=103))
+    assert writer.starts == [0]
+    assert [step for step, _ in writer.rows] == list(range(1, 104))
+    assert result.row == writer.rows[-1][1]
+    names = {"loss", "gradient_norm", "skipped", "consecutive_skipped"}
+    assert all(set(row) == names for _, row in writer.rows)
+    assert result.row["loss"] < 0.05 * writer.rows[0][1]["loss"]
+
+
+def test_rows_hold_what_the_step_reports():
+    # One step after the other, by hand and without fit.
+    plan = make_plan(total_steps=6)
+    _, writer = run(plan)
+    state, _, data = regression()
+    train_step = jax.jit(regression(axis_name=None)[1])
+    for i in range(6):
+        picked = batch_indices(plan.data_seed, i, num_examples=96, batch_size=16)
+        batch = jax.tree.map(lambda a, picked=picked: a[None, picked], data)
+        state, metrics = train_step(jax.random.fold_in(KEY, i), state, batch)
+        step, row = writer.rows[i]
+        assert step == i + 1
+        for name, value in metrics.items():
+            # Means of 16 terms of one sign, fused otherwise, and 6 steps that contract.
+            np.testing.assert_allclose(row[name], value, rtol=6 * 16 * EPS, err_msg=name)
+
+
+@pytest.mark.parametrize("log_every", [4, 7, 100])
+def test_rows_are_thinned_and_the_last_step_is_kept(log_every):
+    _, writer = run(make_plan(log_every=log_every))
+    assert [s for s, _ in writer.rows] == [*range(log_every, 23, log_every), 23]
+
+
+def test_evaluations_join_the_rows_of_their_steps():
+    evaluations = []
+
+    def evaluate(state, step):
+        assert int(state.step) == step
+        evaluations.append(step)
+        return {"device": jnp.float32(step), "vector": jnp.arange(2), "host": np.float64(0.5)}
+
+    plan = make_plan(log_every=4, evaluate_every=10)
+    result, writer = run(plan, evaluate=evaluate)
+    assert evaluations == [0, 10, 20, 23]
+    assert [s for s, _ in writer.rows] == [0, 4, 8, 10, 12, 16, 20, 23]
+    for step, row in writer.rows:
+        assert ("loss" in row) == (step > 0)
+        assert ("device" in row) == (step in evaluations)
+        if step in evaluations:
+            assert (row["device"], row["vector"], row["host"]) == (step, [0, 1], 0.5)
+            assert {type(row[n]) for n in ("device", "host")} == {float}
+    assert result.row["device"] == 23
+
+
+def test_rows_with_arrays_reach_the_disk(tmp_path):
+    # JSON, of rows and of the checkpoint's copy of the last one, knows no arrays.
+    state, train_step, data = regression()
+    writer = JsonlWriter(tmp_path / "metrics.jsonl")
+    fit(
+        KEY,
+        state,
+        train_step,
+        data,
+        make_plan(total_steps=5, evaluate_every=5),
+        checkpoints=Checkpoints(tmp_path / "checkpoints"),
+        writers=[writer],
+        evaluate=lambda state, step: {"a": jnp.ones(2), "b": np.float32(np.nan), "c": "text"},
+    )
+    writer.close()
+    last = read_rows(tmp_path / "metrics.jsonl")[-1]
+    assert (last["a"], last["b"], last["c"]) == ([1.0, 1.0], None, "text")
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.restore_latest(state)[1]["row"]["a"] == [1.0, 1.0]
+
+
+def test_rows_come_one_block_late():
+    written = {}
+    writer = ListWriter()
+
+    def evaluate(state, step):
+        written[step] = len(writer.rows)
+        return {}
+
+    state, train_step, data = regression()
+    plan = make_plan(total_steps=20, evaluate_every=5)
+    fit(KEY, state, train_step, data, plan, writers=[writer], evaluate=evaluate)
+    # After a block is dispatched, the rows of the one before it are written; one row is that of
+    # step 0.
+    assert written == {0: 0, 5: 1, 10: 6, 15: 11, 20: 16}
+    assert len(writer.rows) == 21
+
+
+@pytest.mark.parametrize("problem", [regression, chains])
+def test_dispatches_of_any_length_take_the_same_steps(problem):
+    num_shards = 8 if problem is chains else 1
+    results = [
+        run(make_plan(steps_per_dispatch=n, num_shards=num_shards), problem)[0] for n in (1, 5, 23)
+    ]
+    for result in results[1:]:
+        # The same arithmetic, perhaps fused otherwise: as in test_devices, at most 8 roundings a
+        # step of Adam's updates, of up to 0.1; a chain is ten times as sensitive.
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=23 * 0.1 * 8 * EPS * 10),
+            (result.state.params, result.state.shards),
+            (results[0].state.params, results[0].state.shards),
+        )
+
+
+def test_nothing_is_compiled_twice():
+    state, train_step, data = regression()
+    # Once for the blocks of 5 and once for the last one, of 3.
+    traced = chex.assert_max_traces(train_step, n=2)
+    chex.clear_trace_counter()
+    plan = make_plan(total_steps=103, evaluate_every=10)
+    fit(KEY, state, traced, data, plan, evaluate=lambda state, step: {})
+
+
+def test_seconds_are_plausible():
+    started = time.perf_counter()
+    result, _ = run(
+        make_plan(evaluate_every=10),
+        evaluate=lambda state, step: time.sleep(0.05) or {},
+    )
+    passed = time.perf_counter() - started
+    assert 0 < result.compile_seconds < result.wall_seconds - 4 * 0.05
+    assert 4 * 0.05 < result.wall_seconds < passed
+
+
+def diverging_gradient(first_bad):
+    """Finite up to the ``first_bad``-th step; params count the finite ones."""
+
+    def gradient_fn(key, params, shard, batch):
+        gradients, shard, metrics = regression_gradient(key, params, shard, batch)
+        is_bad = shard >= first_bad
+        metrics["loss"] = jnp.where(is_bad, jnp.nan, metrics["loss"])
+        return gradients, shard + 1.0, metrics
+
+    return gradient_fn
+
+
+def diverging(first_bad=7.0):
+    """The regression, with a loss that is NaN for good from step ``first_bad + 1`` on."""
+    state, train_step, data = regression(gradient_fn=diverging_gradient(first_bad))
+    return state._replace(shards=jnp.zeros(1)), train_step, data
+
+
+@pytest.mark.parametrize("checkpoint_every", [0, 5])
+@pytest.mark.parametrize("total_steps", [100, 19])
+def test_a_diverged_run_says_so_and_keeps_what_was_finite(tmp_path, checkpoint_every, total_steps):
+    state, train_step, data = diverging()
+    plan = make_plan(
+        total_steps=total_steps, max_consecutive_skips=12, checkpoint_every=checkpoint_every
+    )
+    writer = ListWriter()
+
+    def sitting():
+        checkpoints = Checkpoints(tmp_path)
+        return fit(KEY, state, train_step, data, plan, checkpoints=checkpoints, writers=[writer])
+
+    with pytest.raises(DivergenceError, match="the last 12 steps, up to step 19") as error:
+        sitting()
+    assert "learning rate" in str(error.value)
+    # Every step up to the end of the block in which, or at most one after which, it was noticed.
+    steps = [step for step, _ in writer.rows]
+    assert steps == list(range(1, len(steps) + 1))
+    assert 19 <= len(steps) <= 25
+    assert [row["skipped"] for _, row in writer.rows[:19]] == [0] * 7 + list(range(1, 13))
+
+    seven, _ = run(make_plan(total_steps=7, steps_per_dispatch=7))
+    with Checkpoints(tmp_path) as checkpoints:
+        kept, _ = checkpoints.restore_latest(state)
+    assert int(kept.step) == len(steps)
+    np.testing.assert_allclose(kept.params["weight"], seven.state.params["weight"], rtol=64 * EPS)
+
+    with pytest.raises(DivergenceError, match=f"up to step {len(steps)}"):  # and stays diverged
+        sitting()
+    assert [step for step, _ in writer.rows] == steps
+    assert writer.starts == [0, len(steps)]
+
+
+def test_fewer_skips_than_the_limit_are_forgiven():
+    plan = make_plan(total_steps=23, max_consecutive_skips=17)
+    result, writer = run(plan, diverging)
+    assert int(result.state.skipped) == 16
+    assert len(writer.rows) == 23
+
+
+def test_shards_must_be_as_many_as_planned():
+    with pytest.raises(ValueError, match=r"state\.shards .*plan\.num_shards=4 .*got 8"):
+        run(make_plan(num_shards=4), chains)
+
+
+def test_a_batch_larger_than_the_data_is_refused():
+    with pytest.raises(ValueError, match="batch_size=97 with num_examples=96"):
+        run(make_plan(batch_size=97))
+
+
+def test_data_must_share_their_leading_axis():
+    state, train_step, data = regression()
+    with pytest.raises(ValueError, match="data must be arrays that share their leading axis"):
+        fit(KEY, state, train_step, {**data, "y": data["y"][:-1]}, make_plan())
+
+
+def test_the_key_and_the_data_seed_choose_the_run():
+    def digest(key, seed):
+        state, train_step, data = chains()
+        plan = make_plan(total_steps=5, num_shards=8, data_seed=seed)
+        return tree_digest(fit(key, state, train_step, data, plan).state)
+
+    assert digest(KEY, 0) == digest(KEY, 0)
+    assert len({digest(KEY, 0), digest(KEY, 1), digest(jax.random.key(2), 0)}) == 3
