@@ -1,0 +1,43 @@
+"""One finished smoke run for all tests, and one compilation cache for all processes."""
+
+import os
+from pathlib import Path
+
+import pytest
+from experiment_runs import LENGTHENED, digits, run_script
+
+from experiments.launch import launch
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilation_cache():
+    """Without it a launch in this process would move the cache of all later tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "JAX_COMPILATION_CACHE_DIR", str(CACHE))
+        yield
+
+
+@pytest.fixture(scope="session")
+def smoke_process(tmp_path_factory):
+    """(finished process, its working directory): the smoke run, without --workdir."""
+    folder = tmp_path_factory.mktemp("smoke")
+    return run_script("--config=configs/thermo_digits.py:smoke", cwd=folder), folder
+
+
+@pytest.fixture(scope="session")
+def smoke(smoke_process):
+    """The folder of the finished smoke run: to be read, and copied before it is changed."""
+    finished, folder = smoke_process
+    assert finished.returncode == 0, finished.stderr
+    (workdir,) = (folder / "runs" / "thermo_digits").iterdir()
+    return workdir
+
+
+@pytest.fixture(scope="session")
+def lengthened(tmp_path_factory):
+    """The folder of the lengthened smoke run that nothing interrupted."""
+    workdir = tmp_path_factory.mktemp("lengthened") / "run"
+    assert launch(digits(**LENGTHENED), "thermo_digits.py:smoke", str(workdir)) is None
+    return workdir

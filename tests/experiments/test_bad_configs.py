@@ -1,0 +1,162 @@
+"""What a configuration may not say: refused by name, before anything is written."""
+
+import math
+import re
+
+import pytest
+import tensorflow_datasets as tfds
+from experiment_runs import digits
+
+from ebmjax.data import DataUnavailableError
+from experiments.errors import ConfigError
+from experiments.launch import launch
+
+COUNTS = (
+    "train.num_epochs",
+    "train.batch_size",
+    "train.steps_per_dispatch",
+    "train.log_every",
+    "train.checkpoint_every_epochs",
+    "train.max_consecutive_skips",
+    "mesh.num_shards",
+    "data.image_size",
+    "data.max_train",
+    "data.max_test",
+    "model.latent_dim",
+    "sampler.prior.num_steps",
+    "sampler.posterior.num_steps",
+    "loss.num_intervals",
+    "eval.every_epochs",
+    "eval.num_samples",
+    "eval.num_test",
+)
+POSITIVE = (
+    "sampler.prior.step_size",
+    "sampler.posterior.step_size",
+    "loss.exponent",
+    "model.base_scale",
+    "model.likelihood_scale",
+    "optimizer.prior.learning_rate",
+    "optimizer.prior.final_learning_rate",
+    "optimizer.generator.learning_rate",
+    "optimizer.generator.final_learning_rate",
+)
+OUT_OF_RANGE = [
+    *((name, value) for name in COUNTS for value in (0, -1)),
+    *((name, value) for name in POSITIVE for value in (0.0, -1.0, math.nan, math.inf)),
+    *(("loss.kl_weight", value) for value in (-0.1, math.nan, math.inf)),
+    *((f"optimizer.{name}", v) for name in ("b1", "b2") for v in (-0.1, 1.0, math.nan)),
+    *(("optimizer.decay_per_epoch", value) for value in (0.0, 1.1, math.nan)),
+    ("eval.num_gradients", 1),
+    ("seed", -1),
+    ("model.generator_features", (0,)),
+    ("model.prior_hidden", (100, -1)),
+    ("model.prior_hidden", (100.0,)),
+    ("model.prior_hidden", ("wide",)),
+]
+UNKNOWN = [
+    ("family", "thermal", "['thermo']"),
+    ("sampler.prior.name", "hmc", "'sgld'"),
+    ("sampler.posterior.name", "svgd", "'mala'"),
+    ("loss.estimator", "best", "['telescoped', 'tempered', 'vanilla']"),
+    ("loss.kl_covariance", "tiny", "['diagonal', 'full', 'shrunk']"),
+]
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """The message with which a run of the smoke configuration, changed, is refused."""
+    monkeypatch.chdir(tmp_path)
+
+    def refused(error=ConfigError, **overrides):
+        with pytest.raises(error) as caught:
+            launch(digits(**overrides), "configs/thermo_digits.py:smoke", "run")
+        message = str(caught.value)
+        assert message.endswith((".", ")", "..."))
+        assert "\n" not in message
+        assert not (tmp_path / "run").exists()
+        assert not (tmp_path / "runs").exists()
+        return message
+
+    return refused
+
+
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
+def test_a_value_out_of_range_is_named(name, value, refused):
+    message = refused(**{name: value})
+    pattern = rf"config\.{re.escape(name)} must be .*, got {re.escape(repr(value))}\. Set it with"
+    assert re.match(pattern, message), message
+
+
+@pytest.mark.parametrize(("name", "value", "choices"), UNKNOWN)
+def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
+    message = refused(**{name: value})
+    assert message.startswith(f"config.{name} must be one of ")
+    assert choices in message
+    assert message.endswith(f"got {value!r}.")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (
+            {"train.batch_size": 152},
+            r"config\.train\.batch_size must be at most .* got 152 with 144 .*data\.max_train",
+        ),
+        (
+            {"mesh.num_shards": 7},
+            r"batch_size must be a multiple of num_shards, got batch_size=72 and num_shards=7",
+        ),
+        (
+            {"model.generator_features": (64, 32)},
+            r"config\.model\.generator_features=\(64, 32\) makes images of shape \(16, 16, 1\), "
+            r"but the data have \(8, 8, 1\)",
+        ),
+        (
+            {"model.generator_features": ()},
+            r"config\.model\.generator_features=\(\) makes images of shape \(4, 4, 1\)",
+        ),
+        ({"data.image_size": 16}, r"config\.data\.image_size must be 8 for the packaged digits"),
+        (
+            {"eval.num_test": 16},
+            r"config\.eval\.num_test=16 .* full covariance of config\.model\.latent_dim=16",
+        ),
+        ({"data.max_test": 20}, r"config\.eval\.num_test must be at most .* 24 with 20 images"),
+        ({"data.name": "cifar11"}, r"name must be a data set of .*; got name='cifar11'"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_fields_that_do_not_fit_each_other_are_named(overrides, expected, refused):
+    assert re.search(expected, refused(**overrides))
+
+
+CIFAR10 = {"data.name": "cifar10", "data.image_size": 32}
+
+
+def test_a_data_dir_that_is_missing(refused, tmp_path):
+    missing = tmp_path / "nowhere"
+    message = refused(FileNotFoundError, **CIFAR10, **{"data.data_dir": str(missing)})
+    assert message.startswith(f"data_dir does not exist: {missing}.")
+    assert not missing.exists()
+
+
+def test_a_data_dir_that_is_a_file(refused, tmp_path):
+    file = tmp_path / "cifar10.zip"
+    file.touch()
+    message = refused(NotADirectoryError, **CIFAR10, **{"data.data_dir": str(file)})
+    assert message.startswith("data_dir must be a folder")
+
+
+def test_a_data_dir_without_the_data_set_and_no_network(refused, tmp_path, monkeypatch):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+
+    def offline(*_, **__):
+        raise ConnectionError("no network here")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
+    message = refused(DataUnavailableError, **CIFAR10, **{"data.data_dir": str(data_dir)})
+    assert message.startswith(f"cifar10 is not prepared (looked for {data_dir}/cifar10/")
+    assert "no network here" in message
+    assert "What to do: " in message
+    assert not list(data_dir.iterdir())

@@ -1,0 +1,147 @@
+import sys
+
+import pytest
+from absl.testing import flagsaver
+from experiment_runs import EXPERIMENTS, REPOSITORY, RUN, run_script
+
+from experiments import run
+
+# ml_collections loads configuration files that way.
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
+
+SMOKE = "--config=configs/thermo_digits.py:smoke"
+DIGITS = EXPERIMENTS / "configs" / "thermo_digits.py"
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [
+        (REPOSITORY, "configs/thermo_digits.py"),
+        (REPOSITORY, "experiments/configs/thermo_digits.py"),
+        (EXPERIMENTS, "configs/thermo_digits.py"),
+        ("/", "configs/thermo_digits.py"),
+        ("/", str(DIGITS)),
+    ],
+)
+@pytest.mark.parametrize("variant", ["", ":smoke"])
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_a_config_is_found_from_anywhere(folder, path, variant, dashes, monkeypatch):
+    monkeypatch.chdir(folder)
+    option, equals, found = run.resolve(f"{dashes}config={path}{variant}").partition("=")
+    assert (option, equals) == ("--config", "=")
+    assert found.endswith(f".py{variant}")
+    assert DIGITS.samefile(found.removesuffix(variant))
+
+
+def test_the_current_directory_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "thermo_digits.py").touch()
+    assert run.resolve(SMOKE) == SMOKE
+
+
+@pytest.mark.parametrize(
+    "argument", ["run.py", "--workdir=configs/thermo_digits.py", "--config.seed=3", "--configs=x"]
+)
+def test_other_arguments_are_left_alone(argument):
+    assert run.resolve(argument) == argument
+
+
+@pytest.fixture
+def parse(monkeypatch):
+    """``run.parse`` of a command line, on flags as they are at the start of a process."""
+
+    def parse(*arguments):
+        monkeypatch.setattr(sys, "argv", ["run.py", *arguments])  # config_flags looks there
+        return run.parse(sys.argv)
+
+    with flagsaver.flagsaver():
+        yield parse
+
+
+@pytest.mark.parametrize("config", [[SMOKE], SMOKE.split("=")])
+@pytest.mark.parametrize("seed", [["--config.seed=7"], ["--config.seed", "7"]])
+def test_values_may_follow_a_space(config, seed, parse):
+    parse(*config, *seed, "--workdir", "somewhere")
+    assert run.CONFIG.value.seed == 7
+    assert run.CONFIG.value.train.num_epochs == 5
+    assert run.WORKDIR.value == "somewhere"
+
+
+def test_fields_of_every_type_can_be_set(parse):
+    parse(
+        SMOKE,
+        "--config.loss.exponent=2",
+        "--config.train.num_epochs=3",
+        "--config.model.prior_hidden=(7, 8)",
+        "--config.sampler.warm_start",
+        "--config.sampler.prior.name=mala",
+    )
+    config = run.CONFIG.value
+    assert (config.loss.exponent, config.train.num_epochs) == (2.0, 3)
+    assert isinstance(config.loss.exponent, float)
+    assert config.model.prior_hidden == (7, 8)
+    assert config.sampler.warm_start is True
+    assert config.sampler.prior.name == "mala"
+
+
+def test_help_teaches_and_ends_well(tmp_path):
+    for arguments in (["--help"], []):
+        finished = run_script(*arguments, cwd=tmp_path)
+        assert (finished.returncode, finished.stderr) == (0, "")
+        for word in ("configs/thermo_digits.py", ":smoke", "--workdir", "Ctrl-C", "data_dir"):
+            assert word in finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([SMOKE, "--config.sed=1"], "'sed'"),
+        ([SMOKE, "--config.train.bath_size=8"], "'bath_size'"),
+        ([SMOKE, "--config.trian.batch_size=8"], "'trian'"),
+        ([SMOKE, "--config.train.batch_size=many"], "--config.train.batch_size=many"),
+        ([SMOKE, "--config.train.batch_size=1.5"], "--config.train.batch_size=1.5"),
+        ([SMOKE, "--config.loss.exponent=six"], "--config.loss.exponent=six"),
+        ([SMOKE, "--config.sampler.warm_start=maybe"], "--config.sampler.warm_start=maybe"),
+        ([SMOKE, "--config.model=3"], "--config.model=3"),
+        (["--config=configs/thermo_digits.py:smoky"], "unknown variant 'smoky'; there are smoke"),
+        (["--config=configs/nowhere.py"], "no configuration file 'configs/nowhere.py'"),
+        (["--config=configs"], "no configuration file 'configs'"),
+        (["--config"], "Missing value for flag --config"),
+        (["--workdir=run"], "--config is missing"),
+        (["--config.seed=1", SMOKE], "--config.seed=1 in argv before"),
+        ([SMOKE, "--work_dir=run"], "'work_dir'"),
+        ([SMOKE, "run"], "unexpected arguments ['run']"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
+    """As processes: these answer before JAX is imported."""
+    assert_told_in_a_paragraph(run_script(*arguments, cwd=tmp_path), expected)
+    assert not list(tmp_path.iterdir())
+
+
+def assert_told_in_a_paragraph(finished, expected):
+    assert finished.returncode == 1
+    assert expected in finished.stderr
+    assert finished.stderr.startswith("error: ")
+    assert finished.stderr.count("\n") == 1
+    assert finished.stdout == ""
+
+
+def test_a_value_out_of_range_ends_the_process(tmp_path):
+    finished = run_script(SMOKE, "--config.train.batch_size=0", "--workdir=run", cwd=tmp_path)
+    assert_told_in_a_paragraph(finished, "config.train.batch_size must be an integer of at least 1")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_other_things_ends_the_process(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.png").touch()
+    finished = run_script(SMOKE, "--workdir=photos", cwd=tmp_path)
+    assert_told_in_a_paragraph(finished, "--workdir photos holds files but no config.json")
+    assert [path.name for path in tmp_path.rglob("*")] == ["photos", "cat.png"]
+
+
+def test_run_py_is_what_these_tests_run():
+    assert RUN.samefile(run.__file__)

@@ -1,0 +1,118 @@
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+
+from experiment_runs import (
+    EXPERIMENTS,
+    LENGTHENED,
+    RUN,
+    as_arguments,
+    contents,
+    digits,
+    last_step,
+    rows_of,
+    summary_of,
+    wait_until,
+)
+
+from experiments.launch import launch
+
+STEPS = 120
+
+
+def start(*arguments, cwd):
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def interrupt(process, workdir, step, signum):
+    """Sends the signal once ``step`` is logged; the process's output."""
+    wait_until(lambda: last_step(workdir) >= step or process.poll() is not None)
+    process.send_signal(signum)
+    return process.communicate(timeout=200)
+
+
+def test_killed_then_interrupted_then_continued_is_as_if_never(lengthened, tmp_path):
+    """From three working directories, as a person would: kill -9, then Ctrl-C, then the advice."""
+    workdir = tmp_path / "a run"  # with a space, for the command that is printed
+    options = [*as_arguments(LENGTHENED), f"--workdir={workdir}"]
+
+    killed = start(RUN, "--config=configs/thermo_digits.py:smoke", *options, cwd=tmp_path)
+    interrupt(killed, workdir, step=24, signum=signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (workdir / "summary.json").exists()
+    # It may have died before the last checkpoint was whole, and before its last row was.
+    saved = {int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal()}
+    assert saved & {10, 20}
+
+    stopped = start(RUN, "--config", "configs/thermo_digits.py:smoke", *options, cwd=EXPERIMENTS)
+    output, errors = interrupt(stopped, workdir, step=max(saved) + 30, signum=signal.SIGINT)
+    assert stopped.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert not (workdir / "summary.json").exists()
+    *_, message, advice = output.splitlines()
+    step = last_step(workdir)
+    assert message == f"Interrupted at step {step} of {STEPS}; saved. Continue with:"
+    assert max(saved) + 30 <= step < STEPS
+    assert (workdir / "checkpoints" / str(step)).is_dir()
+
+    program, *arguments = shlex.split(advice)
+    assert program == "python"
+    continued = start(*arguments, cwd=EXPERIMENTS)
+    _, errors = continued.communicate(timeout=200)
+    assert continued.returncode == 0, errors
+    assert_same_run(workdir, lengthened)
+
+
+def assert_same_run(workdir, uninterrupted):
+    """The same bits: parameters, every row of metrics, every picture."""
+    assert [row["step"] for row in rows_of(workdir)] == list(range(STEPS + 1))
+    ours, theirs = contents(workdir), contents(uninterrupted)
+    assert ours["metrics.jsonl"] == theirs["metrics.jsonl"]
+    compared = [name for name in theirs if name.startswith(("plots/", "evaluations/"))]
+    assert len(compared) >= 13
+    for name in compared:
+        if name.endswith(".npz"):  # an archive holds the time of day
+            continue
+        assert ours[name] == theirs[name], name
+    for name in ("params_sha256", "steps", "loss", "test_log_evidence"):
+        assert summary_of(workdir)[name] == summary_of(uninterrupted)[name]
+
+
+def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke", "--config.seed=0"])
+
+    def send():
+        wait_until(lambda: list(tmp_path.glob("runs/a/*/metrics.jsonl")))
+        wait_until(lambda: last_step(*tmp_path.glob("runs/a/*")) >= 4)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    sender = threading.Thread(target=send)
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)  # should the run be over already
+    sender.start()
+    try:
+        outcome = launch(digits(**LENGTHENED), "configs/a.py:smoke", None)
+    finally:
+        sender.join()
+        signal.signal(signal.SIGTERM, previous)
+    assert outcome == signal.SIGTERM
+    (workdir,) = tmp_path.glob("runs/a/*")
+    step = last_step(workdir)
+    assert 4 <= step < STEPS
+    assert (workdir / "checkpoints" / str(step)).is_dir()
+    assert not (workdir / "summary.json").exists()
+    # The folder got its name from the clock, so the advice has to tell it.
+    assert capsys.readouterr().out.endswith(
+        f"Interrupted at step {step} of {STEPS}; saved. Continue with:\n"
+        f"  python run.py --config=a.py:smoke --config.seed=0 "
+        f"--workdir={workdir.relative_to(tmp_path)}\n"
+    )

@@ -1,0 +1,181 @@
+import re
+import shutil
+
+import numpy as np
+import pytest
+from experiment_runs import (
+    REPOSITORY,
+    contents,
+    digits,
+    rows_of,
+    run_script,
+    scalars,
+    strict_json,
+    summary_of,
+)
+from PIL import Image
+
+from ebmjax import training
+from experiments import families, workdir
+from experiments.launch import launch
+
+STEPS = 10
+EVALUATED = (0, 4, 8, 10)
+DOCUMENTED_PLOTS = re.findall(
+    r"`([\w<>]+\.png)`", (REPOSITORY / "docs" / "experiments.md").read_text().split("Plots:")[1]
+)
+
+
+def test_the_run_says_where_things_are(smoke_process, smoke):
+    finished, folder = smoke_process
+    where = smoke.relative_to(folder)
+    assert re.fullmatch(r"runs/thermo_digits/\d{8}-\d{6}", str(where))
+    first, *_, last = finished.stdout.splitlines()
+    assert first.endswith(f"thermo_digits.py:smoke -> {where}")
+    assert re.fullmatch(rf"Done in \d+ s\. Numbers in {where}/summary.json, plots in .*", last)
+    assert "Traceback" not in finished.stderr
+
+
+def test_config_json_is_the_configuration(smoke):
+    saved = strict_json((smoke / "config.json").read_text())
+    assert saved == workdir.as_json(digits())
+    assert saved["train"]["num_epochs"] == 5
+
+
+def test_every_step_has_one_row(smoke):
+    rows = rows_of(smoke)
+    assert [row["step"] for row in rows] == list(range(STEPS + 1))
+    assert [row["step"] for row in rows if "test_log_evidence" in row] == list(EVALUATED)
+    for row in rows[1:]:
+        assert {"loss", "reconstruction_error", "prior_energy", "gradient_norm"} <= row.keys()
+        assert len(row["mean_log_likelihoods"]) == 4
+        assert len(row["posterior_acceptance"]) == 3
+        assert 0 <= row["prior_acceptance"] <= 1
+    assert rows[-1]["reconstruction_error"] < rows[1]["reconstruction_error"]
+
+
+def test_summary_holds_what_is_promised(smoke):
+    last, summary = rows_of(smoke)[-1], summary_of(smoke)
+    assert last.pop("step") == STEPS
+    promised = {
+        "steps",
+        "seed",
+        "versions",
+        "devices",
+        "wall_seconds",
+        "compile_seconds",
+        "run_seconds",
+        "params_sha256",
+    }
+    assert summary.keys() == last.keys() | promised
+    assert {name: summary[name] for name in last} == last
+    assert (summary["steps"], summary["seed"]) == (STEPS, 0)
+    assert summary["versions"].keys() == {"python", *workdir.PACKAGES}
+    assert summary["compile_seconds"] > 0
+    assert summary["run_seconds"] > 0
+    # Three numbers, each rounded to 0.0005.
+    split = summary["compile_seconds"] + summary["run_seconds"]
+    assert summary["wall_seconds"] == pytest.approx(split, abs=0.0015 + 1e-9)
+
+
+def test_the_digest_is_that_of_the_checkpoint(smoke, tmp_path):
+    template = families.build(digits(), tmp_path).state
+    with training.Checkpoints(smoke / "checkpoints") as checkpoints:
+        restored = checkpoints.restore_latest(template)
+    assert restored is not None
+    state, _ = restored
+    assert int(state.step) == STEPS
+    assert training.tree_digest(state.params) == summary_of(smoke)["params_sha256"]
+    assert training.tree_digest(template.params) != summary_of(smoke)["params_sha256"]
+
+
+def test_the_newest_three_checkpoints_stay(smoke):
+    assert {path.name for path in (smoke / "checkpoints").iterdir()} == {"6", "8", "10"}
+
+
+def test_tensorboard_has_every_number_of_every_row(smoke):
+    expected = {}
+    for row in rows_of(smoke):
+        step = row.pop("step")
+        for name, value in row.items():
+            for i, entry in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                expected[name if i is None else f"{name}/{i}", step] = entry
+    found = scalars(smoke)
+    assert found.keys() == expected.keys()
+    for place, value in found.items():
+        assert value == np.float32(expected[place]), place
+
+
+def documented_plots(folder):
+    for name in DOCUMENTED_PLOTS:
+        steps = EVALUATED if "<step>" in name else (0,)
+        yield from (folder / "plots" / name.replace("<step>", f"{step:06d}") for step in steps)
+
+
+def assert_shows_something(path):
+    """A readable PNG of at least four grey levels or colours, none of which fills it."""
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        red, green, blue = np.asarray(image.convert("RGB"), np.uint32).reshape(-1, 3).T
+    pixels = (red << 16) + (green << 8) + blue
+    assert len(pixels) > 10_000
+    _, counts = np.unique(pixels, return_counts=True)
+    assert len(counts) >= 4, path
+    assert counts.max() < 0.995 * len(pixels), path
+
+
+def test_every_documented_plot_shows_something(smoke):
+    paths = list(documented_plots(smoke))
+    assert len(paths) == 5 + len(EVALUATED)
+    for path in paths:
+        assert_shows_something(path)
+    assert set(paths) == set((smoke / "plots").iterdir()), "a plot is not documented"
+
+
+def test_evaluations_are_uint8_pictures(smoke):
+    assert [int(p.stem) for p in sorted((smoke / "evaluations").iterdir())] == list(EVALUATED)
+    first, last = (dict(np.load(smoke / "evaluations" / f"{s:06d}.npz")) for s in (0, STEPS))
+    for arrays in (first, last):
+        assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
+            "samples": ((20, 8, 8, 1), np.uint8),
+            "reconstructions": ((20, 8, 8, 1), np.uint8),
+            "originals": ((20, 8, 8, 1), np.uint8),
+        }
+    np.testing.assert_array_equal(first["originals"], last["originals"])
+    assert (first["samples"] != last["samples"]).any()
+
+
+def test_a_second_call_has_nothing_left_to_do(smoke, tmp_path):
+    again = tmp_path / "again"
+    shutil.copytree(smoke, again)
+    before, summary = contents(again), summary_of(again)
+    finished = run_script(
+        f"--config={REPOSITORY}/experiments/configs/thermo_digits.py:smoke",
+        "--workdir=again",
+        cwd=tmp_path,
+    )
+    assert finished.returncode == 0, finished.stderr
+    announced, done = finished.stdout.splitlines()  # no step between them
+    assert announced.endswith(":smoke -> again")
+    assert done.startswith("Done in ")
+    after = contents(again)
+    for name in before.keys() | after.keys():
+        if not name.startswith(("events.", "plots/", "summary.json")):
+            assert after.get(name) == before.get(name), name
+    timing = ("wall_seconds", "compile_seconds", "run_seconds")
+    assert {k: v for k, v in summary_of(again).items() if k not in timing} == {
+        k: v for k, v in summary.items() if k not in timing
+    }
+    assert after["plots/training.png"] == before["plots/training.png"]
+
+
+def test_vanilla_training_fills_the_folder_too(tmp_path):
+    assert launch(digits("vanilla_smoke"), "thermo_digits.py:vanilla_smoke", str(tmp_path)) is None
+    rows = rows_of(tmp_path)
+    assert [row["step"] for row in rows] == list(range(STEPS + 1))
+    # Vanilla training samples the posterior alone; only the evaluation visits the other powers.
+    assert all(len(row["mean_log_likelihoods"]) == 1 for row in rows[1:])
+    assert all(len(row["posterior_acceptance"]) == 1 for row in rows[1:])
+    assert len(rows[-1]["test_mean_log_likelihoods"]) == 4
+    for path in documented_plots(tmp_path):
+        assert_shows_something(path)
