@@ -1,6 +1,5 @@
 """One run from start to finish, inside its folder."""
 
-import os
 import shlex
 import sys
 import time
@@ -94,7 +93,7 @@ def build_or_explain(make: Callable[[], build.Experiment]) -> build.Experiment:
 
 def use_compilation_cache() -> None:
     """Compiled programs outlive the process, so that the second run starts at once."""
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         cache = Path.home() / ".cache" / "ebmjax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
