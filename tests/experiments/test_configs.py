@@ -1,0 +1,93 @@
+"""Every file of experiments/configs: its text, its fields, its place in the documentation."""
+
+import importlib.util
+import json
+import re
+
+import pytest
+from experiment_runs import EXPERIMENTS, REPOSITORY
+from ml_collections import ConfigDict
+
+from experiments.validate import RULES, check_ranges
+from experiments.workdir import as_json, flatten
+
+FILES = sorted((EXPERIMENTS / "configs").glob("*.py"))
+SECTIONS = {"seed", "data", "model", "sampler", "loss", "optimizer", "train", "mesh", "eval"}
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(f"config_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODULES = {path.name: load(path) for path in FILES}
+
+
+def documented_variants():
+    """File to variants, from the table of docs/experiments.md."""
+    text = (REPOSITORY / "docs" / "experiments.md").read_text()
+    rows = re.findall(r"^\| `(\w+\.py)` \|[^|]*\|([^|]*)\|$", text, re.MULTILINE)
+    return {name: re.findall(r"`(\w+)`", variants) for name, variants in rows}
+
+
+DOCUMENTED = documented_variants()
+ALL = [(name, variant) for name in MODULES for variant in ["", *DOCUMENTED.get(name, [])]]
+
+
+def test_every_config_is_documented():
+    assert DOCUMENTED.keys() == MODULES.keys()
+    assert all("smoke" in variants for variants in DOCUMENTED.values())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_variant_is_documented_and_others_are_refused(name):
+    with pytest.raises(ValueError, match="unknown variant 'nonsense'; there are ") as caught:
+        MODULES[name].get_config("nonsense")
+    offered = re.findall(r"\w+", str(caught.value).partition("there are ")[2])
+    assert set(offered) - {"and"} == set(DOCUMENTED[name])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_head_of_a_config_says_how_to_run_it_and_what_to_expect(name):
+    text = MODULES[name].__doc__
+    for part in ("Claim:", "Paper:", "Command:", "Hardware:", "Expected numbers:"):
+        assert part in text, part
+    assert f"python experiments/run.py --config=configs/{name}" in text
+    expected = text.partition("Expected numbers:")[2]
+    assert re.search(r"not yet run|\b20\d\d-\d\d-\d\d\b", expected), "neither a date nor a no"
+
+
+@pytest.mark.parametrize(("name", "variant"), ALL)
+def test_a_variant_is_a_valid_configuration(name, variant):
+    config = MODULES[name].get_config(variant)
+    assert isinstance(config, ConfigDict)
+    check_ranges(config)
+    assert set(config) == SECTIONS | {"family"}
+    assert flatten(config.to_dict()).keys() == flatten(MODULES[name].get_config().to_dict()).keys()
+
+
+@pytest.mark.parametrize(("name", "variant"), ALL)
+def test_a_variant_survives_json(name, variant):
+    config = MODULES[name].get_config(variant)
+    saved = json.loads(json.dumps(as_json(config), allow_nan=False))
+    restored = MODULES[name].get_config()
+    for field, value in flatten(saved).items():
+        restored.update_from_flattened_dict({field: tuple(value) if type(value) is list else value})
+    assert restored == config
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_number_has_a_range(name):
+    """So that no field is forgotten in experiments/validate.py."""
+    ruled = set().union(*(names for names, _, _ in RULES))
+    for field, value in flatten(MODULES[name].get_config().to_dict()).items():
+        entries = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in entries):
+            assert field.rsplit(".", 1)[-1] in ruled, field
+
+
+def test_no_name_has_two_ranges():
+    names = [name for group, _, _ in RULES for name in group]
+    assert len(names) == len(set(names))

@@ -1,0 +1,174 @@
+import json
+import re
+import shutil
+from importlib import metadata
+
+import pytest
+from experiment_runs import contents, digits, summary_of
+
+from ebmjax.training import CheckpointDamagedError
+from experiments import workdir
+from experiments.errors import WorkdirError
+from experiments.launch import launch
+
+
+def smoke_again(folder):
+    return launch(digits(), "configs/thermo_digits.py:smoke", str(folder))
+
+
+def test_a_new_folder_is_made_with_its_parents(tmp_path):
+    folder = tmp_path / "a" / "b"
+    workdir.prepare(folder, digits())
+    assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
+    workdir.prepare(folder, digits())  # the same configuration: welcome back
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    workdir.prepare(tmp_path, digits())
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "digits"
+
+
+def test_a_data_dir_may_move(tmp_path):
+    workdir.prepare(tmp_path, digits())
+    before = contents(tmp_path)
+    workdir.prepare(tmp_path, digits(**{"data.data_dir": "/elsewhere"}))
+    assert contents(tmp_path) == before
+
+
+def refusal(folder, config=None):
+    """The message; nothing may have changed in the folder's parent."""
+    before = contents(folder.parent)
+    with pytest.raises(WorkdirError) as caught:
+        workdir.prepare(folder, config or digits())
+    assert contents(folder.parent) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_in_the_way(tmp_path):
+    file = tmp_path / "run"
+    file.write_text("precious")
+    assert refusal(file).startswith(f"--workdir {file} cannot be used: File exists. Name a folder")
+
+
+def test_a_path_below_a_file(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    message = refusal(file / "run")
+    assert message.startswith(f"--workdir {file / 'run'} cannot be used: Not a directory.")
+
+
+def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
+    """Permissions do not stop root, so the refusal itself is put in place."""
+
+    def refuse(self, *_, **__):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(workdir.Path, "write_text", refuse)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
+
+
+def test_a_folder_of_other_things(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "cat.png").touch()
+    assert "holds files but no config.json" in refusal(folder)
+
+
+def test_the_folder_of_another_configuration(tmp_path):
+    folder = tmp_path / "run"
+    workdir.prepare(folder, digits())
+    message = refusal(folder, digits(**{"loss.exponent": 1.0, "model.prior_hidden": (8,)}))
+    assert message.startswith(f"--workdir {folder} belongs to a run with another configuration: ")
+    assert "loss.exponent was 6.0 and is now 1.0" in message
+    assert "model.prior_hidden was [100, 100] and is now [8]" in message
+    assert "num_epochs" not in message
+
+
+def test_the_folder_of_a_configuration_with_other_fields(tmp_path):
+    folder = tmp_path / "run"
+    workdir.prepare(folder, digits())
+    path = folder / "config.json"
+    saved = json.loads(path.read_text())
+    saved["loss"]["smoothing"] = saved["loss"].pop("kl_weight")
+    path.write_text(json.dumps(saved))
+    message = refusal(folder)
+    assert "loss.kl_weight was 'absent' and is now 1.0" in message
+    assert "loss.smoothing was 1.0 and is now 'absent'" in message
+
+
+@pytest.mark.parametrize("content", [b"", b'{"seed": 0', b"[1, 2]", b"null", b"\xff\xfe\x00"])
+def test_a_broken_config_json(content, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path = folder / "config.json"
+    path.write_bytes(content)
+    assert refusal(folder).startswith(f"{path} is not a configuration in JSON (")
+
+
+def test_a_config_json_that_is_a_folder(tmp_path):
+    (tmp_path / "run" / "config.json").mkdir(parents=True)
+    assert "cannot be used: Is a directory" in refusal(tmp_path / "run")
+
+
+def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):
+    summary = {"loss": float("nan"), "energies": [1.5, float("-inf")], "steps": 3}
+    workdir.write_summary(tmp_path, summary)
+    assert summary_of(tmp_path) == {"loss": None, "energies": [1.5, None], "steps": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_versions_are_those_installed():
+    assert workdir.versions()["jax"] == metadata.version("jax")
+    assert re.match(r"3\.\d+\.\d+", workdir.versions()["python"])
+
+
+def damage(checkpoint):
+    """Flips one byte in the middle of the largest file of its arrays."""
+    files = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+
+
+@pytest.fixture
+def copied(smoke, tmp_path):
+    return shutil.copytree(smoke, tmp_path / "run")
+
+
+def test_a_damaged_newest_checkpoint_costs_two_steps_and_no_bit(smoke, copied):
+    damage(copied / "checkpoints" / "10")
+    (copied / "summary.json").unlink()
+    assert smoke_again(copied) is None
+    assert summary_of(copied)["params_sha256"] == summary_of(smoke)["params_sha256"]
+    ours, theirs = contents(copied), contents(smoke)
+    assert ours["metrics.jsonl"] == theirs["metrics.jsonl"]
+    assert {name for name in ours if re.fullmatch(r"checkpoints/\d+", name)} == {
+        f"checkpoints/{step}" for step in (6, 8, 10)
+    }
+
+
+def test_when_all_checkpoints_are_damaged_nothing_is_touched(copied):
+    for step in (6, 8, 10):
+        damage(copied / "checkpoints" / str(step))
+    before = contents(copied)
+    with pytest.raises(CheckpointDamagedError, match=r"None of the checkpoints \[10, 8, 6\] in"):
+        smoke_again(copied)
+    assert contents(copied) == before
+
+
+def test_another_configuration_on_a_finished_run_is_refused_whole(copied):
+    before = contents(copied)
+    with pytest.raises(WorkdirError, match=r"seed was 0 and is now 1\."):
+        launch(digits(seed=1), "configs/thermo_digits.py:smoke", str(copied))
+    assert contents(copied) == before
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "file").write_text("in the way, so that nothing is trained")
+    with pytest.raises(WorkdirError, match=re.escape(f"--workdir {tmp_path}/file cannot be used")):
+        smoke_again("~/file")
