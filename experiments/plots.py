@@ -48,6 +48,12 @@ def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> No
         axes.plot(steps, values, **{"label": name.replace("_", " "), "lw": 1.2, **style})
 
 
+def legend(axes: Axes) -> None:
+    """A small legend, where there is anything to name."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=7, frameon=False)
+
+
 def finish(figure: Any, path: Path) -> None:
     """Saves and closes."""
     figure.tight_layout()

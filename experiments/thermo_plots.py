@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.plots import INK, column, curve, finish, montage
+from experiments.plots import INK, column, curve, finish, legend, montage
 from experiments.workdir import read_rows
 
 SHOWN = 10
@@ -66,7 +66,7 @@ def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.n
         shade = plt.get_cmap("viridis_r")((i + 1) / len(steps))
         axes.plot(powers, curve_values, "o-", ms=3, lw=1.2, color=shade, label=f"step {step}")
     axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] in nats, test images")
-    axes.legend(fontsize=7, frameon=False)
+    legend(axes)
     finish(figure, path)
 
 
@@ -84,7 +84,7 @@ def training_curves(path: Path, rows: list[dict[str, Any]]) -> None:
         for name, color in zip(names, (INK, "#d1495b"), strict=False):
             curve(axes, rows, name, color=color)
         axes.set(xlabel="step", ylabel=label, yscale=scale)
-        axes.legend(fontsize=7, frameon=False)
+        legend(axes)
     _acceptance(grid.flat[-1], rows)
     finish(figure, path)
 
@@ -97,4 +97,4 @@ def _acceptance(axes: Any, rows: list[dict[str, Any]]) -> None:
         if values.shape[1] > 1:
             axes.plot(steps, values[:, 0], color="#edae49", lw=1.2, label="lowest power above 0")
     axes.set(xlabel="step", ylabel="acceptance probability", ylim=(0, 1))
-    axes.legend(fontsize=7, frameon=False)
+    legend(axes)
