@@ -13,7 +13,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
 
 @pytest.fixture(scope="session", autouse=True)
 def compilation_cache():
-    """Without it a launch in this process would move the cache of all later tests."""
+    """For the processes that the tests start, the one that the tests themselves use."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "JAX_COMPILATION_CACHE_DIR", str(CACHE))
         yield

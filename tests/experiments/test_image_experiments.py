@@ -1,0 +1,49 @@
+"""The thesis's image experiments, at their smoke size."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from experiment_runs import REPOSITORY, rows_of, summary_of
+
+from experiments.configs import thermo_celeba, thermo_cifar10
+from experiments.launch import launch
+
+REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
+
+
+def assert_trained(workdir, side):
+    rows = rows_of(workdir)
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
+    for row in rows[1:]:
+        assert row["skipped"] == 0
+        assert math.isfinite(row["loss"])
+        assert len(row["mean_log_likelihoods"]) == 3
+    assert math.isfinite(rows[-1]["test_log_evidence"])
+    assert summary_of(workdir)["steps"] == 4
+    last = np.load(workdir / "evaluations" / "000004.npz")
+    assert last["samples"].shape == (10, side, side, 3)
+    assert (workdir / "plots" / "reconstructions.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "side"), [(thermo_cifar10, 32), (thermo_celeba, 64)], ids=["cifar10", "celeba"]
+)
+def test_mock_data_of_the_right_schema_trains(module, side, tmp_path):
+    name = module.__name__.rsplit(".", 1)[-1]
+    with tfds.testing.mock_data(num_examples=60):
+        outcome = launch(module.get_config("smoke"), f"configs/{name}.py:smoke", str(tmp_path))
+    assert outcome is None
+    assert_trained(tmp_path, side)
+
+
+@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
+def test_the_real_cifar10_trains(tmp_path):
+    config = thermo_cifar10.get_config("smoke")
+    config.data.data_dir = str(REAL)
+    assert launch(config, "configs/thermo_cifar10.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 32)
+    first = tfds.data_source("cifar10", split="test", data_dir=REAL)[0]["image"]
+    originals = np.load(tmp_path / "evaluations" / "000000.npz")["originals"]
+    np.testing.assert_array_equal(originals[0], first)

@@ -1,0 +1,122 @@
+import io
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from experiment_runs import scalars, tensorboard_events
+
+from experiments import tracking
+
+
+class Clock:
+    """Seconds that pass only when told."""
+
+    now = 1000.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(tracking, "time", SimpleNamespace(perf_counter=clock.perf_counter))
+    return clock
+
+
+def test_plain_lines_tell_rate_and_time_left(clock, capsys):
+    lines = tracking.PlainLines(100)
+    lines.start(0)
+    lines.write(0, {"test_log_evidence": -3.0})
+    clock.now += 4.0
+    lines.write(20, {"loss": 12.3456})  # too soon
+    assert capsys.readouterr().out == ""
+    clock.now += 6.0
+    lines.write(25, {"loss": 12.3456})
+    # 25 steps in 10 seconds, 75 left.
+    assert capsys.readouterr().out == "step 25/100  loss 12.35  2.5 steps/s  30 s left\n"
+    clock.now += 0.5
+    lines.write(26, {"loss": 1.0})
+    assert capsys.readouterr().out == ""
+    clock.now += 0.1
+    lines.write(100, {"loss": float("nan")})  # the last one always, numbers or not
+    lines.close()
+    assert capsys.readouterr().out == "step 100/100  loss nan  9.4 steps/s  0 s left\n"
+
+
+def test_plain_lines_of_a_continued_run_count_from_where_it_continues(clock, capsys):
+    lines = tracking.PlainLines(100)
+    lines.start(60)
+    clock.now += 10.0
+    lines.write(80, {"loss": 1.0})
+    assert capsys.readouterr().out == "step 80/100  loss 1  2.0 steps/s  10 s left\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("first_step", [0, 5])
+def test_the_bar_on_a_terminal(first_step, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = tracking.progress_writer(20)
+    assert isinstance(bar, tracking.ProgressBar)
+    bar.start(first_step)
+    bar.write(first_step, {"test_log_evidence": -3.0})
+    for step in range(first_step + 1, 21):
+        bar.write(step, {"loss": 100.0 / step})
+    bar.close()
+    shown = terminal.getvalue().split("\r")
+    assert f"| {first_step}/20 [" in shown[1]
+    assert re.search(r"100%\|[█#]+\| 20/20 \[[\d:]+<[\d:]+, +[\d.]+step/s, loss 5\]\n$", shown[-1])
+
+
+def test_plain_lines_elsewhere(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(tracking.progress_writer(20), tracking.PlainLines)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda folder: tracking.ProgressBar(3), tracking.TensorBoardWriter]
+)
+def test_writers_that_never_started_can_be_closed(make, tmp_path):
+    make(tmp_path).close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensorboard_gets_lists_by_number(tmp_path):
+    writer = tracking.TensorBoardWriter(tmp_path)
+    writer.start(0)
+    writer.write(0, {"loss": 1.5})
+    writer.write(7, {"loss": -2.0, "energies": [0.25, float("nan"), 3]})
+    writer.close()
+    found = scalars(tmp_path)
+    assert np.isnan(found.pop(("energies/1", 7)))
+    assert found == {
+        ("loss", 0): 1.5,
+        ("loss", 7): -2.0,
+        ("energies/0", 7): 0.25,
+        ("energies/2", 7): 3.0,
+    }
+    assert not session_starts(tmp_path)
+
+
+def session_starts(folder):
+    """Steps from which TensorBoard is told to forget what earlier files say."""
+    return [
+        event.step
+        for event in tensorboard_events(folder)
+        if event.session_log.status == event.session_log.START
+    ]
+
+
+def test_tensorboard_forgets_what_came_after_the_step_a_run_continues_from(tmp_path):
+    writer = tracking.TensorBoardWriter(tmp_path)
+    writer.start(6)
+    writer.write(7, {"loss": 1.0})
+    writer.close()
+    assert session_starts(tmp_path) == [7]
