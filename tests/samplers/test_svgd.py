@@ -72,7 +72,7 @@ def test_a_pytree_is_its_flattened_rows() -> None:
     def log_density_of_tree(particle: dict[str, jax.Array]) -> jax.Array:
         return log_density(jnp.concatenate([particle["a"][None], particle["b"].ravel()]))
 
-    direction = svgd_direction(tree, log_density_of_tree)
+    direction = jax.jit(lambda tree: svgd_direction(tree, log_density_of_tree))(tree)
     expected = compiled_direction(x)
     np.testing.assert_allclose(direction["a"], expected[:, 0], atol=1e-6)
     np.testing.assert_allclose(direction["b"].reshape(6, 4), expected[:, 1:], atol=1e-6)
@@ -85,9 +85,10 @@ def test_one_particle_is_gradient_ascent() -> None:
         gradient_descent(log_density, step_size=0.1),
     )
     state, other = particles.init(position[None]), climber.init(position)
+    step, climb = jax.jit(particles.step), jax.jit(climber.step)
     for seed in range(5):
-        state, info = particles.step(jax.random.key(seed), state)
-        other, _ = climber.step(jax.random.key(seed), other)
+        state, info = step(jax.random.key(seed), state)
+        other, _ = climb(jax.random.key(seed), other)
     np.testing.assert_allclose(state.particles[0], other.position, rtol=1e-6)
     assert info.bandwidth == 1.0
 
@@ -116,14 +117,14 @@ def test_stein_identity() -> None:
 
     spreads = []
     for num_others in (24, 99):
-        keys = jax.random.split(jax.random.key(num_others), 4000)
+        keys = jax.random.split(jax.random.key(num_others), 2000)
         draws = jax.jit(jax.vmap(lambda key, n=num_others: direction_there(key, n)))(keys)
         own_score = np.array([0.8, 2.0]) - np.exp(np.asarray(here))
         assert_mean(draws, own_score / (num_others + 1))
         spreads.append(np.std(draws, axis=0) * (num_others + 1) / np.sqrt(num_others))
-    # The sum of m independent terms spreads as sqrt(m); a standard deviation from 4000 draws of
-    # moderate tails is known to about 3 %, twice that for the ratio of two.
-    np.testing.assert_allclose(spreads[0] / spreads[1], 1.0, atol=5 * 0.04)
+    # The sum of m independent terms spreads as sqrt(m); a standard deviation from 2000 draws of
+    # moderate tails is known to about 3 %, the ratio of two to 5 %.
+    np.testing.assert_allclose(spreads[0] / spreads[1], 1.0, atol=5 * 0.05)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +234,10 @@ def test_blackjax_takes_the_same_step() -> None:
         optax.sgd(step_size),
         update_kernel_parameters=lambda state: state,
     )
-    expected = theirs.step(theirs.init(x, {"length_scale": 2 * bandwidth**2})).particles
+    state = theirs.init(x, {"length_scale": 2 * bandwidth**2})
+    expected = jax.jit(theirs.step)(state).particles
     ours = svgd(log_density, step_size=step_size, bandwidth=bandwidth)
-    state, _ = ours.step(jax.random.key(0), ours.init(x))
+    state, _ = jax.jit(ours.step)(jax.random.key(0), ours.init(x))
     np.testing.assert_allclose(state.particles, expected, rtol=2e-5, atol=2e-6)
 
 
@@ -243,5 +245,5 @@ def test_blackjax_takes_the_same_step() -> None:
 def test_blackjax_has_the_same_median_rule(num_particles: int) -> None:
     x = jnp.asarray(np.random.default_rng(3).normal(size=(num_particles, 3)), jnp.float32)
     _, info = compiled_step(svgd_init(x, log_density))
-    length_scale = median_heuristic({"length_scale": 1.0}, x)["length_scale"]
+    length_scale = jax.jit(lambda x: median_heuristic({}, x)["length_scale"])(x)
     np.testing.assert_allclose(2 * info.bandwidth**2, length_scale, rtol=1e-5)

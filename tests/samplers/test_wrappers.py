@@ -57,8 +57,9 @@ def test_clamp_keeps_chains_in_the_box(make: Any) -> None:
 def test_clamp_keeps_particles_in_the_box(make: Any) -> None:
     sampler = clamp(make, -0.5, 0.5)(pull_to_two, step_size=1.0)
     state = sampler.init(jnp.array([[3.0, 0.1], [-3.0, 0.2], [0.0, 0.3]]))
+    step = jax.jit(sampler.step)
     for seed in range(3):
-        state, info = sampler.step(jax.random.key(seed), state)
+        state, info = step(jax.random.key(seed), state)
         assert np.all(np.abs(state.particles) <= 0.5)
     np.testing.assert_array_equal(state.particles[:, 1], 0.5)
     assert np.all(np.isfinite(info.log_density))
