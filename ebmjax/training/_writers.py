@@ -23,9 +23,10 @@ class Writer(Protocol):
 
 
 class JsonlWriter:
-    """One JSON object a row, one row a line, each line on disk before the next is made.
+    """One JSON object a row, one row a line, each handed to the system as soon as it is made.
 
-    Non-finite numbers are written as null: JSON has no word for them.
+    So a killed process loses no row. Non-finite numbers are written as null: JSON has no word for
+    them.
 
     Args:
       path: of the file. Rows past the step a run continues from are cut away when it starts, as

@@ -31,10 +31,13 @@ def test_the_same_inputs_give_the_same_outputs_and_stay_as_they_were():
     state, train_step, data = chains(num_shards=4, axis_name=None)
     batch = split_batch(data[:16], 4)
     before = tree_digest((state, batch))
-    first, second = (train_step(KEY, state, batch) for _ in range(2))
-    assert tree_digest(first) == tree_digest(second)
+
+    def traced_anew(key):
+        return tree_digest(jax.jit(lambda *inputs: train_step(*inputs))(key, state, batch))
+
+    assert traced_anew(KEY) == traced_anew(KEY)
     assert tree_digest((state, batch)) == before
-    assert tree_digest(train_step(jax.random.key(4), state, batch)) != tree_digest(first)
+    assert traced_anew(jax.random.key(4)) != traced_anew(KEY)
 
 
 @pytest.mark.parametrize("num_shards", [1, 4, 8])
@@ -85,8 +88,11 @@ def poisoned(where, value):
     return state, jax.jit(train_step), good, good.at[2, 0, 0].set(1e7)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
+BAD = [(where, value) for where in ("loss", "gradient") for value in (np.nan, np.inf, -np.inf)]
+
+
+# The square of 1e30 is infinite, and so would Adam's second moment be for good.
+@pytest.mark.parametrize(("where", "value"), [*BAD, ("gradient", 1e30)])
 def test_what_is_not_finite_changes_only_the_counters(where, value):
     state, train_step, good, bad = poisoned(where, value)
     state, metrics = train_step(KEY, state, good)
