@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least
@@ -139,7 +140,9 @@ def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
         if name not in host_leaves:
             return like
         if is_key(like):
-            return jax.random.wrap_key_data(host_leaves[name], impl=jax.random.key_impl(like))
+            return jax.random.wrap_key_data(
+                jnp.asarray(host_leaves[name]), impl=jax.random.key_impl(like)
+            )
         return host_leaves[name]
 
     leaves, treedef = jax.tree.flatten(template)
