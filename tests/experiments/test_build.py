@@ -1,0 +1,99 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from experiment_runs import digits
+
+from ebmjax.data import load_digits
+from experiments import build
+
+
+def test_the_plan_counts_epochs_in_whole_batches():
+    config = digits(**{"train.num_epochs": 7, "train.log_every": 3, "seed": 5})
+    plan = build.plan(config, 150)  # 2 batches of 72 and 6 examples left over
+    assert plan.total_steps == 14
+    assert (plan.batch_size, plan.num_shards, plan.log_every, plan.data_seed) == (72, 8, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("steps_per_dispatch", "epochs", "steps"),
+    [(2, 3, 6), (4, 3, 8), (4, 5, 8), (5, 3, 5), (100, 1, 100)],
+)
+def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch, epochs, steps):
+    """An epoch is 2 steps: 2 x 3 / 4 = 1.5 rounds to 2 dispatches, 2 x 5 / 4 = 2.5 to 2, as halves
+    go to even; less than one dispatch is one."""
+    config = digits(
+        **{
+            "train.steps_per_dispatch": steps_per_dispatch,
+            "train.checkpoint_every_epochs": epochs,
+            "eval.every_epochs": epochs,
+        }
+    )
+    plan = build.plan(config, 144)
+    assert plan.checkpoint_every == steps
+    assert plan.evaluate_every == steps
+
+
+def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
+    config = digits()
+    config.optimizer.decay_per_epoch = 0.5
+    config.optimizer.prior.update(learning_rate=0.8, final_learning_rate=0.15)
+    config.optimizer.generator.update(learning_rate=0.3, final_learning_rate=0.3)
+
+    def rates(name):
+        optimizer = build.adam(config, name, steps_per_epoch=3)
+
+        def step(state, _):
+            # With a constant gradient both of Adam's moments stay at it, so an update is the rate.
+            updates, state = optimizer.update(jnp.ones(()), state)
+            return state, -updates
+
+        return jax.lax.scan(step, optimizer.init(jnp.zeros(())), length=18)[1].reshape(6, 3)
+
+    by_epoch = np.array([0.8, 0.8, 0.4, 0.2, 0.15, 0.15])
+    # Powers of 0.5 are exact; what remains is the rounding of Adam's bias correction,
+    # (1 - b2) m / (1 - b2^t): about eps / (1 - b2) = 1.2e-7 / 1e-3.
+    np.testing.assert_allclose(rates("prior"), by_epoch[:, None].repeat(3, 1), rtol=3e-4)
+    np.testing.assert_allclose(rates("generator"), 0.3, rtol=3e-4)
+
+
+def test_adam_takes_its_moments_from_the_configuration():
+    config = digits()
+    config.optimizer.b1, config.optimizer.b2 = 0.3, 0.8
+    ours = build.adam(config, "prior", steps_per_epoch=100)
+    rate = config.optimizer.prior.learning_rate
+    theirs = optax.adam(rate, b1=0.3, b2=0.8)
+    gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])]
+    states = [ours.init(jnp.zeros(2)), theirs.init(jnp.zeros(2))]
+    for gradient in gradients:
+        (mine, states[0]), (expected, states[1]) = (
+            optimizer.update(gradient, state)
+            for optimizer, state in zip((ours, theirs), states, strict=True)
+        )
+        np.testing.assert_allclose(mine, expected, rtol=1e-6)
+
+
+def test_images_are_limited_and_in_the_right_split():
+    config = digits(**{"data.max_train": 30, "data.max_test": 20})
+    train, test = build.images(config)
+    np.testing.assert_array_equal(train.images, load_digits("train").images[:30])
+    np.testing.assert_array_equal(train.labels, load_digits("train").labels[:30])
+    np.testing.assert_array_equal(test.images, load_digits("test").images[:20])
+
+
+@pytest.mark.parametrize("name", sorted(build.SAMPLERS))
+def test_every_sampler_gets_its_hyperparameters(name):
+    config = digits(**{"sampler.posterior.name": name, "sampler.posterior.step_size": 0.25})
+    make = build.sampler(config, "sampler.posterior")
+    assert make.func is build.SAMPLERS[name]
+    assert make.keywords == {"step_size": 0.25}
+    sampler = make(lambda x: -0.5 * jnp.sum(x**2))
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.ones(2)))
+    assert state.position.shape == (2,)
+
+
+def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():
+    keys = [key for seed in (0, 1) for key in build.root_keys(digits(seed=seed))]
+    data = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}
+    assert len(data) == 6
