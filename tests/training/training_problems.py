@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from ebmjax.samplers import batch_step, run_chain, sgld
-from ebmjax.training import TrainState, init_state, make_train_step
+from ebmjax.training import init_state, make_train_step
 
 NUM_EXAMPLES = 96
 
@@ -100,7 +100,3 @@ class ListWriter:
 
     def close(self):
         """Nothing to close."""
-
-
-def to_numpy(state: TrainState):
-    return jax.tree.map(np.asarray, state)
