@@ -8,8 +8,8 @@ Command:
 where FOLDER holds the prepared cifar10 of tensorflow-datasets; without --config.data.data_dir it is
 looked for in ~/tensorflow_datasets and prepared there where the network allows.
 Hardware: an accelerator, for the thesis's size.
-Expected numbers: not yet run at the thesis's size. Tried (2026-11-21): 4 steps of the full networks on
-real CIFAR-10 with batch 5 and N_t = 2 in 43 s on 2 cores, all finite.
+Expected numbers: not yet run at the thesis's size. Tried (2026-11-21): 4 steps of the full networks
+on real CIFAR-10 with batch 5 and N_t = 2, in 43 s on 2 cores, all finite.
 
 Variants: "" the thesis's model with thermodynamic integration; "vanilla" without; "smoke" a model
 64 times smaller for a few steps, to try the path on a CPU.
