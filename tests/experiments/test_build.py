@@ -82,6 +82,26 @@ def test_images_are_limited_and_in_the_right_split():
     np.testing.assert_array_equal(test.images, load_digits("test").images[:20])
 
 
+@pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/data", "/data")])
+def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
+    asked = []
+
+    def load(name, split, **options):
+        asked.append((name, split, options))
+        return load_digits(split)
+
+    monkeypatch.setattr(build.data, "load_tfds", load)
+    config = digits(**{"data.name": "svhn_cropped", "data.data_dir": data_dir})
+    config.data.update(image_size=16, max_train=30, max_test=20)
+    train, test = build.images(config)
+    common = {"data_dir": passed_on, "image_size": 16}
+    assert asked == [
+        ("svhn_cropped", "train", {**common, "max_examples": 30}),
+        ("svhn_cropped", "test", {**common, "max_examples": 20}),
+    ]
+    assert (len(train.images), len(test.images)) == (30, 20)
+
+
 @pytest.mark.parametrize("name", sorted(build.SAMPLERS))
 def test_every_sampler_gets_its_hyperparameters(name):
     config = digits(**{"sampler.posterior.name": name, "sampler.posterior.step_size": 0.25})
