@@ -52,10 +52,10 @@ def test_every_variant_is_documented_and_others_are_refused(name):
 @pytest.mark.parametrize("name", MODULES)
 def test_the_head_of_a_config_says_how_to_run_it_and_what_to_expect(name):
     text = MODULES[name].__doc__
-    for part in ("Claim:", "Paper:", "Command:", "Hardware:", "Expected numbers:"):
+    for part in ("Claim:", "Paper:", "Command:", "Hardware:", "Expected numbers"):
         assert part in text, part
     assert f"python experiments/run.py --config=configs/{name}" in text
-    expected = text.partition("Expected numbers:")[2]
+    expected = text.partition("Expected numbers")[2]
     assert re.search(r"not yet run|\b20\d\d-\d\d-\d\d\b", expected), "neither a date nor a no"
 
 
