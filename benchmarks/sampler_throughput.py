@@ -71,10 +71,10 @@ def log_density(energy: str, resolution: int) -> LogDensityFn:
     """A randomly initialised network over grey images (resolution, resolution, 1)."""
     shape = (resolution, resolution, 1)
     if energy == "mlp":
-        network = networks.MLPEnergy(hidden=(1024, 1024))
+        network: Any = networks.MLPEnergy(hidden=(1024, 1024))
         params = network.init(jax.random.key(0), jnp.zeros(resolution**2))
         return lambda x: -network.apply(params, x.reshape(-1))
-    classifier = networks.WideResNet(depth=10, widen_factor=1, num_classes=10)
+    classifier: Any = networks.WideResNet(depth=10, widen_factor=1, num_classes=10)
     params = classifier.init(jax.random.key(0), jnp.zeros(shape))
     return lambda x: jax.nn.logsumexp(classifier.apply(params, x))
 
