@@ -82,7 +82,7 @@ def sampler(config: Config, name: str) -> Callable[..., Any]:
 
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
-    """Adam whose rate decays once an epoch, from the second on, down to a floor."""
+    """Adam whose rate decays at the end of every epoch from the second on, down to a floor."""
     section = config.optimizer[name]
     schedule = optax.exponential_decay(
         section.learning_rate,

@@ -38,6 +38,7 @@ def launch(config: Config, config_argument: str, folder: str | None) -> int | No
     use_compilation_cache()
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
+    workdir.check(path, config)
     experiment = build_or_explain(lambda: families.build(config, path))
     workdir.prepare(path, config)
     print(f"{config_argument} -> {path}", flush=True)
@@ -76,6 +77,8 @@ def launch(config: Config, config_argument: str, folder: str | None) -> int | No
             f"saved. Continue with:\n  {command}"
         )
         return result.signum
+    if result.first_step == experiment.plan.total_steps:
+        print("This run had finished already: nothing was trained, its plots are drawn again.")
     experiment.draw()
     summarise(path, config, result, time.perf_counter() - started)
     return None

@@ -70,26 +70,27 @@ class PlainLines:
     def __init__(self, total_steps: int, seconds: float = 5.0):
         self._total_steps = total_steps
         self._seconds = seconds
-        self._started = self._last = time.perf_counter()
-        self._first_step = 0
+        self._last = time.perf_counter()
+        self._reference: tuple[int, float] | None = None
 
     def start(self, first_step: int) -> None:
-        self._first_step = first_step
-        self._started = time.perf_counter()
+        """The clock starts at the first row of training instead, when compiling is over."""
 
     def write(self, step: int, row: dict[str, Any]) -> None:
+        if "loss" not in row:
+            return
         now = time.perf_counter()
-        is_last = step == self._total_steps
-        if (now - self._last < self._seconds and not is_last) or "loss" not in row:
+        self._reference = self._reference or (step, now)
+        if now - self._last < self._seconds and step != self._total_steps:
             return
         self._last = now
-        rate = (step - self._first_step) / (now - self._started)
-        left = (self._total_steps - step) / rate if rate else float("inf")
-        print(
-            f"step {step}/{self._total_steps}  loss {row['loss']:.4g}  "
-            f"{rate:.1f} steps/s  {left:.0f} s left",
-            flush=True,
-        )
+        steps, seconds = step - self._reference[0], now - self._reference[1]
+        pace = ""
+        if steps and seconds:
+            left = (self._total_steps - step) * seconds / steps
+            pace = f"  {steps / seconds:.1f} steps/s  {left:.0f} s left"
+        loss = f"loss {row['loss']:.4g}"
+        print(f"step {step}/{self._total_steps}  {loss}{pace}", flush=True)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -1,8 +1,10 @@
 """The folder of a run: made, checked against the configuration, and filled with its summary."""
 
+import contextlib
 import json
 import platform
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,26 +23,42 @@ def default_workdir(config_name: str) -> Path:
     return Path("runs") / config_name / time.strftime("%Y%m%d-%H%M%S")
 
 
-def prepare(workdir: Path, config: Config) -> None:
-    """Makes the folder and its config.json, or checks that it belongs to the same configuration.
+def check(workdir: Path, config: Config) -> None:
+    """Refuses a folder that belongs to something else, before anything is loaded or written.
 
     Raises:
-      WorkdirError: if the folder cannot be written, or holds a run of another configuration.
-        Nothing is written then.
+      WorkdirError: if it cannot be read, holds a run of another configuration, or no run at all.
     """
     path = workdir / "config.json"
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
+    with _told_as_workdir_error(workdir):
         if path.exists():
             _check_same(path, config)
-            return
-        if any(workdir.iterdir()):
+        elif workdir.exists() and any(workdir.iterdir()):
             raise WorkdirError(
                 f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
                 "a run. Name an empty or new folder; nothing in it was touched."
             )
-        path.write_text(json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+
+
+def prepare(workdir: Path, config: Config) -> None:
+    """Makes the folder with its config.json, or checks that it belongs to the same configuration.
+
+    Raises:
+      WorkdirError: as ``check``, and if the folder cannot be written.
+    """
+    check(workdir, config)
+    path = workdir / "config.json"
+    with _told_as_workdir_error(workdir):
+        workdir.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
+
+
+@contextlib.contextmanager
+def _told_as_workdir_error(workdir: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise WorkdirError(
             f"--workdir {workdir} cannot be used: {error.strerror or error}. Name a folder that "

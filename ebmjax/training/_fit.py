@@ -33,6 +33,7 @@ class FitResult(NamedTuple):
 
     Attributes:
       state: after the last step taken.
+      first_step: steps that earlier sittings of the run had taken.
       row: the last row logged, evaluation included; {} if none was.
       signum: the signal that stopped the run early, or None.
       wall_seconds: of this and all earlier sittings of the run, compilation included.
@@ -40,6 +41,7 @@ class FitResult(NamedTuple):
     """
 
     state: TrainState
+    first_step: int
     row: dict[str, Any]
     signum: int | None
     wall_seconds: float
@@ -129,7 +131,9 @@ def fit(
                     checkpoints.save(step, state, {"seconds": elapsed(), "row": log.row})
     if log.divergence is not None:
         raise log.divergence
-    return FitResult(state, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"])
+    return FitResult(
+        state, first_step, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"]
+    )
 
 
 def _check_shards(state: TrainState, plan: Plan) -> None:

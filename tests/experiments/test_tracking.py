@@ -35,15 +35,15 @@ def test_plain_lines_tell_rate_and_time_left(clock, capsys):
     assert capsys.readouterr().out == ""
     clock.now += 6.0
     lines.write(25, {"loss": 12.3456})
-    # 25 steps in 10 seconds, 75 left.
-    assert capsys.readouterr().out == "step 25/100  loss 12.35  2.5 steps/s  30 s left\n"
+    # 5 steps in the 6 seconds since the first row, 75 left: what came before was compiling.
+    assert capsys.readouterr().out == "step 25/100  loss 12.35  0.8 steps/s  90 s left\n"
     clock.now += 0.5
     lines.write(26, {"loss": 1.0})
     assert capsys.readouterr().out == ""
     clock.now += 0.1
     lines.write(100, {"loss": float("nan")})  # the last one always, numbers or not
     lines.close()
-    assert capsys.readouterr().out == "step 100/100  loss nan  9.4 steps/s  0 s left\n"
+    assert capsys.readouterr().out == "step 100/100  loss nan  12.1 steps/s  0 s left\n"
 
 
 def test_plain_lines_of_a_continued_run_count_from_where_it_continues(clock, capsys):
@@ -51,7 +51,10 @@ def test_plain_lines_of_a_continued_run_count_from_where_it_continues(clock, cap
     lines.start(60)
     clock.now += 10.0
     lines.write(80, {"loss": 1.0})
-    assert capsys.readouterr().out == "step 80/100  loss 1  2.0 steps/s  10 s left\n"
+    assert capsys.readouterr().out == "step 80/100  loss 1\n"  # no pace to tell yet
+    clock.now += 5.0
+    lines.write(90, {"loss": 1.0})
+    assert capsys.readouterr().out == "step 90/100  loss 1  2.0 steps/s  5 s left\n"
 
 
 class Terminal(io.StringIO):
