@@ -48,7 +48,7 @@ def refusal(folder, config=None):
 def test_a_file_in_the_way(tmp_path):
     file = tmp_path / "run"
     file.write_text("precious")
-    assert refusal(file).startswith(f"--workdir {file} cannot be used: File exists. Name a folder")
+    assert refusal(file).startswith(f"--workdir {file} cannot be used: Not a directory.")
 
 
 def test_a_path_below_a_file(tmp_path):
