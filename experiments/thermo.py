@@ -28,9 +28,9 @@ COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``configs/thermo_digits.py`` for the fields)."""
     loss_fn = choose("loss.estimator", config.loss.estimator, ESTIMATORS)
-    _check_divergence(config)
+    _check_gaussians(config)
     train, test = common.images(config)
-    _check_num_test(config, len(test.images))
+    _check_test_images(config, len(test.images))
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     model, params = _model(config, params_key, train.images.shape[1:])
@@ -79,24 +79,25 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
 
 
-def _check_divergence(config: Config) -> None:
-    """Refuses a Gaussian fit that the test images cannot carry, before anything is trained."""
+def _check_gaussians(config: Config) -> None:
+    """Refuses a Gaussian fit that an image's chains cannot carry, before anything is trained."""
     covariance = choose("loss.kl_covariance", config.loss.kl_covariance, COVARIANCES)
-    num_test, latent_dim = config.eval.num_test, config.model.latent_dim
-    if covariance == "full" and num_test <= latent_dim:
+    num_chains, latent_dim = config.eval.evidence_chains, config.model.latent_dim
+    if covariance == "full" and num_chains <= latent_dim:
         raise ConfigError(
-            f"config.eval.num_test={num_test} chains cannot carry the full covariance of "
+            f"config.eval.evidence_chains={num_chains} cannot carry the full covariance of "
             f"config.model.latent_dim={latent_dim} dimensions. Take more than {latent_dim}, or "
             "--config.loss.kl_covariance=shrunk or =diagonal."
         )
 
 
-def _check_num_test(config: Config, num_images: int) -> None:
-    if config.eval.num_test > num_images:
-        raise ConfigError(
-            "config.eval.num_test must be at most the number of test images, got "
-            f"{config.eval.num_test} with {num_images} images (config.data.max_test)."
-        )
+def _check_test_images(config: Config, num_images: int) -> None:
+    for name, available in (("num_test", num_images), ("evidence_images", config.eval.num_test)):
+        if config.eval[name] > available:
+            raise ConfigError(
+                f"config.eval.{name} must be at most {available}, the number of "
+                f"{'test' if name == 'num_test' else 'evaluated'} images; got {config.eval[name]}."
+            )
 
 
 def _model(

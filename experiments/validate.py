@@ -42,8 +42,9 @@ AT_LEAST_ONE = {
     "every_epochs",
     "num_samples",
     "num_test",
+    "evidence_images",
 }
-AT_LEAST_TWO = {"num_gradients"}
+AT_LEAST_TWO = {"num_gradients", "evidence_chains"}
 
 RULES = (
     (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive"),

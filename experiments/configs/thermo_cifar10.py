@@ -54,7 +54,7 @@ def get_config(variant: str = "") -> ConfigDict:
             "num_intervals": 10,
             "exponent": 6.0,
             "kl_weight": 1.0,
-            "kl_covariance": "full",
+            "kl_covariance": "shrunk",
         },
         "optimizer": {
             "b1": 0.5,
@@ -72,7 +72,14 @@ def get_config(variant: str = "") -> ConfigDict:
             "max_consecutive_skips": 20,
         },
         "mesh": {"num_shards": 1},
-        "eval": {"every_epochs": 5, "num_samples": 100, "num_test": 300, "num_gradients": 8},
+        "eval": {
+            "every_epochs": 5,
+            "num_samples": 100,
+            "num_test": 300,
+            "evidence_images": 4,
+            "evidence_chains": 64,
+            "num_gradients": 8,
+        },
     }
     config = ConfigDict(config)
     if variant == "smoke":
@@ -84,4 +91,5 @@ def get_config(variant: str = "") -> ConfigDict:
         config.sampler.prior.num_steps = config.sampler.posterior.num_steps = 4
         config.train.update(num_epochs=1, batch_size=12, steps_per_dispatch=2, log_every=1)
         config.eval.update(num_samples=10, num_test=16, num_gradients=2)
+        config.eval.update(evidence_images=2, evidence_chains=12)
     return config

@@ -75,7 +75,14 @@ def get_config(variant: str = "") -> ConfigDict:
             "max_consecutive_skips": 20,
         },
         "mesh": {"num_shards": 8},
-        "eval": {"every_epochs": 20, "num_samples": 100, "num_test": 352, "num_gradients": 8},
+        "eval": {
+            "every_epochs": 20,
+            "num_samples": 100,
+            "num_test": 352,
+            "evidence_images": 32,
+            "evidence_chains": 64,
+            "num_gradients": 8,
+        },
     }
     config = ConfigDict(config)
     if variant.endswith("smoke"):
@@ -85,4 +92,5 @@ def get_config(variant: str = "") -> ConfigDict:
         config.train.update(num_epochs=5, steps_per_dispatch=2, log_every=1)
         config.train.checkpoint_every_epochs = 1
         config.eval.update(every_epochs=2, num_samples=20, num_test=24, num_gradients=2)
+        config.eval.update(evidence_images=2, evidence_chains=20)
     return config

@@ -29,6 +29,8 @@ COUNTS = (
     "eval.every_epochs",
     "eval.num_samples",
     "eval.num_test",
+    "eval.evidence_images",
+    "eval.evidence_chains",
 )
 POSITIVE = (
     "sampler.prior.step_size",
@@ -118,10 +120,14 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
         ),
         ({"data.image_size": 16}, r"config\.data\.image_size must be 8 for the packaged digits"),
         (
-            {"eval.num_test": 16},
-            r"config\.eval\.num_test=16 .* full covariance of config\.model\.latent_dim=16",
+            {"eval.evidence_chains": 16},
+            r"config\.eval\.evidence_chains=16 .* full covariance of config\.model\.latent_dim=16",
         ),
-        ({"data.max_test": 20}, r"config\.eval\.num_test must be at most .* 24 with 20 images"),
+        ({"data.max_test": 20}, r"config\.eval\.num_test must be at most 20, .* got 24"),
+        (
+            {"eval.evidence_images": 25},
+            r"config\.eval\.evidence_images must be at most 24, .* got 25",
+        ),
         ({"data.name": "cifar11"}, r"name must be a data set of .*; got name='cifar11'"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
