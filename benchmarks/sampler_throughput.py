@@ -186,6 +186,7 @@ def plot(rows: list[Row], path: Path, title: str) -> None:
     axes.legend(fontsize=7, frameon=False, ncols=2)
     figure.tight_layout()
     figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def at_least_one(text: str) -> int:
