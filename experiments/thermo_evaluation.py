@@ -135,11 +135,12 @@ class ThermoEvaluation:
             nodes.reshape(-1, num_images, num_chains, nodes.shape[-1]),
             covariance=self.config.loss.kl_covariance,
         )
+        forward, backward = latent.adjacent_divergences(mean, covariance)
         corrected = latent.log_evidence(
             energies,
             self.powers,
-            kl_forward=latent.gaussian_kl(mean[:-1], covariance[:-1], mean[1:], covariance[1:]),
-            kl_backward=latent.gaussian_kl(mean[1:], covariance[1:], mean[:-1], covariance[:-1]),
+            kl_forward=forward,
+            kl_backward=backward,
             kl_weight=self.config.loss.kl_weight,
         )
         return {

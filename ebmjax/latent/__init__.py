@@ -4,6 +4,7 @@ from ebmjax.latent._estimators import telescoped_loss as telescoped_loss
 from ebmjax.latent._estimators import tempered_loss as tempered_loss
 from ebmjax.latent._estimators import vanilla_loss as vanilla_loss
 from ebmjax.latent._evidence import log_evidence as log_evidence
+from ebmjax.latent._gaussian import adjacent_divergences as adjacent_divergences
 from ebmjax.latent._gaussian import gaussian_kl as gaussian_kl
 from ebmjax.latent._gaussian import gaussian_moments as gaussian_moments
 from ebmjax.latent._linear_gaussian import GaussianMoments as GaussianMoments

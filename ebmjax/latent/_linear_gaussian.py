@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from ebmjax._checks import check_positive
-from ebmjax.latent._gaussian import gaussian_kl
+from ebmjax.latent._gaussian import adjacent_divergences
 from ebmjax.latent._model import LatentModel, LatentParams, gaussian_log_density
 
 
@@ -127,8 +127,7 @@ def linear_gaussian_terms(
     mean, covariance = jax.vmap(
         lambda t: linear_gaussian_power_posterior(model, params, observation, t)
     )(powers)
-    lower, upper = (mean[:-1], covariance[:-1]), (mean[1:], covariance[1:])
-    return ThermodynamicTerms(energies, gaussian_kl(*lower, *upper), gaussian_kl(*upper, *lower))
+    return ThermodynamicTerms(energies, *adjacent_divergences(mean, covariance))
 
 
 def linear_gaussian_log_normalizer(model: LatentModel, params: LatentParams) -> jax.Array:
