@@ -51,6 +51,8 @@ from ebmjax.samplers._svgd import (
     SteinTerms,
     SVGDInfo,
     SVGDState,
+    check_particles,
+    flatten_particles,
     multiply,
     squared_distances,
     stein_info,
@@ -112,14 +114,18 @@ def stochastic_svgd_step(
     check_positive("step_size", step_size)
     check_positive("temperature", temperature)
     check_positive("langevin_weight", langevin_weight)
+    slope = None
+    if bandwidth is None:
+        check_particles(state.particles)
+        bandwidth, slope = jax.value_and_grad(_median_rule)(flatten_particles(state.particles))
     terms = stein_terms(state.particles, log_density_fn, bandwidth)
     num_particles = len(terms.positions)
 
     identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
     mobility = (terms.kernel + langevin_weight * identity) / num_particles
     divergence = terms.repulsion
-    if bandwidth is None:
-        divergence = divergence + _moving_bandwidth(terms)
+    if slope is not None:
+        divergence = divergence + _moving_bandwidth(terms, slope)
     drift = multiply(mobility, terms.scores) + temperature * divergence / num_particles
     independent = jax.random.normal(key, terms.positions.shape, terms.positions.dtype)
     noise = multiply(jnp.linalg.cholesky(mobility), independent)
@@ -128,9 +134,12 @@ def stochastic_svgd_step(
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 
-def _moving_bandwidth(terms: SteinTerms) -> jax.Array:
-    """(n, d): sum over j of dk(x_i, x_j)/dh times the gradient of the median rule's h in x_j."""
-    slope = jax.grad(lambda x: median_bandwidth(squared_distances(x)))(terms.positions)
+def _median_rule(positions: jax.Array) -> jax.Array:
+    return median_bandwidth(squared_distances(positions))
+
+
+def _moving_bandwidth(terms: SteinTerms, slope: jax.Array) -> jax.Array:
+    """(n, d): sum over j of dk(x_i, x_j)/dh times ``slope``, the gradient of h in x_j."""
     growth = terms.kernel * squared_distances(terms.positions) / terms.bandwidth**3
     return multiply(growth, slope)
 
