@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# LAPACK's threads (the Cholesky factor of stochastic SVGD) make no difference on an idle CPU, but on
-# one that other jobs use too they fight with XLA's, and steps take several times as long, at random.
+# LAPACK's threads (the Cholesky factor of stochastic SVGD) make no difference on an idle CPU. On
+# one that other jobs use too they fight with XLA's, and steps take several times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
