@@ -4,30 +4,31 @@ import time
 from collections.abc import Callable
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ebmjax._checks import leading_size
 from ebmjax.training._sharding import AXIS, state_specs
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
 from ebmjax.types import Key, Metrics, PyTree
 
-Block = Callable[[Key, TrainState, PyTree, jax.Array], tuple[TrainState, Metrics]]
+Block = Callable[[Key, TrainState, PyTree, PyTree], tuple[TrainState, Metrics]]
 
 
 def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
     """``block(key, state, data, indices) -> (state, metrics)``, jitted over ``mesh``.
 
-    ``indices`` has shape (steps, shards, examples of a shard) and picks from ``data``, whose leaves
-    lie whole on every device. Step i uses ``fold_in(key, i)``. The state is donated. Metrics gain
+    ``indices``, one array or a tuple of them, have shape (steps, shards, examples of a shard) and
+    pick from ``data``, whose leaves lie whole on every device; the batch is as they are, one pick
+    or a tuple of them. Step i uses ``fold_in(key, i)``. The state is donated. Metrics gain
     a leading axis of steps.
     """
 
     def device_block(
-        key: Key, state: TrainState, data: PyTree, indices: jax.Array
+        key: Key, state: TrainState, data: PyTree, indices: PyTree
     ) -> tuple[TrainState, Metrics]:
-        def body(state: TrainState, index: jax.Array) -> tuple[TrainState, Metrics]:
-            batch = jax.tree.map(lambda leaf: leaf[index], data)
+        def body(state: TrainState, index: PyTree) -> tuple[TrainState, Metrics]:
+            batch = jax.tree.map(lambda i: jax.tree.map(lambda leaf: leaf[i], data), index)
             return train_step(jax.random.fold_in(key, state.step), state, batch)
 
         return jax.lax.scan(body, state, indices)
@@ -59,11 +60,12 @@ class BlockRunner:
         self._compiled: dict[int, Callable] = {}
         self.compile_seconds = 0.0
 
-    def __call__(self, state: TrainState, indices: np.ndarray) -> tuple[TrainState, Metrics]:
+    def __call__(self, state: TrainState, indices: PyTree) -> tuple[TrainState, Metrics]:
         """Runs ``len(indices)`` steps; returns before the device has finished them."""
         arguments = (self._key, state, self._data, jax.device_put(indices, self._sharding))
-        if len(indices) not in self._compiled:
+        size = leading_size("indices", indices)
+        if size not in self._compiled:
             started = time.perf_counter()
-            self._compiled[len(indices)] = self._block.lower(*arguments).compile()
+            self._compiled[size] = self._block.lower(*arguments).compile()
             self.compile_seconds += time.perf_counter() - started
-        return self._compiled[len(indices)](*arguments)
+        return self._compiled[size](*arguments)

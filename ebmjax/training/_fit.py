@@ -72,7 +72,8 @@ def fit(
       state: from ``init_state``; also the template that a checkpoint must fit.
       train_step: from ``make_train_step`` with ``axis_name="data"``, or any function like it.
       data: arrays that share a leading axis of examples; they are kept whole on every device,
-        and step i sees the examples ``batch_indices(plan.data_seed, i, ...)``.
+        and step i sees the examples ``batch_indices(plan.data_seed, i, ...)``. Further streams
+        (see ``Plan.batch_size``) visit them in orders of their own.
       plan: lengths and intervals.
       checkpoints: where to save and look for a start; None to do neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
@@ -147,9 +148,16 @@ def _check_shards(state: TrainState, plan: Plan) -> None:
         )
 
 
-def _indices(plan: Plan, first_step: int, size: int, num_examples: int) -> np.ndarray:
-    """The examples of a block, shape (size, num_shards, examples of a shard)."""
-    indices = block_indices(
-        plan.data_seed, first_step, size, num_examples=num_examples, batch_size=plan.batch_size
-    )
-    return indices.reshape(size, plan.num_shards, -1)
+def _indices(plan: Plan, first_step: int, size: int, num_examples: int) -> PyTree:
+    """The examples of a block, (size, num_shards, examples of a shard), for every stream."""
+
+    def stream(number: int, batch_size: int) -> np.ndarray:
+        # Far apart: the second stream of one seed must not be the first stream of the next.
+        seed = plan.data_seed + number * 2**32
+        indices = block_indices(
+            seed, first_step, size, num_examples=num_examples, batch_size=batch_size
+        )
+        return indices.reshape(size, plan.num_shards, -1)
+
+    streams = tuple(stream(*pair) for pair in enumerate(plan.streams))
+    return streams if isinstance(plan.batch_size, tuple) else streams[0]

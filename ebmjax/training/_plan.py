@@ -16,7 +16,8 @@ class Plan:
 
     Attributes:
       total_steps: at least 1.
-      batch_size: examples a step, over all shards.
+      batch_size: examples a step, over all shards. A tuple asks for as many independent streams
+        over the same examples, each with epochs of its own; a batch is then a tuple, too.
       num_shards: logical shards of a batch; any number of devices that divides it gives the same
         trajectory.
       steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
@@ -31,7 +32,7 @@ class Plan:
     """
 
     total_steps: int
-    batch_size: int
+    batch_size: int | tuple[int, ...]
     num_shards: int = 1
     steps_per_dispatch: int = 1
     log_every: int = 1
@@ -43,7 +44,6 @@ class Plan:
     def __post_init__(self) -> None:
         for name in (
             "total_steps",
-            "batch_size",
             "num_shards",
             "steps_per_dispatch",
             "log_every",
@@ -51,6 +51,7 @@ class Plan:
         ):
             check_at_least(name, getattr(self, name), 1)
         check_at_least("data_seed", self.data_seed, 0)
+        self._check_streams()
         for name in ("evaluate_every", "checkpoint_every"):
             interval = getattr(self, name)
             check_at_least(name, interval, 0)
@@ -59,11 +60,22 @@ class Plan:
                     f"{name} must be a multiple of steps_per_dispatch={self.steps_per_dispatch}, "
                     f"because the device is only looked at between dispatches; got {interval}."
                 )
-        if self.batch_size % self.num_shards:
-            raise ValueError(
-                f"batch_size must be a multiple of num_shards, got batch_size={self.batch_size} "
-                f"and num_shards={self.num_shards}."
-            )
+
+    def _check_streams(self) -> None:
+        if not self.streams:
+            raise ValueError("batch_size must name at least one stream, got an empty tuple.")
+        for size in self.streams:
+            check_at_least("batch_size", size, 1)
+            if size % self.num_shards:
+                raise ValueError(
+                    f"batch_size must be a multiple of num_shards, got batch_size={self.batch_size} "
+                    f"and num_shards={self.num_shards}."
+                )
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """Examples a step of every stream."""
+        return self.batch_size if isinstance(self.batch_size, tuple) else (self.batch_size,)
 
     def blocks(self, first_step: int) -> Iterator[tuple[int, int]]:
         """(steps taken before the block, steps in it) from ``first_step`` to the end."""

@@ -1,5 +1,6 @@
 """One training step of one device, from the gradient of one logical shard."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -26,6 +27,7 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     *,
     gradient_metrics_fn: Callable[[PyTree], Metrics] = lambda gradients: {},
+    max_abs_loss: float = math.inf,
     axis_name: str | None = "data",
 ) -> TrainStep:
     """A pure, unjitted step: gradients of every shard, averaged, then one optimiser update.
@@ -35,14 +37,15 @@ def make_train_step(
     over the mesh joins gradients and metrics (a single all-reduce). So the trajectory is the same
     on any number of devices, up to the rounding of that mean.
 
-    A step whose loss, gradient norm or new parameters are not finite changes nothing but the
-    counters.
+    A step whose loss, gradient norm or new parameters are not finite, or whose loss is larger than
+    ``max_abs_loss``, changes nothing but the counters.
 
     Args:
       gradient_fn: see ``GradientFn``. It may use the axis name "shard" (and ``axis_name``) for
         collectives across shards.
       optimizer: any optax transformation.
       gradient_metrics_fn: more metrics, from the averaged gradients.
+      max_abs_loss: a loss beyond it, of either sign, counts as diverged.
       axis_name: of the mesh axis the step runs under (``fit``, ``jax.shard_map``, ``jax.pmap``);
         None outside of any.
 
@@ -70,14 +73,15 @@ def make_train_step(
 
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        is_finite = _all_finite((metrics["loss"], gradient_norm, params))
+        is_sound = _all_finite((metrics["loss"], gradient_norm, params))
+        is_sound &= jnp.abs(metrics["loss"]) <= max_abs_loss
         params, opt_state, shards = jax.tree.map(
-            lambda new, old: jnp.where(is_finite, new, old),
+            lambda new, old: jnp.where(is_sound, new, old),
             (params, opt_state, shards),
             (state.params, state.opt_state, state.shards),
         )
-        skipped = state.skipped + ~is_finite
-        consecutive_skipped = jnp.where(is_finite, 0, state.consecutive_skipped + 1)
+        skipped = state.skipped + ~is_sound
+        consecutive_skipped = jnp.where(is_sound, 0, state.consecutive_skipped + 1)
         metrics = {
             **metrics,
             **gradient_metrics_fn(gradients),

@@ -6,6 +6,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from training_problems import (
     ListWriter,
@@ -22,6 +23,8 @@ from ebmjax.training import (
     JsonlWriter,
     Plan,
     fit,
+    init_state,
+    make_train_step,
     tree_digest,
 )
 
@@ -64,6 +67,23 @@ def test_rows_hold_what_the_step_reports():
         for name, value in metrics.items():
             # Means of 16 terms of one sign, fused otherwise, and 6 steps that contract.
             np.testing.assert_allclose(row[name], value, rtol=6 * 16 * EPS, err_msg=name)
+
+
+def test_streams_are_independent_orders_of_the_same_examples():
+    def gradient_fn(key, params, shard, batch):
+        return params, shard, {"loss": jnp.zeros(()), "first": batch[0], "second": batch[1]}
+
+    plan = make_plan(total_steps=12, batch_size=(16, 8), num_shards=2)
+    optimizer = optax.sgd(0.0)
+    step = make_train_step(gradient_fn, optimizer)
+    writer = ListWriter()
+    state = init_state({"unused": jnp.zeros(())}, optimizer)
+    fit(KEY, state, step, np.arange(96.0, dtype=np.float32), plan, writers=[writer])
+    for i, (_, row) in enumerate(writer.rows):
+        # The mean over two shards of what each saw, (examples of a shard,).
+        for name, seed, size in (("first", 0, 16), ("second", 2**32, 8)):
+            picked = batch_indices(seed, i, num_examples=96, batch_size=size)
+            np.testing.assert_array_equal(row[name], picked.reshape(2, -1).mean(0))
 
 
 @pytest.mark.parametrize("log_every", [4, 7, 100])

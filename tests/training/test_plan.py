@@ -75,6 +75,18 @@ def test_intervals_are_whole_dispatches(name):
         make_plan(**{name: 7})
 
 
-def test_shards_divide_the_batch():
+@pytest.mark.parametrize("batch_size", [8, (8, 8), (6, 8)])
+def test_shards_divide_the_batch_of_every_stream(batch_size):
     with pytest.raises(ValueError, match="batch_size must be a multiple of num_shards"):
-        make_plan(num_shards=3)
+        make_plan(num_shards=3, batch_size=batch_size)
+
+
+def test_a_tuple_of_batch_sizes_means_streams():
+    assert make_plan().streams == (8,)
+    assert make_plan(batch_size=(8, 4), num_shards=4).streams == (8, 4)
+
+
+@pytest.mark.parametrize("batch_size", [(), (8, 0), (8, 2.0)])
+def test_streams_have_positive_sizes(batch_size):
+    with pytest.raises(ValueError, match="batch_size must"):
+        make_plan(batch_size=batch_size)

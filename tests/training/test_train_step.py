@@ -123,6 +123,22 @@ def test_parameters_do_not_overflow_on_a_finite_gradient():
     assert tree_digest(new_state.params) == tree_digest(state.params)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_loss_beyond_the_limit_is_skipped(sign):
+    def gradient_fn(key, params, shard, batch):
+        gradients, shard, metrics = regression_gradient(key, params, shard, batch)
+        return gradients, shard, {"loss": sign * metrics["loss"]}
+
+    optimizer = optax.sgd(0.1)
+    state = regression_state(optimizer)
+    loss = float(np.mean(regression_data()["y"] ** 2))
+    for limit, skipped in ((0.9 * loss, 1), (1.1 * loss, 0)):
+        train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=limit, axis_name=None)
+        new_state, metrics = train_step(KEY, state, full_batch(2))
+        assert int(metrics["skipped"]) == skipped
+        assert (tree_digest(new_state.params) == tree_digest(state.params)) == bool(skipped)
+
+
 def test_gradient_metrics_see_the_averaged_gradient():
     state, train_step, _ = regression(
         axis_name=None,
