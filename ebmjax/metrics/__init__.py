@@ -1,6 +1,12 @@
 """Numbers that judge a model or its chains: pure, jittable functions of arrays."""
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
+from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
+from ebmjax.metrics._calibration import accuracy as accuracy
+from ebmjax.metrics._calibration import brier_score as brier_score
+from ebmjax.metrics._calibration import expected_calibration_error as expected_calibration_error
+from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_likelihood
+from ebmjax.metrics._calibration import reliability_bins as reliability_bins
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size
 from ebmjax.metrics._chains import potential_scale_reduction as potential_scale_reduction
 from ebmjax.metrics._gradient_variance import GradientVariance as GradientVariance
@@ -8,3 +14,9 @@ from ebmjax.metrics._gradient_variance import (
     coordinate_gradient_variance as coordinate_gradient_variance,
 )
 from ebmjax.metrics._gradient_variance import gradient_variance as gradient_variance
+from ebmjax.metrics._landscape import energy_landscape as energy_landscape
+from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
+from ebmjax.metrics._out_of_distribution import auroc as auroc
+from ebmjax.metrics._out_of_distribution import average_precision as average_precision
+from ebmjax.metrics._out_of_distribution import fpr_at_tpr as fpr_at_tpr
+from ebmjax.metrics._out_of_distribution import ood_scores as ood_scores

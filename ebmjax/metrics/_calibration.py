@@ -1,0 +1,235 @@
+"""Is the classifier right, and does it know how often: accuracy, proper scores, calibration."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.core import Tracer
+
+from ebmjax._checks import check_at_least
+
+
+class ReliabilityBins(NamedTuple):
+    """A reliability diagram of ``num_bins`` bins of equal width.
+
+    Attributes:
+      edges: (num_bins + 1,), from 0 to 1; bin b holds the confidences in (edges[b], edges[b + 1]].
+      confidence: (num_bins,), the mean confidence in a bin; 0 where it is empty.
+      accuracy: (num_bins,), the fraction of correct predictions in a bin; 0 where it is empty.
+      count: (num_bins,), int32, how many examples a bin holds.
+    """
+
+    edges: jax.Array
+    confidence: jax.Array
+    accuracy: jax.Array
+    count: jax.Array
+
+
+def reliability_bins(
+    probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
+) -> ReliabilityBins:
+    """Accuracy against confidence: examples sorted into bins by their largest probability.
+
+    A calibrated model is right in 80% of the cases in which it is 80% sure. The prediction is the
+    first of the most probable classes.
+
+    Args:
+      probabilities: (N, classes), each row a distribution.
+      labels: (N,), integers in [0, classes).
+      num_bins: static.
+
+    Returns:
+      A ``ReliabilityBins``. Inside ``jit``, where values cannot be checked, a row with NaN makes
+      the last bin's confidence NaN, and with it the calibration error.
+
+    Raises:
+      ValueError: if shapes do not fit, there are no examples, or ``num_bins`` is below 1; of
+        concrete values, if a label is out of range, a probability negative or NaN, or a row does
+        not sum to one within 1e-3 (2e-2 in half precision).
+      TypeError: if ``labels`` are not integers.
+
+    Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 2.
+
+    Example:
+      >>> probabilities = jnp.array([[0.7, 0.3], [0.2, 0.8]])
+      >>> bins = reliability_bins(probabilities, jnp.array([0, 0]), num_bins=2)
+      >>> bins.accuracy.tolist(), bins.count.tolist()
+      ([0.0, 0.5], [0, 2])
+    """
+    check_at_least("num_bins", num_bins, 1)
+    probabilities, labels = _checked_probabilities(probabilities, labels)
+    confidence = jnp.max(probabilities, axis=-1)
+    is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
+    # Divided by numpy, each edge is the float nearest to b / num_bins, and a confidence of 0.15
+    # falls into (0.1, 0.15]. Within a program XLA may multiply by an inexact 1 / num_bins.
+    edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
+    index = jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
+
+    def per_bin(values: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(values, index, num_bins)
+
+    count = per_bin(jnp.ones_like(index))
+    size = jnp.maximum(count, 1)
+    return ReliabilityBins(edges, per_bin(confidence) / size, per_bin(is_correct) / size, count)
+
+
+def expected_calibration_error(
+    probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
+) -> jax.Array:
+    r"""ECE: the gap between accuracy and confidence, averaged over the examples' bins.
+
+    .. math::
+        \mathrm{ECE} = \sum_b \frac{n_b}{N} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
+
+    with the bins of ``reliability_bins``: equal width, (lo, hi], by the largest probability.
+
+    Args:
+      probabilities: (N, classes), each row a distribution.
+      labels: (N,), integers in [0, classes).
+      num_bins: static.
+
+    Returns:
+      Scalar in [0, 1], a fraction: papers print it in percent.
+
+    Raises:
+      ValueError, TypeError: as ``reliability_bins``.
+
+    Source: Guo et al. 2017, equation 3; 20 bins as JEM and SADA-JEM.
+
+    Example:
+      >>> probabilities = jnp.array([[0.75, 0.25], [0.75, 0.25]])
+      >>> float(expected_calibration_error(probabilities, jnp.array([0, 1])))
+      0.25
+    """
+    bins = reliability_bins(probabilities, labels, num_bins=num_bins)
+    weight = bins.count / jnp.sum(bins.count)
+    return jnp.sum(weight * jnp.abs(bins.accuracy - bins.confidence))
+
+
+def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """The fraction of examples whose largest logit is the label's; of equal ones, the first.
+
+    Args:
+      logits: (N, classes); probabilities serve as well.
+      labels: (N,), integers in [0, classes).
+
+    Returns:
+      Scalar in [0, 1].
+
+    Raises:
+      ValueError: if shapes do not fit or there are no examples; of concrete values, if a label is
+        out of range or a logit is NaN.
+      TypeError: if ``labels`` are not integers.
+
+    Example:
+      >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
+      0.5
+    """
+    logits, labels = _checked_logits(logits, labels)
+    return jnp.mean(jnp.argmax(logits, axis=-1) == labels)
+
+
+def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    r"""The mean of :math:`-\log p(y \mid x)`, with p the softmax of the logits.
+
+    Args:
+      logits: (N, classes).
+      labels: (N,), integers in [0, classes).
+
+    Returns:
+      Scalar, in nats per example; log(classes) for a uniform guess.
+
+    Raises:
+      ValueError, TypeError: as ``accuracy``.
+
+    Example:
+      >>> round(float(negative_log_likelihood(jnp.zeros((3, 10)), jnp.array([0, 4, 9]))), 4)
+      2.3026
+    """
+    logits, labels = _checked_logits(logits, labels)
+    return jnp.mean(optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels))
+
+
+def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
+    r"""The mean squared error of the probabilities, summed over the classes.
+
+    .. math::
+        \frac1N \sum_n \sum_k (p_{nk} - [y_n = k])^2
+
+    The original score of many classes: between 0 and 2, and for two classes twice the score of
+    the probability of one of them.
+
+    Args:
+      probabilities: (N, classes), each row a distribution.
+      labels: (N,), integers in [0, classes).
+
+    Returns:
+      Scalar in [0, 2].
+
+    Raises:
+      ValueError, TypeError: as ``reliability_bins``.
+
+    Source: Brier 1950, equation 2.
+
+    Example:
+      >>> float(brier_score(jnp.array([[0.5, 0.5], [1.0, 0.0]]), jnp.array([0, 1])))
+      1.25
+    """
+    probabilities, labels = _checked_probabilities(probabilities, labels)
+    target = jax.nn.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
+    return jnp.mean(jnp.sum(jnp.square(probabilities - target), axis=-1))
+
+
+def check_values(
+    name: str, values: jax.Array, is_valid: Callable[[np.ndarray], Any], requirement: str
+) -> None:
+    """Raises ValueError, with the first offender, unless every concrete value ``is_valid``."""
+    if isinstance(values, Tracer):
+        return
+    numbers = np.asarray(values)
+    offenders = numbers[~is_valid(numbers)]
+    if offenders.size:
+        raise ValueError(
+            f"{name} must {requirement}, got {offenders[0]} "
+            f"({offenders.size} such among {numbers.size})."
+        )
+
+
+def _checked_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    logits, labels = _checked_examples("logits", logits, labels)
+    hint = "hold no NaN (look for NaN images or parameters)"
+    check_values("logits", logits, lambda x: ~np.isnan(x), hint)
+    return logits, labels
+
+
+def _checked_probabilities(
+    probabilities: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    tolerance = 1e-3 if jnp.asarray(probabilities).dtype.itemsize >= 4 else 2e-2
+    probabilities, labels = _checked_examples("probabilities", probabilities, labels)
+    check_values("probabilities", probabilities, lambda p: p >= 0, "be zero or more")
+    hint = "sum to one over the last axis (of logits, take jax.nn.softmax)"
+    sums = jnp.sum(probabilities, axis=-1)
+    check_values("probabilities", sums, lambda s: np.abs(s - 1) <= tolerance, hint)
+    return probabilities, labels
+
+
+def _checked_examples(
+    name: str, values: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """``values`` in float32 at least, and ``labels``, checked against each other."""
+    values, labels = jnp.asarray(values), jnp.asarray(labels)
+    if values.ndim != 2 or not values.size or labels.shape != values.shape[:1]:
+        raise ValueError(
+            f"{name} must have shape (N, classes) and labels (N,) with N of at least 1, got "
+            f"{values.shape} and {labels.shape}. Of one-hot labels, take jnp.argmax(labels, -1)."
+        )
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
+    num_classes = values.shape[-1]
+    requirement = f"lie between 0 and {num_classes - 1}, as {name} has {num_classes} classes"
+    check_values("labels", labels, lambda y: (y >= 0) & (y < num_classes), requirement)
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32)), labels

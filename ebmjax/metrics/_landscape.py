@@ -1,0 +1,159 @@
+"""How an energy or loss changes around trained parameters, along directions scaled by filter."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ebmjax._checks import check_floating
+from ebmjax.metrics._calibration import check_values
+from ebmjax.types import Key, PyTree
+
+
+def filter_normalised_direction(key: Key, params: PyTree) -> PyTree:
+    r"""A Gaussian direction in which a step of 1 changes every filter by its own norm.
+
+    A network whose layers are scaled up and down against each other computes the same function,
+    yet looks flatter or sharper along a plain Gaussian direction. Therefore each filter i of each
+    kernel j is rescaled,
+
+    .. math::
+        d_{ij} \leftarrow \frac{d_{ij}}{\lVert d_{ij} \rVert} \lVert w_{ij} \rVert,
+
+    where a filter is everything that feeds one output feature, all axes but the last: of a
+    kernel (h, w, inputs, outputs) a block (h, w, inputs), of (inputs, outputs) a column. Leaves of
+    one axis or none, which are biases, the scales and offsets of normalisations, and running
+    statistics, get the direction zero, as in the authors' code: such perturbations can dominate
+    the picture.
+
+    Args:
+      key: consumed by the Gaussian.
+      params: PyTree of floating-point arrays whose last axis counts output features, as Flax's
+        kernels.
+
+    Returns:
+      A PyTree like ``params``. A filter of zeros gets the direction zero.
+
+    Raises:
+      TypeError: if a leaf is not floating point.
+      ValueError: if there is no leaf.
+
+    Source: Li, Xu, Taylor, Studer & Goldstein 2018, arXiv:1712.09913, section 4.
+
+    Example:
+      >>> params = {"kernel": jnp.array([[3.0, 0.0], [4.0, 1.0]]), "bias": jnp.ones(2)}
+      >>> direction = filter_normalised_direction(jax.random.key(0), params)
+      >>> jnp.linalg.norm(direction["kernel"], axis=0).round(5).tolist(), direction["bias"].tolist()
+      ([5.0, 1.0], [0.0, 0.0])
+    """
+    check_floating("params", params)
+    params = jax.tree.map(jnp.asarray, params)
+    gaussian = optax.tree.random_like(key, params, jax.random.normal)
+    return jax.tree.map(_with_the_norms_of, gaussian, params)
+
+
+def energy_landscape(
+    value_fn: Callable[[PyTree], jax.Array],
+    params: PyTree,
+    direction_x: PyTree,
+    direction_y: PyTree,
+    coordinates_x: jax.Array,
+    coordinates_y: jax.Array,
+) -> jax.Array:
+    """``value_fn(params + a * direction_x + b * direction_y)`` on a grid of (a, b).
+
+    The points are visited one after the other, so the memory is that of one evaluation. For a
+    line instead of a plane, pass zero as the only ``coordinates_y``.
+
+    Args:
+      value_fn: parameters to a scalar, with the data bound; for instance the mean energy of a
+        tenth of the training images.
+      params: PyTree of floating-point arrays: the centre.
+      direction_x: a PyTree like ``params``, see ``filter_normalised_direction``.
+      direction_y: another one.
+      coordinates_x: (len_x,), the values of a; between -1 and 1 in the papers.
+      coordinates_y: (len_y,), the values of b.
+
+    Returns:
+      (len_y, len_x), rows along y as ``matplotlib``'s ``contour`` takes them, in the units of
+      ``value_fn``.
+
+    Raises:
+      TypeError: if a leaf of ``params`` is not floating point.
+      ValueError: if a direction's structure or shapes are not those of ``params``, if the
+        coordinates are not one-dimensional, empty, or (where concrete) not finite, or if
+        ``value_fn`` does not return a scalar.
+
+    Source: Li et al. 2018; SADA-JEM, Figures 1 and 7.
+
+    Example:
+      >>> along_x, along_y = jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])
+      >>> def value_fn(params):
+      ...     return params[0] + 10 * params[1]
+      >>> energy_landscape(
+      ...     value_fn, jnp.zeros(2), along_x, along_y, jnp.arange(3), jnp.arange(2)).tolist()
+      [[0.0, 1.0, 2.0], [10.0, 11.0, 12.0]]
+    """
+    check_floating("params", params)
+    params = jax.tree.map(jnp.asarray, params)
+    direction_x = _checked_direction("direction_x", direction_x, params)
+    direction_y = _checked_direction("direction_y", direction_y, params)
+    coordinates_x = _checked_coordinates("coordinates_x", coordinates_x)
+    coordinates_y = _checked_coordinates("coordinates_y", coordinates_y)
+    shape = jax.eval_shape(value_fn, params).shape
+    if shape != ():
+        raise ValueError(f"value_fn must return a scalar, got shape {shape}. Sum or average it.")
+
+    def value(a: jax.Array, b: jax.Array) -> jax.Array:
+        moved = jax.tree.map(
+            lambda w, x, y: (w + a * x + b * y).astype(w.dtype), params, direction_x, direction_y
+        )
+        return value_fn(moved)
+
+    def row(b: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda a: value(a, b), coordinates_x)
+
+    return jax.lax.map(row, coordinates_y)
+
+
+def _with_the_norms_of(direction: jax.Array, weights: jax.Array) -> jax.Array:
+    if weights.ndim <= 1:
+        return jnp.zeros_like(weights)
+    norm = _filter_norms(direction)
+    scale = jnp.where(norm > 0, _filter_norms(weights) / jnp.where(norm > 0, norm, 1.0), 0.0)
+    return (direction * scale).astype(weights.dtype)
+
+
+def _filter_norms(weights: jax.Array) -> jax.Array:
+    weights = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
+    squares = jnp.square(weights)
+    return jnp.sqrt(jnp.sum(squares, axis=tuple(range(weights.ndim - 1)), keepdims=True))
+
+
+def _checked_direction(name: str, direction: PyTree, params: PyTree) -> PyTree:
+    direction = jax.tree.map(jnp.asarray, direction)
+    expected, got = _shapes(params), _shapes(direction)
+    for leaf in {**expected, **got}:
+        if expected.get(leaf) != got.get(leaf):
+            raise ValueError(
+                f"{name} must have the structure and shapes of params; at {leaf or 'the root'} "
+                f"params has shape {expected.get(leaf)}, {name} {got.get(leaf)}."
+            )
+    return direction
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
+
+
+def _checked_coordinates(name: str, coordinates: jax.Array) -> jax.Array:
+    coordinates = jnp.asarray(coordinates)
+    if coordinates.ndim != 1 or not coordinates.size:
+        raise ValueError(
+            f"{name} must have shape (n,) with at least one value, got {coordinates.shape}."
+        )
+    check_values(name, coordinates, np.isfinite, "be finite")
+    return coordinates

@@ -1,0 +1,209 @@
+"""Does the model notice what it has not seen: scores of images, and how well they separate.
+
+In-distribution is the positive class throughout: a good score is high on it and low elsewhere.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._checks import check_floating, check_fraction, check_positive
+from ebmjax.metrics._calibration import check_values
+
+
+def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
+    r"""The area under the ROC curve, which is a probability of pairs.
+
+    .. math::
+        P(s_\mathrm{in} > s_\mathrm{out}) + \tfrac12 P(s_\mathrm{in} = s_\mathrm{out})
+
+    over all pairs of one in-distribution and one out-of-distribution score, counted exactly by
+    sorting: 1/2 for a score that knows nothing, 1 where it separates, below 1/2 where it is
+    misled. The sizes of the two sets do not matter.
+
+    Args:
+      in_scores: (n,), of in-distribution images, the positive class.
+      out_scores: (m,), of the others. Infinite scores are ordered like any other.
+
+    Returns:
+      Scalar in [0, 1]; inside ``jit``, where values cannot be checked, NaN if a score is NaN.
+
+    Raises:
+      ValueError: if a set is empty or not one-dimensional; of concrete scores, if one is NaN.
+
+    Source: Hanley & McNeil 1982; the measure of JEM's and SADA-JEM's tables.
+
+    Example:
+      >>> float(auroc(jnp.array([3.0, 1.0]), jnp.array([0.0, 1.0])))
+      0.875
+    """
+    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    ordered = jnp.sort(out_scores)
+    below = jnp.searchsorted(ordered, in_scores, side="left")
+    not_above = jnp.searchsorted(ordered, in_scores, side="right")
+    area = jnp.mean((below + not_above) / (2 * ordered.size))
+    return _nan_where_nan(area, in_scores, out_scores)
+
+
+def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
+    r"""The area under the precision-recall curve (AUPR), as a sum without interpolation.
+
+    .. math::
+        \sum_k (R_k - R_{k-1}) P_k
+        = \frac1n \sum_{i \in \mathrm{in}}
+          \frac{\#\{\mathrm{in} \ge s_i\}}{\#\{\mathrm{in} \ge s_i\} + \#\{\mathrm{out} \ge s_i\}}
+
+    over the distinct scores as thresholds k, so that equal scores are taken in together. Unlike
+    ``auroc`` it depends on the sizes of the sets: a score that knows nothing gets about
+    n / (n + m). Compare it at equal sizes only.
+
+    Args:
+      in_scores: (n,), of in-distribution images, the positive class.
+      out_scores: (m,), of the others.
+
+    Returns:
+      Scalar in [0, 1]; inside ``jit`` NaN if a score is NaN.
+
+    Raises:
+      ValueError: as ``auroc``.
+
+    Source: Davis & Goadrich 2006; the same definition as scikit-learn's.
+
+    Example:
+      >>> float(average_precision(jnp.array([3.0, 1.0]), jnp.array([0.0, 2.0])))
+      0.8333333730697632
+    """
+    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    hits = _count_at_least(in_scores, in_scores)
+    false_alarms = _count_at_least(out_scores, in_scores)
+    return _nan_where_nan(jnp.mean(hits / (hits + false_alarms)), in_scores, out_scores)
+
+
+def fpr_at_tpr(
+    in_scores: jax.Array, out_scores: jax.Array, *, tpr: float | jax.Array = 0.95
+) -> jax.Array:
+    """FPR@95: how much of the other set passes when 95% of the in-distribution images must.
+
+    The threshold is the highest in-distribution score that at least the fraction ``tpr`` of the
+    in-distribution scores reaches; the result is the fraction of the others that reach it too.
+
+    Args:
+      in_scores: (n,), of in-distribution images, the positive class.
+      out_scores: (m,), of the others.
+      tpr: in (0, 1].
+
+    Returns:
+      Scalar in [0, 1], small is good; inside ``jit`` NaN if a score is NaN.
+
+    Raises:
+      ValueError: as ``auroc``, and if a concrete ``tpr`` is not in (0, 1].
+
+    Source: Hendrycks & Gimpel 2017; Liang, Li & Srikant 2018. A point of the ROC curve, without
+    interpolation.
+
+    Example:
+      >>> float(fpr_at_tpr(jnp.array([3.0, 2.0, 1.0, 0.0]), jnp.array([0.5, 1.5]), tpr=0.75))
+      0.5
+    """
+    check_fraction("tpr", tpr)
+    check_positive("tpr", tpr)
+    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    # Compared with k / n rather than k with n * tpr, whose rounding can ask for one score more.
+    recall = jnp.asarray(np.arange(1, in_scores.size + 1) / in_scores.size, in_scores.dtype)
+    num_above = jnp.sum(recall < jnp.asarray(tpr, recall.dtype))
+    threshold = jnp.sort(in_scores)[in_scores.size - 1 - num_above]
+    rate = _count_at_least(out_scores, threshold) / out_scores.size
+    return _nan_where_nan(rate, in_scores, out_scores)
+
+
+def ood_scores(
+    logits_fn: Callable[[jax.Array], jax.Array], images: jax.Array
+) -> dict[str, jax.Array]:
+    r"""Three scores of each image, high where a classifier-as-energy-model finds it familiar.
+
+    - ``"log_density"``: :math:`\log \sum_k e^{f_k(x)}`, the joint energy model's log p(x) up to a
+      constant that is the same for all images; nats.
+    - ``"max_probability"``: the largest softmax probability, in (0, 1].
+    - ``"negative_score_norm"``: minus the Euclidean norm, over an image's pixels and channels, of
+      the score :math:`\nabla_x \log p(x)`; nats per unit of the pixels' range.
+
+    All scores come from one evaluation and one gradient of the batch. The gradient is that of the
+    log densities' sum, so an image's logits must depend on that image alone: batch normalisation
+    has to use its running statistics here.
+
+    Args:
+      logits_fn: (N, ...) to (N, classes), parameters bound.
+      images: (N, ...), floating point, as the network takes them; usually (N, H, W, C). For many
+        images, call this (jitted) on batches and concatenate.
+
+    Returns:
+      A dict of three arrays of shape (N,), float32 at least.
+
+    Raises:
+      TypeError: if ``images`` are not floating point.
+      ValueError: if there are none, if ``logits_fn`` does not return (N, classes), or if concrete
+        images hold NaN or infinite values.
+
+    Source: Grathwohl et al. 2020 (JEM), arXiv:1912.03263, section 5.3.
+
+    Example:
+      >>> scores = ood_scores(lambda x: jnp.concatenate([x, 0.0 * x], axis=-1), jnp.zeros((1, 1)))
+      >>> {name: round(float(score[0]), 4) for name, score in scores.items()}
+      {'log_density': 0.6931, 'max_probability': 0.5, 'negative_score_norm': -0.5}
+    """
+    images = jnp.asarray(images)
+    check_floating("images", images)
+    if images.ndim < 2 or not images.size:
+        raise ValueError(
+            f"images must have shape (N, ...) with at least one image, got {images.shape}. "
+            "For a single image pass images[None]."
+        )
+    check_values("images", images, np.isfinite, "be finite")
+
+    def summed_log_density(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        logits = _checked_logits(logits_fn(x), len(x))
+        log_density = jax.nn.logsumexp(logits, axis=-1)
+        return jnp.sum(log_density), (log_density, jnp.max(logits, axis=-1))
+
+    gradient, (log_density, max_logit) = jax.grad(summed_log_density, has_aux=True)(images)
+    gradient = gradient.reshape(len(images), -1).astype(log_density.dtype)
+    return {
+        "log_density": log_density,
+        "max_probability": jnp.exp(max_logit - log_density),
+        "negative_score_norm": -jnp.linalg.norm(gradient, axis=-1),
+    }
+
+
+def _checked_logits(logits: jax.Array, num_images: int) -> jax.Array:
+    if logits.ndim != 2 or len(logits) != num_images:
+        raise ValueError(
+            f"logits_fn must map {num_images} images to logits of shape ({num_images}, classes), "
+            f"got {logits.shape}."
+        )
+    return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+
+
+def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+    in_scores, out_scores = jnp.asarray(in_scores), jnp.asarray(out_scores)
+    for name, scores in {"in_scores": in_scores, "out_scores": out_scores}.items():
+        if scores.ndim != 1 or not scores.size:
+            raise ValueError(
+                f"{name} must have shape (n,) with one score per image and at least one image, "
+                f"got {scores.shape}."
+            )
+        check_values(name, scores, lambda s: ~np.isnan(s), "hold no NaN")
+    dtype = jnp.promote_types(jnp.promote_types(in_scores.dtype, out_scores.dtype), jnp.float32)
+    return in_scores.astype(dtype), out_scores.astype(dtype)
+
+
+def _count_at_least(scores: jax.Array, thresholds: jax.Array) -> jax.Array:
+    """How many ``scores`` reach each of ``thresholds``."""
+    return scores.size - jnp.searchsorted(jnp.sort(scores), thresholds, side="left")
+
+
+def _nan_where_nan(result: jax.Array, in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
+    """Sorting puts NaN above every number, where it would pass for a perfect score."""
+    has_nan = jnp.any(jnp.isnan(in_scores)) | jnp.any(jnp.isnan(out_scores))
+    return jnp.where(has_nan, jnp.nan, result)
