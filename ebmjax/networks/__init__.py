@@ -1,5 +1,7 @@
 """Networks for energies, classifiers and generators, as Flax Linen modules; all optional."""
 
+from ebmjax.networks._classifier import Classifier as Classifier
+from ebmjax.networks._classifier import classifier as classifier
 from ebmjax.networks._convolution import Convolution as Convolution
 from ebmjax.networks._convolution import TransposedConvolution as TransposedConvolution
 from ebmjax.networks._convolve import convolve as convolve
@@ -7,4 +9,6 @@ from ebmjax.networks._convolve import convolve_transposed as convolve_transposed
 from ebmjax.networks._energies import LatentEnergy as LatentEnergy
 from ebmjax.networks._energies import MLPEnergy as MLPEnergy
 from ebmjax.networks._generator import ConvGenerator as ConvGenerator
+from ebmjax.networks._norm_policy import SADA_JEM_POLICY as SADA_JEM_POLICY
+from ebmjax.networks._norm_policy import NormPolicy as NormPolicy
 from ebmjax.networks._wide_resnet import WideResNet as WideResNet

@@ -1,7 +1,7 @@
 """The wide residual network of JEM and its successors."""
 
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import flax.linen as nn
 import jax
@@ -10,12 +10,18 @@ import jax.numpy as jnp
 from ebmjax._checks import check_at_least
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._convolve import Lowering, check_images
+from ebmjax.networks._norm_policy import Statistics, check_statistics
 
-Norm = Literal["group"]
+Norm = Literal["batch", "group"]
+AxisName = str | tuple[str, ...]
 
 LEAK = 0.2
 NUM_GROUPS = 8
 PIXELS_AND_CHANNELS = (-3, -2, -1)
+EPSILON = 1e-5
+# Flax weighs the old average with it: running = 0.1 running + 0.9 batch. PyTorch weighs the batch,
+# so this is the momentum 0.9 of JEM++'s and SADA-JEM's code.
+MOMENTUM = 0.1
 
 
 class WideResNet(nn.Module):
@@ -36,14 +42,25 @@ class WideResNet(nn.Module):
       depth: d, one of 10, 16, 22, 28, ...
       widen_factor: w.
       num_classes: number of logits.
-      norm: None (JEM), or ``"group"`` for group normalisation (8 groups) before each activation,
-        which has no running statistics, so an example's logits depend on it alone.
+      norm: what comes before each activation. None (JEM); ``"group"`` for group normalisation (8
+        groups), which has no running statistics, so an example's logits depend on it alone; or
+        ``"batch"`` for batch normalisation (JEM++, SADA-JEM), with running averages in the
+        collection ``batch_stats``: running = 0.1 running + 0.9 batch, in float32.
       lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation up to the global average; from there on float32.
+      batch_axis: the name, or names, of mapped axes (``jax.vmap(..., axis_name="chains")``) over
+        which batch statistics are averaged, besides the pixels and the leading axes of ``images``.
+        A network mapped over single images then normalises by the batch they make up.
+
+    The call takes ``statistics``: ``"running"`` normalises by the running averages, ``"batch"`` by
+    the images at hand, which also updates the averages (``mutable=["batch_stats"]``); without
+    batch normalisation the two are the same. It is ``head(first_layer(images))``: the first
+    convolution, whose output PYLD holds fixed, and the rest; reach them with
+    ``network.apply(variables, images, method="first_layer")``.
 
     Raises:
       ValueError: when built with a depth that is not 6n + 4, sizes below one or an unknown norm;
-        when called on images without channels.
+        when called on images without channels or with unknown statistics.
 
     Source: Zagoruyko & Komodakis 2016; Grathwohl et al. 2020 (JEM).
 
@@ -60,6 +77,7 @@ class WideResNet(nn.Module):
     norm: Norm | None = None
     lowering: Lowering | None = None
     dtype: Any = None
+    batch_axis: AxisName | None = None
 
     def __post_init__(self) -> None:
         check_at_least("depth", self.depth, 10)
@@ -68,25 +86,45 @@ class WideResNet(nn.Module):
         check_at_least("widen_factor", self.widen_factor, 1)
         check_at_least("num_classes", self.num_classes, 1)
         if self.norm not in (None, *get_args(Norm)):
-            raise ValueError(f"norm must be None or 'group', got norm={self.norm!r}.")
+            raise ValueError(f"norm must be None, 'batch' or 'group', got norm={self.norm!r}.")
         super().__post_init__()
 
-    @nn.compact
-    def __call__(self, images: jax.Array) -> jax.Array:
+    def setup(self) -> None:
+        # An attribute's name becomes its parameters' name (a list's gets an index), and checkpoints
+        # know these.
+        self.Convolution_0 = Convolution(16, lowering=self.lowering, dtype=self.dtype)
+        self.ResidualBlock = [
+            ResidualBlock(
+                features=16 * 2**stage * self.widen_factor,
+                stride=2 if stage and not block else 1,
+                norm=self.norm,
+                lowering=self.lowering,
+                dtype=self.dtype,
+                batch_axis=self.batch_axis,
+            )
+            for stage in range(3)
+            for block in range((self.depth - 4) // 6)
+        ]
+        norm = _norm_layer(self.norm, self.dtype, self.batch_axis)
+        self.GroupNorm_0 = norm if self.norm == "group" else None
+        self.BatchNorm_0 = norm if self.norm == "batch" else None
+        self.Dense_0 = nn.Dense(self.num_classes, dtype=jnp.float32)
+
+    def __call__(self, images: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
+        return self.head(self.first_layer(images), statistics=statistics)
+
+    def first_layer(self, images: jax.Array) -> jax.Array:
+        """The first convolution: images (..., H, W, C) to (..., H, W, 16)."""
         check_images(images)
-        x = Convolution(16, lowering=self.lowering, dtype=self.dtype)(images)
-        for stage in range(3):
-            for block in range((self.depth - 4) // 6):
-                x = ResidualBlock(
-                    features=16 * 2**stage * self.widen_factor,
-                    stride=2 if stage and not block else 1,
-                    norm=self.norm,
-                    lowering=self.lowering,
-                    dtype=self.dtype,
-                )(x)
-        x = _activate(x, self.norm, self.dtype)
-        features = jnp.mean(x, axis=(-3, -2), dtype=jnp.float32)
-        return nn.Dense(self.num_classes, dtype=jnp.float32)(features)
+        return self.Convolution_0(images)
+
+    def head(self, hidden: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
+        """Everything after the first convolution: (..., H, W, 16) to logits (..., num_classes)."""
+        check_statistics("statistics", statistics)
+        for block in self.ResidualBlock:
+            hidden = block(hidden, statistics)
+        hidden = _activate(hidden, self.GroupNorm_0 or self.BatchNorm_0, statistics)
+        return self.Dense_0(jnp.mean(hidden, axis=(-3, -2), dtype=jnp.float32))
 
 
 class ResidualBlock(nn.Module):
@@ -97,20 +135,38 @@ class ResidualBlock(nn.Module):
     norm: Norm | None
     lowering: Lowering | None
     dtype: Any
+    batch_axis: AxisName | None
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, statistics: Statistics) -> jax.Array:
         convolution = partial(Convolution, self.features, lowering=self.lowering, dtype=self.dtype)
-        y = convolution()(_activate(x, self.norm, self.dtype))
-        y = convolution(stride=self.stride)(_activate(y, self.norm, self.dtype))
+        norm = partial(_norm_layer, self.norm, self.dtype, self.batch_axis)
+        y = convolution()(_activate(x, norm(), statistics))
+        y = convolution(stride=self.stride)(_activate(y, norm(), statistics))
         if x.shape != y.shape:
             x = convolution(kernel_size=1, stride=self.stride, name="shortcut")(x)
         return x + y
 
 
-def _activate(x: jax.Array, norm: Norm | None, dtype: Any) -> jax.Array:
+def _norm_layer(
+    norm: Norm | None, dtype: Any, batch_axis: AxisName | None
+) -> nn.GroupNorm | nn.BatchNorm | None:
     if norm == "group":
-        x = nn.GroupNorm(NUM_GROUPS, epsilon=1e-5, reduction_axes=PIXELS_AND_CHANNELS, dtype=dtype)(
-            x
+        return nn.GroupNorm(
+            NUM_GROUPS, epsilon=EPSILON, reduction_axes=PIXELS_AND_CHANNELS, dtype=dtype
         )
+    if norm == "batch":
+        return nn.BatchNorm(
+            momentum=MOMENTUM, epsilon=EPSILON, dtype=dtype, axis_name=cast(Any, batch_axis)
+        )
+    return None
+
+
+def _activate(
+    x: jax.Array, norm: nn.GroupNorm | nn.BatchNorm | None, statistics: Statistics
+) -> jax.Array:
+    if isinstance(norm, nn.BatchNorm):
+        x = norm(x, use_running_average=statistics == "running")
+    elif norm is not None:
+        x = norm(x)
     return nn.leaky_relu(x, LEAK)

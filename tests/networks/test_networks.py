@@ -291,7 +291,7 @@ def test_a_network_has_second_derivatives_in_both_modes():
         (lambda: WideResNet(4, 1, 10), "depth must be an integer of at least 10"),
         (lambda: WideResNet(10, 0, 10), "widen_factor"),
         (lambda: WideResNet(10, 1, 0), "num_classes"),
-        (lambda: WideResNet(10, 1, 10, norm="batch"), "None or 'group', got norm='batch'"),
+        (lambda: WideResNet(10, 1, 10, norm="layer"), "'batch' or 'group', got norm='layer'"),
         (
             lambda: WideResNet(10, 1, 10).init(jax.random.key(0), jnp.zeros((8, 8))),
             "images must have shape",

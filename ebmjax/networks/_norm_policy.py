@@ -1,0 +1,99 @@
+"""Which batches normalise themselves in training, and which are remembered."""
+
+import dataclasses
+from typing import Any, Literal, get_args
+
+Statistics = Literal["running", "batch"]
+Role = Literal["classified", "positives", "negatives", "chains"]
+
+
+def check_statistics(name: str, value: Any) -> None:
+    """Raises ValueError unless ``value`` is ``"running"`` or ``"batch"``."""
+    if value not in get_args(Statistics):
+        raise ValueError(f"{name} must be 'running' or 'batch', got {name}={value!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class NormPolicy:
+    """Whose statistics batch normalisation uses in each of a training step's passes.
+
+    A step passes four kinds of images through the network, its roles: ``"classified"`` (labelled
+    images, whose cross-entropy is taken), ``"positives"`` and ``"negatives"`` (the two phases of
+    the energy term) and ``"chains"`` (the sampler's). Normalised by its ``"batch"``, an image's
+    energy depends on the images beside it; normalised by the ``"running"`` averages it does not.
+
+    The default: the passes that train parameters normalise by their batch, as batch
+    normalisation is meant to be trained. Chains use the running averages: each then follows the
+    score of one fixed density of one image, so chains do not interact and a Metropolis test of a
+    single chain is valid. Only real images update the averages, so that they are what the network
+    will meet when it is evaluated; the chains' statistics drift with the sampler's. The price is
+    that chains follow a slightly different energy from the one trained, by as much as a batch
+    differs from the averages. The second SAM pass repeats the first, since SAM takes the gradient
+    of the same loss at displaced parameters.
+
+    Classified images always use their batch. In the second pass nothing updates the averages: the
+    displaced parameters are never kept, so neither are their statistics.
+
+    Attributes:
+      positives: ``"batch"`` or ``"running"``.
+      negatives: ``"batch"`` or ``"running"``.
+      chains: ``"batch"`` or ``"running"``.
+      second_pass: ``"batch"`` for every role as in the first pass, ``"running"`` for running
+        averages in every role.
+      updated_by: roles whose first pass updates the running averages. Where several do, the later
+        pass outweighs the earlier: nine to one with ``WideResNet``'s momentum.
+
+    Raises:
+      ValueError: for an unknown choice or role, and for a role in ``updated_by`` that uses the
+        running averages and so has nothing to update them with.
+
+    Example:
+      >>> policy = NormPolicy()
+      >>> policy.use("chains"), policy.use("negatives"), policy.updates("negatives")
+      ('running', 'batch', False)
+    """
+
+    positives: Statistics = "batch"
+    negatives: Statistics = "batch"
+    chains: Statistics = "running"
+    second_pass: Statistics = "batch"
+    updated_by: tuple[Role, ...] = ("classified", "positives")
+
+    def __post_init__(self) -> None:
+        for name in ("positives", "negatives", "chains", "second_pass"):
+            check_statistics(name, getattr(self, name))
+        if not isinstance(self.updated_by, tuple):
+            raise ValueError(
+                "updated_by must be a tuple of roles, such as ('positives',), "
+                f"got updated_by={self.updated_by!r}."
+            )
+        for role in self.updated_by:
+            if self.use(role) == "running":
+                raise ValueError(
+                    f"updated_by names {role!r}, which uses the running averages and has no batch "
+                    f"statistics to update them with; set {role}='batch' or leave it out."
+                )
+
+    def use(self, role: Role, *, second_pass: bool = False) -> Statistics:
+        """The statistics that a pass of ``role`` normalises with, for ``Classifier.logits``."""
+        if role not in get_args(Role):
+            raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
+        if second_pass and self.second_pass == "running":
+            return "running"
+        return "batch" if role == "classified" else getattr(self, role)
+
+    def updates(self, role: Role, *, second_pass: bool = False) -> bool:
+        """Whether the statistics that a pass of ``role`` returns are to be kept."""
+        return not second_pass and self.use(role) == "batch" and role in self.updated_by
+
+
+SADA_JEM_POLICY = NormPolicy(
+    positives="batch",
+    negatives="batch",
+    chains="batch",
+    second_pass="batch",
+    updated_by=("positives", "chains", "negatives", "classified"),
+)
+"""What SADA-JEM's published code does: batch statistics everywhere, the running ones updated by
+every pass of the first round, chains included, and left alone in the second SAM pass. Its passes
+come in the order written in ``updated_by``, so the labelled images weigh most."""
