@@ -1,0 +1,164 @@
+"""Images on their way to the network: checked once on the host, augmented inside the train step."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._checks import check_at_least, check_not_negative
+from ebmjax.data._images import ImageData
+from ebmjax.types import Key
+
+
+def check_image_data(data: ImageData, num_classes: int) -> None:
+    """Raises unless a loaded split is what the trainers take; meant for data from elsewhere.
+
+    Inside ``jit`` nobody can look at values: a label out of range would pick another class's
+    logit, and a NaN pixel would spoil the parameters for good.
+
+    Args:
+      data: ``images`` uint8 (N, height, width, channels) and integer ``labels`` (N,), N >= 1.
+      num_classes: labels must lie in 0, ..., num_classes - 1.
+
+    Raises:
+      TypeError: if images are not uint8 (the message counts pixels that are not finite), or labels
+        are not integers.
+      ValueError: if a shape or a label is wrong, or there are no images.
+
+    Example:
+      >>> check_image_data(ImageData(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 9])), 10)
+    """
+    check_at_least("num_classes", num_classes, 1)
+    images, labels = np.asarray(data.images), np.asarray(data.labels)
+    _check_levels(images)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise TypeError(
+            f"labels must be integers, got dtype {labels.dtype}. Give class numbers, not one-hot "
+            "rows or probabilities."
+        )
+    if labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"labels must hold one class an image, shape ({len(images)},); got {labels.shape}."
+        )
+    outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if outside.size:
+        raise ValueError(
+            f"labels must lie in 0..{num_classes - 1}; {outside.size} of {labels.size} do not, "
+            f"first labels[{outside[0]}] = {labels[outside[0]]}. Renumber the classes or correct "
+            f"{num_classes=}."
+        )
+
+
+def _check_levels(images: np.ndarray) -> None:
+    if images.dtype != np.uint8:
+        broken = (
+            f" with {np.count_nonzero(~np.isfinite(images))} pixels that are NaN or infinite"
+            if np.issubdtype(images.dtype, np.inexact)
+            else ""
+        )
+        raise TypeError(
+            f"images must be uint8 levels 0 to 255, got dtype {images.dtype}{broken}. Repair such "
+            "pixels and go back to levels (ebmjax.data.from_signed_unit does so from [-1, 1])."
+        )
+    if images.ndim != 4 or 0 in images.shape:
+        raise ValueError(
+            "images must have shape (N, height, width, channels) with no axis empty, got "
+            f"{images.shape}. Grey images need a last axis of size 1."
+        )
+
+
+def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
+    """Moves each image by its own random offset, filling in by reflection at the border.
+
+    Pads every side by ``padding`` pixels, mirrored without repeating the edge, and cuts out the
+    original size at a place uniform over the ``(2 padding + 1)^2`` possible ones.
+
+    Args:
+      key: consumed by the places.
+      images: floating point (N, height, width, channels).
+      padding: pixels, from 0 to one less than the shorter side; 4 for 32x32 images in JEM.
+
+    Returns:
+      The shape and dtype of ``images``.
+
+    Raises:
+      TypeError: if ``images`` are not floating point.
+      ValueError: if ``images`` are not 4-dimensional, or ``padding`` lies outside its range.
+
+    Source: JEM's and SADA-JEM's published training code.
+
+    Example:
+      >>> reflect_pad_crop(jax.random.key(0), jnp.zeros((2, 8, 8, 1)), padding=1).shape
+      (2, 8, 8, 1)
+    """
+    _check_batch(images)
+    check_at_least("padding", padding, 0)
+    num, height, width, channels = images.shape
+    if padding >= min(height, width):
+        raise ValueError(
+            f"padding must be below the images' shorter side, since a reflection reaches no "
+            f"further; got {padding=} for {height}x{width} images."
+        )
+    margin = (padding, padding)
+    padded = jnp.pad(images, ((0, 0), margin, margin, (0, 0)), mode="reflect")
+    places = jax.random.randint(key, (num, 2), 0, 2 * padding + 1)
+
+    def crop(image: jax.Array, place: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice(image, (place[0], place[1], 0), (height, width, channels))
+
+    return jax.vmap(crop)(padded, places)
+
+
+def random_flip(key: Key, images: jax.Array) -> jax.Array:
+    """Mirrors each image left to right with probability 1/2, independently.
+
+    Not for digits or house numbers, whose mirror images are no such thing.
+
+    Args:
+      key: consumed by the coins.
+      images: floating point (N, height, width, channels).
+
+    Raises:
+      TypeError: if ``images`` are not floating point.
+      ValueError: if ``images`` are not 4-dimensional.
+    """
+    _check_batch(images)
+    is_flipped = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))
+    return jnp.where(is_flipped, images[:, :, ::-1, :], images)
+
+
+def add_gaussian_noise(key: Key, images: jax.Array, *, scale: Any) -> jax.Array:
+    """``images + scale * noise`` with standard normal noise; nothing is clipped.
+
+    The noise smooths the data's law, which otherwise lies on 256 levels. Clipping would pile
+    its tails up at the ends of the range, so images may leave [-1, 1].
+
+    Args:
+      key: consumed by the noise.
+      images: floating point (N, height, width, channels).
+      scale: standard deviation in units of the images, at least 0, may be traced; JEM's is 0.03
+        for images in [-1, 1], SADA-JEM's 0, which returns the images unchanged.
+
+    Raises:
+      TypeError: if ``images`` are not floating point.
+      ValueError: if ``images`` are not 4-dimensional, or a concrete ``scale`` is negative or not
+        finite.
+    """
+    _check_batch(images)
+    check_not_negative("scale", scale)
+    noise = jax.random.normal(key, images.shape, images.dtype)
+    return images + jnp.asarray(scale, images.dtype) * noise
+
+
+def _check_batch(images: jax.Array) -> None:
+    if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
+        raise TypeError(
+            f"images must be floating point, got dtype {jnp.result_type(images)}. Normalise levels "
+            "with ebmjax.data.to_signed_unit first."
+        )
+    if jnp.ndim(images) != 4:
+        raise ValueError(
+            f"images must have shape (N, height, width, channels), got {jnp.shape(images)}. A "
+            "single image needs a leading axis: images[None]."
+        )

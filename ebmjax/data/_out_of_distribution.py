@@ -1,0 +1,164 @@
+"""Image sets that a model of other data should find unlikely; made on the host, no network."""
+
+import numpy as np
+
+from ebmjax._checks import check_at_least
+from ebmjax.data._indices import epoch_indices
+
+LUMA = np.array([299, 587, 114])
+"""Thousandths of red, green and blue in grey, ITU-R BT.601."""
+
+
+def natural_patches(
+    num: int, *, size: int, channels: int, seed: int, downscale: int = 1
+) -> np.ndarray:
+    """Square patches cut from the two photographs that scikit-learn packages.
+
+    A photograph (427x640 pixels: a temple, a flower) hardly changes over 8 pixels. With
+    ``downscale=f`` it is first shrunk, f x f pixels to their mean, so that a small patch shows
+    structure. All places are distinct and, over the seeds, equally likely; patches may overlap.
+
+    Decoding JPEG is the installed Pillow's work, and its versions may differ by a level; all else
+    is exact.
+
+    Args:
+      num: patches; at most the number of places, (h - size + 1)(w - size + 1) summed over both
+        (shrunk) photographs.
+      size: side of a patch in pixels.
+      channels: 3, or 1 for grey (luma of ITU-R BT.601).
+      seed: at least 0; chooses the places.
+      downscale: factor by which the photographs are shrunk, at least 1.
+
+    Returns:
+      uint8 (num, size, size, channels).
+
+    Raises:
+      ValueError: if an argument lies outside its range, or there are fewer than ``num`` places.
+
+    Example:
+      >>> natural_patches(5, size=8, channels=1, seed=0, downscale=4).shape
+      (5, 8, 8, 1)
+    """
+    _check_set(num, size, channels)
+    check_at_least("downscale", downscale, 1)
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 (grey) or 3 (colour), got {channels=}.")
+    photographs = [_shrunk(photo, channels, downscale) for photo in _photographs()]
+    windows = [_windows(photo, size) for photo in photographs]
+    counts = np.array([rows * columns for rows, columns, *_ in (w.shape for w in windows)])
+    if num > counts.sum():
+        sides = ", ".join(f"{photo.shape[0]}x{photo.shape[1]}" for photo in photographs)
+        raise ValueError(
+            f"num must be at most the {counts.sum()} places of a {size}x{size} patch in the "
+            f"photographs ({sides} at {downscale=}), got {num=}. Lower num, size or downscale."
+        )
+    places = epoch_indices(seed, 0, int(counts.sum()))[:num]
+    return _cut(windows, counts, places)
+
+
+def _photographs() -> list[np.ndarray]:
+    from sklearn.datasets import load_sample_images
+
+    return load_sample_images().images
+
+
+def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:
+    """Grey or colour levels, box-averaged; sums are of integers, so there is one rounding."""
+    levels = photo.astype(np.int64)
+    levels, weight = (levels @ LUMA[:, None], LUMA.sum()) if channels == 1 else (levels, 1)
+    height, width = (side // factor for side in levels.shape[:2])
+    blocks = levels[: height * factor, : width * factor].reshape(
+        height, factor, width, factor, channels
+    )
+    return np.rint(blocks.sum(axis=(1, 3)) / (weight * factor**2)).astype(np.uint8)
+
+
+def _windows(photo: np.ndarray, size: int) -> np.ndarray:
+    """Every patch as a view: (rows, columns, channels, size, size), empty if none fits."""
+    if size > min(photo.shape[:2]):
+        return np.empty((0, 0, photo.shape[2], size, size), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(photo, (size, size), axis=(0, 1))
+
+
+def _cut(windows: list[np.ndarray], counts: np.ndarray, places: np.ndarray) -> np.ndarray:
+    patches = np.empty((len(places), *windows[0].shape[2:]), np.uint8)
+    firsts = np.cumsum(counts) - counts
+    for window, first, count in zip(windows, firsts, counts, strict=True):
+        is_here = (places >= first) & (places < first + count)
+        rows, columns = np.divmod(places[is_here] - first, window.shape[1])
+        patches[is_here] = window[rows, columns]
+    return np.ascontiguousarray(np.moveaxis(patches, 1, -1))
+
+
+def interpolated_images(images: np.ndarray, *, seed: int) -> np.ndarray:
+    """Means of random pairs of different images: the set called "interp".
+
+    The images are shuffled into a ring and each is averaged with its neighbour, so every one
+    enters exactly two means. Halves round to even levels.
+
+    Args:
+      images: uint8 (N, height, width, channels), at least two.
+      seed: at least 0; chooses the pairs.
+
+    Returns:
+      uint8, the shape of ``images``.
+
+    Raises:
+      TypeError: if ``images`` are not uint8.
+      ValueError: if there are fewer than two.
+
+    Source: Du & Mordatch 2019; Grathwohl et al. 2020 (JEM).
+    """
+    if images.dtype != np.uint8:
+        raise TypeError(f"images must be uint8 levels 0 to 255, got dtype {images.dtype}.")
+    if images.ndim != 4 or len(images) < 2:
+        raise ValueError(
+            "images must be at least two, of shape (N, height, width, channels), got shape "
+            f"{images.shape}."
+        )
+    order = epoch_indices(seed, 0, len(images))
+    sums = images[order].astype(np.uint16) + images[np.roll(order, 1)]
+    return np.rint(sums / 2).astype(np.uint8)
+
+
+def uniform_noise_images(num: int, *, size: int, channels: int, seed: int) -> np.ndarray:
+    """Independent pixels, uniform over the 256 levels: uint8 (num, size, size, channels).
+
+    An easy set: what fails here detects nothing.
+
+    Raises:
+      ValueError: if an argument lies outside its range.
+    """
+    _check_set(num, size, channels)
+    return _random_levels(seed, (num, size, size, channels))
+
+
+def constant_images(num: int, *, size: int, channels: int, seed: int) -> np.ndarray:
+    """One random colour an image, uniform over the levels: uint8 (num, size, size, channels).
+
+    Easy for a classifier's confidence, a known trap for log densities: smooth images may score
+    above the data.
+
+    Raises:
+      ValueError: if an argument lies outside its range.
+
+    Source: Nalisnick et al. 2019, "Do deep generative models know what they don't know?".
+    """
+    _check_set(num, size, channels)
+    colours = _random_levels(seed, (num, 1, 1, channels))
+    return np.tile(colours, (1, size, size, 1))
+
+
+def _random_levels(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The bytes of the raw Philox stream, low byte first: NumPy promises it for good."""
+    check_at_least("seed", seed, 0)
+    stream = np.random.Philox(key=np.array([seed, 0], np.uint64))
+    count = int(np.prod(shape))
+    words = stream.random_raw(-(-count // 8)).astype("<u8")
+    return words.view(np.uint8)[:count].reshape(shape).copy()
+
+
+def _check_set(num: int, size: int, channels: int) -> None:
+    check_at_least("num", num, 1)
+    check_at_least("size", size, 1)
+    check_at_least("channels", channels, 1)
