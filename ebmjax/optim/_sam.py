@@ -1,0 +1,97 @@
+"""Sharpness-aware minimisation: the gradient at the worst parameters nearby."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax._checks import check_positive
+from ebmjax.types import PyTree
+
+LossFn = Callable[[PyTree], tuple[jax.Array, PyTree]]
+
+
+def sam_gradients(
+    loss_fn: LossFn,
+    params: PyTree,
+    *,
+    rho: float | jax.Array,
+    adaptive: bool = False,
+    second_loss_fn: LossFn | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
+) -> tuple[tuple[jax.Array, PyTree], PyTree]:
+    r"""The gradient of a loss at parameters displaced to where it is highest nearby.
+
+    .. math::
+        \nabla L(\theta + \epsilon), \qquad
+        \epsilon_\text{SAM} = \rho \frac{g}{\lVert g \rVert}, \qquad
+        \epsilon_\text{ASAM} = \rho \frac{T^2 g}{\lVert T g \rVert}, \quad T = |\theta|
+
+    with :math:`g = \nabla L(\theta)` and one Euclidean norm over all parameters. SAM's ball has
+    radius rho in the units of the parameters; ASAM's is relative to each parameter's size, so it
+    does not change when a layer is scaled up and the next one down. A parameter that is exactly
+    zero stays there under ASAM: its paper's constant :math:`\eta`, added to T, is 0 here as in
+    SADA-JEM. Where the gradient is zero, no direction is highest and the result is that gradient,
+    finite; a gradient that is not finite gives gradients that are not finite.
+
+    Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them:
+    draw negatives once, before the call, and let it read them. Running statistics belong in the
+    metrics, which come from the first pass alone, so they are updated once.
+
+    Args:
+      loss_fn: ``params -> (loss, metrics)``, ``metrics`` any PyTree.
+      params: any PyTree of floating-point arrays.
+      rho: positive scalar, the radius; may be traced. SADA-JEM's best accuracies
+        are at 0.2 with SAM and at 4 with ASAM, which diverges at 8 (its Table 6).
+      adaptive: ASAM instead of SAM.
+      second_loss_fn: the loss of the second pass where it differs, by its normalisation
+        statistics for example; None for ``loss_fn``.
+      axis_name: mapped axis, or axes, of data-parallel shards. The displacement is then that of
+        the gradient averaged over them, the same on every shard. Without it each shard climbs its
+        own loss. Either way the gradients returned are the shard's own; average them as ever.
+
+    Returns:
+      ``((loss, metrics), gradients)``: the value of the first pass at ``params``, and the
+      gradients of the second at the displaced ones, shaped like ``params``.
+
+    Raises:
+      ValueError: if a concrete ``rho`` is not positive and finite, or ``rho`` is not a scalar.
+
+    Source: Foret et al. 2021 (SAM); Kwon et al. 2021 (ASAM); SADA-JEM, Eqs. 7 and 8.
+
+    Example:
+      >>> def loss_fn(x):
+      ...     return 0.5 * x**2, {}
+      >>> (loss, _), gradient = sam_gradients(loss_fn, jnp.array(3.0), rho=0.5)
+      >>> float(loss), float(gradient)
+      (4.5, 3.5)
+    """
+    check_positive("rho", rho)
+    if jnp.ndim(rho) != 0:
+        raise ValueError(f"rho must be a scalar, got shape {jnp.shape(rho)}.")
+    value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+    if axis_name is not None:
+        gradients = jax.lax.pmean(gradients, axis_name)
+    displaced = optax.apply_updates(params, _displacement(params, gradients, rho, adaptive))
+    second = jax.grad(second_loss_fn or loss_fn, has_aux=True)(displaced)[0]
+    return value, second
+
+
+def _displacement(params: PyTree, gradients: PyTree, rho: Any, adaptive: bool) -> PyTree:
+    """SAM's or ASAM's epsilon."""
+
+    def weigh(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda p, leaf: jnp.abs(p) * leaf, params, tree) if adaptive else tree
+
+    climb = weigh(gradients)
+    # By its largest entry first, because squares of small entries underflow.
+    largest = _or_one(optax.tree.norm(climb, ord=jnp.inf))
+    climb = jax.tree.map(lambda leaf: leaf / largest, climb)
+    return weigh(optax.tree.scale(rho / _or_one(optax.tree.norm(climb)), climb))
+
+
+def _or_one(norm: jax.Array) -> jax.Array:
+    """The norm, and 1 in place of 0: a tree of zeros divided by it stays zeros."""
+    return jnp.where(norm == 0, 1, norm)
