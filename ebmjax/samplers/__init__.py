@@ -10,6 +10,10 @@ from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDes
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
 from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step
+from ebmjax.samplers._initial_laws import InitialLaw as InitialLaw
+from ebmjax.samplers._initial_laws import gaussian_law as gaussian_law
+from ebmjax.samplers._initial_laws import informative_law as informative_law
+from ebmjax.samplers._initial_laws import uniform_law as uniform_law
 from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
 from ebmjax.samplers._langevin import LangevinState as LangevinState
 from ebmjax.samplers._langevin import implied_temperature as implied_temperature
@@ -20,6 +24,12 @@ from ebmjax.samplers._psgld import PSGLDState as PSGLDState
 from ebmjax.samplers._psgld import psgld as psgld
 from ebmjax.samplers._psgld import psgld_init as psgld_init
 from ebmjax.samplers._psgld import psgld_step as psgld_step
+from ebmjax.samplers._replay_buffer import Draw as Draw
+from ebmjax.samplers._replay_buffer import ReplayBuffer as ReplayBuffer
+from ebmjax.samplers._replay_buffer import replay_buffer_draw as replay_buffer_draw
+from ebmjax.samplers._replay_buffer import replay_buffer_init as replay_buffer_init
+from ebmjax.samplers._replay_buffer import replay_buffer_write as replay_buffer_write
+from ebmjax.samplers._select_particles import select_particles as select_particles
 from ebmjax.samplers._sgld import sgld as sgld
 from ebmjax.samplers._sgld import sgld_init as sgld_init
 from ebmjax.samplers._sgld import sgld_step as sgld_step

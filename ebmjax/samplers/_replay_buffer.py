@@ -1,0 +1,246 @@
+"""A replay buffer: where persistent chains rest between training steps."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax.samplers._initial_laws import InitialLaw
+from ebmjax.types import Key, PyTree
+
+
+class ReplayBuffer(NamedTuple):
+    """Positions of chains that wait, one a slot.
+
+    Attributes:
+      positions: PyTree whose leaves share a leading axis of slots. With class labels, equal
+        contiguous blocks of slots belong to classes 0, 1, ...
+    """
+
+    positions: PyTree
+
+
+class Draw(NamedTuple):
+    """Starts of ``num`` chains, and where they came from.
+
+    Attributes:
+      positions: PyTree with leading axis ``num``.
+      slots: (num,) int32, all different, in random order.
+      labels: (num,) int32, of the class asked for. Without class labels: of the law a new
+        position was drawn from, and of the slot's block for the others, which is the class they
+        were first drawn from only as long as no slot was ever reinitialised.
+      is_new: (num,) bool, true where the position is fresh from the initial law.
+    """
+
+    positions: PyTree
+    slots: jax.Array
+    labels: jax.Array
+    is_new: jax.Array
+
+
+def replay_buffer_init(
+    key: Key, size: int, law: InitialLaw, *, num_classes: int = 1
+) -> ReplayBuffer:
+    """Fills a buffer from the initial law, slot i with class ``i * num_classes // size``.
+
+    Args:
+      key: split into one for each slot.
+      size: number of slots.
+      law: ``law(key, label) -> position``.
+      num_classes: number of class blocks; 1 where there are no classes.
+
+    Raises:
+      ValueError: if ``size`` or ``num_classes`` is below 1, or the latter does not divide ``size``.
+
+    Example:
+      >>> from ebmjax.samplers import uniform_law
+      >>> law = uniform_law((2,), -1.0, 1.0)
+      >>> buffer = replay_buffer_init(jax.random.key(0), 100, law)
+      >>> draw = replay_buffer_draw(jax.random.key(1), buffer, 8, law, reinit_prob=0.05)
+      >>> draw.positions.shape, draw.slots.shape
+      ((8, 2), (8,))
+      >>> buffer = replay_buffer_write(buffer, draw.slots, draw.positions + 0.1)
+    """
+    check_at_least("size", size, 1)
+    block_size = _block_size(size, num_classes)
+    keys = jax.random.split(key, (num_classes, block_size))
+
+    # Class by class: the draws of a class share its constants, in one matrix product.
+    def fill_block(keys_and_label: tuple[Key, jax.Array]) -> PyTree:
+        return jax.vmap(law, in_axes=(0, None))(*keys_and_label)
+
+    blocks = jax.lax.map(fill_block, (keys, jnp.arange(num_classes, dtype=jnp.int32)))
+    return ReplayBuffer(jax.tree.map(lambda leaf: leaf.reshape(size, *leaf.shape[2:]), blocks))
+
+
+def replay_buffer_draw(
+    key: Key,
+    buffer: ReplayBuffer,
+    num: int,
+    law: InitialLaw,
+    *,
+    num_classes: int = 1,
+    reinit_prob: Any,
+    labels: jax.Array | None = None,
+) -> Draw:
+    """Takes ``num`` chains out of different slots; each starts anew with ``reinit_prob``.
+
+    The buffer is read only: ``replay_buffer_write`` puts the moved chains back, new ones included.
+    Slots are drawn uniformly without replacement in O(num log num) work, whatever the size of the
+    buffer; new positions are drawn one by one, so a costly law is called for new slots only.
+
+    Args:
+      key: consumed.
+      buffer: from ``replay_buffer_init``.
+      num: chains to draw (static).
+      law: the initial law of new positions.
+      num_classes: as at ``replay_buffer_init``.
+      reinit_prob: probability in [0, 1] of a new start, independently for each slot.
+      labels: (num,) integers in [0, num_classes): entry i is then drawn from its class's block,
+        without duplicates, and from its class's law. None draws from the whole buffer, and new
+        positions from the laws of classes chosen uniformly at random.
+
+    Raises:
+      ValueError: if ``num`` exceeds the buffer, or with labels a class block (a batch of one class
+        alone must find different slots); if ``num_classes`` does not divide the buffer's size;
+        for ``reinit_prob`` outside [0, 1], labels of another shape or out of range, or a law whose
+        positions do not fit the buffer.
+      TypeError: if labels are not integers.
+
+    Source: JEM (Grathwohl et al. 2020) draws with replacement, so that of two chains from one
+    slot only one survives; here none is lost.
+    """
+    size = leading_size("buffer.positions", buffer.positions)
+    block_size = _block_size(size, num_classes)
+    check_fraction("reinit_prob", reinit_prob)
+    _check_num(num, block_size if labels is not None else size, labels is not None)
+    _check_law(law, buffer)
+
+    slots_key, new_key, label_key, law_key = jax.random.split(key, 4)
+    is_new = jax.random.bernoulli(new_key, reinit_prob, (num,))
+    if labels is None:
+        slots = _distinct_slots(slots_key, jnp.zeros(num, jnp.int32), size)
+        random_labels = jax.random.randint(label_key, (num,), 0, num_classes, jnp.int32)
+        labels = jnp.where(is_new, random_labels, slots // block_size)
+    else:
+        labels = _checked_labels(labels, num, num_classes)
+        slots = _distinct_slots(slots_key, labels, block_size)
+    kept = jax.tree.map(lambda leaf: leaf[slots], buffer.positions)
+    return Draw(_restart(law_key, kept, labels, is_new, law), slots, labels, is_new)
+
+
+def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTree) -> ReplayBuffer:
+    """Overwrites ``slots`` (n,) with ``positions`` (leading axis n), in the buffer's dtypes.
+
+    Under ``jit`` with a donated buffer this happens in place.
+
+    Raises:
+      ValueError: if structure or shapes of ``positions`` do not fit the slots.
+    """
+    slots = jnp.asarray(slots)
+    shapes = jax.tree.map(lambda leaf: slots.shape[:1] + leaf.shape[1:], buffer.positions)
+    given = jax.tree.map(jnp.shape, positions)
+    if slots.ndim != 1 or given != shapes:
+        raise ValueError(
+            f"positions must be one for each entry of slots: for slots of shape {slots.shape} this "
+            f"buffer takes shapes {shapes}, got {given}."
+        )
+    return ReplayBuffer(
+        jax.tree.map(
+            lambda leaf, new: leaf.at[slots].set(jnp.asarray(new, leaf.dtype)),
+            buffer.positions,
+            positions,
+        )
+    )
+
+
+def _distinct_slots(key: Key, labels: jax.Array, block_size: int) -> jax.Array:
+    """For each label a slot of its block, no slot twice; every such choice is equally likely.
+
+    Floyd's algorithm, all steps at once. Of n slots out of B, step r = 0, ..., n - 1 draws t
+    uniformly from 0, ..., j with j = B - n + r, and takes t, or j where t was taken before. It was
+    if an earlier step drew t too, or if t is the j of an earlier step which had to take it: that
+    is one link of a chain of steps, followed to its end by doubling.
+    """
+    shuffle_key, draw_key = jax.random.split(key)
+    shuffled = jax.random.permutation(shuffle_key, len(labels))  # steps come in random order
+    order = shuffled[jnp.argsort(labels[shuffled], stable=True)]
+    groups = labels[order]
+    first = jnp.searchsorted(groups, groups, side="left")
+    step = jnp.arange(len(labels))
+    smallest_j = block_size - (jnp.searchsorted(groups, groups, side="right") - first)
+    j = smallest_j + step - first
+
+    t = jax.random.randint(draw_key, j.shape, 0, j + 1, j.dtype)
+    link = jnp.where((t >= smallest_j) & (t < j), first + t - smallest_j, step)
+    drawn_slots = groups * block_size + t
+    by_slot = jnp.argsort(drawn_slots, stable=True)
+    sorted_slots = drawn_slots[by_slot]
+    repeats = jnp.concatenate([jnp.zeros(1, bool), sorted_slots[1:] == sorted_slots[:-1]])
+    is_taken = jnp.zeros_like(repeats).at[by_slot].set(repeats)
+    for _ in range((len(labels) - 1).bit_length()):
+        is_taken, link = is_taken | is_taken[link], link[link]
+    slots = groups * block_size + jnp.where(is_taken, j, t)
+    return jnp.zeros_like(slots).at[order].set(slots)
+
+
+def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, law: InitialLaw) -> PyTree:
+    """``positions`` with fresh draws where ``is_new``, and no work elsewhere."""
+    keys = jax.random.split(key, len(is_new))
+    new_first = jnp.argsort(~is_new, stable=True)
+
+    def restart_one(i: jax.Array, positions: PyTree) -> PyTree:
+        entry = new_first[i]
+        fresh = law(keys[entry], labels[entry])
+        return jax.tree.map(lambda x, y: x.at[entry].set(y.astype(x.dtype)), positions, fresh)
+
+    return jax.lax.fori_loop(0, jnp.sum(is_new), restart_one, positions)
+
+
+def _block_size(size: int, num_classes: int) -> int:
+    check_at_least("num_classes", num_classes, 1)
+    if size % num_classes:
+        raise ValueError(
+            f"num_classes must divide the buffer into equal class blocks, got "
+            f"num_classes={num_classes} and size={size}."
+        )
+    return size // num_classes
+
+
+def _check_num(num: int, available: int, is_by_class: bool) -> None:
+    check_at_least("num", num, 1)
+    if num > available:
+        which = "of one class (all labels may be equal)" if is_by_class else "of the replay buffer"
+        raise ValueError(
+            f"num must be at most the {available} slots {which}, because no slot is drawn twice; "
+            f"got num={num}. Take a larger buffer or a smaller batch."
+        )
+
+
+def _check_law(law: InitialLaw, buffer: ReplayBuffer) -> None:
+    fresh = jax.eval_shape(law, jax.random.key(0), jnp.int32(0))
+    expected = jax.tree.map(lambda leaf: leaf.shape[1:], buffer.positions)
+    given = jax.tree.map(lambda leaf: leaf.shape, fresh)
+    if given != expected:
+        raise ValueError(
+            f"law must draw what the replay buffer holds, positions of shapes {expected}; got "
+            f"{given}."
+        )
+
+
+def _checked_labels(labels: Any, num: int, num_classes: int) -> jax.Array:
+    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
+        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
+    if jnp.shape(labels) != (num,):
+        raise ValueError(f"labels must have shape (num,) = ({num},), got {jnp.shape(labels)}.")
+    if not isinstance(labels, jax.core.Tracer):
+        numbers = np.asarray(labels)
+        if numbers.min() < 0 or numbers.max() >= num_classes:
+            raise ValueError(
+                f"labels must lie in [0, num_classes) = [0, {num_classes}), got values from "
+                f"{numbers.min()} to {numbers.max()}."
+            )
+    return jnp.asarray(labels, jnp.int32)
