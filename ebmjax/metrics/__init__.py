@@ -20,3 +20,8 @@ from ebmjax.metrics._out_of_distribution import auroc as auroc
 from ebmjax.metrics._out_of_distribution import average_precision as average_precision
 from ebmjax.metrics._out_of_distribution import fpr_at_tpr as fpr_at_tpr
 from ebmjax.metrics._out_of_distribution import ood_scores as ood_scores
+from ebmjax.metrics._robustness import PGDResult as PGDResult
+from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_levels
+from ebmjax.metrics._robustness import pgd_attack as pgd_attack
+from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve
+from ebmjax.metrics._robustness import straight_through as straight_through

@@ -1,0 +1,94 @@
+"""What an attack is made of: the ball it stays in, and the margins and gradients it follows."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax.types import Key
+
+LogitsFn = Callable[[Key, jax.Array], jax.Array]
+"""``logits_fn(key, images) -> (N, classes)``, each row a function of its own image."""
+
+
+class Ball(NamedTuple):
+    """What a norm means for (N, ...) displacements, each image on its own."""
+
+    direction: Callable[[jax.Array], jax.Array]
+    project: Callable[[jax.Array, Any], jax.Array]
+    sample: Callable[..., jax.Array]
+
+
+def _norms(x: jax.Array) -> jax.Array:
+    """Euclidean norms, shaped to broadcast; scaled first, for gradients whose squares underflow."""
+    axes = tuple(range(1, x.ndim))
+    largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
+    scaled = x / jnp.where(largest > 0, largest, 1.0)
+    return largest * jnp.sqrt(jnp.sum(scaled**2, axis=axes, keepdims=True))
+
+
+def _unit(x: jax.Array) -> jax.Array:
+    norms = _norms(x)
+    return x / jnp.where(norms > 0, norms, 1.0)
+
+
+def _project_l2(x: jax.Array, epsilon: Any) -> jax.Array:
+    norms = _norms(x)
+    return jnp.where(norms > epsilon, x * (epsilon / jnp.where(norms > 0, norms, 1.0)), x)
+
+
+def _sample_l2(key: Key, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    direction_key, radius_key = jax.random.split(key)
+    directions = _unit(jax.random.normal(direction_key, shape, dtype))
+    radii = jax.random.uniform(radius_key, (shape[0],) + (1,) * (len(shape) - 1), dtype)
+    return directions * radii ** (1.0 / math.prod(shape[1:]))
+
+
+BALLS = {
+    "linf": Ball(
+        direction=jnp.sign,
+        project=lambda x, epsilon: jnp.clip(x, -epsilon, epsilon),
+        sample=partial(jax.random.uniform, minval=-1.0, maxval=1.0),
+    ),
+    "l2": Ball(direction=_unit, project=_project_l2, sample=_sample_l2),
+}
+
+
+def margins_of(
+    logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
+) -> jax.Array:
+    """Margins (N,) of the mean logits over ``num_eot`` copies."""
+    logits = jax.lax.map(lambda key: logits_fn(key, images), jax.random.split(key, num_eot))
+    return _margin_and_bracket(jnp.mean(logits.astype(jnp.float32), axis=0), labels)[0]
+
+
+def margins_and_gradients(
+    logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """As ``margins_of``, with the copies' mean gradient of what the attack climbs, (N, ...)."""
+
+    def one_copy(key: Key) -> tuple[jax.Array, jax.Array]:
+        def climbed(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            logits = logits_fn(key, x).astype(jnp.float32)
+            return jnp.sum(_margin_and_bracket(logits, labels)[1]), logits
+
+        return jax.grad(climbed, has_aux=True)(images)
+
+    gradients, logits = jax.lax.map(one_copy, jax.random.split(key, num_eot))
+    margins, _ = _margin_and_bracket(jnp.mean(logits, axis=0), labels)
+    return margins, jnp.mean(gradients, axis=0)
+
+
+def _margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The label's logit minus the largest other, NaN as the worst; and what the attack climbs."""
+    is_label = jax.nn.one_hot(labels, logits.shape[1], dtype=bool)
+    own = jnp.sum(jnp.where(is_label, logits, 0.0), axis=1)
+    others = jnp.where(is_label, -jnp.inf, logits)
+    margins = own - jnp.max(others, axis=1)
+    return (
+        jnp.where(jnp.isnan(margins), -jnp.inf, margins),
+        jax.nn.logsumexp(others, axis=1) - own,
+    )

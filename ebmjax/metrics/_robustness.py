@@ -1,0 +1,299 @@
+"""Robust accuracy: projected gradient descent against a classifier, deterministic or randomised."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ebmjax._checks import (
+    check_at_least,
+    check_floating,
+    check_interval,
+    check_not_negative,
+    check_positive,
+)
+from ebmjax.metrics._attack_steps import BALLS, LogitsFn, margins_and_gradients, margins_of
+from ebmjax.types import Key
+
+Transform = Callable[[Key, jax.Array], jax.Array]
+"""``transform(key, images) -> images`` of the same shape and dtype."""
+
+
+class PGDResult(NamedTuple):
+    """What the attack made of N images.
+
+    Attributes:
+      adversarial: the shape of the images; of all images tried, the clean one included, the one
+        with the smallest margin, over every step of every restart.
+      is_correct: bool (N,); False where any image tried was misclassified: ``margin <= 0``.
+      margin: float32 (N,), the smallest margin met, label's logit minus the largest other one.
+    """
+
+    adversarial: jax.Array
+    is_correct: jax.Array
+    margin: jax.Array
+
+
+def epsilon_from_levels(levels: Any) -> jax.Array:
+    """Radii given in levels 0..255 in units of images in [-1, 1]: ``2 levels / 255``.
+
+    A paper's epsilon of 8/255 is for pixels in [0, 1]; in [-1, 1] distances are twice as long.
+
+    Raises:
+      ValueError: if a concrete ``levels`` is negative or not finite.
+
+    Example:
+      >>> float(epsilon_from_levels(127.5))
+      1.0
+    """
+    check_not_negative("levels", levels)
+    return 2.0 * jnp.asarray(levels, jnp.float32) / 255.0
+
+
+def straight_through(transform: Transform) -> Transform:
+    """``transform`` with the identity for its derivative: the BPDA of a purification.
+
+    An attack through ``classifier(straight_through(purify)(key, images))`` follows the
+    classifier's gradient at the purified images as if it were one at the images, where the true
+    gradient is zero, noise or too long a chain. It suits transforms that change an image little.
+
+    Args:
+      transform: a ``Transform``, such as a few Langevin steps from each image.
+
+    Returns:
+      The same function of ``(key, images)``.
+
+    Raises:
+      ValueError: on its call, if ``transform`` changes the shape or dtype.
+
+    Source: Athalye, Carlini & Wagner 2018, section 4.1.
+
+    Example:
+      >>> quantise = straight_through(lambda key, x: jnp.round(x))
+      >>> jax.value_and_grad(lambda x: quantise(jax.random.key(0), x))(0.8)
+      (Array(1., dtype=float32, weak_type=True), Array(1., dtype=float32, weak_type=True))
+    """
+
+    def transform_straight_through(key: Key, images: jax.Array) -> jax.Array:
+        images = jnp.asarray(images)
+        transformed = transform(key, jax.lax.stop_gradient(images))
+        if (transformed.shape, transformed.dtype) != (images.shape, images.dtype):
+            raise ValueError(
+                "transform must keep the images' shape and dtype, since its derivative is to be "
+                f"the identity; got {transformed.shape} {transformed.dtype} from {images.shape} "
+                f"{images.dtype}."
+            )
+        # An exact zero whose derivative is the identity: the value stays the transform's own.
+        return jax.lax.stop_gradient(transformed) + (images - jax.lax.stop_gradient(images))
+
+    return transform_straight_through
+
+
+def pgd_attack(
+    key: Key,
+    logits_fn: LogitsFn,
+    images: jax.Array,
+    labels: jax.Array,
+    *,
+    epsilon: Any,
+    norm: Literal["linf", "l2"],
+    num_steps: int,
+    step_size: Any = None,
+    num_restarts: int = 1,
+    random_start: bool = True,
+    num_eot: int = 1,
+    low: Any = -1.0,
+    high: Any = 1.0,
+) -> PGDResult:
+    r"""Looks for a misclassified image within ``epsilon`` of each image, by projected ascent.
+
+    .. math::
+        x_{k+1} = \Pi\big(x_k + \eta\, d(g_k)\big), \qquad
+        g = \nabla_x \Big(\log \sum_{j \ne y} e^{f_j(x)} - f_y(x)\Big)
+
+    with :math:`d` the sign (linf) or the unit vector (l2) of each image's gradient, and
+    :math:`\Pi` onto the ball around the image, then onto the box [low, high]. Cross-entropy is
+    log(1 + exp(.)) of the same bracket, so its steps are these; but its gradient rounds to zero
+    where the classifier is sure, and an attack that stands still looks like robustness.
+
+    **Broken at any step is broken**: the clean image, the start and every step of every restart
+    are judged, and one misclassification counts. A tie counts too, and so do logits that are NaN.
+    ``adversarial`` is the worst image met, by its margin.
+
+    A randomised ``logits_fn`` gets a new key for every evaluation, so no step knows the noise that
+    judges it. With ``num_eot`` copies the step follows their mean gradient and their mean logits
+    judge. A random defence is judged ``num_restarts (num_steps + 1) + 1`` times, and one slip
+    breaks it: use copies enough that a clean image does not fail by chance.
+
+    Jittable, with ``epsilon`` and ``step_size`` traced; memory does not grow with steps, restarts
+    or copies, which run one after the other (an image-sized gradient is kept for each copy).
+
+    Args:
+      key: consumed by starts and evaluations.
+      logits_fn: ``(key, images) -> (N, classes)``; rows independent of each other, so batch
+        normalisation in its evaluation mode. A deterministic one ignores its key.
+      images: floating point (N, ...), within [low, high].
+      labels: integers (N,).
+      epsilon: radius of the ball, at least 0, in units of the images: for [-1, 1] see
+        ``epsilon_from_levels``. "l2" is the norm of the whole image, not a mean over pixels.
+      norm: "linf" or "l2".
+      num_steps: steps of a restart, at least 1.
+      step_size: length of a step, in units of the images; None for ``2.5 epsilon / num_steps``,
+        which can cross the ball whatever its radius (Madry et al. 2018).
+      num_restarts: at least 1; the worst counts.
+      random_start: begin uniformly in the ball, or else at the image.
+      num_eot: copies a randomised classifier is averaged over, at least 1 (Athalye et al. 2018).
+      low: lower end of the images' range.
+      high: upper end.
+
+    Returns:
+      A ``PGDResult``.
+
+    Raises:
+      TypeError: if ``images`` are not floating point or ``labels`` not integers.
+      ValueError: if an argument lies outside its range, a shape does not fit, or a concrete image
+        or label is NaN or out of range.
+
+    Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
+    """
+    _check_attack(epsilon, norm, step_size, num_steps, num_restarts, num_eot)
+    _check_images(images, low, high)
+    _check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
+    images, labels = jnp.asarray(images), jnp.asarray(labels)
+    step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
+    ball = BALLS[norm]
+    evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)
+    judge = partial(margins_of, logits_fn, labels, num_eot)
+
+    def project(x: jax.Array) -> jax.Array:
+        inside = images + ball.project(x - images, epsilon)
+        return jnp.clip(inside, low, high).astype(images.dtype)
+
+    def move(carry: tuple[jax.Array, PGDResult], key: Key) -> tuple[Any, None]:
+        x, worst = carry
+        margins, gradients = evaluate(key, x)
+        # A pixel whose derivative is NaN or infinite stays, rather than spoil the image.
+        direction = ball.direction(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
+        return (project(x + step_size * direction), _worse(worst, x, margins)), None
+
+    def restart(worst: PGDResult, key: Key) -> tuple[PGDResult, None]:
+        start_key, steps_key, last_key = jax.random.split(key, 3)
+        noise = ball.sample(start_key, images.shape, images.dtype)
+        start = project(images + epsilon * noise) if random_start else images
+        keys = jax.random.split(steps_key, num_steps)
+        (x, worst), _ = jax.lax.scan(move, (start, worst), keys)
+        return _worse(worst, x, judge(last_key, x)), None
+
+    clean_key, restarts_key = jax.random.split(key)
+    margins = judge(clean_key, images)
+    clean = PGDResult(images, margins > 0, margins)
+    return jax.lax.scan(restart, clean, jax.random.split(restarts_key, num_restarts))[0]
+
+
+def robust_accuracy_curve(
+    key: Key,
+    logits_fn: LogitsFn,
+    images: jax.Array,
+    labels: jax.Array,
+    epsilons: jax.Array,
+    **attack: Any,
+) -> jax.Array:
+    """The fraction of images that ``pgd_attack`` does not break, at each radius.
+
+    Radius 0 gives the clean accuracy. The attacks are independent, and nothing makes the curve
+    fall: where it rises by more than a few images, the attack is too weak there, so more steps
+    or restarts are due. (An image broken at one radius is broken at every larger one.)
+
+    Each call outside ``jit`` compiles anew; wrap it for many batches of images.
+
+    Args:
+      key: split over the radii.
+      logits_fn: as for ``pgd_attack``.
+      images: as for ``pgd_attack``.
+      labels: as for ``pgd_attack``.
+      epsilons: (E,), radii in units of the images.
+      **attack: ``pgd_attack``'s other arguments.
+
+    Returns:
+      float32 (E,).
+
+    Raises:
+      TypeError, ValueError: as ``pgd_attack`` does, or if ``epsilons`` are not one-dimensional.
+    """
+    epsilons = jnp.asarray(epsilons, jnp.float32)
+    if epsilons.ndim != 1:
+        raise ValueError(f"epsilons must have shape (radii,), got {epsilons.shape}.")
+    check_not_negative("epsilons", epsilons)
+
+    def accuracy(keyed_epsilon: tuple[Key, jax.Array]) -> jax.Array:
+        key, epsilon = keyed_epsilon
+        result = pgd_attack(key, logits_fn, images, labels, epsilon=epsilon, **attack)
+        return jnp.mean(result.is_correct, dtype=jnp.float32)
+
+    return jax.lax.map(accuracy, (jax.random.split(key, len(epsilons)), epsilons))
+
+
+def _worse(worst: PGDResult, images: jax.Array, margins: jax.Array) -> PGDResult:
+    """Image by image, whichever has the smaller margin."""
+    is_worse = margins < worst.margin
+    margins = jnp.where(is_worse, margins, worst.margin)
+    chosen = is_worse.reshape((-1,) + (1,) * (images.ndim - 1))
+    return PGDResult(jnp.where(chosen, images, worst.adversarial), margins > 0, margins)
+
+
+def _check_attack(
+    epsilon: Any, norm: str, step_size: Any, num_steps: int, num_restarts: int, num_eot: int
+) -> None:
+    check_not_negative("epsilon", epsilon)
+    if jnp.ndim(epsilon) != 0:
+        raise ValueError(
+            f"epsilon must be one radius, got shape {jnp.shape(epsilon)}. For several see "
+            "robust_accuracy_curve."
+        )
+    if norm not in BALLS:
+        raise ValueError(f"norm must be one of {', '.join(map(repr, BALLS))}, got {norm=}.")
+    if step_size is not None:
+        check_positive("step_size", step_size)
+    check_at_least("num_steps", num_steps, 1)
+    check_at_least("num_restarts", num_restarts, 1)
+    check_at_least("num_eot", num_eot, 1)
+
+
+def _check_images(images: jax.Array, low: Any, high: Any) -> None:
+    check_floating("images", images)
+    check_interval(low, high)
+    if jnp.ndim(images) < 2 or 0 in jnp.shape(images):
+        raise ValueError(f"images must have shape (N, ...), none empty, got {jnp.shape(images)}.")
+    if any(isinstance(value, Tracer) for value in (images, low, high)):
+        return
+    pixels = np.asarray(images)
+    outside = np.count_nonzero(~((pixels >= low) & (pixels <= high)))  # NaN is outside too
+    if outside:
+        raise ValueError(
+            f"images must lie within [low, high] = [{low}, {high}]; {outside} of {pixels.size} "
+            "pixels do not, or are NaN. Attack images before noise is added, or give their range."
+        )
+
+
+def _check_labels(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
+    if len(logits_shape) != 2 or logits_shape[0] != num or logits_shape[1] < 2:
+        raise ValueError(
+            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
+            f"{logits_shape} for {num} images."
+        )
+    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
+        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
+    if jnp.shape(labels) != (num,):
+        raise ValueError(f"labels must have shape ({num},), got {jnp.shape(labels)}.")
+    if isinstance(labels, Tracer):
+        return
+    classes = np.asarray(labels)
+    if classes.min() < 0 or classes.max() >= logits_shape[1]:
+        raise ValueError(
+            f"labels must lie in 0..{logits_shape[1] - 1}, the classes of logits_fn; got "
+            f"{classes.min()} to {classes.max()}."
+        )
