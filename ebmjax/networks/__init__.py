@@ -9,6 +9,12 @@ from ebmjax.networks._convolve import convolve_transposed as convolve_transposed
 from ebmjax.networks._energies import LatentEnergy as LatentEnergy
 from ebmjax.networks._energies import MLPEnergy as MLPEnergy
 from ebmjax.networks._generator import ConvGenerator as ConvGenerator
+from ebmjax.networks._inception import InceptionOutputs as InceptionOutputs
+from ebmjax.networks._inception import InceptionV3 as InceptionV3
+from ebmjax.networks._inception import inception_inputs as inception_inputs
+from ebmjax.networks._inception_weights import inception_variables as inception_variables
+from ebmjax.networks._inception_weights import load_inception as load_inception
+from ebmjax.networks._inception_weights import read_tensors as read_tensors
 from ebmjax.networks._norm_policy import SADA_JEM_POLICY as SADA_JEM_POLICY
 from ebmjax.networks._norm_policy import NormPolicy as NormPolicy
 from ebmjax.networks._wide_resnet import WideResNet as WideResNet

@@ -1,0 +1,97 @@
+"""Turns the FID Inception-v3 of PyTorch into the file that ebmjax.networks.load_inception reads.
+
+    python experiments/convert_inception.py --state_dict=inception.safetensors --out=inception.npz
+
+The input is a PyTorch state_dict saved as .safetensors or .npz under PyTorch's own names. PyTorch's
+.pth is a pickle and is never opened here; docs/generation_metrics.md shows how to turn it into
+.safetensors once, where PyTorch is installed. Prints the SHA-256 that configurations should expect.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ebmjax.networks import inception_variables, read_tensors
+
+# PyTorch's last part of a name, ours, and the order of axes.
+RENAMED = {
+    "conv.weight": ("params", "conv/kernel", (2, 3, 1, 0)),
+    "bn.weight": ("params", "bn/scale", (0,)),
+    "bn.bias": ("params", "bn/bias", (0,)),
+    "bn.running_mean": ("batch_stats", "bn/mean", (0,)),
+    "bn.running_var": ("batch_stats", "bn/var", (0,)),
+}
+
+
+def convert_state_dict(state_dict: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors under our names and axes.
+
+    Drops the counters of batches, and the bias of the last layer: the inception score leaves it
+    out.
+
+    Args:
+      state_dict: by PyTorch's names, as ``Mixed_5b.branch1x1.conv.weight``.
+
+    Raises:
+      ValueError: for a name or a number of axes that no layer of the FID Inception-v3 has.
+    """
+    tensors = {}
+    for name, tensor in state_dict.items():
+        if name == "fc.bias" or name.endswith(".num_batches_tracked"):
+            continue
+        path, axes = _our_name(name)
+        if tensor.ndim != len(axes):
+            raise ValueError(f"{name} must have {len(axes)} axes, got shape {tensor.shape}.")
+        tensors[path] = np.ascontiguousarray(tensor.transpose(axes))
+    return tensors
+
+
+def _our_name(name: str) -> tuple[str, tuple[int, ...]]:
+    if name == "fc.weight":
+        return "params/fc/kernel", (1, 0)
+    *module, kind, part = name.split(".")
+    if not module or f"{kind}.{part}" not in RENAMED or module[0] == "AuxLogits":
+        raise ValueError(
+            f"{name!r} is no weight of the FID Inception-v3. torchvision's Inception-v3 has other "
+            "weights and AuxLogits, and gives another FID; docs/generation_metrics.md names the "
+            "right file."
+        )
+    collection, ours, axes = RENAMED[f"{kind}.{part}"]
+    return "/".join([collection, *module, ours]), axes
+
+
+def convert(source: Path, out: Path) -> str:
+    """Converts ``source`` into ``out``; returns the SHA-256 of what it wrote.
+
+    Raises:
+      FileNotFoundError, ValueError: where the input is not the FID Inception-v3, before anything
+        is written.
+    """
+    if out.suffix != ".npz":
+        raise ValueError(f"out must end in .npz, got out={str(out)!r}.")
+    tensors = convert_state_dict(read_tensors(source))
+    inception_variables(tensors)
+    np.savez(out, allow_pickle=False, **tensors)
+    return hashlib.sha256(out.read_bytes()).hexdigest()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--state_dict", type=Path, required=True, help=".safetensors or .npz")
+    parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
+    arguments = parser.parse_args()
+    try:
+        digest = convert(arguments.state_dict, arguments.out)
+    except (FileNotFoundError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(f"{arguments.out}\nsha256 {digest}")
+
+
+if __name__ == "__main__":
+    main()
