@@ -1,0 +1,15 @@
+"""Losses: arrays of energies or log densities in, (scalar, metrics) out; they never sample."""
+
+from ebmjax.losses._adaptive_smoothing import adapt_smoothing as adapt_smoothing
+from ebmjax.losses._beta import beta_objective_loss as beta_objective_loss
+from ebmjax.losses._contrastive_divergence import (
+    contrastive_divergence_loss as contrastive_divergence_loss,
+)
+from ebmjax.losses._entropy import nearest_neighbour_entropy as nearest_neighbour_entropy
+from ebmjax.losses._exponents import beta_from_exponents as beta_from_exponents
+from ebmjax.losses._exponents import beta_sampling_temperature as beta_sampling_temperature
+from ebmjax.losses._joint import class_log_density as class_log_density
+from ebmjax.losses._joint import cross_entropy_loss as cross_entropy_loss
+from ebmjax.losses._joint import joint_energy as joint_energy
+from ebmjax.losses._joint import joint_log_density as joint_log_density
+from ebmjax.losses._svgd import svgd_generative_loss as svgd_generative_loss

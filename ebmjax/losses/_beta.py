@@ -1,0 +1,168 @@
+"""The robust objective: negatives weighted by their own density, to the power beta."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_positive
+from ebmjax.losses._exponents import check_beta
+from ebmjax.losses._inputs import as_batch, check_scalar, check_variant
+from ebmjax.types import Metrics
+
+VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
+
+# Below this an exponent cannot be told from 0 in float32: products with it would be subnormal.
+SMALLEST_EXPONENT = 1e-30
+
+
+def beta_objective_loss(
+    positive_log_density: Any,
+    negative_log_density: Any,
+    *,
+    beta: Any,
+    variant: str = "default",
+    output_scale: Any = 1.0,
+    allow_negative: bool = False,
+) -> tuple[jax.Array, Metrics]:
+    r"""Contrastive divergence whose negatives count by :math:`w_j \propto e^{b f(x^-_j)}`.
+
+    The model's log density is :math:`o f`; the negatives come from a sampler of
+    :math:`(1 - \beta)\, o f` (see ``beta_sampling_temperature``) and the weights make up for the
+    rest, with the exponent :math:`b = \beta o`. With :math:`w^+_i = e^{b f(x^+_i)} /
+    (e^{b f(x^+_i)} + \sum_j e^{b f(x^-_j)})` and :math:`g_i = \nabla f(x^+_i) - \sum_j w_j \nabla
+    f(x^-_j)`, minus the gradient of the loss is, by ``variant``,
+
+    .. math::
+        \text{default (Eq. 8)} \quad & \tfrac1N \sum_i (1 - w^+_i)\, g_i \\
+        \text{no\_positive (Eq. 7)} \quad & \tfrac1N \sum_i g_i \\
+        \text{batch\_corrected (Eq. 33)} \quad & (1 - \overline{w^+})\, \tfrac1N \sum_i g_i \\
+        \text{true\_objective (Eq. 34)} \quad & \tfrac12 \sum_{h = A, B}
+            (1 - \overline{w^+}_{\text{other half}})\, \tfrac2N \sum_{i \in h} g_i
+
+    and the first two are gradients of losses:
+
+    .. math::
+        L_\text{default} &= \tfrac1N \sum_i \tfrac1b \log\!\big( e^{b f(x^+_i)}
+            + \textstyle\sum_j e^{b f(x^-_j)} \big) - \overline{f(x^+)} \\
+        L_\text{no\_positive} &= \tfrac1b \log \tfrac1M \textstyle\sum_j e^{b f(x^-_j)}
+            - \overline{f(x^+)}
+
+    The other two are gradients of nothing: they return the default's value with the gradient
+    above, so do not differentiate them twice. At ``beta`` 0, and only there, every variant is
+    contrastive divergence exactly (Alg. 1). As beta tends to 0 all but "no_positive" tend to
+    M / (M + 1) times its gradient (appendix F).
+
+    Loss and gradient are in units of f, not of o f, so that ``output_scale`` does not weigh this
+    term against others; that is how JEM's code, and the paper on top of it, uses its 20000
+    (appendix M.2). Multiply the loss by o for the objective of o f.
+
+    Args:
+      positive_log_density: f of the data, shape (N,), nats. "true_objective" compares the first
+        half with the second, so N is even and the order carries no meaning.
+      negative_log_density: f of the samples, shape (M,). Their positions are constants, their
+        values are not: the gradient flows through both arguments.
+      beta: the share of the density that the weights carry, in [0, 1); a scalar, may be traced.
+      variant: one of the four names above.
+      output_scale: o, positive. An exponent b = beta o (the paper's beta*) is given as
+        ``beta=b / o``.
+      allow_negative: admits beta below 0, for samplers that sample too high a density.
+
+    Returns:
+      The scalar float32 loss and metrics: ``objective`` (the loss without its constant
+      log(M + 1) / b, comparable across beta), ``positive_log_density`` and
+      ``negative_log_density`` (means of f), ``log_density_gap`` (their difference),
+      ``positive_weight`` (mean w+: near 1 where no negative can compete and the batch teaches
+      nothing) and ``effective_sample_fraction`` (1 / (M sum_j w_j^2), in [1/M, 1]).
+
+    Raises:
+      TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty, N
+        is odd for "true_objective", the variant is unknown, or a concrete ``beta`` or
+        ``output_scale`` lies outside its range or is not a scalar.
+
+    Source: "Energy-based model training objective robust to inaccurate SGLD samples".
+
+    Example:
+      >>> data, samples = jnp.array([2.0, 1.0]), jnp.array([1.5, -80.0])
+      >>> _, metrics = beta_objective_loss(data, samples, beta=0.5)
+      >>> round(float(metrics["effective_sample_fraction"]), 3)  # the second sample is ignored
+      0.5
+    """
+    check_variant(variant, VARIANTS)
+    check_beta(beta, allow_negative)
+    check_scalar("output_scale", output_scale)
+    check_positive("output_scale", output_scale)
+    positive = as_batch("positive_log_density", positive_log_density)
+    negative = as_batch("negative_log_density", negative_log_density)
+    if variant == "true_objective" and positive.size % 2:
+        raise ValueError(
+            "positive_log_density must have an even count for variant='true_objective', which "
+            f"halves it, got {positive.size}. Drop one example."
+        )
+    exponent = jnp.asarray(beta * output_scale, jnp.float32)
+    excesses = _soft_mean(negative, jnp.ones(negative.size), exponent) - positive
+    kept = jax.nn.sigmoid(exponent * excesses + jnp.log(negative.size))  # 1 - w+
+
+    if variant == "no_positive":
+        loss = objective = jnp.mean(excesses)
+    else:
+        objective = _default_objective(excesses, exponent, negative.size)
+        loss = objective + _offset(exponent, negative.size)
+    if variant in ("batch_corrected", "true_objective"):
+        num_parts = 2 if variant == "true_objective" else 1
+        rescaled = _rescaled(excesses, kept, exponent, num_parts)
+        loss = jax.lax.stop_gradient(loss) + (rescaled - jax.lax.stop_gradient(rescaled))
+    weights = jax.nn.softmax(exponent * negative)
+    return loss, {
+        "objective": objective,
+        "positive_log_density": jnp.mean(positive),
+        "negative_log_density": jnp.mean(negative),
+        "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
+        "positive_weight": 1.0 - jnp.mean(kept),
+        "effective_sample_fraction": 1.0 / (negative.size * jnp.sum(jnp.square(weights))),
+    }
+
+
+def _is_zero(exponent: jax.Array) -> jax.Array:
+    return jnp.abs(exponent) < SMALLEST_EXPONENT
+
+
+def _soft_mean(values: jax.Array, counts: jax.Array, exponent: jax.Array) -> jax.Array:
+    """``log(sum_k c_k exp(b v_k) / sum_k c_k) / b`` over the first axis; at b = 0 the mean.
+
+    Its gradient are the weights ``c_k exp(b v_k)``, normalised. In this form its error is a few
+    eps times the spread of the values, however small b.
+    """
+    b = jnp.where(_is_zero(exponent), 1.0, exponent)
+    top = jnp.where(b > 0, jnp.max(values, axis=0), jnp.min(values, axis=0))
+    top = jax.lax.stop_gradient(top)
+    powers = b * (values - jnp.expand_dims(top, 0))
+    excess = jnp.average(jnp.expm1(powers), axis=0, weights=counts)
+    total = jnp.average(jnp.exp(powers), axis=0, weights=counts)
+    log_mean = jnp.where(excess > -0.5, jnp.log1p(excess), jnp.log(total))
+    plain = jnp.average(values, axis=0, weights=counts)
+    return jnp.where(_is_zero(exponent), plain, top + log_mean / b)
+
+
+def _default_objective(excesses: jax.Array, exponent: jax.Array, num_negatives: int) -> jax.Array:
+    """Eq. 8's loss without its constant: each positive stands among the negatives as well."""
+    # Of the differences alone: both phases then get the very same factor 1 - w+, also where it is
+    # so small that Adam is all that sees it.
+    pairs = jnp.stack([jnp.zeros_like(excesses), excesses])
+    joined = _soft_mean(pairs, jnp.array([1.0, num_negatives]), exponent)
+    return jnp.mean(jnp.where(_is_zero(exponent), excesses, joined))
+
+
+def _offset(exponent: jax.Array, num_negatives: int) -> jax.Array:
+    """The constant ``log(M + 1) / b`` between Alg. 1's loss and a mean; 0 at b = 0."""
+    is_zero = _is_zero(exponent)
+    return jnp.where(is_zero, 0.0, jnp.log1p(num_negatives) / jnp.where(is_zero, 1.0, exponent))
+
+
+def _rescaled(
+    excesses: jax.Array, kept: jax.Array, exponent: jax.Array, num_parts: int
+) -> jax.Array:
+    """Eq. 33, or Eq. 34 in two parts: each part scaled by what the other keeps, as a constant."""
+    kept = jnp.where(_is_zero(exponent), 1.0, jax.lax.stop_gradient(kept))
+    scales = jnp.flip(jnp.mean(kept.reshape(num_parts, -1), axis=1))
+    return jnp.mean(scales * jnp.mean(excesses.reshape(num_parts, -1), axis=1))

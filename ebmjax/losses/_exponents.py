@@ -1,0 +1,88 @@
+"""How the robust objective splits a density between the sampler and the weights."""
+
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._checks import check_positive
+from ebmjax.losses._inputs import check_scalar
+
+
+def check_beta(beta: Any, allow_negative: bool) -> None:
+    """Raises ValueError unless a concrete ``beta`` lies in [0, 1), or below 0 where allowed."""
+    check_scalar("beta", beta)
+    if isinstance(beta, jax.core.Tracer):
+        return
+    low = -np.inf if allow_negative else 0.0
+    if not (np.isfinite(beta) and low <= beta < 1):
+        hint = "" if allow_negative else "; allow_negative=True admits values below 0"
+        raise ValueError(
+            f"beta must lie in [0, 1), got beta={beta}: at 1 the sampler would target a flat "
+            f"density{hint}. An exponent that already includes the output scale goes in divided "
+            "by it, with output_scale= set."
+        )
+
+
+def beta_sampling_temperature(
+    beta: Any, *, output_scale: Any = 1.0, allow_negative: bool = False
+) -> jax.Array:
+    r"""The temperature at which the robust objective's negatives are to be drawn from f.
+
+    The sampler's target is :math:`(1 - \beta)\, o f`, hence :math:`T = 1 / ((1 - \beta)\, o)`: give
+    it to a sampler's ``temperature=`` or to ``ebmjax.densities.tempered``.
+
+    Args:
+      beta: the share of the density that the weights carry, in [0, 1); may be traced.
+      output_scale: o, the factor that turns the network's f into the model's log density.
+      allow_negative: admits beta below 0, for samplers known to sample too high a density.
+
+    Raises:
+      ValueError: if a concrete argument lies outside its range or is not a scalar.
+
+    Source: robust-objective paper, section 3 and appendix M.2.
+
+    Example:
+      >>> float(beta_sampling_temperature(0.5))
+      2.0
+    """
+    check_beta(beta, allow_negative)
+    check_scalar("output_scale", output_scale)
+    check_positive("output_scale", output_scale)
+    return 1.0 / ((1.0 - jnp.asarray(beta, jnp.float32)) * output_scale)
+
+
+def beta_from_exponents(
+    sampling_exponent: Any, reweighting_exponent: Any
+) -> tuple[jax.Array, jax.Array]:
+    r"""``(beta, output_scale)`` for negatives drawn from :math:`e^{a f}` and weighted by
+    :math:`e^{b f}`, where a and b need not add up to 1.
+
+    The update then trains the model :math:`p \propto e^{k f}` with :math:`k = a + b`; writing
+    :math:`a = k (1 - \beta)` and :math:`b = k \beta` shows that it is the robust objective with
+    :math:`\beta = b / k` and output scale :math:`o = k`.
+
+    Args:
+      sampling_exponent: a, positive: the inverse temperature of the sampler's target.
+      reweighting_exponent: b, the exponent of the weights; above -a. Below 0 it gives a negative
+        beta, which the loss wants ``allow_negative=True`` for.
+
+    Raises:
+      ValueError: if a concrete exponent lies outside its range or is not a scalar.
+
+    Source: robust-objective paper, appendix G.1.
+
+    Example:
+      >>> beta, output_scale = beta_from_exponents(1.0, 3.0)  # exact sampling, extra weighting
+      >>> float(beta), float(output_scale)
+      (0.75, 4.0)
+    """
+    check_scalar("sampling_exponent", sampling_exponent)
+    check_scalar("reweighting_exponent", reweighting_exponent)
+    check_positive("sampling_exponent", sampling_exponent)
+    total = sampling_exponent + reweighting_exponent
+    check_positive("sampling_exponent + reweighting_exponent", total)
+    output_scale = jnp.asarray(total, jnp.float32)
+    return reweighting_exponent / output_scale, output_scale

@@ -1,0 +1,72 @@
+"""What every loss does with its arrays: check their shape and dtype, and go to float32."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+
+def as_batch(name: str, values: Any) -> jax.Array:
+    """``values`` of shape (count,), count at least 1, in float32; TypeError or ValueError else."""
+    if not jnp.issubdtype(jnp.result_type(values), jnp.floating):
+        raise TypeError(
+            f"{name} must hold floating-point numbers, got dtype {jnp.result_type(values)}."
+        )
+    shape = jnp.shape(values)
+    if len(shape) != 1 or shape[0] == 0:
+        raise ValueError(
+            f"{name} must be one number per example, shape (count,) with count at least 1, got "
+            f"shape {shape}. Drop a trailing axis with [:, 0], merge axes with .ravel()."
+        )
+    return jnp.asarray(values, jnp.float32)
+
+
+def as_logits(logits: Any) -> jax.Array:
+    """``logits`` of shape (..., num_classes) in float32."""
+    if not jnp.issubdtype(jnp.result_type(logits), jnp.floating):
+        raise TypeError(
+            f"logits must hold floating-point numbers, got dtype {jnp.result_type(logits)}."
+        )
+    if jnp.ndim(logits) == 0 or 0 in jnp.shape(logits):
+        raise ValueError(
+            "logits must end in an axis of classes and hold at least one example, shape "
+            f"(..., num_classes), got shape {jnp.shape(logits)}."
+        )
+    return jnp.asarray(logits, jnp.float32)
+
+
+def check_labels(logits: jax.Array, labels: Any) -> None:
+    """Raises TypeError unless ``labels`` are integers, ValueError where they do not fit."""
+    dtype = jnp.result_type(labels)
+    if not jnp.issubdtype(dtype, jnp.integer):
+        raise TypeError(
+            f"labels must be integers (class indices, not one-hot rows), got dtype {dtype}."
+        )
+    if jnp.shape(labels) != logits.shape[:-1]:
+        raise ValueError(
+            "labels must have one entry per example: expected shape "
+            f"{logits.shape[:-1]} for logits of shape {logits.shape}, got {jnp.shape(labels)}."
+        )
+    if isinstance(labels, jax.core.Tracer):
+        return
+    low, high = np.min(np.asarray(labels)), np.max(np.asarray(labels))
+    if low < 0 or high >= logits.shape[-1]:
+        raise ValueError(
+            f"labels must lie in [0, {logits.shape[-1] - 1}] for {logits.shape[-1]} classes, got "
+            f"labels from {low} to {high}."
+        )
+
+
+def check_variant(variant: str, variants: Sequence[str]) -> None:
+    """Raises ValueError unless ``variant`` is one of ``variants``."""
+    if variant not in variants:
+        raise ValueError(f"variant must be one of {', '.join(variants)}, got {variant!r}.")
+
+
+def check_scalar(name: str, value: Any) -> None:
+    """Raises ValueError unless ``value`` has no axes."""
+    if jnp.shape(value) != ():
+        raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(value)}.")

@@ -1,0 +1,102 @@
+"""A classifier read as an energy-based model: its logits as log densities, its cross-entropy."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax.losses._inputs import as_logits, check_labels
+from ebmjax.types import Metrics
+
+
+def joint_log_density(logits: Any) -> jax.Array:
+    r"""The log density :math:`f(x) = \log \sum_y e^{h(x)[y]}` that logits :math:`h` imply.
+
+    Args:
+      logits: shape (..., num_classes), any floating dtype.
+
+    Returns:
+      Shape (...), float32, unnormalised, in nats.
+
+    Raises:
+      TypeError, ValueError: if ``logits`` are not floating point or have no axis of classes.
+
+    Source: Grathwohl et al. 2019; robust-objective paper, Eq. 39.
+
+    Example:
+      >>> float(joint_log_density(jnp.log(jnp.array([1.0, 3.0]))))  # log 4
+      1.3862943649291992
+    """
+    return jax.nn.logsumexp(as_logits(logits), axis=-1)
+
+
+def joint_energy(logits: Any) -> jax.Array:
+    """``-joint_log_density(logits)``: low where some class is confidently present.
+
+    Example:
+      >>> joint_energy(jnp.zeros((5, 10))).shape
+      (5,)
+    """
+    return -joint_log_density(logits)
+
+
+def class_log_density(logits: Any, labels: Any) -> jax.Array:
+    """The log density of x within one class: ``logits[..., label]``, unnormalised.
+
+    Its negative is the class-conditional energy, what class-conditional chains descend.
+
+    Args:
+      logits: shape (..., num_classes), any floating dtype.
+      labels: integers of shape (...), each in [0, num_classes).
+
+    Returns:
+      Shape (...), float32. Where a traced label is out of range, which only shows once it runs,
+      NaN.
+
+    Raises:
+      TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.
+
+    Example:
+      >>> class_log_density(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
+      [2.0, 3.0]
+    """
+    logits = as_logits(logits)
+    check_labels(logits, labels)
+    picked = jnp.take_along_axis(logits, jnp.asarray(labels)[..., None], axis=-1)[..., 0]
+    return _nan_out_of_range(picked, logits, labels)
+
+
+def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
+    """The mean negative log probability of the labels, in nats: the -log p(y|x) of JEM.
+
+    Args:
+      logits: shape (..., num_classes), any floating dtype.
+      labels: integers of shape (...), each in [0, num_classes).
+
+    Returns:
+      The scalar float32 loss, and metrics ``cross_entropy`` (the loss) and ``accuracy`` (the
+      fraction whose largest logit is the label's). A traced label out of range makes the loss NaN
+      rather than silently counting for another class.
+
+    Raises:
+      TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.
+
+    Example:
+      >>> loss, metrics = cross_entropy_loss(jnp.zeros((3, 4)), jnp.array([0, 1, 2]))
+      >>> round(float(jnp.exp(loss)), 4)
+      4.0
+    """
+    logits = as_logits(logits)
+    check_labels(logits, labels)
+    labels = jnp.asarray(labels)
+    each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels)
+    loss = jnp.mean(_nan_out_of_range(each, logits, labels))
+    accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == labels, dtype=jnp.float32)
+    return loss, {"cross_entropy": loss, "accuracy": accuracy}
+
+
+def _nan_out_of_range(values: jax.Array, logits: jax.Array, labels: Any) -> jax.Array:
+    # Indexing with a negative label would wrap round to the last class.
+    is_valid = (jnp.asarray(labels) >= 0) & (jnp.asarray(labels) < logits.shape[-1])
+    return jnp.where(is_valid, values, jnp.nan)
