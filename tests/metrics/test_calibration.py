@@ -1,0 +1,209 @@
+"""Calibration and proper scores against scikit-learn, scipy, loops over bins and closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from sklearn.calibration import calibration_curve
+
+from ebmjax.metrics import (
+    accuracy,
+    brier_score,
+    expected_calibration_error,
+    negative_log_likelihood,
+    reliability_bins,
+)
+
+EPS = np.finfo(np.float32).eps
+NUM_EXAMPLES = 400
+# A sum of n numbers in [0, 1], one after the other, is off by at most n eps relatively.
+TOLERANCE = NUM_EXAMPLES * EPS
+both = pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+
+
+@pytest.fixture
+def logits_and_labels():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (NUM_EXAMPLES, 5)).astype(np.float32)
+    labels = np.where(
+        rng.uniform(size=NUM_EXAMPLES) < 0.6, logits.argmax(1), rng.integers(5, size=NUM_EXAMPLES)
+    )
+    return logits, labels
+
+
+@pytest.fixture
+def probabilities_and_labels(logits_and_labels):
+    logits, labels = logits_and_labels
+    return np.asarray(jax.nn.softmax(logits)), labels
+
+
+def gaps_by_brute_force(probabilities, labels, num_bins):
+    """The definition, bin by bin in float64."""
+    confidence = probabilities.max(axis=1).astype(np.float64)
+    is_correct = probabilities.argmax(axis=1) == labels
+    total = 0.0
+    for b in range(num_bins):
+        inside = (confidence > b / num_bins) & (confidence <= (b + 1) / num_bins)
+        if inside.any():
+            total += inside.mean() * abs(is_correct[inside].mean() - confidence[inside].mean())
+    return total
+
+
+@both
+def test_calibration_error_is_its_definition(wrap, probabilities_and_labels):
+    for num_bins in (20, 7, 1):
+        got = wrap(lambda p, y, bins=num_bins: expected_calibration_error(p, y, num_bins=bins))(
+            *probabilities_and_labels
+        )
+        expected = gaps_by_brute_force(*probabilities_and_labels, num_bins)
+        assert expected > 0.02  # something to find
+        np.testing.assert_allclose(got, expected, atol=TOLERANCE)
+
+
+def test_twenty_bins_unless_told():
+    # 0.52 and 0.54 share (0.50, 0.55]; edges of 19 or 21 bins lie between them.
+    probabilities, labels = jnp.array([[0.52, 0.48], [0.54, 0.46]]), jnp.array([0, 1])
+    np.testing.assert_allclose(
+        expected_calibration_error(probabilities, labels), abs(0.5 - 0.53), atol=2 * EPS
+    )
+    for num_bins in (19, 21):
+        got = expected_calibration_error(probabilities, labels, num_bins=num_bins)
+        np.testing.assert_allclose(got, (0.48 + 0.54) / 2, atol=2 * EPS)
+
+
+@both
+def test_bins_are_scikit_learns(wrap, probabilities_and_labels):
+    probabilities, labels = probabilities_and_labels
+    bins = wrap(reliability_bins)(probabilities, labels)
+    full = np.asarray(bins.count) > 0
+    assert not full.all()  # five classes: no confidence below 1/5
+    true, predicted = calibration_curve(
+        probabilities.argmax(1) == labels, probabilities.max(1), n_bins=20
+    )
+    np.testing.assert_allclose(bins.accuracy[full], true, rtol=TOLERANCE)
+    np.testing.assert_allclose(bins.confidence[full], predicted, rtol=TOLERANCE)
+    assert int(bins.count.sum()) == NUM_EXAMPLES
+    np.testing.assert_array_equal(bins.accuracy[~full], 0.0)
+    np.testing.assert_array_equal(bins.confidence[~full], 0.0)
+    np.testing.assert_allclose(bins.edges, np.linspace(0, 1, 21), rtol=EPS)
+
+
+@both
+@pytest.mark.parametrize("num_bins", [20, 15, 3])
+def test_a_confidence_on_an_edge_belongs_to_the_bin_below(wrap, num_bins):
+    upper = np.arange(num_bins // 2 + 1, num_bins + 1)  # 20 bins: 11/20 .. 20/20
+    confidence = (upper / num_bins).astype(np.float32)
+    probabilities = np.stack([confidence, 1 - confidence], axis=1)
+    bins = wrap(lambda p, y: reliability_bins(p, y, num_bins=num_bins))(
+        probabilities, np.zeros(len(upper), int)
+    )
+    expected = np.zeros(num_bins)
+    expected[upper - 1] = 1
+    np.testing.assert_array_equal(bins.count, expected)
+    np.testing.assert_array_equal(bins.confidence[upper - 1], confidence)
+
+
+def test_calibration_error_in_closed_form():
+    sure = jnp.array([[1.0, 0.0], [0.0, 1.0]])
+    assert expected_calibration_error(sure, jnp.array([0, 1])) == 0.0
+    assert expected_calibration_error(sure, jnp.array([1, 0])) == 1.0
+    # Right as often as it claims: three of four at 0.75.
+    calibrated = jnp.tile(jnp.array([[0.25, 0.75]]), (4, 1))
+    assert expected_calibration_error(calibrated, jnp.array([1, 1, 0, 1])) == 0.0
+    # Half the examples 0.25 too sure, half 0.25 not sure enough: no bin may offset another.
+    mixed = jnp.array([[0.75, 0.25]] * 2 + [[0.5, 0.25]] * 2)
+    mixed = jnp.concatenate([mixed, jnp.array([[0.0]] * 2 + [[0.25]] * 2)], axis=1)
+    assert expected_calibration_error(mixed, jnp.array([0, 1, 0, 0])) == 0.375
+
+
+@both
+def test_likelihood_accuracy_and_brier_are_their_definitions(wrap, logits_and_labels):
+    logits, labels = logits_and_labels
+    log_p = log_softmax(logits.astype(np.float64), axis=1)
+    rows = np.arange(NUM_EXAMPLES)
+    np.testing.assert_allclose(
+        wrap(negative_log_likelihood)(logits, labels), -log_p[rows, labels].mean(), rtol=TOLERANCE
+    )
+    np.testing.assert_allclose(
+        wrap(accuracy)(logits, labels), np.mean(logits.argmax(1) == labels), rtol=TOLERANCE
+    )
+    squares = (np.exp(log_p) - np.eye(5)[labels]) ** 2
+    np.testing.assert_allclose(
+        wrap(brier_score)(jnp.asarray(np.exp(log_p), jnp.float32), labels),
+        squares.sum(axis=1).mean(),
+        rtol=TOLERANCE,
+    )
+
+
+def test_scores_in_closed_form():
+    guess, labels = jnp.zeros((3, 8)), jnp.array([0, 5, 7])
+    np.testing.assert_allclose(negative_log_likelihood(guess, labels), np.log(8), rtol=4 * EPS)
+    np.testing.assert_allclose(brier_score(jax.nn.softmax(guess), labels), 7 / 8, rtol=8 * EPS)
+    assert brier_score(jnp.eye(8)[:3], jnp.array([0, 1, 2])) == 0.0
+    assert brier_score(jnp.eye(8)[:3], jnp.array([1, 2, 3])) == 2.0
+    # Neither overflow nor log(0) where the softmax is all or nothing.
+    extreme = jnp.array([[1000.0, 0.0], [-1000.0, 0.0]])
+    assert negative_log_likelihood(extreme, jnp.array([0, 0])) == 500.0
+
+
+def test_half_precision_is_summed_in_single(probabilities_and_labels):
+    probabilities, labels = probabilities_and_labels
+    halves = jnp.asarray(probabilities, jnp.bfloat16)
+    single = halves.astype(jnp.float32)
+    single = single / single.sum(axis=1, keepdims=True)
+    got = expected_calibration_error(halves, labels, num_bins=1)
+    assert got.dtype == jnp.float32
+    # In one bin only the mean confidence counts; renormalising moved it by at most 2^-8.
+    np.testing.assert_allclose(
+        got, expected_calibration_error(single, labels, num_bins=1), atol=2**-8 + TOLERANCE
+    )
+
+
+def test_nan_inside_jit_is_not_swallowed():
+    probabilities = jnp.array([[0.5, 0.5], [jnp.nan, 0.5]])
+    labels = jnp.array([0, 1])
+    for function in (expected_calibration_error, brier_score, negative_log_likelihood):
+        assert jnp.isnan(jax.jit(function)(probabilities, labels))
+
+
+GOOD = np.array([[0.5, 0.5], [0.25, 0.75]], np.float32)
+BAD_PROBABILITIES = {
+    "a label too large": (GOOD, [0, 2], ValueError, "labels must lie between 0 and 1.* got 2"),
+    "a negative label": (GOOD, [-1, 1], ValueError, "labels must lie between 0 and 1.* got -1"),
+    "labels as floats": (GOOD, [0.0, 1.0], TypeError, "labels must be integers, got dtype float32"),
+    "one-hot labels": (GOOD, np.eye(2, dtype=int), ValueError, "take jnp.argmax"),
+    "too few labels": (GOOD, [0], ValueError, r"shape \(N, classes\).*\(2, 2\) and \(1,\)"),
+    "no examples": (GOOD[:0], np.zeros(0, int), ValueError, "at least 1"),
+    "one confidence each": (GOOD[:, 0], [0, 1], ValueError, r"shape \(N, classes\)"),
+    "logits": (3 * GOOD, [0, 1], ValueError, "sum to one.*jax.nn.softmax.* got 3.0"),
+    "a sum of 0.99": (0.99 * GOOD, [0, 1], ValueError, "sum to one"),
+    "below zero": (np.array([[1.5, -0.5]]), [0], ValueError, "zero or more, got -0.5"),
+    "NaN": (np.array([[np.nan, 0.5]]), [0], ValueError, "zero or more, got nan"),
+}
+
+
+@pytest.mark.parametrize("function", [expected_calibration_error, reliability_bins, brier_score])
+@pytest.mark.parametrize("case", BAD_PROBABILITIES)
+def test_bad_probabilities_are_refused(function, case):
+    probabilities, labels, error, message = BAD_PROBABILITIES[case]
+    with pytest.raises(error, match=message):
+        function(jnp.asarray(probabilities), jnp.asarray(labels))
+
+
+@pytest.mark.parametrize("function", [accuracy, negative_log_likelihood])
+@pytest.mark.parametrize("case", [*BAD_PROBABILITIES][:7])
+def test_bad_labels_and_shapes_are_refused(function, case):
+    logits, labels, error, message = BAD_PROBABILITIES[case]
+    with pytest.raises(error, match=message):
+        function(jnp.asarray(logits), jnp.asarray(labels))
+    assert function(jnp.array([[0.0, -jnp.inf]]), jnp.array([0])) in (0.0, 1.0)
+    with pytest.raises(ValueError, match="logits must hold no NaN"):
+        function(jnp.array([[0.0, jnp.nan]]), jnp.array([0]))
+
+
+def test_shapes_are_refused_inside_jit_too_and_bins_counted():
+    with pytest.raises(ValueError, match=r"shape \(N, classes\)"):
+        jax.jit(accuracy)(GOOD, jnp.array([0]))
+    with pytest.raises(ValueError, match="num_bins must be an integer of at least 1"):
+        expected_calibration_error(GOOD, jnp.array([0, 1]), num_bins=0)

@@ -1,0 +1,173 @@
+"""Directions whose filters have the parameters' norms, and landscapes with known values."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.metrics import energy_landscape, filter_normalised_direction
+
+EPS = np.finfo(np.float32).eps
+both = pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+
+
+class Network(nn.Module):
+    @nn.compact
+    def __call__(self, images):
+        x = nn.relu(nn.LayerNorm()(nn.Conv(4, (3, 3))(images)))
+        return nn.Dense(2)(jnp.mean(x, axis=(1, 2)))
+
+
+@pytest.fixture(scope="module")
+def params():
+    params = Network().init(jax.random.key(0), jnp.zeros((1, 4, 4, 3)))["params"]
+    # No leaf at an initial value of 0 or 1, no two filters of one norm.
+    return jax.tree.map(lambda w: 0.3 + np.asarray(w) * np.arange(1, w.shape[-1] + 1), params)
+
+
+def kernels(tree):
+    return {"conv": tree["Conv_0"]["kernel"], "dense": tree["Dense_0"]["kernel"]}
+
+
+def filter_by_filter(kernel):
+    """One row a filter, in float64."""
+    return np.stack([np.ravel(kernel[..., i]).astype(np.float64) for i in range(kernel.shape[-1])])
+
+
+@both
+def test_every_filter_has_the_norm_of_its_own(wrap, params):
+    direction = wrap(filter_normalised_direction)(jax.random.key(1), params)
+    assert jax.tree.structure(direction) == jax.tree.structure(params)
+    assert kernels(params)["conv"].shape == (3, 3, 3, 4)
+    for name, kernel in kernels(direction).items():
+        weights = kernels(params)[name]
+        expected = np.linalg.norm(filter_by_filter(weights), axis=1)
+        assert len(set(expected)) == weights.shape[-1]
+        # Two sums of at most 27 squares and a root of each, a quotient and a product.
+        np.testing.assert_allclose(
+            np.linalg.norm(filter_by_filter(kernel), axis=1), expected, rtol=32 * EPS, err_msg=name
+        )
+
+
+def test_biases_and_normalisations_stay(params):
+    direction = filter_normalised_direction(jax.random.key(1), params)
+    vectors = [d for d in jax.tree.leaves(direction) if d.ndim <= 1]
+    assert len(vectors) == 4  # two biases, a scale and an offset
+    assert not any(np.any(v) for v in vectors)
+    assert all(np.all(w != 0) for w in jax.tree.leaves(params) if w.ndim <= 1)
+
+
+def test_directions_are_uniform_on_the_sphere_of_each_filter():
+    num_keys, d = 2000, 6
+    weights = {"a": jnp.full((3, 2, 2), 2.0), "b": jnp.full((6, 2), 2.0)}
+    keys = jax.random.split(jax.random.key(2), num_keys)
+    drawn = jax.vmap(filter_normalised_direction, in_axes=(0, None))(keys, weights)
+    units = np.concatenate([v.reshape(num_keys, d, 2) for v in drawn.values()], axis=2)
+    units = units / np.sqrt(d * 4.0)
+    # A coordinate of a uniform unit vector: mean 0, variance 1/d; its square: variance as below.
+    np.testing.assert_allclose(units.mean(axis=0), 0, atol=5 * np.sqrt(1 / d / num_keys))
+    spread = np.sqrt(2 * (d - 1) / (d**2 * (d + 2)))
+    np.testing.assert_allclose((units**2).mean(axis=0), 1 / d, atol=5 * spread / np.sqrt(num_keys))
+    # No two filters, of one leaf or two, share their draws: products have variance 1/d^2.
+    for i, j in [(0, 1), (0, 2), (1, 3)]:
+        products = (units[..., i] * units[..., j]).mean(axis=0)
+        np.testing.assert_allclose(products, 0, atol=5 / d / np.sqrt(num_keys))
+
+
+def test_direction_grows_with_the_parameters(params):
+    """What filter normalisation is for: layers scaled against each other look the same."""
+    plain = filter_normalised_direction(jax.random.key(3), params)
+    scaled = filter_normalised_direction(jax.random.key(3), jax.tree.map(lambda w: 4 * w, params))
+    jax.tree.map(lambda s, p: np.testing.assert_allclose(s, 4 * p, rtol=4 * EPS), scaled, plain)
+
+
+@both
+def test_filters_of_zeros_get_no_direction(wrap):
+    weights = {"kernel": jnp.array([[3.0, 0.0], [4.0, 0.0]])}
+    direction = wrap(filter_normalised_direction)(jax.random.key(0), weights)["kernel"]
+    np.testing.assert_array_equal(direction[:, 1], 0.0)
+    np.testing.assert_allclose(np.linalg.norm(direction[:, 0]), 5.0, rtol=8 * EPS)
+
+
+def test_a_direction_keeps_the_dtype():
+    weights = {"kernel": jnp.ones((3, 2), jnp.bfloat16), "bias": jnp.ones(2, jnp.bfloat16)}
+    direction = filter_normalised_direction(jax.random.key(0), weights)
+    assert {leaf.dtype for leaf in direction.values()} == {jnp.dtype(jnp.bfloat16)}
+
+
+CENTRE = {"w": jnp.array([[1.0, -2.0], [0.5, 3.0]]), "b": jnp.array(0.25)}
+ALONG_X = {"w": jnp.array([[1.0, 0.0], [2.0, 0.0]]), "b": jnp.array(1.0)}
+ALONG_Y = {"w": jnp.array([[0.0, -1.0], [0.0, 0.5]]), "b": jnp.array(2.0)}
+X, Y = jnp.array([-1.0, 0.0, 0.5, 2.0]), jnp.array([0.0, 0.25, -3.0])
+
+
+def skewed(params):
+    """Neither symmetric in the two directions nor in their signs."""
+    return jnp.sum(params["w"] ** 3) + 10 * params["b"] * params["w"][0, 0]
+
+
+@both
+def test_landscape_is_the_value_at_every_point(wrap):
+    def landscape(*grid):
+        return energy_landscape(skewed, CENTRE, ALONG_X, ALONG_Y, *grid)
+
+    got = wrap(landscape)(X, Y)
+    a, b = np.meshgrid(X, Y)  # rows along y
+    w = [(1 + a), (-2 - b), (0.5 + 2 * a), (3 + 0.5 * b)]
+    expected = sum(v**3 for v in w) + 10 * (0.25 + a + 2 * b) * (1 + a)
+    assert got.shape == (3, 4)
+    # Every number is a small multiple of 1/8 and its cube below 2^10: float32 is nearly exact.
+    np.testing.assert_allclose(got, expected, atol=8 * EPS * 256)
+    assert got[0, 1] == skewed(CENTRE)
+
+
+def test_a_line_is_a_plane_of_one_row():
+    line = energy_landscape(skewed, CENTRE, ALONG_X, ALONG_Y, X, jnp.zeros(1))
+    plane = energy_landscape(skewed, CENTRE, ALONG_X, ALONG_Y, X, Y)
+    np.testing.assert_array_equal(line, plane[:1])
+
+
+def test_points_are_visited_one_after_the_other():
+    """The memory of a landscape is that of one evaluation, not of the whole grid."""
+    size = 100_000
+
+    def value_fn(params):
+        # Sorting needs the whole vector in memory.
+        return jnp.sort(jnp.sin(params["b"] * jnp.arange(size)))[size // 3]
+
+    def temporary_bytes(num_points):
+        grid = (jnp.linspace(0, 1, num_points), jnp.linspace(0, 1, num_points))
+        run = jax.jit(lambda *g: energy_landscape(value_fn, CENTRE, ALONG_X, ALONG_Y, *g))
+        return run.lower(*grid).compile().memory_analysis().temp_size_in_bytes
+
+    assert 4 * size <= temporary_bytes(2) <= temporary_bytes(8) < temporary_bytes(2) + 4 * size
+
+
+def test_bad_landscapes_are_refused():
+    def landscape(value_fn=skewed, params=CENTRE, x=ALONG_X, y=ALONG_Y, on_x=X, on_y=Y):
+        return energy_landscape(value_fn, params, x, y, on_x, on_y)
+
+    with pytest.raises(TypeError, match=r"params\['b'\] must hold floating-point"):
+        landscape(params={**CENTRE, "b": jnp.array(1)})
+    with pytest.raises(ValueError, match=r"direction_x .*\['b'\] params has shape \(\), .*None"):
+        landscape(x={"w": ALONG_X["w"]})
+    with pytest.raises(ValueError, match=r"direction_y .*\['c'\] params has shape None"):
+        landscape(y={**ALONG_Y, "c": jnp.zeros(2)})
+    with pytest.raises(ValueError, match=r"direction_y .*\['b'\].*direction_y \(2,\)"):
+        landscape(y={**ALONG_Y, "b": jnp.zeros(2)})
+    with pytest.raises(ValueError, match=r"coordinates_x must have shape \(n,\).*got \(\)"):
+        landscape(on_x=jnp.array(1.0))
+    with pytest.raises(ValueError, match="coordinates_y must have shape"):
+        landscape(on_y=jnp.zeros(0))
+    with pytest.raises(ValueError, match="coordinates_y must be finite, got inf"):
+        landscape(on_y=jnp.array([0.0, jnp.inf]))
+    with pytest.raises(ValueError, match=r"value_fn must return a scalar, got shape \(2, 2\)"):
+        landscape(value_fn=lambda p: p["w"])
+
+
+def test_bad_parameters_have_no_direction():
+    with pytest.raises(TypeError, match=r"params\['step'\] must hold floating-point"):
+        filter_normalised_direction(jax.random.key(0), {"step": jnp.arange(4)})
+    with pytest.raises(ValueError, match="holds no arrays"):
+        filter_normalised_direction(jax.random.key(0), {})

@@ -1,0 +1,183 @@
+"""Separation of two sets of scores against scikit-learn; the scores of images in closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from ebmjax.metrics import auroc, average_precision, fpr_at_tpr, ood_scores
+
+EPS = np.finfo(np.float32).eps
+both = pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+
+
+def make_scores(kind):
+    rng = np.random.default_rng(1)
+    if kind == "continuous":
+        return rng.normal(1, 1, 300), rng.normal(0, 1, 170)
+    if kind == "many ties":
+        return rng.integers(1, 7, 300).astype(float), rng.integers(0, 5, 170).astype(float)
+    if kind == "misled, far from zero":
+        return rng.normal(-1e3, 5, 40), rng.normal(-990, 1, 250)
+    if kind == "all equal":
+        return np.ones(3), np.ones(5)
+    assert kind == "one each"
+    return np.array([2.0]), np.array([1.0])
+
+
+KINDS = ["continuous", "many ties", "misled, far from zero", "all equal", "one each"]
+
+
+def sklearn_input(in_scores, out_scores):
+    truth = np.r_[np.ones(len(in_scores)), np.zeros(len(out_scores))]
+    return truth, np.r_[in_scores, out_scores]
+
+
+@both
+@pytest.mark.parametrize("kind", KINDS)
+def test_areas_and_rates_are_scikit_learns(wrap, kind):
+    scores = [s.astype(np.float32) for s in make_scores(kind)]
+    # The counts are exact; each of n fractions and each of n additions rounds once.
+    rtol = 2 * len(scores[0]) * EPS
+    truth, values = sklearn_input(*scores)
+    np.testing.assert_allclose(wrap(auroc)(*scores), roc_auc_score(truth, values), rtol=rtol)
+    np.testing.assert_allclose(
+        wrap(average_precision)(*scores), average_precision_score(truth, values), rtol=rtol
+    )
+    fpr, tpr, _ = roc_curve(truth, values, drop_intermediate=False)
+    for wanted in (0.95, 0.5, 1.0):
+        np.testing.assert_allclose(
+            wrap(fpr_at_tpr)(*scores, tpr=wanted), fpr[tpr >= wanted][0], rtol=EPS
+        )
+
+
+def test_the_default_rate_is_95_percent():
+    scores = make_scores("continuous")
+    assert fpr_at_tpr(*scores) == fpr_at_tpr(*scores, tpr=0.95)
+    assert fpr_at_tpr(*scores) != fpr_at_tpr(*scores, tpr=0.94)
+
+
+def test_auroc_is_the_fraction_of_pairs_and_turns_around():
+    a, b = make_scores("many ties")
+    pairs = (a[:, None] > b) + 0.5 * (a[:, None] == b)
+    rtol = 2 * 300 * EPS
+    np.testing.assert_allclose(auroc(a, b), pairs.mean(), rtol=rtol)
+    np.testing.assert_allclose(auroc(a, b) + auroc(b, a), 1.0, rtol=rtol)
+    np.testing.assert_allclose(auroc(a, b), auroc(-b, -a), rtol=rtol)
+
+
+def test_infinite_scores_are_ordered():
+    lowest = jnp.array([-jnp.inf, 0.0])
+    assert auroc(jnp.array([jnp.inf, 0.0]), lowest) == 0.875
+    np.testing.assert_allclose(
+        average_precision(jnp.array([jnp.inf, 0.0]), lowest), (1 + 2 / 3) / 2, rtol=2 * EPS
+    )
+    assert fpr_at_tpr(jnp.array([jnp.inf, 0.0]), lowest) == 0.5
+
+
+@pytest.mark.parametrize("count", [1, 7, 14, 28, 55, 95, 100])
+def test_a_rate_that_is_a_whole_count_asks_for_no_more(count):
+    """0.07 * 100 is above 7 in floating point; the threshold is still the seventh score."""
+    in_scores = jnp.arange(100.0, 0.0, -1.0)
+    out_scores = in_scores - 0.5  # between: as many reach the threshold, but one
+    got = fpr_at_tpr(in_scores, out_scores, tpr=count / 100)
+    np.testing.assert_allclose(got, (count - 1) / 100, rtol=EPS)
+
+
+def linear_logits(images):
+    weights = np.random.default_rng(2).normal(size=(3, 2, 1, 4)).astype(np.float32)
+    return jnp.tensordot(images, weights, axes=3) + jnp.array([[0.5, -1.0, 0.0, 2.0]])
+
+
+def numpy_linear_scores(images):
+    weights = np.random.default_rng(2).normal(size=(3, 2, 1, 4)).reshape(6, 4)
+    logits = images.reshape(-1, 6).astype(np.float64) @ weights + [0.5, -1.0, 0.0, 2.0]
+    probabilities = softmax(logits, axis=1)
+    return {
+        "log_density": logsumexp(logits, axis=1),
+        "max_probability": probabilities.max(axis=1),
+        "negative_score_norm": -np.linalg.norm(probabilities @ weights.T, axis=1),
+    }
+
+
+@both
+def test_scores_of_a_linear_classifier(wrap):
+    images = np.random.default_rng(3).normal(size=(9, 3, 2, 1)).astype(np.float32)
+    got = wrap(lambda x: ood_scores(linear_logits, x))(images)
+    expected = numpy_linear_scores(images)
+    assert got.keys() == expected.keys()
+    # Logits are sums of 7 terms whose magnitudes add up to less than 20, so they are off by less
+    # than 7 * 20 eps; the softmax and a gradient of length about 1 follow within a small factor.
+    for name, values in expected.items():
+        np.testing.assert_allclose(got[name], values, atol=4 * 7 * 20 * EPS, err_msg=name)
+
+
+def test_the_score_of_an_image_is_its_own():
+    """Closed form of a curved log density: f = -|x|^2 / 2 in both classes has the score -x."""
+    images = jax.random.normal(jax.random.key(0), (5, 2, 2, 3))
+
+    def logits_fn(x):
+        return jnp.repeat(-0.5 * jnp.sum(x**2, axis=(1, 2, 3))[:, None], 2, axis=1)
+
+    scores = ood_scores(logits_fn, images)
+    norms = np.linalg.norm(np.asarray(images).reshape(5, 12), axis=1)
+    np.testing.assert_allclose(scores["negative_score_norm"], -norms, rtol=16 * EPS)
+    np.testing.assert_allclose(
+        scores["log_density"], np.log(2) - 0.5 * norms**2, atol=16 * EPS * norms.max() ** 2
+    )
+    np.testing.assert_allclose(scores["max_probability"], 0.5, rtol=16 * EPS * norms.max() ** 2)
+    alone = ood_scores(logits_fn, images[3:4])
+    for name, values in scores.items():
+        np.testing.assert_allclose(alone[name][0], values[3], rtol=16 * EPS, err_msg=name)
+
+
+def test_scores_come_in_single_precision_from_half():
+    images = jnp.ones((2, 3, 2, 1), jnp.bfloat16)
+    scores = ood_scores(lambda x: linear_logits(x).astype(jnp.bfloat16), images)
+    assert {s.dtype for s in scores.values()} == {jnp.dtype(jnp.float32)}
+
+
+def test_a_shift_of_all_logits_moves_the_log_density_alone():
+    images = jax.random.normal(jax.random.key(1), (4, 3, 2, 1))
+    plain = ood_scores(linear_logits, images)
+    shifted = ood_scores(lambda x: linear_logits(x) + 64.0, images)
+    atol = 16 * EPS * 64
+    np.testing.assert_allclose(shifted["log_density"], plain["log_density"] + 64.0, atol=atol)
+    for name in ("max_probability", "negative_score_norm"):
+        np.testing.assert_allclose(shifted[name], plain[name], atol=atol * 4)
+
+
+@pytest.mark.parametrize("function", [auroc, average_precision, fpr_at_tpr])
+def test_bad_scores_are_refused(function):
+    good = jnp.array([1.0, 2.0])
+    for bad in (jnp.zeros((2, 1)), jnp.zeros(0), jnp.zeros(())):
+        with pytest.raises(ValueError, match=r"in_scores must have shape \(n,\)"):
+            function(bad, good)
+        with pytest.raises(ValueError, match=r"out_scores must have shape \(n,\)"):
+            jax.jit(function)(good, bad)
+    with pytest.raises(ValueError, match=r"out_scores must hold no NaN, got nan \(1 such"):
+        function(good, jnp.array([0.0, jnp.nan]))
+    for scores in [(good, jnp.array([0.0, jnp.nan])), (jnp.array([0.0, jnp.nan]), good)]:
+        assert jnp.isnan(jax.jit(function)(*scores))
+
+
+@pytest.mark.parametrize("tpr", [0.0, -0.1, 1.1, float("nan")])
+def test_bad_rates_are_refused(tpr):
+    with pytest.raises(ValueError, match="tpr must"):
+        fpr_at_tpr(jnp.ones(2), jnp.ones(2), tpr=tpr)
+
+
+def test_bad_images_and_logits_are_refused():
+    images = jnp.zeros((2, 3, 2, 1))
+    with pytest.raises(TypeError, match="images must hold floating-point numbers"):
+        ood_scores(linear_logits, images.astype(jnp.uint8))
+    with pytest.raises(ValueError, match=r"images must have shape \(N, ...\)"):
+        ood_scores(linear_logits, images[:0])
+    with pytest.raises(ValueError, match="images must be finite, got nan"):
+        ood_scores(linear_logits, images.at[1, 0, 0, 0].set(jnp.nan))
+    with pytest.raises(ValueError, match=r"logits of shape \(2, classes\), got \(2,\)"):
+        jax.jit(lambda x: ood_scores(lambda y: linear_logits(y)[:, 0], x))(images)
+    with pytest.raises(ValueError, match=r"logits of shape \(2, classes\), got \(1, 4\)"):
+        ood_scores(lambda y: linear_logits(y)[:1], images)
