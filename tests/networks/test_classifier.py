@@ -1,0 +1,163 @@
+"""Networks as pairs of pure functions: the same numbers as the network, and no more state."""
+
+import functools
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.networks import Classifier, WideResNet, classifier
+
+
+class Flat(nn.Module):
+    """A network that knows nothing of statistics."""
+
+    @nn.compact
+    def __call__(self, images):
+        return nn.Dense(3)(images.reshape(*images.shape[:-3], -1))
+
+
+class Model(NamedTuple):
+    """An Equinox-style model: a PyTree that is called on one image."""
+
+    kernel: jax.Array
+    bias: jax.Array
+
+    def __call__(self, image):
+        return image.ravel() @ self.kernel + self.bias
+
+
+def images_of(shape=(4, 6, 6, 1), seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def assert_equal(first, second):
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+@functools.cache
+def wide_resnet(norm="batch"):
+    """The network, its classifier, and a start."""
+    network = WideResNet(10, 1, 3, norm)
+    made = classifier(network)
+    return network, made, jax.jit(made.init)(jax.random.key(0), images_of())
+
+
+def test_functions_give_the_numbers_of_the_network():
+    network, made, (params, statistics) = wide_resnet()
+    images = images_of()
+    variables = jax.jit(network.init)(jax.random.key(0), images)
+    assert_equal({"params": params, "batch_stats": statistics}, variables)
+
+    batch = functools.partial(network.apply, statistics="batch", mutable=["batch_stats"])
+    expected, updated = jax.jit(batch)(variables, images)
+    use_batch = jax.jit(functools.partial(made.logits, use="batch"))
+    logits, averages = use_batch(params, statistics, images)
+    assert_equal((logits, averages), (expected, updated["batch_stats"]))
+    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(averages)) > 0
+
+    variables = {"params": params, "batch_stats": averages}
+    running, same = jax.jit(made.logits)(params, averages, images)
+    assert_equal((running, same), (jax.jit(network.apply)(variables, images), averages))
+    assert np.abs(running - logits).max() > 0.001
+
+
+def test_chains_of_single_images_share_their_statistics():
+    _, made, (params, statistics) = wide_resnet()
+    images = images_of()
+
+    def one(image):
+        return made.logits(params, statistics, image, use="batch", batch_axis="chains")
+
+    chains = jax.vmap(one, axis_name="chains", out_axes=(0, None))
+    logits, averages = jax.jit(chains)(images)
+    use_batch = jax.jit(functools.partial(made.logits, use="batch"))
+    expected, expected_averages = use_batch(params, statistics, images)
+    # The same sums in another order: some 64 terms in each of twelve layers, in units of values
+    # of order one; alone, an image's statistics move its logits by far more.
+    tolerance = 64 * 12 * float(jnp.finfo(jnp.float32).eps)
+    close = functools.partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
+    jax.tree.map(close, (logits, averages), (expected, expected_averages))
+    alone = use_batch(params, statistics, images[0])[0]
+    assert np.abs(alone - expected[0]).max() > 100 * tolerance
+
+
+@pytest.mark.parametrize("norm", [None, "batch"])
+def test_the_split_is_the_whole(norm):
+    _, made, (params, statistics) = wide_resnet(norm)
+    images = images_of()
+
+    def split(params, statistics, images, *, use):
+        return made.head(params, statistics, made.first_layer(params, images), use=use)
+
+    for use in ("running", "batch"):
+        whole, parts = (jax.jit(functools.partial(f, use=use)) for f in (made.logits, split))
+        assert_equal(parts(params, statistics, images), whole(params, statistics, images))
+    assert (statistics == {}) == (norm is None)
+
+
+def test_a_network_without_statistics_has_one_use_and_no_split():
+    network, images = Flat(), images_of()
+    made = classifier(network)
+    params, statistics = made.init(jax.random.key(0), images)
+    assert statistics == {}
+    assert made.first_layer is None
+    assert made.head is None
+    expected = network.apply({"params": params}, images)
+    for use in ("running", "batch"):
+        assert_equal(made.logits(params, {}, images, use=use, batch_axis="chains"), (expected, {}))
+    half = images.astype(jnp.bfloat16)
+    assert (
+        classifier(nn.Dense(3, dtype=jnp.bfloat16))
+        .logits({"kernel": np.ones((1, 3)), "bias": np.ones(3)}, {}, half)[0]
+        .dtype
+        == jnp.float32
+    )
+
+
+def test_plain_functions_are_as_good_as_a_module():
+    def init(key, images):
+        size = np.prod(images.shape[-3:])
+        return Model(0.1 * jax.random.normal(key, (size, 3)), jnp.zeros(3)), {}
+
+    def logits(params, statistics, images, *, use="running", batch_axis=None):
+        del use, batch_axis
+        return jax.vmap(params)(images), statistics
+
+    def accuracy_loss(network, params, statistics, images):
+        """What a trainer does with a Classifier, whoever made it."""
+        scores, statistics = network.logits(params, statistics, images, use="batch")
+        return -jax.nn.log_softmax(scores)[:, 1].mean(), statistics
+
+    images = images_of()
+    plain, module = Classifier(init, logits), classifier(Flat())
+    params, statistics = plain.init(jax.random.key(0), images)
+    same = {"Dense_0": params._asdict()}
+    gradient = jax.grad(accuracy_loss, argnums=1, has_aux=True)
+    expected, _ = gradient(module, same, {}, images)
+    got, statistics = gradient(plain, params, statistics, images)
+    assert statistics == {}
+    # A product of 36 terms below one.
+    tolerance = 38 * float(jnp.finfo(jnp.float32).eps)
+    for name, leaf in got._asdict().items():
+        np.testing.assert_allclose(leaf, expected["Dense_0"][name], rtol=0, atol=tolerance)
+
+
+def test_averages_stay_float32_whatever_the_images():
+    _, made, (params, statistics) = wide_resnet()
+    with jax.enable_x64(True):
+        images = images_of().astype(np.float64)
+        use_batch = functools.partial(made.logits, use="batch")
+        out = jax.eval_shape(use_batch, params, statistics, images)
+    assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {jnp.dtype("float32")}
+
+
+def test_bad_input_is_named():
+    _, made, (params, statistics) = wide_resnet()
+    with pytest.raises(ValueError, match="use must be 'running' or 'batch', got use='eval'"):
+        made.logits(params, statistics, images_of(), use="eval")
+    with pytest.raises(TypeError, match=r"got function; wrap functions as Classifier\("):
+        classifier(lambda images: images)  # type: ignore[arg-type]

@@ -1,0 +1,257 @@
+"""Batch normalisation in the wide residual network, against the formulas written out in NumPy.
+
+Bodies are computed in float64, where their rounding is negligible; what is left is the last,
+float32 product of n terms, off by at most (n + 2) eps times the product of absolute values.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+# Rounding of a float64 body, amplified a million times on its way.
+TINY = 1e6 * float(jnp.finfo(jnp.float64).eps)
+
+
+def leaky(x):
+    return np.where(x > 0, x, 0.2 * x)
+
+
+def images_of(shape=(4, 6, 6, 1), seed=0):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+@functools.cache
+def variables_of(norm="batch", seed=1):
+    """Of a WRN-10-1 with 3 classes: every entry away from its start, variances positive."""
+    network = WideResNet(10, 1, 3, norm)
+    variables = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 6, 6, 1)))
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: (leaf + 0.2 * np.abs(rng.normal(size=leaf.shape))).astype(np.float32),
+        variables,
+    )
+
+
+class WrittenOut:
+    """WRN-10-1 in NumPy's float64, its convolutions aside; keeps each layer's new averages."""
+
+    def __init__(self, variables, statistics):
+        self.params, self.averages = variables["params"], variables["batch_stats"]
+        self.statistics, self.updated = statistics, {}
+
+    def convolution(self, layer, x, stride=1):
+        kernel = np.asarray(layer["kernel"], np.float64)
+        dimensions = ("NHWC", "HWIO", "NHWC")
+        out = lax.conv_general_dilated(
+            x, kernel, (stride, stride), "SAME", dimension_numbers=dimensions
+        )
+        return np.asarray(out) + np.asarray(layer["bias"])[None, None, None]
+
+    def activate(self, x, path):
+        params, old = self.params, self.averages
+        for name in path:
+            params, old = params[name], old[name]
+        mean, variance = old["mean"], old["var"]
+        if self.statistics == "batch":
+            mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
+            self.updated[path] = {
+                # PyTorch's momentum 0.9, the biased variance.
+                "mean": 0.1 * np.float64(old["mean"]) + 0.9 * mean,
+                "var": 0.1 * np.float64(old["var"]) + 0.9 * variance,
+            }
+        x = (x - mean[None, None, None]) / np.sqrt(variance + 1e-5)[None, None, None]
+        return leaky(x * params["scale"][None, None, None] + params["bias"][None, None, None])
+
+    def logits(self, images):
+        """The logits and the bound on their float32 rounding."""
+        x = self.convolution(self.params["Convolution_0"], np.float64(images))
+        for index in range(3):
+            name, stride = f"ResidualBlock_{index}", 2 if index else 1
+            block = self.params[name]
+            y = self.convolution(block["Convolution_0"], self.activate(x, (name, "BatchNorm_0")))
+            y = self.activate(y, (name, "BatchNorm_1"))
+            y = self.convolution(block["Convolution_1"], y, stride)
+            x = y + (self.convolution(block["shortcut"], x, stride) if index else x)
+        features = self.activate(x, ("BatchNorm_0",)).mean((1, 2))
+        kernel, bias = (np.float64(self.params["Dense_0"][n]) for n in ("kernel", "bias"))
+        bound = np.abs(features) @ np.abs(kernel) + np.abs(bias)[None]
+        return features @ kernel + bias[None], 2 * (len(kernel) + 2) * EPS * bound
+
+
+def apply_batch(network, variables, images):
+    """Logits by the images' own statistics, and the updated averages."""
+    logits, updated = network.apply(variables, images, statistics="batch", mutable=["batch_stats"])
+    return logits, updated["batch_stats"]
+
+
+def at(tree, path):
+    for name in path:
+        tree = tree[name]
+    return tree
+
+
+@pytest.mark.parametrize("statistics", ["running", "batch"])
+def test_batch_normalisation_equals_its_definition(statistics):
+    images, variables = images_of(), variables_of()
+    with jax.enable_x64(True):
+        network = WideResNet(10, 1, 3, "batch", dtype=jnp.float64)
+        reference = WrittenOut(variables, statistics)
+        expected, bound = reference.logits(images)
+        if statistics == "running":
+            logits = jax.jit(network.apply)(variables, images)
+        else:
+            logits, updated = jax.jit(functools.partial(apply_batch, network))(variables, images)
+            assert len(reference.updated) == 7
+            for path, averages in reference.updated.items():
+                for name, value in averages.items():
+                    error = np.abs(at(updated, path)[name] - value)
+                    # The old averages are float32, and so is a tenth of them.
+                    tenth = 0.1 * np.abs(at(variables["batch_stats"], path)[name])
+                    np.testing.assert_array_less(error, TINY + 2 * EPS * tenth, str(path))
+        assert logits.dtype == jnp.float32
+        np.testing.assert_array_less(np.abs(logits - expected), bound)
+
+
+def test_parameters_keep_their_names():
+    def paths(norm, collection="params"):
+        variables = jax.eval_shape(
+            WideResNet(10, 1, 3, norm).init, jax.random.key(0), jnp.zeros((6, 6, 1))
+        )
+        leaves = jax.tree_util.tree_leaves_with_path(variables.get(collection, {}))
+        return {jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves}
+
+    blocks = [f"ResidualBlock_{index}" for index in range(3)]
+    layers = ["Convolution_0", "Dense_0", *(f"{b}/Convolution_{i}" for b in blocks for i in (0, 1))]
+    layers += [f"{b}/shortcut" for b in blocks[1:]]
+    plain = {f"{layer}/{name}" for layer in layers for name in ("kernel", "bias")}
+    assert paths(None) == plain
+    assert paths(None, "batch_stats") == paths("group", "batch_stats") == set()
+    for norm, layer in [("group", "GroupNorm"), ("batch", "BatchNorm")]:
+        norms = [f"{layer}_0", *(f"{b}/{layer}_{i}" for b in blocks for i in (0, 1))]
+        assert paths(norm) == plain | {f"{n}/{name}" for n in norms for name in ("scale", "bias")}
+    averages = {f"{n}/{name}" for n in norms for name in ("mean", "var")}
+    assert paths("batch", "batch_stats") == averages
+
+
+@pytest.mark.parametrize("axes", [("chains",), ("shards", "chains")])
+def test_single_images_of_a_named_axis_are_normalised_as_their_batch(axes):
+    images, variables = images_of(), variables_of()
+    with jax.enable_x64(True):
+        network = WideResNet(10, 1, 3, "batch", dtype=jnp.float64)
+        _, bound = WrittenOut(variables, "batch").logits(images)
+        whole, whole_averages = jax.jit(functools.partial(apply_batch, network))(variables, images)
+
+        mapped = functools.partial(apply_batch, network.clone(batch_axis=axes), variables)
+        for name in reversed(axes):
+            mapped = jax.vmap(mapped, axis_name=name, out_axes=(0, None))
+        nested = images if len(axes) == 1 else images.reshape(2, 2, 6, 6, 1)
+        logits, averages = jax.jit(mapped)(nested)
+        difference = np.abs(logits.reshape(4, 3) - whole)
+        np.testing.assert_array_less(difference, 2 * bound)
+        close = functools.partial(np.testing.assert_allclose, rtol=0, atol=TINY)
+        jax.tree.map(close, averages, whole_averages)
+
+
+def test_an_image_depends_on_its_neighbours_only_under_batch_statistics():
+    images, variables = images_of(), variables_of()
+    others = np.concatenate([images[:1], -images[1:]])
+    network = WideResNet(10, 1, 3, "batch")
+    running = jax.jit(network.apply)
+    np.testing.assert_array_equal(running(variables, images)[0], running(variables, others)[0])
+    batch = jax.jit(functools.partial(apply_batch, network))
+    change = batch(variables, images)[0][0] - batch(variables, others)[0][0]
+    assert np.abs(change).max() > 0.01
+
+
+def test_bfloat16_keeps_statistics_and_logits_in_float32():
+    network = WideResNet(10, 1, 3, "batch", dtype=jnp.bfloat16)
+    variables = variables_of()
+    hidden = network.apply(variables, images_of((16, 6, 6, 1)), method="first_layer")
+    assert hidden.dtype == jnp.bfloat16
+    head = functools.partial(
+        network.apply, statistics="batch", method="head", mutable=["batch_stats"]
+    )
+    logits, updated = jax.jit(head)(variables, hidden)
+    assert {leaf.dtype for leaf in jax.tree.leaves((logits, updated))} == {jnp.dtype("float32")}
+
+    path = ("ResidualBlock_0", "BatchNorm_0")
+    x = np.asarray(hidden, np.float64).reshape(-1, 16)
+    old = at(variables["batch_stats"], path)
+    new = at(updated["batch_stats"], path)
+    # Sums of n float32 terms; a single rounding to bfloat16 would be 2^-8 of the value.
+    terms = (len(x) + 5) * EPS
+    error = np.abs(new["mean"] - (0.1 * old["mean"] + 0.9 * x.mean(0)))
+    np.testing.assert_array_less(error, terms * (np.abs(x).mean(0) + np.abs(old["mean"])))
+    error = np.abs(new["var"] - (0.1 * old["var"] + 0.9 * x.var(0)))
+    np.testing.assert_array_less(error, 3 * terms * ((x**2).mean(0) + old["var"]))
+
+    running = functools.partial(network.apply, method="head")
+    text = str(jax.make_jaxpr(running)(variables, hidden))
+    assert any("bf16" in line and "dot_general" in line for line in text.splitlines())
+    assert jax.eval_shape(running, variables, hidden).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("norm", [None, "batch"])
+def test_the_network_is_its_head_after_its_first_layer(norm):
+    images, variables = images_of(), variables_of(norm)
+    network = WideResNet(10, 1, 3, norm)
+
+    def split(variables, images):
+        hidden = network.apply(variables, images, method="first_layer")
+        return hidden, network.apply(variables, hidden, method="head")
+
+    hidden, logits = jax.jit(split)(variables, images)
+    layer = variables["params"]["Convolution_0"]
+    x = np.float64(images)
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, :, :, 0]
+    expected = np.einsum("nhwij,ijo->nhwo", windows, layer["kernel"][:, :, 0])
+    expected = expected + layer["bias"][None, None, None]
+    # Nine products and a bias, all below one in size.
+    np.testing.assert_allclose(hidden, expected, rtol=0, atol=11 * EPS * 10)
+    np.testing.assert_array_equal(logits, jax.jit(network.apply)(variables, images))
+
+
+def test_a_policy_says_who_uses_and_who_updates_what():
+    roles = ("classified", "positives", "negatives", "chains")
+
+    def table(policy, **second):
+        uses = [policy.use(role, **second) for role in roles]
+        return uses, [policy.updates(role, **second) for role in roles]
+
+    assert table(NormPolicy()) == (["batch"] * 3 + ["running"], [True, True, False, False])
+    assert table(NormPolicy(), second_pass=True)[0] == table(NormPolicy())[0]
+    assert table(SADA_JEM_POLICY) == (["batch"] * 4, [True] * 4)
+    assert table(SADA_JEM_POLICY, second_pass=True) == (["batch"] * 4, [False] * 4)
+    fixed = NormPolicy(negatives="running", second_pass="running", updated_by=("positives",))
+    assert table(fixed) == (["batch", "batch", "running", "running"], [False, True, False, False])
+    assert table(fixed, second_pass=True) == (["running"] * 4, [False] * 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: NormPolicy(positives="eval"), "positives must be 'running' or 'batch'"),
+        (lambda: NormPolicy(chains=None), "chains must be"),  # type: ignore[arg-type]
+        (lambda: NormPolicy(second_pass="frozen"), "second_pass must be"),
+        (lambda: NormPolicy(updated_by="positives"), "tuple of roles"),
+        (lambda: NormPolicy(updated_by=("sam",)), "role must be one of .* got role='sam'"),
+        (lambda: NormPolicy(updated_by=("chains",)), "set chains='batch' or leave it out"),
+        (lambda: NormPolicy().use("chain"), "got role='chain'"),
+        (lambda: NormPolicy().updates("chain"), "got role='chain'"),
+        (
+            lambda: WideResNet(10, 1, 3).apply(variables_of(None), images_of(), statistics="eval"),
+            "statistics must be 'running' or 'batch', got statistics='eval'",
+        ),
+    ],
+)
+def test_bad_choices_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
