@@ -24,6 +24,11 @@ from ebmjax.samplers._psgld import PSGLDState as PSGLDState
 from ebmjax.samplers._psgld import psgld as psgld
 from ebmjax.samplers._psgld import psgld_init as psgld_init
 from ebmjax.samplers._psgld import psgld_step as psgld_step
+from ebmjax.samplers._pyld import PYLDInfo as PYLDInfo
+from ebmjax.samplers._pyld import PYLDState as PYLDState
+from ebmjax.samplers._pyld import pyld as pyld
+from ebmjax.samplers._pyld import pyld_init as pyld_init
+from ebmjax.samplers._pyld import pyld_step as pyld_step
 from ebmjax.samplers._replay_buffer import Draw as Draw
 from ebmjax.samplers._replay_buffer import ReplayBuffer as ReplayBuffer
 from ebmjax.samplers._replay_buffer import replay_buffer_draw as replay_buffer_draw

@@ -81,6 +81,13 @@ TABLE = {
         {"step_size": 0.1, "bandwidth": 0.7, "temperature": 0.9, "langevin_weight": 0.1},
         has_particles=True,
     ),
+    # Split where nothing comes before the head; tests/samplers/test_pyld.py splits for real.
+    "pyld": Row(
+        partial(samplers.pyld, lambda position: position),
+        {"step_size": 0.1, "noise_scale": 0.2, "max_score": 0.5, "outer_step_size": 0.05,
+         "low": -0.4, "high": 0.3},
+        options={"num_inner": 3},
+    ),
     "clamped_sgld": Row(clamp(samplers.sgld, -0.5, 0.5), {"step_size": 0.1}),
     "clipped_sgld": Row(clip_drift(samplers.sgld, 0.05), {"step_size": 0.1}),
     "scheduled_sgld": Row(
