@@ -95,8 +95,11 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
     return optax.adam(schedule, b1=config.optimizer.b1, b2=config.optimizer.b2)
 
 
-def plan(config: Config, num_examples: int) -> Plan:
-    """Epochs to steps. Intervals given in epochs are rounded to whole dispatches."""
+def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:
+    """Epochs to steps. Intervals given in epochs are rounded to whole dispatches.
+
+    An epoch is one of the first stream, ``config.train.batch_size``.
+    """
     train = config.train
     if train.batch_size > num_examples:
         raise ConfigError(
@@ -111,7 +114,7 @@ def plan(config: Config, num_examples: int) -> Plan:
 
     return Plan(
         total_steps=train.num_epochs * steps_per_epoch,
-        batch_size=train.batch_size,
+        batch_size=(train.batch_size, *further_streams) if further_streams else train.batch_size,
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,

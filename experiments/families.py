@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from experiments import thermo
+from experiments import jem, thermo
 from experiments.build import Experiment
 from experiments.config import Config
 from experiments.validate import check_ranges, choose
 
-FAMILIES = {"thermo": thermo.build}
+FAMILIES = {"jem": jem.build, "thermo": thermo.build}
 
 
 def build(config: Config, workdir: Path) -> Experiment:

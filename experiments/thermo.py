@@ -50,7 +50,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         loss_fn=loss_fn or latent.tempered_loss,
         **chains,
     )
-    optimizer = _optimizer(config, plan.batch_size, len(train.images))
+    optimizer = _optimizer(config, config.train.batch_size, len(train.images))
     train_step = make_train_step(
         gradient_fn,
         optimizer,

@@ -6,7 +6,17 @@ from ebmjax.training._checkpoints import Checkpoints as Checkpoints
 from ebmjax.training._digest import tree_digest as tree_digest
 from ebmjax.training._fit import FitResult as FitResult
 from ebmjax.training._fit import fit as fit
+from ebmjax.training._joint import ChainDensity as ChainDensity
+from ebmjax.training._joint import GenerativeLoss as GenerativeLoss
+from ebmjax.training._joint import JointObjective as JointObjective
+from ebmjax.training._joint import JointShard as JointShard
+from ebmjax.training._joint import View as View
+from ebmjax.training._joint import init_joint_shards as init_joint_shards
+from ebmjax.training._joint import make_joint_gradient_fn as make_joint_gradient_fn
 from ebmjax.training._latent import make_latent_gradient_fn as make_latent_gradient_fn
+from ebmjax.training._negatives import Negatives as Negatives
+from ebmjax.training._negatives import mean_squared_displacement as mean_squared_displacement
+from ebmjax.training._negatives import run_chains as run_chains
 from ebmjax.training._plan import Plan as Plan
 from ebmjax.training._rows import DivergenceError as DivergenceError
 from ebmjax.training._sharding import make_mesh as make_mesh

@@ -68,7 +68,8 @@ class Plan:
             check_at_least("batch_size", size, 1)
             if size % self.num_shards:
                 raise ValueError(
-                    f"batch_size must be a multiple of num_shards, got batch_size={self.batch_size} "
+                    f"batch_size must be a multiple of num_shards, got "
+                    f"batch_size={self.batch_size} "
                     f"and num_shards={self.num_shards}."
                 )
 

@@ -1,0 +1,153 @@
+"""Negative samples of a training step: short chains that continue from a replay buffer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax.samplers import InitialLaw, position_of
+from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
+
+CHAIN_AXIS = "chains"
+"""The name of the mapped axis of chains, for densities that look at all of them (batch norm)."""
+
+REPORTED = {
+    "acceptance_prob": "acceptance_prob",
+    "acceptance_rate": "acceptance_prob",  # BlackJAX's word for it
+    "direction_norm": "direction_norm",
+    "bandwidth": "bandwidth",
+    "temperature": "temperature",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Negatives:
+    """How a training step draws its negative samples.
+
+    Attributes:
+      sampler: from a log density to a ``Sampler`` (or a BlackJAX ``SamplingAlgorithm``), such as
+        ``functools.partial(sgld, step_size=1.0, noise_scale=0.01)``.
+      num_steps: of each chain, at least 1.
+      num_samples: chains (or particles) a logical shard.
+      law: the initial law of chains that start anew.
+      reinit_prob: of each chain, in [0, 1].
+      density_scale: what multiplies the log density for the sampler alone, such as 1 - beta under
+        the beta objective; may be traced.
+      num_classes: of a partitioned buffer; 1 where chains have no class.
+      is_interacting: whether ``sampler`` moves all samples at once (SVGD) instead of one chain.
+      replacement: which of the moved samples go back to the buffer, see ``select_particles``.
+      num_kept: how many of them; None for all.
+
+    Raises:
+      ValueError: for counts below 1, ``reinit_prob`` outside [0, 1], more kept than drawn, or
+        a choice among them in a buffer partitioned by class.
+    """
+
+    sampler: Callable[..., Sampler]
+    num_steps: int
+    num_samples: int
+    law: InitialLaw
+    reinit_prob: float
+    density_scale: Any = 1.0
+    num_classes: int = 1
+    is_interacting: bool = False
+    replacement: Literal["in_place", "softmax", "argmax"] = "in_place"
+    num_kept: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "num_samples", "num_classes"):
+            check_at_least(name, getattr(self, name), 1)
+        check_fraction("reinit_prob", self.reinit_prob)
+        if self.num_kept is not None:
+            check_at_least("num_kept", self.num_kept, 1)
+            if self.num_kept > self.num_samples:
+                raise ValueError(
+                    f"num_kept must be at most num_samples={self.num_samples}, got {self.num_kept}."
+                )
+        if self.replacement != "in_place" and self.num_classes > 1:
+            raise ValueError(
+                f"replacement={self.replacement!r} reorders samples, which would carry them into "
+                "the slots of other classes; a buffer partitioned by class takes 'in_place'."
+            )
+
+
+def run_chains(
+    key: Key,
+    density: Callable[[jax.Array], Callable[..., jax.Array]],
+    negatives: Negatives,
+    starts: PyTree,
+    labels: jax.Array,
+) -> tuple[PyTree, Metrics]:
+    """Moves every start by ``negatives.num_steps`` steps.
+
+    K steps cost K gradients: the last step stands outside the loop, so a sampler that scores its
+    new position only for a next step (SGLD) is not made to, and its acceptance is reported over
+    the steps before.
+
+    Args:
+      key: consumed.
+      density: ``density(label) -> log_density_fn`` of one chain. Independent chains run under
+        ``vmap(..., axis_name="chains")``. Interacting ones are given label 0.
+      negatives: sampler and length.
+      starts: leading axis of chains.
+      labels: (chains,) int32.
+
+    Returns:
+      Ends, like ``starts``, and metrics: "displacement", the mean over chains and coordinates of
+      the squared distance travelled, and the means over steps and chains of what the sampler
+      reports of "acceptance_prob", "direction_norm", "bandwidth" and "temperature".
+    """
+    if negatives.is_interacting:
+        whole = negatives.sampler(density(jnp.int32(0)))
+        states, step = whole.init(starts), whole.step
+    else:
+        states, step = _independent(density, negatives.sampler, starts, labels)
+    keys = jax.random.split(key, negatives.num_steps)
+    states, reports = jax.lax.scan(lambda s, k: _reported(step, k, s), states, keys[:-1])
+    states, last = _reported(step, keys[-1], states)
+    ends = position_of(states)
+    metrics = {name: jnp.mean(steps) for name, steps in reports.items()}
+    if negatives.num_steps == 1:
+        metrics = last
+    return ends, {"displacement": mean_squared_displacement(starts, ends)} | metrics
+
+
+def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
+    """The mean over chains and coordinates of the squared distance between two PyTrees.
+
+    Source: the measure of exploration in the SVGD-in-JEM thesis, section 5.3.
+    """
+    squares = jax.tree.map(lambda a, b: (b - a).ravel() ** 2, starts, ends)
+    return jnp.mean(jnp.concatenate(jax.tree.leaves(squares)))
+
+
+def _independent(
+    density: Callable[[jax.Array], Callable[..., jax.Array]],
+    sampler: Callable[..., Sampler],
+    starts: PyTree,
+    labels: jax.Array,
+) -> tuple[Any, Step]:
+    """States and the step of many chains, each with the density of its label."""
+
+    def init(start: PyTree, label: jax.Array) -> Any:
+        return sampler(density(label)).init(start)
+
+    def step_one(key: Key, state: Any, label: jax.Array) -> tuple[Any, Any]:
+        return sampler(density(label)).step(key, state)
+
+    num_chains = leading_size("starts", starts)
+    step_all = jax.vmap(step_one, axis_name=CHAIN_AXIS)
+    states = jax.vmap(init, axis_name=CHAIN_AXIS)(starts, labels)
+    return states, lambda key, states: step_all(jax.random.split(key, num_chains), states, labels)
+
+
+def _reported(step: Step, key: Key, states: Any) -> tuple[Any, dict[str, jax.Array]]:
+    states, info = step(key, states)
+    return states, {
+        name: jnp.mean(getattr(info, field))
+        for field, name in REPORTED.items()
+        if hasattr(info, field)
+    }

@@ -1,0 +1,83 @@
+"""Joint energy models (JEM, JEM++, SADA-JEM, SVGD in JEM), from their configuration."""
+
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import data
+from ebmjax.training import (
+    Plan,
+    init_joint_shards,
+    init_state,
+    make_joint_gradient_fn,
+    make_train_step,
+)
+from experiments import build as common
+from experiments import jem_parts as parts
+from experiments import jem_plots
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.jem_evaluation import JemEvaluation
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``jem_defaults.py`` for the fields)."""
+    train, test = common.images(config)
+    data.check_image_data(train, config.data.num_classes)
+    data.check_image_data(test, config.data.num_classes)
+    plan = _plan(config, len(train.images))
+    params_key, _, eval_key = common.root_keys(config)
+    network_key, buffer_key = jax.random.split(params_key)
+
+    classifier = parts.classifier(config, config.model.dtype)
+    params, statistics = classifier.init(network_key, _first_images(train))
+    negatives = parts.negatives(config, train)
+    shards = init_joint_shards(
+        buffer_key,
+        statistics,
+        negatives,
+        num_shards=config.mesh.num_shards,
+        buffer_size=config.buffer.size,
+        smoothing=config.loss.smoothing,
+    )
+    gradient_fn = make_joint_gradient_fn(
+        classifier,
+        parts.objective(config),
+        classified_view=parts.classified_view(config),
+        positive_view=parts.positive_view(config),
+        negatives=negatives,
+        norm_policy=parts.choose(
+            "model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES
+        ),
+        chain_classifier=parts.classifier(config, config.sampler.dtype),
+    )
+    optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
+    train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=config.train.max_abs_loss)
+    evaluation = JemEvaluation(
+        workdir=workdir, key=eval_key, classifier=classifier, test=test, config=config
+    )
+    return common.Experiment(
+        state=init_state(params, optimizer, shards),
+        train_step=train_step,
+        data=train,
+        plan=plan,
+        evaluate=evaluation,
+        draw=partial(jem_plots.draw, workdir),
+    )
+
+
+def _first_images(train: data.ImageData) -> jax.Array:
+    return data.to_signed_unit(jnp.asarray(train.images[:2]))
+
+
+def _plan(config: Config, num_examples: int) -> Plan:
+    """As any image experiment's, with a second stream for p(x)."""
+    size = config.train.positive_batch_size
+    if size > num_examples:
+        raise ConfigError(
+            f"config.train.positive_batch_size must be at most the number of training examples, "
+            f"got {size} with {num_examples} examples (config.data.max_train)."
+        )
+    return common.plan(config, num_examples, further_streams=(size,))

@@ -1,0 +1,122 @@
+"""Every field of a joint energy model's configuration, with JEM's own choices as its values."""
+
+from typing import Any
+
+from ml_collections import ConfigDict, config_dict
+
+
+def defaults() -> ConfigDict:
+    """A new configuration of the family "jem": JEM on the packaged digits.
+
+    ``sampler.name`` picks one of the sections below ``sampler``; the others wait unused, so that
+    ``--config.sampler.name=mala`` alone is a complete change.
+    """
+    optional = config_dict.placeholder
+    config: Any = {
+        "family": "jem",
+        "seed": 0,
+        "data": {
+            "name": "digits",
+            "data_dir": "",
+            "image_size": 8,
+            "num_classes": 10,
+            "max_train": 1440,
+            "max_test": 357,
+            "crop_padding": 1,
+            "flip": False,
+            "augment_positives": True,
+            "noise_scale": 0.03,
+            "dequantise": False,
+        },
+        "model": {
+            "depth": 10,
+            "widen_factor": 1,
+            "norm": "none",
+            "norm_policy": "default",
+            "lowering": "auto",
+            "dtype": "float32",
+        },
+        "sampler": {
+            "name": "sgld",
+            "num_steps": 20,
+            "num_samples": 64,
+            "dtype": "float32",
+            "box": "none",
+            "low": -1.0,
+            "high": 1.0,
+            "max_score": optional(float),
+            "sgld": {"step_size": 1.0, "noise_scale": 0.01},
+            "proximal_sgld": {"step_size": 1.0, "noise_scale": 0.0, "max_drift": 1.0},
+            "psgld": {"step_size": 0.1, "noise_scale": 0.01, "decay": 0.99, "damping": 1.0},
+            "mala": {"step_size": 1e-3, "temperature": 1e-3},
+            "tempered_mala": {"step_size": 1e-3, "temperature": 1e-3},
+            "svgd": {"step_size": 8.0, "bandwidth": optional(float)},
+            "stochastic_svgd": {
+                "step_size": 8.0,
+                "temperature": 5e-5,
+                "langevin_weight": 1e-3,
+                "bandwidth": optional(float),
+            },
+            "pyld": {
+                "step_size": 1.0,
+                "inner_step_size": 0.2,
+                "num_inner": 5,
+                "max_drift": 1.0,
+                "noise_scale": 0.0,
+            },
+            "blackjax": {"kernel": "hmc", "step_size": 0.01, "num_integration_steps": 5},
+        },
+        "buffer": {
+            "size": 10_000,
+            "reinit_prob": 0.05,
+            "law": "uniform",
+            "law_scale": 1.0,
+            "replacement": "in_place",
+            "num_kept": optional(int),
+        },
+        "loss": {
+            "generative": "contrastive_divergence",
+            "classification_weight": 1.0,
+            "generative_weight": 1.0,
+            "is_conditional": False,
+            "energy_l2": 0.0,
+            "beta": 0.0,
+            "sampling_beta": optional(float),
+            "beta_variant": "default",
+            "output_scale": 1.0,
+            "svgd_variant": "corrected",
+            "smoothing": 1.0,
+            "smoothing_ratio": optional(float),
+            "smoothing_rate": 0.1,
+        },
+        "optimizer": {
+            "name": "adam",
+            "learning_rate": 1e-3,
+            "b1": 0.9,
+            "b2": 0.999,
+            "momentum": 0.9,
+            "weight_decay": 0.0,
+            "warmup_steps": 0,
+            "decay_epochs": (),
+            "decay_factor": 0.3,
+            "rho": optional(float),
+            "adaptive": False,
+        },
+        "train": {
+            "num_epochs": 40,
+            "batch_size": 64,
+            "positive_batch_size": 64,
+            "steps_per_dispatch": 22,
+            "log_every": 11,
+            "checkpoint_every_epochs": 10,
+            "max_consecutive_skips": 20,
+            "max_abs_loss": 1e5,
+        },
+        "mesh": {"num_shards": 1},
+        "eval": {
+            "every_epochs": 10,
+            "batch_size": 128,
+            "num_samples": 100,
+        },
+    }
+    return ConfigDict(config)

@@ -1,0 +1,93 @@
+"""What is measured and pictured of a joint energy model while it trains."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, losses, metrics
+from ebmjax.networks import Classifier
+from ebmjax.training import TrainState
+from ebmjax.types import PyTree
+from experiments.config import Config
+from experiments.plots import image_grid
+
+
+@dataclass(frozen=True)
+class JemEvaluation:
+    """Accuracy and calibration on the test images, and what the replay buffer holds.
+
+    Attributes:
+      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
+      key: of all evaluations: the same test noise every time.
+      classifier: the network.
+      test: the test images.
+      config: sections data and eval are read.
+    """
+
+    workdir: Path
+    key: jax.Array
+    classifier: Classifier
+    test: data.ImageData
+    config: Config
+
+    def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
+        """The row of this evaluation; its pictures go to the run's folder."""
+        statistics = averaged_statistics(state)
+        row, pictures = jax.device_get(self._report(state.params, statistics, self._buffer(state)))
+        for folder in ("evaluations", "plots"):
+            (self.workdir / folder).mkdir(exist_ok=True)
+        if "samples" in pictures:
+            image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
+        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
+        return {name: np.asarray(value).tolist() for name, value in row.items()}
+
+    def _buffer(self, state: TrainState) -> Any:
+        """The first slots of the first shard's buffer; None for a plain classifier."""
+        if not jax.tree.leaves(state.shards.buffer):
+            return None
+        return state.shards.buffer.positions[0, : self.config.eval.num_samples]
+
+    @cached_property
+    def _report(self) -> Callable[..., Any]:
+        def report(params: PyTree, statistics: PyTree, samples: Any) -> tuple[Any, Any]:
+            x = data.to_signed_unit(jnp.asarray(self.test.images))
+            logits = predict(self.classifier, params, statistics, x, self.config.eval.batch_size)
+            labels = jnp.asarray(self.test.labels)
+            probabilities = jax.nn.softmax(logits)
+            row = {
+                "test_accuracy": metrics.accuracy(logits, labels),
+                "test_ece": metrics.expected_calibration_error(probabilities, labels),
+                "test_nll": metrics.negative_log_likelihood(logits, labels),
+                "test_brier": metrics.brier_score(probabilities, labels),
+                "test_log_density": jnp.mean(losses.joint_log_density(logits)),
+            }
+            pictures = {"logits": logits, "labels": labels}
+            if samples is not None:
+                theirs = self.classifier.logits(params, statistics, samples)[0]
+                row["buffer_log_density"] = jnp.mean(losses.joint_log_density(theirs))
+                pictures["samples"] = data.from_signed_unit(samples)
+            return row, pictures
+
+        return jax.jit(report)
+
+
+def averaged_statistics(state: TrainState) -> PyTree:
+    """The running statistics of all shards, averaged: those a trained model is used with."""
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.shards.statistics)
+
+
+def predict(
+    classifier: Classifier, params: PyTree, statistics: PyTree, images: jax.Array, batch_size: int
+) -> jax.Array:
+    """Logits (N, classes) of images (N, H, W, C), by the running statistics, batch by batch."""
+    return jax.lax.map(
+        lambda image: classifier.logits(params, statistics, image)[0],
+        images,
+        batch_size=min(batch_size, len(images)),
+    )

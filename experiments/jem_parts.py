@@ -1,0 +1,276 @@
+"""The parts of a joint energy model that its configuration names: the tables and what they make."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax import data, densities, losses, networks, samplers, training
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.validate import choose
+
+NORMS = {"none": None, "batch": "batch", "group": "group"}
+NORM_POLICIES = {"default": networks.NormPolicy(), "sada_jem": networks.SADA_JEM_POLICY}
+LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
+
+
+def classifier(config: Config, dtype: str) -> networks.Classifier:
+    """The wide residual network of ``config.model``, computing in ``dtype``."""
+    model = config.model
+    return networks.classifier(
+        networks.WideResNet(
+            depth=model.depth,
+            widen_factor=model.widen_factor,
+            num_classes=config.data.num_classes,
+            norm=choose("model.norm", model.norm, NORMS),
+            lowering=choose("model.lowering", model.lowering, LOWERINGS),
+            dtype=choose("model.dtype", dtype, DTYPES),
+        )
+    )
+
+
+def classified_view(config: Config) -> training.View:
+    """Labelled images to what the network sees: augmented, with noise."""
+    return partial(_view, config.data, True)
+
+
+def positive_view(config: Config) -> training.View:
+    """Images for p(x): augmented only if ``config.data.augment_positives``."""
+    return partial(_view, config.data, config.data.augment_positives)
+
+
+def _view(section: Config, is_augmented: bool, key: jax.Array, images: jax.Array) -> jax.Array:
+    crop_key, flip_key, level_key, noise_key = jax.random.split(key, 4)
+    x = data.dequantise(level_key, images) if section.dequantise else data.to_signed_unit(images)
+    if is_augmented and section.crop_padding:
+        x = data.reflect_pad_crop(crop_key, x, padding=section.crop_padding)
+    if is_augmented and section.flip:
+        x = data.random_flip(flip_key, x)
+    if section.noise_scale:
+        x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)
+    return x
+
+
+def objective(config: Config) -> training.JointObjective:
+    """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
+    loss = config.loss
+    return training.JointObjective(
+        generative_loss=choose("loss.generative", loss.generative, GENERATIVE_LOSSES)(loss),
+        classification_weight=loss.classification_weight,
+        generative_weight=loss.generative_weight,
+        is_conditional=loss.is_conditional,
+        rho=config.optimizer.rho,
+        is_adaptive=config.optimizer.adaptive,
+        smoothing_ratio=loss.smoothing_ratio,
+        smoothing_rate=loss.smoothing_rate,
+    )
+
+
+def _contrastive_divergence(loss: Config) -> training.GenerativeLoss:
+    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, metrics = losses.contrastive_divergence_loss(
+            -positive / smoothing, -negative / smoothing, energy_l2=loss.energy_l2
+        )
+        return value, metrics
+
+    return generative_loss
+
+
+def _beta_objective(loss: Config) -> training.GenerativeLoss:
+    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, metrics = losses.beta_objective_loss(
+            positive / smoothing,
+            negative / smoothing,
+            beta=loss.beta,
+            variant=choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS),
+            output_scale=loss.output_scale,
+        )
+        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        return value + penalty, {**metrics, "energy_l2": penalty}
+
+    return generative_loss
+
+
+def _svgd_objective(loss: Config) -> training.GenerativeLoss:
+    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, metrics = losses.svgd_generative_loss(
+            positive,
+            negative,
+            smoothing=smoothing,
+            variant=choose("loss.svgd_variant", loss.svgd_variant, SVGD_VARIANTS),
+        )
+        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        return value + penalty, {**metrics, "energy_l2": penalty}
+
+    return generative_loss
+
+
+GENERATIVE_LOSSES = {
+    "contrastive_divergence": _contrastive_divergence,
+    "beta": _beta_objective,
+    "svgd": _svgd_objective,
+}
+BETA_VARIANTS = {
+    name: name for name in ("default", "no_positive", "batch_corrected", "true_objective")
+}
+SVGD_VARIANTS = {name: name for name in ("corrected", "literal")}
+
+
+def negatives(config: Config, train: data.ImageData) -> training.Negatives | None:
+    """How negatives are drawn; None for a classifier alone (``loss.generative_weight`` 0)."""
+    if not config.loss.generative_weight:
+        return None
+    name = config.sampler.name
+    is_interacting = name in PARTICLE_SAMPLERS
+    if config.loss.is_conditional and is_interacting:
+        raise ConfigError(
+            f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
+            f"of config.sampler.name={name!r} move together. Take one of "
+            f"{sorted(set(SAMPLERS) - set(PARTICLE_SAMPLERS))}."
+        )
+    return training.Negatives(
+        sampler=sampler(config, train.images.shape[1:]),
+        num_steps=config.sampler.num_steps,
+        num_samples=_samples_a_shard(config),
+        law=initial_law(config, train),
+        reinit_prob=config.buffer.reinit_prob,
+        density_scale=_density_scale(config),
+        num_classes=config.data.num_classes if config.loss.is_conditional else 1,
+        is_interacting=is_interacting,
+        replacement=choose("buffer.replacement", config.buffer.replacement, REPLACEMENTS),
+        num_kept=config.buffer.num_kept,
+    )
+
+
+REPLACEMENTS = {name: name for name in ("in_place", "softmax", "argmax")}
+
+
+def _samples_a_shard(config: Config) -> int:
+    num_samples, num_shards = config.sampler.num_samples, config.mesh.num_shards
+    if num_samples % num_shards:
+        raise ConfigError(
+            f"config.sampler.num_samples must be a multiple of "
+            f"config.mesh.num_shards={num_shards}, got {num_samples}."
+        )
+    return num_samples // num_shards
+
+
+def _density_scale(config: Config) -> float:
+    """1 - beta under the beta objective: the weights carry the rest of the density."""
+    if config.loss.generative != "beta":
+        return 1.0
+    beta = config.loss.sampling_beta
+    return 1.0 - (config.loss.beta if beta is None else beta)
+
+
+def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
+    """``log_density_fn -> Sampler`` from ``config.sampler``, with the box it lives in."""
+    section = config.sampler
+    make = choose("sampler.name", section.name, SAMPLERS)
+    options = section[section.name].to_dict()
+    if section.name == "blackjax":
+        options["num_pixels"] = image_shape[0] * image_shape[1] * image_shape[2]
+    box = choose("sampler.box", section.box, BOXES)
+
+    def bound(density: Any) -> Any:
+        if section.max_score is not None:
+            density = samplers.clip_score(density, section.max_score)
+        return box(make, section.low, section.high)(density, **options)
+
+    return bound
+
+
+def _proximal_sgld(log_density_fn: Any, *, max_drift: float, **options: Any) -> Any:
+    return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
+
+
+def _pyld(density: Any, **options: Any) -> Any:
+    return samplers.pyld(density.first_layer, density.head, **options)
+
+
+def _blackjax(
+    log_density_fn: Any,
+    *,
+    kernel: str,
+    step_size: float,
+    num_integration_steps: int,
+    num_pixels: int,
+) -> Any:
+    """A kernel of BlackJAX with a unit mass matrix, given what its signature asks for."""
+    import inspect
+
+    import blackjax
+
+    make = getattr(blackjax, kernel, None)
+    if make is None:
+        raise ConfigError(f"config.sampler.blackjax.kernel={kernel!r} is no kernel of BlackJAX.")
+    offered = {
+        "step_size": step_size,
+        "num_integration_steps": num_integration_steps,
+        "inverse_mass_matrix": jnp.ones(num_pixels),
+    }
+    asked = inspect.signature(make).parameters
+    return make(log_density_fn, **{k: v for k, v in offered.items() if k in asked})
+
+
+SAMPLERS = {
+    "sgld": samplers.sgld,
+    "proximal_sgld": _proximal_sgld,
+    "psgld": samplers.psgld,
+    "mala": samplers.mala,
+    "tempered_mala": samplers.tempered_mala,
+    "svgd": samplers.svgd,
+    "stochastic_svgd": samplers.stochastic_svgd,
+    "pyld": _pyld,
+    "blackjax": _blackjax,
+}
+
+
+def _reject_outside(make: Callable[..., Any], low: float, high: float) -> Callable[..., Any]:
+    return lambda density, **options: make(densities.within_box(density, low, high), **options)
+
+
+BOXES = {
+    "none": lambda make, low, high: make,
+    "clamp": samplers.clamp,
+    "reject": _reject_outside,
+}
+
+
+def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
+    """The law that chains start from, ``config.buffer.law``."""
+    buffer, shape = config.buffer, train.images.shape[1:]
+    laws = {
+        "uniform": lambda: samplers.uniform_law(shape, -buffer.law_scale, buffer.law_scale),
+        "gaussian": lambda: samplers.gaussian_law(shape, scale=buffer.law_scale),
+        "informative": lambda: samplers.informative_law(
+            data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
+        ),
+    }
+    return choose("buffer.law", buffer.law, laws)()
+
+
+def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
+    """Adam or SGD with warm-up, steps down at given epochs, and coupled weight decay."""
+    section = config.optimizer
+    scales = {int(epoch * steps_per_epoch): section.decay_factor for epoch in section.decay_epochs}
+    steps = optax.piecewise_constant_schedule(section.learning_rate, scales)
+
+    def schedule(count: Any) -> Any:
+        return steps(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
+
+    transforms = {
+        "adam": lambda: optax.scale_by_adam(b1=section.b1, b2=section.b2),
+        "sgd": lambda: optax.trace(decay=section.momentum),
+    }
+    return optax.chain(
+        optax.add_decayed_weights(section.weight_decay),
+        choose("optimizer.name", section.name, transforms)(),
+        optax.scale_by_learning_rate(schedule),
+    )
