@@ -1,4 +1,4 @@
-"""Numbers that judge a model or its chains: pure, jittable functions of arrays."""
+"""Numbers that judge a model or its chains: pure functions, jittable but for host code."""
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
@@ -9,11 +9,24 @@ from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_
 from ebmjax.metrics._calibration import reliability_bins as reliability_bins
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size
 from ebmjax.metrics._chains import potential_scale_reduction as potential_scale_reduction
+from ebmjax.metrics._extrapolation import LineFit as LineFit
+from ebmjax.metrics._extrapolation import extrapolate_to_infinity as extrapolate_to_infinity
+from ebmjax.metrics._extrapolation import fit_in_inverse_size as fit_in_inverse_size
+from ebmjax.metrics._extrapolation import metric_at_sizes as metric_at_sizes
+from ebmjax.metrics._generation import FeatureMoments as FeatureMoments
+from ebmjax.metrics._generation import InceptionScore as InceptionScore
+from ebmjax.metrics._generation import extract_in_batches as extract_in_batches
+from ebmjax.metrics._generation import feature_moments as feature_moments
+from ebmjax.metrics._generation import frechet_distance as frechet_distance
+from ebmjax.metrics._generation import inception_score as inception_score
 from ebmjax.metrics._gradient_variance import GradientVariance as GradientVariance
 from ebmjax.metrics._gradient_variance import (
     coordinate_gradient_variance as coordinate_gradient_variance,
 )
 from ebmjax.metrics._gradient_variance import gradient_variance as gradient_variance
+from ebmjax.metrics._kernel_distance import KernelDistance as KernelDistance
+from ebmjax.metrics._kernel_distance import kernel_distance as kernel_distance
+from ebmjax.metrics._kernel_distance import kernel_distance_subsets as kernel_distance_subsets
 from ebmjax.metrics._landscape import energy_landscape as energy_landscape
 from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
 from ebmjax.metrics._out_of_distribution import auroc as auroc

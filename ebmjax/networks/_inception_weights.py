@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from ebmjax.networks._inception import (
     SMALLEST_SIZE,
@@ -78,7 +78,7 @@ def inception_variables(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """
     images = jax.ShapeDtypeStruct((1, SMALLEST_SIZE, SMALLEST_SIZE, 3), jnp.float32)
     shapes = jax.eval_shape(InceptionV3().init, jax.random.key(0), images)
-    expected = flax.traverse_util.flatten_dict(shapes, sep="/")
+    expected: dict[str, Any] = dict(flatten_dict(shapes, sep="/"))
     faults = {
         "missing": expected.keys() - tensors.keys(),
         "unknown": tensors.keys() - expected.keys(),
@@ -97,7 +97,7 @@ def inception_variables(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
                 f"these are not the weights of the FID Inception-v3: {len(names)} tensors are "
                 f"{fault}, such as {sorted(names)[0]}; {CONVERT}."
             )
-    tree = flax.traverse_util.unflatten_dict(dict(tensors), sep="/")
+    tree = unflatten_dict(dict(tensors), sep="/")
     return jax.tree.map(lambda tensor: np.asarray(tensor, np.float32), tree)
 
 

@@ -1,0 +1,237 @@
+"""How near generated images are to real ones: Frechet distance and inception score.
+
+Features come from a device, in batches; their statistics are taken on the host, by NumPy in
+float64, because differences of traces over 2048 dimensions do not survive float32. So nothing in
+this file can be jitted.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from ebmjax._checks import check_at_least
+from ebmjax.types import PyTree
+
+
+class FeatureMoments(NamedTuple):
+    """What the Frechet distance keeps of a set of features.
+
+    Attributes:
+      mean: (d,), float64.
+      cov: (d, d), float64, unbiased.
+    """
+
+    mean: np.ndarray
+    cov: np.ndarray
+
+
+class InceptionScore(NamedTuple):
+    """The inception score of a set of images.
+
+    Attributes:
+      mean: over the splits; from 1 to the number of classes.
+      standard_deviation: between the splits, dividing by their number, as papers print it. It is
+        no standard error: every split's score has the bias of a split's size.
+    """
+
+    mean: float
+    standard_deviation: float
+
+
+def extract_in_batches(
+    features_fn: Callable[[Any], PyTree], images: ArrayLike, batch_size: int
+) -> PyTree:
+    """Features of all images, ``batch_size`` at a time.
+
+    The last batch is filled up with copies of its last image, whose features are dropped: no image
+    is lost, and ``features_fn`` sees one shape and so compiles once.
+
+    Args:
+      features_fn: an extractor, ``(batch_size, H, W, C) -> (batch_size, d)``; several outputs in a
+        PyTree are kept apart. Every image's features must depend on that image alone.
+      images: (N, H, W, C), uint8 for extractors of natural images.
+      batch_size: images a call.
+
+    Returns:
+      What ``features_fn`` returns, for all N images, as NumPy arrays on the host.
+
+    Raises:
+      ValueError: for no images, a batch size below one, or features without a row an image.
+
+    Example:
+      >>> brightness = lambda images: images.reshape(len(images), -1).mean(1, keepdims=True)
+      >>> extract_in_batches(brightness, np.arange(5).reshape(5, 1, 1, 1), 2).ravel().tolist()
+      [0.0, 1.0, 2.0, 3.0, 4.0]
+    """
+    check_at_least("batch_size", batch_size, 1)
+    images = np.asarray(images)
+    if images.ndim < 2 or len(images) == 0:
+        raise ValueError(f"images must have shape (N, H, W, C), N >= 1, got shape {images.shape}.")
+    batches = []
+    for start in range(0, len(images), batch_size):
+        batch = images[start : start + batch_size]
+        missing = batch_size - len(batch)
+        filled = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
+        features = jax.tree.map(np.asarray, features_fn(filled))
+        _check_rows(features, batch_size)
+        batches.append(features)
+    return jax.tree.map(lambda *rows: np.concatenate(rows)[: len(images)], *batches)
+
+
+def _check_rows(features: PyTree, batch_size: int) -> None:
+    shapes = [leaf.shape for leaf in jax.tree.leaves(features)]
+    if not shapes or any(shape[:1] != (batch_size,) for shape in shapes):
+        raise ValueError(
+            f"features_fn must return one row an image: {batch_size} of them, got shapes {shapes}."
+        )
+
+
+def feature_moments(features: ArrayLike) -> FeatureMoments:
+    """Mean and unbiased covariance of features, for ``frechet_distance``. Host code, float64.
+
+    Args:
+      features: (n, d), n >= 2.
+
+    Raises:
+      ValueError: for another shape or features that are not finite.
+
+    Example:
+      >>> moments = feature_moments([[0.0, 1.0], [2.0, 1.0]])
+      >>> moments.mean.tolist(), moments.cov.tolist()
+      ([1.0, 1.0], [[2.0, 0.0], [0.0, 0.0]])
+    """
+    rows = check_features("features", features)
+    return FeatureMoments(rows.mean(0), np.atleast_2d(np.cov(rows, rowvar=False)))
+
+
+def check_features(name: str, features: ArrayLike) -> np.ndarray:
+    """Features in float64; ValueError unless they are (n, d) with n >= 2, and finite."""
+    rows = np.asarray(features, np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 2 or rows.shape[1] < 1:
+        raise ValueError(
+            f"{name} must have shape (n, d), one row an image and at least two, "
+            f"got shape {rows.shape}."
+        )
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"{name} must be finite; {np.sum(~np.isfinite(rows).all(1))} of {len(rows)} rows are "
+            "not. Leave no diverged sample out silently: count them, and say so."
+        )
+    return rows
+
+
+def frechet_distance(
+    mean_a: ArrayLike, cov_a: ArrayLike, mean_b: ArrayLike, cov_b: ArrayLike
+) -> float:
+    r"""Squared Frechet (2-Wasserstein) distance between two Gaussians. Host code, float64.
+
+    .. math::
+        |m_a - m_b|^2 + \mathrm{tr}\, S_a + \mathrm{tr}\, S_b
+        - 2\, \mathrm{tr} (S_a^{1/2} S_b S_a^{1/2})^{1/2}
+
+    The last trace is the sum of the singular values of ``F_a^T F_b``, where ``S = F F^T`` from the
+    eigenvectors of S. No rounding error meets a square root there, so singular covariances (fewer
+    images than dimensions) are as exact as others, nothing is added to their diagonals, and the
+    distance of a distribution to itself is zero up to rounding (of either sign).
+
+    Args:
+      mean_a: (d,), and ``cov_a``: (d, d), symmetric and without negative eigenvalues.
+      mean_b: (d,), and ``cov_b``: (d, d), likewise.
+
+    Returns:
+      In squared units of the features. It is FID only with the features of the 2015 Inception-v3.
+
+    Raises:
+      ValueError: for shapes that do not fit, or matrices that are no covariances.
+
+    Source: Dowson and Landau 1982; Heusel et al. 2017, equation 6.
+
+    Example:
+      >>> frechet_distance([0.0], [[4.0]], [1.0], [[1.0]])  # 1 + (2 - 1)^2
+      2.0
+    """
+    mean_a, cov_a = _check_moments("a", mean_a, cov_a)
+    mean_b, cov_b = _check_moments("b", mean_b, cov_b)
+    if mean_a.shape != mean_b.shape:
+        raise ValueError(
+            f"both sides need features of one extractor: mean_a has shape {mean_a.shape}, mean_b "
+            f"{mean_b.shape}."
+        )
+    product = _factor("cov_a", cov_a).T @ _factor("cov_b", cov_b)
+    cross = np.linalg.svd(product, compute_uv=False).sum()
+    shift = np.sum((mean_a - mean_b) ** 2)
+    return float(shift + np.trace(cov_a) + np.trace(cov_b) - 2 * cross)
+
+
+def _check_moments(side: str, mean: ArrayLike, cov: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    mean, cov = np.asarray(mean, np.float64), np.asarray(cov, np.float64)
+    if mean.ndim != 1 or mean.size < 1 or cov.shape != 2 * mean.shape:
+        raise ValueError(
+            f"mean_{side} must have shape (d,) and cov_{side} (d, d), got shapes {mean.shape} and "
+            f"{cov.shape}."
+        )
+    if not (np.isfinite(mean).all() and np.isfinite(cov).all()):
+        raise ValueError(f"mean_{side} and cov_{side} must be finite.")
+    # What float32 leaves of symmetry passes; the wrong matrix does not.
+    if np.abs(cov - cov.T).max() > 1e-3 * np.abs(cov).max():
+        raise ValueError(f"cov_{side} must be symmetric.")
+    return mean, cov
+
+
+def _factor(name: str, cov: np.ndarray) -> np.ndarray:
+    """(d, rank) F with ``F F^T = cov``; eigenvalues within rounding of zero are zero."""
+    values, vectors = np.linalg.eigh((cov + cov.T) / 2)
+    if values[0] < -1e-3 * values[-1]:
+        raise ValueError(f"{name} has a negative eigenvalue, {values[0]}; covariances have none.")
+    kept = values > len(values) * np.finfo(np.float64).eps * values[-1]
+    return vectors[:, kept] * np.sqrt(values[kept])
+
+
+def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> InceptionScore:
+    r"""exp of the mean divergence of each image's classes from all images' classes. Host code.
+
+    .. math::
+        \exp \mathbb{E}_x\, \mathrm{KL}(p(y|x) \,\|\, p(y))
+
+    Each split of consecutive rows has its own p(y), so shuffle rows that come in an order (by
+    class, by chain).
+
+    Args:
+      probabilities: (n, classes), rows that sum to one: softmax of ``InceptionOutputs.logits``.
+      num_splits: into how many parts; papers use 10 of 5,000 images.
+
+    Raises:
+      ValueError: for rows that are no probabilities, or fewer rows than splits.
+
+    Source: Salimans et al. 2016, "Improved Techniques for Training GANs".
+
+    Example:
+      >>> inception_score(np.eye(4), num_splits=1).mean  # sure of each, and each as frequent
+      4.0
+    """
+    p = np.asarray(probabilities, np.float64)
+    check_at_least("num_splits", num_splits, 1)
+    if p.ndim != 2 or len(p) < num_splits:
+        raise ValueError(
+            "probabilities must have shape (n, classes) with a row a split or more, got shape "
+            f"{p.shape} and num_splits={num_splits}."
+        )
+    # A softmax in float32 sums to one within the rounding of its classes; logits do not.
+    if not ((p >= 0).all() and np.allclose(p.sum(1), 1, rtol=0, atol=1e-3)):
+        raise ValueError(
+            "probabilities must be zero or more and sum to one in every row; logits want "
+            "jax.nn.softmax first."
+        )
+    edges = np.arange(num_splits + 1) * len(p) // num_splits
+    scores = [_score(p[start:end]) for start, end in pairwise(edges)]
+    return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
+
+
+def _score(p: np.ndarray) -> float:
+    from scipy.special import rel_entr
+
+    return float(np.exp(rel_entr(p, p.mean(0)).sum(1).mean()))

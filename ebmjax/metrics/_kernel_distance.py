@@ -1,0 +1,181 @@
+"""Maximum mean discrepancy between two sets of features: KID. Host code in NumPy, float64."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from ebmjax._checks import check_at_least, check_positive
+from ebmjax.metrics._generation import check_features
+from ebmjax.types import Key
+
+Kernel = Literal["polynomial", "rbf"]
+KernelFn = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+ROWS = 1024
+"""Rows of a Gram matrix held at a time."""
+MEDIAN_ROWS = 1000
+"""Rows of either side from which the median rule is computed."""
+
+
+class KernelDistance(NamedTuple):
+    """A kernel distance and how well it is known.
+
+    Attributes:
+      mean: over disjoint subsets, an unbiased estimate of the squared discrepancy.
+      standard_error: of that mean.
+    """
+
+    mean: float
+    standard_error: float
+
+
+def kernel_distance(
+    features_a: ArrayLike,
+    features_b: ArrayLike,
+    *,
+    kernel: Kernel = "polynomial",
+    bandwidth: float | None = None,
+) -> float:
+    r"""Unbiased estimate of the squared maximum mean discrepancy. Host code, float64.
+
+    .. math::
+        \frac{\sum_{i \ne j} k(x_i, x_j)}{n (n-1)} + \frac{\sum_{i \ne j} k(y_i, y_j)}{m (m-1)}
+        - \frac{2}{n m} \sum_{i, j} k(x_i, y_j)
+
+    Unbiased at every size, hence negative at times when both sides have one distribution; it wants
+    no extrapolation in the number of images. Gram matrices are made 1,024 rows at a time: memory
+    8 * 1024 * max(n, m) bytes, time in proportion to (n + m)^2 d.
+
+    Args:
+      features_a: (n, d), n >= 2.
+      features_b: (m, d), m >= 2.
+      kernel: ``"polynomial"``, ``(x.y / d + 1)^3``, that of KID; or ``"rbf"``,
+        ``exp(-|x - y|^2 / (2 bandwidth^2))``.
+      bandwidth: of ``"rbf"``; None is the median distance within both sides together (of the first
+        1,000 rows of each). The rule follows the data, so numbers compare only under one bandwidth:
+        give one for a table. The thermodynamic-integration thesis's is ``sqrt(d / 2)``.
+
+    Returns:
+      KID only with the features of the 2015 Inception-v3 and the polynomial kernel.
+
+    Raises:
+      ValueError: for shapes that do not fit, non-finite features, an unknown kernel, a bandwidth
+        that is not positive or has no kernel to serve.
+
+    Source: Gretton et al. 2012, "A Kernel Two-Sample Test", equation 3; Binkowski et al. 2018,
+    "Demystifying MMD GANs".
+
+    Example:
+      >>> kernel_distance([[0.0], [0.0]], [[1.0], [1.0]])  # 1 + 2^3 - 2
+      7.0
+    """
+    a, b = _check_sides(features_a, features_b)
+    return _unbiased(a, b, _kernel_fn(a, b, kernel, bandwidth))
+
+
+def kernel_distance_subsets(
+    key: Key,
+    features_a: ArrayLike,
+    features_b: ArrayLike,
+    *,
+    num_subsets: int = 10,
+    subset_size: int = 1000,
+    kernel: Kernel = "polynomial",
+    bandwidth: float | None = None,
+) -> KernelDistance:
+    """``kernel_distance`` over random disjoint subsets, with its standard error. Host code.
+
+    Subsets share no image, so their estimates are independent and the standard error is one; the
+    usual hundred overlapping subsets give the same expectation and too small an error.
+
+    Args:
+      key: chooses the subsets.
+      features_a: (n, d), n >= num_subsets * subset_size.
+      features_b: (m, d), m >= num_subsets * subset_size.
+      num_subsets: at least 2.
+      subset_size: rows of either side in a subset, at least 2.
+      kernel: as in ``kernel_distance``.
+      bandwidth: as in ``kernel_distance``; None is one bandwidth for all subsets.
+
+    Raises:
+      ValueError: as ``kernel_distance``, and for too few rows.
+    """
+    check_at_least("num_subsets", num_subsets, 2)
+    check_at_least("subset_size", subset_size, 2)
+    a, b = _check_sides(features_a, features_b)
+    if min(len(a), len(b)) < num_subsets * subset_size:
+        raise ValueError(
+            f"{num_subsets} disjoint subsets of {subset_size} need {num_subsets * subset_size} "
+            f"rows a side, got {len(a)} and {len(b)}; lower num_subsets or subset_size."
+        )
+    kernel_fn = _kernel_fn(a, b, kernel, bandwidth)
+    shape = (num_subsets, subset_size)
+    rows_a, rows_b = (
+        np.asarray(jax.random.permutation(k, len(rows)))[: num_subsets * subset_size].reshape(shape)
+        for k, rows in zip(jax.random.split(key), (a, b), strict=True)
+    )
+    estimates = [_unbiased(a[i], b[j], kernel_fn) for i, j in zip(rows_a, rows_b, strict=True)]
+    standard_error = np.std(estimates, ddof=1) / np.sqrt(num_subsets)
+    return KernelDistance(float(np.mean(estimates)), float(standard_error))
+
+
+def _check_sides(features_a: ArrayLike, features_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    a, b = check_features("features_a", features_a), check_features("features_b", features_b)
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(
+            f"both sides need features of one extractor: features_a has shape {a.shape}, "
+            f"features_b {b.shape}."
+        )
+    return a, b
+
+
+def _kernel_fn(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | None) -> KernelFn:
+    if kernel not in get_args(Kernel):
+        raise ValueError(f"kernel must be 'polynomial' or 'rbf', got kernel={kernel!r}.")
+    if kernel == "polynomial":
+        if bandwidth is not None:
+            raise ValueError(f"only kernel='rbf' has a bandwidth, got bandwidth={bandwidth}.")
+        return _cubic
+    if bandwidth is None:
+        bandwidth = _median_distance(np.concatenate([a[:MEDIAN_ROWS], b[:MEDIAN_ROWS]]))
+    check_positive("bandwidth", bandwidth)
+    return partial(_gaussian, bandwidth)
+
+
+def _cubic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (x @ y.T / x.shape[1] + 1) ** 3
+
+
+def _gaussian(bandwidth: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.exp(-_squared_distances(x, y) / (2 * bandwidth**2))
+
+
+def _squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    squared = np.sum(x**2, 1)[:, None] + np.sum(y**2, 1)[None] - 2 * x @ y.T
+    return np.maximum(squared, 0)
+
+
+def _median_distance(rows: np.ndarray) -> float:
+    squared = _squared_distances(rows, rows)
+    return float(np.sqrt(np.median(squared[np.triu_indices(len(rows), 1)])))
+
+
+def _unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
+    n, m = len(a), len(b)
+    within_a = _total(a, a, kernel_fn, exclude_diagonal=True) / (n * (n - 1))
+    within_b = _total(b, b, kernel_fn, exclude_diagonal=True) / (m * (m - 1))
+    return float(within_a + within_b - 2 * _total(a, b, kernel_fn) / (n * m))
+
+
+def _total(
+    x: np.ndarray, y: np.ndarray, kernel_fn: KernelFn, exclude_diagonal: bool = False
+) -> float:
+    total = 0.0
+    for start in range(0, len(x), ROWS):
+        gram = kernel_fn(x[start : start + ROWS], y)
+        total += gram.sum() - exclude_diagonal * gram.trace(offset=start)
+    return total
