@@ -1,0 +1,233 @@
+"""SAM and ASAM against optax's own, against closed forms, and under the rescaling ASAM ignores."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from ebmjax.optim import sam_gradients
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+HESSIAN = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, -0.5], [0.0, -0.5, 1.0]], np.float32)
+START = {"a": np.array([0.5, -2.0], np.float32), "b": np.float32(1.5)}
+
+
+def flat(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(np.float64)
+
+
+def quadratic(params):
+    """theta' A theta / 2, over two leaves, with metrics of its own."""
+    theta = jnp.concatenate([params["a"], params["b"][None]])
+    loss = 0.5 * theta @ HESSIAN @ theta
+    return loss, {"theta": theta}
+
+
+def by_hand(theta, gradient, rho, adaptive):
+    """The displaced parameters, in float64."""
+    t = np.abs(theta) if adaptive else np.ones_like(theta)
+    return theta + rho * t**2 * gradient / np.sqrt(np.sum((t * gradient) ** 2))
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("rho", [0.05, 2.0])
+def test_quadratic_by_hand(rho, adaptive):
+    take = jax.jit(functools.partial(sam_gradients, quadratic, adaptive=adaptive))
+    (loss, metrics), gradients = take(START, rho=rho)
+    theta, A = flat(START), HESSIAN.astype(np.float64)
+    # Some twenty roundings, of numbers that are at most the product of absolute values.
+    displaced = by_hand(theta, A @ theta, rho, adaptive)
+    bound = 20 * EPS * np.abs(A) @ (np.abs(theta) + np.abs(displaced - theta))
+    np.testing.assert_array_less(np.abs(flat(gradients) - A @ displaced), bound)
+    assert jax.tree.structure(gradients) == jax.tree.structure(START)
+    # The value is that of the first pass.
+    np.testing.assert_allclose(loss, 0.5 * theta @ A @ theta, rtol=20 * EPS)
+    np.testing.assert_array_equal(metrics["theta"], flat(START))
+
+
+def network_loss(params):
+    """Smooth, not quadratic: cross-entropy of a tiny perceptron on fixed data."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(6, 3)).astype(np.float32)
+    logits = jnp.tanh(inputs @ params["first"]) @ params["second"]
+    labels = rng.integers(0, 2, size=6)
+    loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+    return loss, {}
+
+
+def network_params():
+    rng = np.random.default_rng(1)
+    shapes = {"first": (3, 4), "second": (4, 2)}
+    return {k: rng.normal(size=shape).astype(np.float32) for k, shape in shapes.items()}
+
+
+def test_sam_agrees_with_optax():
+    params, rho = network_params(), 0.3
+    adversary = optax.chain(optax.contrib.normalize(), optax.sgd(rho))
+    oracle = optax.contrib.sam(optax.sgd(1.0), adversary, opaque_mode=True)
+    grad_fn = jax.grad(lambda params, _: network_loss(params)[0])
+
+    def expected(params):
+        first = grad_fn(params, 0)
+        updates, _ = oracle.update(first, oracle.init(params), params, grad_fn=grad_fn)
+        return optax.tree.scale(-1.0, updates), first
+
+    theirs, plain = map(flat, jax.jit(expected)(params))
+    _, gradients = jax.jit(functools.partial(sam_gradients, network_loss, rho=rho))(params)
+    # The displaced parameters may differ by a few roundings, and second derivatives are below
+    # ten here; the displacement itself changes the gradient by orders more.
+    tolerance = 10 * 10 * EPS
+    np.testing.assert_allclose(flat(gradients), theirs, rtol=0, atol=tolerance)
+    assert np.abs(plain - theirs).max() > 1000 * tolerance
+
+
+def test_only_asam_ignores_a_rescaling_between_layers():
+    """a -> 4a, b -> b/4 leaves a product a b as it is; powers of two round to the same bits."""
+    a, b = np.float32([0.3, -1.2]), np.float32([2.0, 0.7])
+
+    def loss_fn(params):
+        a, b = params
+        return jnp.sum((a * b - 1.0) ** 2) + a[0] * b[1], {}
+
+    def gradients(scale, adaptive):
+        take = jax.jit(functools.partial(sam_gradients, loss_fn, rho=0.5, adaptive=adaptive))
+        grad_a, grad_b = take((scale * a, b / scale))[1]
+        return np.concatenate([scale * grad_a, grad_b / scale])
+
+    np.testing.assert_array_equal(gradients(4, adaptive=True), gradients(1, adaptive=True))
+    assert np.abs(gradients(4, adaptive=False) - gradients(1, adaptive=False)).max() > 0.1
+
+
+def test_the_displacement_is_rho_long_whatever_the_size_of_the_gradient():
+    def displacement(slope, adaptive):
+        """Of a linear loss, read off the second pass."""
+        start = jnp.array([2.0, -1.0, 0.0])
+
+        def second_loss_fn(params):
+            return 0.5 * jnp.sum((params - start) ** 2), {}
+
+        def loss_fn(params):
+            return slope * (params @ jnp.array([1.0, 2.0, -2.0])), {}
+
+        take = functools.partial(sam_gradients, loss_fn, rho=0.5, adaptive=adaptive)
+        return jax.jit(functools.partial(take, second_loss_fn=second_loss_fn))(start)[1]
+
+    # Slopes whose squares leave float32 at either end.
+    for slope in (1.0, 1e-30, 1e30):
+        # 0.5 g / |g| with g = (1, 2, -2); with T g = (2, 2, 0), 0.5 T (T g) / |T g|.
+        np.testing.assert_allclose(
+            displacement(slope, False), [1 / 6, 1 / 3, -1 / 3], rtol=0, atol=10 * EPS
+        )
+        np.testing.assert_allclose(
+            displacement(slope, True), [0.5**0.5, 0.125**0.5, 0.0], rtol=0, atol=10 * EPS
+        )
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_zero_gradient_stays_the_plain_gradient(adaptive):
+    take = jax.jit(functools.partial(sam_gradients, quadratic, rho=1.0, adaptive=adaptive))
+    start = jax.tree.map(jnp.zeros_like, START)
+    _, gradients = take(start)
+    np.testing.assert_array_equal(flat(gradients), np.zeros(3))
+
+
+def test_parameters_at_zero_stay_there_under_asam():
+    def loss_fn(x):
+        return jnp.sum((x - 1.0) ** 2), {}
+
+    _, gradients = sam_gradients(loss_fn, jnp.zeros(2), rho=1.0, adaptive=True)
+    np.testing.assert_array_equal(gradients, [-2.0, -2.0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_is_not_hidden(bad):
+    def loss_fn(x):
+        return bad * x[0] + 0.5 * x @ x, {}
+
+    _, gradients = sam_gradients(loss_fn, jnp.ones(2), rho=1.0)
+    assert not np.isfinite(gradients).any()
+
+
+def test_the_second_pass_may_have_a_loss_of_its_own_and_metrics_are_the_firsts():
+    def first(x):
+        return 2.0 * x, {"statistics": x}
+
+    def second(x):
+        return x**3, {"statistics": -x}
+
+    (loss, metrics), gradient = sam_gradients(first, 1.0, rho=0.5, second_loss_fn=second)
+    assert float(loss) == 2.0
+    assert float(metrics["statistics"]) == 1.0
+    # 3 (1 + 0.5)^2.
+    assert float(gradient) == 6.75
+
+
+def test_one_displacement_for_all_shards():
+    """Of the mean gradient where an axis is named; each shard's own where none is."""
+    centres = jnp.array([[0.0, 0.0], [4.0, 1.0], [-1.0, 5.0]])
+    start = jnp.array([1.0, -1.0])
+
+    def shard(centre, axis_name):
+        def loss_fn(x):
+            return 0.5 * jnp.sum((x - centre) ** 2), {}
+
+        return sam_gradients(loss_fn, start, rho=0.5, axis_name=axis_name)[1]
+
+    def gradients(axis_name):
+        mapped = functools.partial(shard, axis_name=axis_name)
+        return jax.jit(jax.vmap(mapped, axis_name="shards"))(centres)
+
+    own = np.asarray(start)[None] - np.asarray(centres)
+    mean = own.mean(0, keepdims=True)
+    together = own + 0.5 * mean / np.linalg.norm(mean)
+    alone = own + 0.5 * own / np.linalg.norm(own, axis=1, keepdims=True)
+    np.testing.assert_allclose(gradients("shards"), together, rtol=0, atol=10 * 6 * EPS)
+    np.testing.assert_allclose(gradients(None), alone, rtol=0, atol=10 * 6 * EPS)
+
+
+def test_a_new_rho_does_not_trace_again():
+    traces = []
+
+    @jax.jit
+    def take(params, rho):
+        traces.append(rho)
+        return sam_gradients(network_loss, params, rho=rho)[1]
+
+    params = network_params()
+    results = [flat(take(params, rho)) for rho in (0.1, 0.2, jnp.float32(0.3))]
+    assert len(traces) == 1 + 1  # One for Python's floats, one for a float32 array.
+    assert np.abs(results[0] - results[1]).max() > 1000 * EPS
+    expected = flat(sam_gradients(network_loss, params, rho=0.2)[1])
+    np.testing.assert_allclose(results[1], expected, rtol=0, atol=100 * EPS)
+
+
+def test_dtypes_are_the_parameters():
+    params = {"half": jnp.ones(3, jnp.bfloat16), "full": jnp.ones(2)}
+
+    def loss_fn(params):
+        return sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in params.values()), {}
+
+    take = functools.partial(sam_gradients, loss_fn)
+    shapes = jax.eval_shape(lambda rho: take(params, rho=rho)[1], jnp.float32(0.1))
+    assert jax.tree.map(lambda leaf: leaf.dtype, shapes) == jax.tree.map(
+        lambda leaf: leaf.dtype, params
+    )
+
+
+@pytest.mark.parametrize(
+    ("rho", "error", "message"),
+    [
+        (0.0, ValueError, "rho must be positive and finite, got rho=0.0"),
+        (-1, ValueError, "rho must be positive"),
+        (np.nan, ValueError, "rho must be positive"),
+        (np.inf, ValueError, "rho must be positive"),
+        (np.ones(3), ValueError, r"rho must be a scalar, got shape \(3,\)"),
+        ("big", TypeError, "rho must be a number"),
+    ],
+)
+def test_bad_rho_is_named(rho, error, message):
+    with pytest.raises(error, match=message):
+        sam_gradients(quadratic, START, rho=rho)
