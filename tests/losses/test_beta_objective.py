@@ -1,0 +1,327 @@
+"""The robust objective: values and gradients against the paper's formulas in float64 numpy."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit, logsumexp, softmax
+
+from ebmjax.losses import (
+    beta_from_exponents,
+    beta_objective_loss,
+    beta_sampling_temperature,
+    contrastive_divergence_loss,
+)
+
+EPS = np.finfo(np.float32).eps
+VARIANTS = ["default", "no_positive", "batch_corrected", "true_objective"]
+RNG = np.random.default_rng(0)
+# Rounded to float32 once, so that the float64 references see the very numbers the library sees.
+POSITIVE = np.float32(RNG.normal(0.5, 2.0, 6)).astype(np.float64)
+NEGATIVE = np.float32(RNG.normal(-0.5, 2.0, 5)).astype(np.float64)
+
+
+@functools.partial(jax.jit, static_argnames=("variant", "allow_negative"))
+def value_and_grads(positive, negative, beta, variant, output_scale=1.0, allow_negative=True):
+    """(loss, metrics), (gradient to the positives, gradient to the negatives), all traced."""
+    return jax.value_and_grad(beta_objective_loss, argnums=(0, 1), has_aux=True)(
+        positive,
+        negative,
+        beta=beta,
+        variant=variant,
+        output_scale=output_scale,
+        allow_negative=allow_negative,
+    )
+
+
+def run(variant, beta, positive=POSITIVE, negative=NEGATIVE, output_scale=1.0):
+    arrays = (jnp.asarray(positive, jnp.float32), jnp.asarray(negative, jnp.float32))
+    return value_and_grads(*arrays, beta, variant, output_scale)
+
+
+def published_weights(positive, negative, b):
+    """w+_i, each positive alone among all negatives, and w_j, as section 3 and Eq. 8 define."""
+    w_plus = expit(b * positive - logsumexp(b * negative))
+    return w_plus, softmax(b * negative)
+
+
+def published_gradient(variant, positive, negative, b):
+    """Minus the ascent direction that the paper prints, spelt out term by term.
+
+    Row i of ``directions`` is grad f(x+_i) - sum_j w_j grad f(x-_j) in the coordinates
+    (f(x+_1), ..., f(x+_N), f(x-_1), ..., f(x-_M)).
+    """
+    n = len(positive)
+    w_plus, w = published_weights(positive, negative, b)
+    directions = np.concatenate([np.eye(n), np.tile(-w, (n, 1))], axis=1)
+    if variant == "default":
+        ascent = np.mean((1 - w_plus)[:, None] * directions, axis=0)
+    elif variant == "no_positive":
+        ascent = directions.mean(axis=0)
+    elif variant == "batch_corrected":
+        ascent = np.mean(1 - w_plus) * directions.mean(axis=0)
+    else:
+        a, b = slice(0, n // 2), slice(n // 2, n)
+        ascent = 0.5 * np.mean(1 - w_plus[b]) * directions[a].mean(axis=0)
+        ascent += 0.5 * np.mean(1 - w_plus[a]) * directions[b].mean(axis=0)
+    return -ascent[:n], -ascent[n:]
+
+
+def published_value(variant, positive, negative, b):
+    """Alg. 1 as printed; Eq. 23 with the mean in place of the sum for "no_positive"."""
+    if variant == "no_positive":
+        return (logsumexp(b * negative) - np.log(len(negative))) / b - positive.mean()
+    stacked = np.stack([b * positive, np.full(len(positive), logsumexp(b * negative))])
+    return logsumexp(stacked, axis=0).mean() / b - positive.mean()
+
+
+def tolerance(positive, negative, b):
+    """Relative error of exp(b v): eps x the largest |b v|, a few times over for the sums."""
+    spread = np.ptp(np.concatenate([positive, negative]))
+    return 16 * EPS * (1 + abs(b) * spread)
+
+
+@pytest.mark.parametrize("b", [1e-6, 0.1, 0.9, -0.5])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradient_is_the_published_one(variant, b):
+    _, got = run(variant, b)
+    want = published_gradient(variant, POSITIVE, NEGATIVE, b)
+    for ours, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance(POSITIVE, NEGATIVE, b), atol=0)
+
+
+@pytest.mark.parametrize("b", [1e-3, 0.1, 0.9, -0.5])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_value_is_algorithm_1(variant, b):
+    (loss, metrics), _ = run(variant, b)
+    family = "no_positive" if variant == "no_positive" else "default"
+    want = published_value(family, POSITIVE, NEGATIVE, b)
+    # The constant log(M + 1) / b dominates the rounding of a loss with a small b.
+    constant = 0.0 if family == "no_positive" else np.log(len(NEGATIVE) + 1) / b
+    spread = np.ptp(np.concatenate([POSITIVE, NEGATIVE]))
+    np.testing.assert_allclose(loss, want, rtol=0, atol=8 * EPS * (abs(constant) + spread))
+    np.testing.assert_allclose(
+        metrics["objective"], want - constant, rtol=0, atol=16 * EPS * spread
+    )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("make", [lambda b: b, jnp.float32], ids=["static", "array"])
+@pytest.mark.parametrize("beta", [0.0, -0.0, 1e-40])
+def test_beta_zero_is_contrastive_divergence(variant, make, beta):
+    arrays = jnp.asarray(POSITIVE, jnp.float32), jnp.asarray(NEGATIVE, jnp.float32)
+
+    def divergence(positive, negative):
+        return contrastive_divergence_loss(-positive, -negative)[0]
+
+    want, want_gradients = jax.value_and_grad(divergence, argnums=(0, 1))(*arrays)
+    (loss, metrics), gradients = value_and_grads(*arrays, make(beta), variant)
+    spread = np.ptp(np.concatenate([POSITIVE, NEGATIVE]))
+    np.testing.assert_allclose(loss, want, rtol=0, atol=8 * EPS * spread)
+    np.testing.assert_allclose(metrics["objective"], want, rtol=0, atol=8 * EPS * spread)
+    for ours, theirs in zip(gradients, want_gradients, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=4 * EPS)
+
+
+def test_beta_zero_outside_jit_needs_no_opt_in():
+    loss, metrics = beta_objective_loss(jnp.array([1.0, 3.0]), jnp.array([5.0]), beta=0)
+    assert float(loss) == 3.0
+    assert all(np.isfinite(v) and v.shape == () for v in metrics.values())
+    assert loss.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_small_beta_tends_to_contrastive_divergence(variant):
+    """Up to M / (M + 1) where the positive counts (appendix F); the value as well as the slope."""
+    factor = 1.0 if variant == "no_positive" else len(NEGATIVE) / (len(NEGATIVE) + 1)
+    want = factor * (NEGATIVE.mean() - POSITIVE.mean())
+    b = 1e-7
+    spread = np.ptp(np.concatenate([POSITIVE, NEGATIVE]))
+    (_, metrics), (to_positive, to_negative) = run(variant, b)
+    # Taylor: the first neglected term is b times a variance, at most b spread^2 / 4 each.
+    atol = b * spread**2 + 16 * EPS * spread
+    if variant in ("batch_corrected", "true_objective"):
+        factor_of_value = len(NEGATIVE) / (len(NEGATIVE) + 1)
+        want = factor_of_value * (NEGATIVE.mean() - POSITIVE.mean())
+    np.testing.assert_allclose(metrics["objective"], want, rtol=0, atol=atol)
+    rtol = b * spread + 16 * EPS
+    np.testing.assert_allclose(to_positive, np.full(6, -factor / 6), rtol=rtol)
+    np.testing.assert_allclose(to_negative, np.full(5, factor / 5), rtol=rtol)
+
+
+@pytest.mark.parametrize("b", [0.0, 0.3, -0.3])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_constant_added_to_f_changes_nothing(variant, b):
+    """f is defined up to a constant. 64 is exact in float32; the values lose 6 bits to it."""
+    (loss, _), gradients = run(variant, b)
+    (moved_loss, _), moved = run(variant, b, POSITIVE + 64, NEGATIVE + 64)
+    np.testing.assert_allclose(moved_loss, loss, rtol=0, atol=8 * EPS * (64 + abs(float(loss))))
+    # A weight's relative error is b times the rounding of f, 64 eps.
+    for ours, theirs in zip(moved, gradients, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=8 * EPS * (1 + abs(b) * 64))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_signs_and_balance(variant):
+    """Minimising raises every positive and lowers every negative, with equal total force."""
+    _, (to_positive, to_negative) = run(variant, 0.4)
+    assert np.all(to_positive < 0)
+    assert np.all(to_negative > 0)
+    np.testing.assert_allclose(np.sum(to_positive), -np.sum(to_negative), rtol=16 * EPS)
+
+
+def test_true_objective_is_independent_of_a_halfs_own_weights():
+    """Raising x_1 changes the force on the other half only: its own half's is set by the other."""
+    changed = POSITIVE.copy()
+    changed[0] += 3.0
+    _, (before, _) = run("true_objective", 0.5)
+    _, (after, _) = run("true_objective", 0.5, changed)
+    np.testing.assert_array_equal(before[:3], after[:3])
+    assert np.all(np.abs(after[3:]) < 0.9 * np.abs(before[3:]))
+
+
+def test_monitors():
+    b = 0.5
+    (_, metrics), _ = run("default", b)
+    w_plus, w = published_weights(POSITIVE, NEGATIVE, b)
+    rtol = tolerance(POSITIVE, NEGATIVE, b)
+    # 1 - mean(1 - w+) is absolute to eps.
+    np.testing.assert_allclose(metrics["positive_weight"], w_plus.mean(), rtol=rtol, atol=EPS)
+    fraction = 1 / np.sum(w**2) / len(w)
+    np.testing.assert_allclose(metrics["effective_sample_fraction"], fraction, rtol=2 * rtol)
+    gap = POSITIVE.mean() - NEGATIVE.mean()
+    np.testing.assert_allclose(metrics["log_density_gap"], gap, rtol=0, atol=16 * EPS)
+    np.testing.assert_allclose(metrics["positive_log_density"], POSITIVE.mean(), atol=8 * EPS)
+    np.testing.assert_allclose(metrics["negative_log_density"], NEGATIVE.mean(), atol=8 * EPS)
+
+
+def test_a_hopeless_negative_is_ignored_and_a_hopeless_batch_lets_go():
+    far = NEGATIVE.copy()
+    far[2] = -np.inf  # outside the support, as densities.within_box says it
+    (loss, _), (_, to_negative) = run("default", 0.5, negative=far)
+    assert np.isfinite(loss)
+    assert to_negative[2] == 0
+    assert np.all(np.delete(to_negative, 2) > 0)
+
+    # All negatives far below: 1 - w+ = M exp(b (f- - f+)), alike to both phases although it is
+    # far below eps, where 1 - w+ computed as a difference would be 0.
+    (_, metrics), (to_positive, to_negative) = run("default", 0.5, np.zeros(2), np.full(3, -80.0))
+    kept = 3 * np.exp(-40.0)
+    rtol = tolerance(np.zeros(1), np.full(1, -80.0), 0.5)
+    np.testing.assert_allclose(to_positive, np.full(2, -kept / 2), rtol=rtol)
+    np.testing.assert_allclose(to_negative, np.full(3, kept / 3), rtol=rtol)
+    assert metrics["positive_weight"] == 1.0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_output_scale_is_the_objective_of_the_scaled_density_over_the_scale(variant):
+    """(1/o) L(o f; beta) = L(f; beta o): JEM's units, with beta* = beta o on the bare f."""
+    o, beta = 256.0, 2.0**-9  # powers of two, so that o f is exact
+    (scaled, metrics), gradients = run(variant, beta, output_scale=o)
+    (of, _), of_gradients = run(variant, beta, o * POSITIVE, o * NEGATIVE)
+    spread = np.ptp(np.concatenate([POSITIVE, NEGATIVE]))
+    np.testing.assert_allclose(scaled, of / o, rtol=8 * EPS, atol=8 * EPS * spread)
+    for ours, theirs in zip(gradients, of_gradients, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=16 * EPS)
+    np.testing.assert_allclose(
+        metrics["log_density_gap"], POSITIVE.mean() - NEGATIVE.mean(), atol=16 * EPS
+    )
+
+
+def test_independent_exponents():
+    """Any a for the sampler and b for the weights (appendix G.1)."""
+    a, b = 0.7, 0.4
+    beta, output_scale = beta_from_exponents(a, b)
+    _, got = run("default", beta, output_scale=output_scale)
+    want = published_gradient("default", POSITIVE, NEGATIVE, b)
+    for ours, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance(POSITIVE, NEGATIVE, b))
+    temperature = beta_sampling_temperature(beta, output_scale=output_scale)
+    np.testing.assert_allclose(temperature, 1 / a, rtol=8 * EPS)
+    np.testing.assert_allclose(beta_sampling_temperature(0.2), 1 / 0.8, rtol=4 * EPS)
+    negative_beta, scale = beta_from_exponents(2.0, -0.5)
+    np.testing.assert_allclose([negative_beta, scale], [-0.5 / 1.5, 1.5], rtol=4 * EPS)
+    assert beta_sampling_temperature(-1.0, allow_negative=True) == 0.5
+
+
+def test_reweighting_recovers_the_models_expectation():
+    """Importance weights undo the sampler's temperature: f = -x^2/2 sampled at 1/(1 - beta).
+
+    The negative phase of "no_positive" is then an estimate of E_p[h] for any h = df/dtheta. By
+    quadrature instead of by chance: equally spaced quantiles of the sampler's Gaussian.
+    """
+    from scipy.stats import norm
+
+    beta, count = 0.4, 4001
+    temperature = float(beta_sampling_temperature(beta))
+    x = norm.ppf((np.arange(count) + 0.5) / count, scale=np.sqrt(temperature))
+    _, (_, weights) = run("no_positive", beta, negative=-0.5 * x**2)
+    # E_p[x^2] = 1; unweighted the same sum is the temperature, 1.67. The midpoint rule in the
+    # quantile misses tails of probability 1/count, where x^2 is below 20: 20 / 4001.
+    np.testing.assert_allclose(np.sum(np.asarray(weights, np.float64) * x**2), 1.0, atol=5e-3)
+    assert abs(np.mean(x**2) - temperature) < 5e-3
+
+
+def test_bfloat16_is_computed_in_float32():
+    low = jnp.asarray(POSITIVE, jnp.bfloat16), jnp.asarray(NEGATIVE, jnp.bfloat16)
+    high = tuple(v.astype(jnp.float32) for v in low)
+    (loss, _), (to_positive, _) = value_and_grads(*low, 0.3, "default")
+    assert loss.dtype == jnp.float32
+    assert to_positive.dtype == jnp.bfloat16
+    assert loss == value_and_grads(*high, 0.3, "default")[0][0]
+
+
+def test_a_schedule_of_beta_compiles_once():
+    traces = []
+
+    @jax.jit
+    def loss(beta):
+        traces.append(None)
+        return beta_objective_loss(jnp.zeros(2), jnp.ones(3), beta=beta)[0]
+
+    assert [bool(jnp.isfinite(loss(b))) for b in (0.0, 0.1, 0.9)] == [True] * 3
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"beta": 1.0}, ValueError, "beta must lie in"),
+        ({"beta": -0.1}, ValueError, "allow_negative"),
+        ({"beta": float("nan")}, ValueError, "beta must lie in"),
+        ({"beta": 1.0, "allow_negative": True}, ValueError, "beta must lie in"),
+        ({"beta": -np.inf, "allow_negative": True}, ValueError, "beta must lie in"),
+        ({"beta": jnp.zeros(2)}, ValueError, "beta must be a scalar"),
+        ({"variant": "eq8"}, ValueError, "variant must be one of default, no_positive"),
+        ({"output_scale": 0.0}, ValueError, "output_scale must be positive"),
+        ({"output_scale": jnp.ones(3)}, ValueError, "output_scale must be a scalar"),
+        ({"variant": "true_objective", "positive": jnp.zeros(3)}, ValueError, "even count"),
+        ({"positive": jnp.zeros((2, 1))}, ValueError, r"positive_log_density .*\(2, 1\)"),
+        ({"positive": 1.0}, ValueError, "positive_log_density"),
+        ({"negative": jnp.zeros(0)}, ValueError, "negative_log_density .* at least 1"),
+        ({"negative": jnp.arange(3)}, TypeError, "negative_log_density .* int32"),
+    ],
+)
+def test_bad_input(arguments, error, match):
+    arguments = {"beta": 0.1, "positive": jnp.zeros(2), "negative": jnp.zeros(3), **arguments}
+    positive, negative = arguments.pop("positive"), arguments.pop("negative")
+    with pytest.raises(error, match=match):
+        beta_objective_loss(positive, negative, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (lambda: beta_sampling_temperature(1.0), "beta must lie in"),
+        (lambda: beta_sampling_temperature(-0.5), "allow_negative"),
+        (lambda: beta_sampling_temperature(0.5, output_scale=-1.0), "output_scale"),
+        (lambda: beta_from_exponents(0.0, 1.0), "sampling_exponent must be positive"),
+        (lambda: beta_from_exponents(1.0, -1.0), r"sampling_exponent \+ reweighting_exponent"),
+        (lambda: beta_from_exponents(1.0, jnp.ones(2)), "reweighting_exponent must be a scalar"),
+    ],
+)
+def test_bad_exponents(function, match):
+    with pytest.raises(ValueError, match=match):
+        function()

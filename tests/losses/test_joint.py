@@ -1,0 +1,119 @@
+"""Logits as log densities and the cross-entropy, against scipy and scikit-learn."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.metrics import accuracy_score, log_loss
+
+from ebmjax.losses import (
+    class_log_density,
+    cross_entropy_loss,
+    joint_energy,
+    joint_log_density,
+)
+
+EPS = np.finfo(np.float32).eps
+RNG = np.random.default_rng(2)
+LOGITS = RNG.normal(0.0, 3.0, (6, 4)).astype(np.float32)
+LABELS = np.array([0, 3, 1, 2, 2, 0])
+# Logits of size 10 at most, so their differences are good to a few times 10 eps.
+ATOL = 8 * 10 * EPS
+
+
+def test_energies_and_log_densities():
+    f = joint_log_density(jnp.asarray(LOGITS))
+    np.testing.assert_allclose(f, logsumexp(LOGITS.astype(np.float64), axis=1), rtol=0, atol=ATOL)
+    np.testing.assert_array_equal(joint_energy(jnp.asarray(LOGITS)), -f)
+    np.testing.assert_array_equal(
+        class_log_density(jnp.asarray(LOGITS), LABELS), LOGITS[np.arange(6), LABELS]
+    )
+
+
+def test_any_leading_axes():
+    logits = LOGITS.reshape(2, 3, 4)
+    labels = LABELS.reshape(2, 3)
+    assert joint_energy(logits).shape == (2, 3)
+    assert joint_energy(logits[0, 0]).shape == ()
+    np.testing.assert_array_equal(
+        class_log_density(logits, labels).ravel(), class_log_density(LOGITS, LABELS)
+    )
+    # One reduction of six numbers in another order.
+    np.testing.assert_allclose(
+        cross_entropy_loss(logits, labels)[0], cross_entropy_loss(LOGITS, LABELS)[0], rtol=8 * EPS
+    )
+
+
+def test_score_of_the_joint_density_is_the_mean_over_classes():
+    """d/dh of the log-sum-exp is p(y|x): an energy that falls as any logit rises."""
+    gradient = jax.jit(jax.grad(lambda h: joint_energy(h).sum()))(jnp.asarray(LOGITS))
+    want = -softmax(LOGITS.astype(np.float64), axis=1)
+    np.testing.assert_allclose(gradient, want, rtol=2 * ATOL)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_cross_entropy(wrap):
+    loss, metrics = wrap(cross_entropy_loss)(jnp.asarray(LOGITS), jnp.asarray(LABELS))
+    probabilities = softmax(LOGITS.astype(np.float64), axis=1)
+    want = log_loss(LABELS, probabilities, labels=range(4))
+    np.testing.assert_allclose(loss, want, rtol=0, atol=ATOL)
+    assert metrics["cross_entropy"] == loss
+    accuracy = accuracy_score(LABELS, LOGITS.argmax(axis=1))
+    assert 0 < accuracy < 1
+    np.testing.assert_allclose(metrics["accuracy"], accuracy, rtol=4 * EPS)
+    assert set(metrics) == {"cross_entropy", "accuracy"}
+
+
+def test_gradient_of_the_cross_entropy():
+    gradient = jax.jit(jax.grad(lambda h: cross_entropy_loss(h, LABELS)[0]))(jnp.asarray(LOGITS))
+    want = (softmax(LOGITS.astype(np.float64), axis=1) - np.eye(4)[LABELS]) / 6
+    np.testing.assert_allclose(gradient, want, rtol=0, atol=ATOL / 6)
+
+
+def test_the_joint_factorises():
+    """log p(x, y) = log p(x) + log p(y | x) with the three functions of this room."""
+    conditional = class_log_density(LOGITS, LABELS) - joint_log_density(LOGITS)
+    want = log_softmax(LOGITS.astype(np.float64), axis=1)[np.arange(6), LABELS]
+    np.testing.assert_allclose(conditional, want, rtol=0, atol=ATOL)
+    loss = cross_entropy_loss(LOGITS, LABELS)[0]
+    np.testing.assert_allclose(loss, -np.mean(conditional), rtol=0, atol=ATOL)
+
+
+def test_huge_logits_and_bfloat16():
+    loss, _ = cross_entropy_loss(jnp.array([[1e30, -1e30], [0.0, 1e4]]), jnp.array([0, 1]))
+    assert loss == 0.0
+    low = jnp.asarray(LOGITS, jnp.bfloat16)
+    assert joint_energy(low).dtype == jnp.float32
+    assert cross_entropy_loss(low, LABELS)[0].dtype == jnp.float32
+    np.testing.assert_array_equal(joint_energy(low), joint_energy(low.astype(jnp.float32)))
+
+
+@pytest.mark.parametrize("bad", [-1, 4])
+def test_labels_out_of_range(bad):
+    labels = LABELS.copy()
+    labels[2] = bad
+    for function in (cross_entropy_loss, class_log_density):
+        with pytest.raises(ValueError, match=rf"labels must lie in \[0, 3\].*{bad}"):
+            function(LOGITS, labels)
+    # Traced values cannot be refused: they poison the number instead of picking another class.
+    assert np.isnan(jax.jit(cross_entropy_loss)(LOGITS, labels)[0])
+    picked = jax.jit(class_log_density)(LOGITS, labels)
+    np.testing.assert_array_equal(np.isnan(picked), np.arange(6) == 2)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "error", "match"),
+    [
+        (LOGITS, LABELS.astype(np.float32), TypeError, "labels must be integers"),
+        (LOGITS, np.eye(4)[LABELS].astype(int), ValueError, r"labels .*\(6,\).*got \(6, 4\)"),
+        (LOGITS, LABELS[:5], ValueError, r"labels .*\(6,\).*got \(5,\)"),
+        (LABELS, LABELS, TypeError, "logits must hold floating-point"),
+        (np.zeros((0, 4), np.float32), LABELS[:0], ValueError, "logits must"),
+        (np.float32(0), LABELS, ValueError, "logits must end in an axis of classes"),
+    ],
+)
+def test_bad_input(logits, labels, error, match):
+    for function in (cross_entropy_loss, class_log_density):
+        with pytest.raises(error, match=match):
+            function(logits, labels)
