@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
+from ebmjax._checks import check_floating, check_interval
 from ebmjax.types import Key
 
 LogitsFn = Callable[[Key, jax.Array], jax.Array]
@@ -92,3 +95,39 @@ def _margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array
         jnp.where(jnp.isnan(margins), -jnp.inf, margins),
         jax.nn.logsumexp(others, axis=1) - own,
     )
+
+
+def check_images(images: jax.Array, low: Any, high: Any) -> None:
+    check_floating("images", images)
+    check_interval(low, high)
+    if jnp.ndim(images) < 2 or 0 in jnp.shape(images):
+        raise ValueError(f"images must have shape (N, ...), none empty, got {jnp.shape(images)}.")
+    if any(isinstance(value, Tracer) for value in (images, low, high)):
+        return
+    pixels = np.asarray(images)
+    outside = np.count_nonzero(~((pixels >= low) & (pixels <= high)))  # NaN is outside too
+    if outside:
+        raise ValueError(
+            f"images must lie within [low, high] = [{low}, {high}]; {outside} of {pixels.size} "
+            "pixels do not, or are NaN. Attack images before noise is added, or give their range."
+        )
+
+
+def check_labels(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
+    if len(logits_shape) != 2 or logits_shape[0] != num or logits_shape[1] < 2:
+        raise ValueError(
+            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
+            f"{logits_shape} for {num} images."
+        )
+    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
+        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
+    if jnp.shape(labels) != (num,):
+        raise ValueError(f"labels must have shape ({num},), got {jnp.shape(labels)}.")
+    if isinstance(labels, Tracer):
+        return
+    classes = np.asarray(labels)
+    if classes.min() < 0 or classes.max() >= logits_shape[1]:
+        raise ValueError(
+            f"labels must lie in 0..{logits_shape[1] - 1}, the classes of logits_fn; got "
+            f"{classes.min()} to {classes.max()}."
+        )

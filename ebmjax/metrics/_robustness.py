@@ -6,17 +6,20 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
 from ebmjax._checks import (
     check_at_least,
-    check_floating,
-    check_interval,
     check_not_negative,
     check_positive,
 )
-from ebmjax.metrics._attack_steps import BALLS, LogitsFn, margins_and_gradients, margins_of
+from ebmjax.metrics._attack_steps import (
+    BALLS,
+    LogitsFn,
+    check_images,
+    check_labels,
+    margins_and_gradients,
+    margins_of,
+)
 from ebmjax.types import Key
 
 Transform = Callable[[Key, jax.Array], jax.Array]
@@ -161,8 +164,8 @@ def pgd_attack(
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
     _check_attack(epsilon, norm, step_size, num_steps, num_restarts, num_eot)
-    _check_images(images, low, high)
-    _check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
+    check_images(images, low, high)
+    check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
     images, labels = jnp.asarray(images), jnp.asarray(labels)
     step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
     ball = BALLS[norm]
@@ -261,39 +264,3 @@ def _check_attack(
     check_at_least("num_steps", num_steps, 1)
     check_at_least("num_restarts", num_restarts, 1)
     check_at_least("num_eot", num_eot, 1)
-
-
-def _check_images(images: jax.Array, low: Any, high: Any) -> None:
-    check_floating("images", images)
-    check_interval(low, high)
-    if jnp.ndim(images) < 2 or 0 in jnp.shape(images):
-        raise ValueError(f"images must have shape (N, ...), none empty, got {jnp.shape(images)}.")
-    if any(isinstance(value, Tracer) for value in (images, low, high)):
-        return
-    pixels = np.asarray(images)
-    outside = np.count_nonzero(~((pixels >= low) & (pixels <= high)))  # NaN is outside too
-    if outside:
-        raise ValueError(
-            f"images must lie within [low, high] = [{low}, {high}]; {outside} of {pixels.size} "
-            "pixels do not, or are NaN. Attack images before noise is added, or give their range."
-        )
-
-
-def _check_labels(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
-    if len(logits_shape) != 2 or logits_shape[0] != num or logits_shape[1] < 2:
-        raise ValueError(
-            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
-            f"{logits_shape} for {num} images."
-        )
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
-    if jnp.shape(labels) != (num,):
-        raise ValueError(f"labels must have shape ({num},), got {jnp.shape(labels)}.")
-    if isinstance(labels, Tracer):
-        return
-    classes = np.asarray(labels)
-    if classes.min() < 0 or classes.max() >= logits_shape[1]:
-        raise ValueError(
-            f"labels must lie in 0..{logits_shape[1] - 1}, the classes of logits_fn; got "
-            f"{classes.min()} to {classes.max()}."
-        )

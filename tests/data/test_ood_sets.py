@@ -1,0 +1,162 @@
+"""Out-of-distribution sets: patches found again in the photographs, pairs recovered."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+from sklearn.datasets import load_sample_images
+
+from ebmjax.data import (
+    constant_images,
+    interpolated_images,
+    natural_patches,
+    uniform_noise_images,
+)
+
+FIVE_SIGMA = 2 * stats.norm.sf(5)
+
+
+@pytest.fixture(scope="module")
+def photographs():
+    return load_sample_images().images
+
+
+def windows(photo, size):
+    """(places, size, size, channels)."""
+    view = np.lib.stride_tricks.sliding_window_view(photo, (size, size), axis=(0, 1))
+    return np.moveaxis(view.reshape(-1, *view.shape[2:]), 1, -1)
+
+
+def is_cut_from(patch, photo):
+    """Whether some window of the photograph equals the patch, compared pixel by pixel."""
+    patch, photo = (image.astype(np.int32) @ [1 << 16, 1 << 8, 1] for image in (patch, photo))
+    size = len(patch)
+    rows, columns = photo.shape[0] - size + 1, photo.shape[1] - size + 1
+    row, column = np.nonzero(photo[:rows, :columns] == patch[0, 0])
+    for down, right in np.ndindex(size, size):
+        is_left = photo[row + down, column + right] == patch[down, right]
+        row, column = row[is_left], column[is_left]
+    return row.size > 0
+
+
+def test_colour_patches_are_cut_from_the_photographs(photographs):
+    patches = natural_patches(40, size=9, channels=3, seed=0)
+    assert (patches.shape, patches.dtype) == ((40, 9, 9, 3), np.uint8)
+    found = [[is_cut_from(patch, photo) for photo in photographs] for patch in patches]
+    assert np.all(np.any(found, axis=1))
+    # Each photograph is as likely: 5 standard errors of 40 fair coins would forbid 4 and 36.
+    assert np.all(np.sum(found, axis=0) > 4)
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(3, "RGB"), (1, "L")])
+def test_shrinking_and_grey_agree_with_pillow(photographs, channels, mode):
+    factor, size = 4, 427 // 4
+    reduced = [
+        np.asarray(Image.fromarray(photo[: factor * size]).convert(mode).reduce(factor))
+        for photo in photographs
+    ]
+    every = np.concatenate([windows(r.reshape(size, 160, channels), size) for r in reduced])
+    patches = natural_patches(6, size=size, channels=channels, seed=1, downscale=factor)
+    for patch in patches:
+        # Ours rounds once (1/2 level), Pillow twice (1 level): integers that differ by at most 1.
+        distance = np.abs(every.astype(int) - patch).max(axis=(1, 2, 3))
+        assert distance.min() <= 1
+        assert np.sort(distance)[1] > 1, "the place is recognised, not just any"
+
+
+def test_all_places_are_used_once_when_all_are_asked_for(photographs):
+    size = 420  # 8 x 221 places in each photograph
+    with pytest.raises(ValueError, match=r"num must be at most the 3536 places .*427x640"):
+        natural_patches(3537, size=size, channels=1, seed=0)
+    size = 103  # at 1/4: 4 x 58 places in each
+    patches = natural_patches(464, size=size, channels=1, seed=0, downscale=4)
+    assert len(np.unique(patches.reshape(464, -1), axis=0)) == 464
+
+
+def test_a_patch_larger_than_the_photographs_is_refused():
+    with pytest.raises(ValueError, match=r"at most the 0 places of a 54x54 patch.*53x80"):
+        natural_patches(1, size=54, channels=1, seed=0, downscale=8)
+
+
+def test_seeds_decide_and_more_patches_only_add():
+    few, many, other = (
+        natural_patches(num, size=8, channels=1, seed=seed, downscale=4)
+        for num, seed in [(5, 0), (20, 0), (5, 1)]
+    )
+    np.testing.assert_array_equal(few, many[:5])
+    assert np.any(few != other)
+
+
+def test_interpolations_are_means_of_pairs_that_use_every_image_twice():
+    num = 9
+    images = np.zeros((num, num, 1, 1), np.uint8)
+    images[np.arange(num), np.arange(num)] = 200  # image i is a spike at pixel i
+    means = interpolated_images(images, seed=0)[:, :, 0, 0]
+    assert means.dtype == np.uint8
+    assert np.all(np.isin(means, [0, 100]))
+    assert np.all((means == 100).sum(axis=1) == 2), "two different images"
+    assert np.all((means == 100).sum(axis=0) == 2), "each enters twice"
+    assert np.any(means != interpolated_images(images, seed=1)[:, :, 0, 0])
+
+
+@pytest.mark.parametrize(("pair", "mean"), [((0, 1), 0), ((1, 2), 2), ((255, 255), 255)])
+def test_means_round_to_even_and_do_not_overflow(pair, mean):
+    images = np.array(pair, np.uint8).reshape(2, 1, 1, 1)
+    assert interpolated_images(images, seed=0).ravel().tolist() == [mean, mean]
+
+
+def test_noise_is_uniform_over_levels_and_white():
+    noise = uniform_noise_images(300, size=8, channels=3, seed=0)
+    assert (noise.shape, noise.dtype) == ((300, 8, 8, 3), np.uint8)
+    assert stats.chisquare(np.bincount(noise.ravel(), minlength=256)).pvalue > FIVE_SIGMA
+    scaled = (noise - 127.5) / np.sqrt((256**2 - 1) / 12)
+    for axis in range(4):
+        assert abs(np.mean(scaled * np.roll(scaled, 1, axis))) < 5 / np.sqrt(noise.size)
+
+
+def test_constant_images_have_one_uniform_colour_each():
+    images = constant_images(4000, size=3, channels=3, seed=0)
+    assert (images.shape, images.dtype) == ((4000, 3, 3, 3), np.uint8)
+    assert np.all(images == images[:, :1, :1])
+    colours = images[:, 0, 0]
+    assert stats.chisquare(np.bincount(colours.ravel(), minlength=256)).pvalue > FIVE_SIGMA
+    correlation = np.corrcoef(colours.T)[np.triu_indices(3, 1)]
+    assert np.all(np.abs(correlation) < 5 / np.sqrt(4000))
+
+
+@pytest.mark.parametrize("make", [uniform_noise_images, constant_images])
+def test_easy_sets_never_move_and_seeds_differ(make):
+    first, again, other = (make(3, size=5, channels=1, seed=seed) for seed in (7, 7, 8))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+    # The first words of Philox 4x64-10 for key (7, 0), low byte first.
+    words = np.random.Philox(key=np.array([7, 0], np.uint64)).random_raw(2)
+    expected = [byte for word in words for byte in int(word).to_bytes(8, "little")]
+    levels = first if make is uniform_noise_images else first[:, 0, 0]
+    count = min(16, levels.size)
+    assert levels.ravel()[:count].tolist() == expected[:count]
+
+
+@pytest.mark.parametrize("make", [natural_patches, uniform_noise_images, constant_images])
+@pytest.mark.parametrize(
+    "bad", [{"num": 0}, {"size": 0}, {"channels": 0}, {"seed": -1}, {"num": 2.0}], ids=str
+)
+def test_bad_arguments_are_named(make, bad):
+    name, value = next(iter(bad.items()))
+    arguments = {"num": 2, "size": 8, "channels": 1, "seed": 0, **bad}
+    with pytest.raises(ValueError, match=rf"{name} must be an integer of at least .*{value}"):
+        make(arguments.pop("num"), **arguments)
+
+
+def test_two_channels_and_no_shrinking_are_refused():
+    with pytest.raises(ValueError, match=r"channels must be 1 .*or 3 .*channels=2"):
+        natural_patches(1, size=8, channels=2, seed=0)
+    with pytest.raises(ValueError, match=r"downscale must be an integer of at least 1"):
+        natural_patches(1, size=8, channels=1, seed=0, downscale=0)
+
+
+def test_single_and_normalised_images_are_refused():
+    with pytest.raises(ValueError, match=r"images must be at least two"):
+        interpolated_images(np.zeros((1, 8, 8, 1), np.uint8), seed=0)
+    with pytest.raises(TypeError, match=r"images must be uint8 .*got dtype float32"):
+        interpolated_images(np.zeros((2, 8, 8, 1), np.float32), seed=0)
