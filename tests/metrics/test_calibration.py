@@ -92,22 +92,24 @@ def test_bins_are_scikit_learns(wrap, probabilities_and_labels):
 @both
 @pytest.mark.parametrize("num_bins", [20, 15, 3])
 def test_a_confidence_on_an_edge_belongs_to_the_bin_below(wrap, num_bins):
-    upper = np.arange(num_bins // 2 + 1, num_bins + 1)  # 20 bins: 11/20 .. 20/20
-    confidence = (upper / num_bins).astype(np.float32)
-    probabilities = np.stack([confidence, 1 - confidence], axis=1)
-    bins = wrap(lambda p, y: reliability_bins(p, y, num_bins=num_bins))(
-        probabilities, np.zeros(len(upper), int)
-    )
-    expected = np.zeros(num_bins)
-    expected[upper - 1] = 1
-    np.testing.assert_array_equal(bins.count, expected)
-    np.testing.assert_array_equal(bins.confidence[upper - 1], confidence)
+    upper = np.arange(num_bins // 2 + 1, num_bins)  # 20 bins: 11/20 .. 19/20
+    edge = (upper / num_bins).astype(np.float32)
+    for confidence, index in [(edge, upper - 1), (np.nextafter(edge, np.float32(1)), upper)]:
+        probabilities = np.stack([confidence, 1 - confidence], axis=1)
+        bins = wrap(lambda p, y: reliability_bins(p, y, num_bins=num_bins))(
+            probabilities, np.zeros(len(upper), int)
+        )
+        np.testing.assert_array_equal(bins.count, np.bincount(index, minlength=num_bins))
+        np.testing.assert_array_equal(bins.confidence[index], confidence)
 
 
 def test_calibration_error_in_closed_form():
     sure = jnp.array([[1.0, 0.0], [0.0, 1.0]])
     assert expected_calibration_error(sure, jnp.array([0, 1])) == 0.0
     assert expected_calibration_error(sure, jnp.array([1, 0])) == 1.0
+    # A softmax may round to just above one.
+    above = jnp.nextafter(sure, jnp.full_like(sure, 2.0))
+    assert reliability_bins(above, jnp.array([0, 1])).count[-1] == 2
     # Right as often as it claims: three of four at 0.75.
     calibrated = jnp.tile(jnp.array([[0.25, 0.75]]), (4, 1))
     assert expected_calibration_error(calibrated, jnp.array([1, 1, 0, 1])) == 0.0

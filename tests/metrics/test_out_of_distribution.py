@@ -77,12 +77,13 @@ def test_infinite_scores_are_ordered():
     assert fpr_at_tpr(jnp.array([jnp.inf, 0.0]), lowest) == 0.5
 
 
-@pytest.mark.parametrize("count", [1, 7, 14, 28, 55, 95, 100])
-def test_a_rate_that_is_a_whole_count_asks_for_no_more(count):
-    """0.07 * 100 is above 7 in floating point; the threshold is still the seventh score."""
+@both
+@pytest.mark.parametrize("count", [1, 7, 15, 28, 54, 95, 100])
+def test_a_rate_that_is_a_whole_count_asks_for_no_more(wrap, count):
+    """0.07 * 100 is above 7 in double precision, 0.15 * 100 above 15 in single."""
     in_scores = jnp.arange(100.0, 0.0, -1.0)
     out_scores = in_scores - 0.5  # between: as many reach the threshold, but one
-    got = fpr_at_tpr(in_scores, out_scores, tpr=count / 100)
+    got = wrap(fpr_at_tpr)(in_scores, out_scores, tpr=count / 100)
     np.testing.assert_allclose(got, (count - 1) / 100, rtol=EPS)
 
 
