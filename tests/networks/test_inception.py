@@ -1,0 +1,393 @@
+"""Inception-v3 against a second implementation, and its weights against bad files."""
+
+import hashlib
+import io
+import json
+import pickle
+import struct
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from inception_reference import NumpyPrimitives, Reference, random_state_dict
+
+from ebmjax.networks import (
+    InceptionV3,
+    inception_inputs,
+    inception_variables,
+    load_inception,
+    read_tensors,
+)
+from experiments.convert_inception import convert, convert_state_dict
+
+EPS32 = np.finfo(np.float32).eps
+LAYERS = list(Reference({}).layers)
+
+
+# ---- the network ----
+
+
+@pytest.fixture(scope="module")
+def state_dict():
+    return random_state_dict()
+
+
+@pytest.fixture(scope="module")
+def outputs(state_dict):
+    """Input, output and what every layer made of it, from sides that differ to the last grid."""
+    variables = inception_variables(convert_state_dict(state_dict))
+    images = np.random.default_rng(1).uniform(-1, 1, (2, 107, 139, 3)).astype(np.float32)
+
+    @jax.jit
+    def apply(variables, images):
+        return InceptionV3().apply(
+            variables,
+            images,
+            capture_intermediates=lambda module, _: module.name in LAYERS,
+            mutable=["intermediates"],
+        )
+
+    out, captured = apply(variables, images)
+    layers = {name: captured["intermediates"][name]["__call__"][0] for name in LAYERS}
+    return jax.tree.map(np.asarray, {"images": images, "out": out, "layers": layers})
+
+
+def channels_first(x):
+    return np.moveaxis(np.asarray(x, np.float64), -1, 1)
+
+
+def assert_layer_agrees(name, outputs, reference):
+    """Each layer from the input it had, so that errors do not add up over the network."""
+    before = dict(zip(LAYERS, ["images", *LAYERS], strict=False))[name]
+    x = outputs["images"] if before == "images" else outputs["layers"][before]
+    want = reference.layers[name](channels_first(x))
+    got = channels_first(outputs["layers"][name])
+    assert got.shape == want.shape
+    # The longest sum has 9 * 448 products: rounding errors of random sign make sqrt(4032) eps of
+    # it. At most five such sums follow each other in a layer; five standard deviations.
+    tolerance = 5 * 5 * np.sqrt(4032) * EPS32
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * np.abs(want).max())
+    assert 0.05 < np.mean(want > 0) < 0.95  # neither dead nor linear: there is something to compare
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_agrees_with_the_reference(name, outputs, state_dict):
+    assert_layer_agrees(name, outputs, Reference(state_dict))
+
+
+def test_features_are_averages_and_logits_have_no_bias(outputs, state_dict):
+    features = channels_first(outputs["layers"]["Mixed_7c"]).mean((2, 3))
+    assert outputs["out"].features.shape == (2, 2048)
+    # Sums of 6 and of 2048 products.
+    np.testing.assert_allclose(outputs["out"].features, features, rtol=6 * EPS32)
+    want = features @ np.float64(state_dict["fc.weight"]).T
+    atol = 5 * np.sqrt(2048) * EPS32 * np.abs(want).max()
+    np.testing.assert_allclose(outputs["out"].logits, want, rtol=0, atol=atol)
+
+
+def test_layers_agree_with_torch(outputs, state_dict):
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+
+    class TorchPrimitives:
+        conv = staticmethod(
+            lambda x, w, stride, padding: functional.conv2d(x, w, None, stride, padding)
+        )
+        max_pool = staticmethod(
+            lambda x, stride, padding: functional.max_pool2d(x, 3, stride, padding)
+        )
+        concatenate = staticmethod(lambda branches: torch.cat(branches, 1))
+
+        @staticmethod
+        def normalise(x, mean, var, weight, bias):
+            return functional.batch_norm(x, mean, var, weight, bias, eps=1e-3)
+
+        @staticmethod
+        def average_pool(x):
+            return functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+
+    weights = {name: torch.from_numpy(np.float64(w)) for name, w in state_dict.items()}
+    reference = Reference(weights, TorchPrimitives)
+
+    class ThroughTorch:
+        layers = {  # noqa: RUF012
+            name: lambda x, layer=layer: layer(torch.from_numpy(x)).numpy()
+            for name, layer in reference.layers.items()
+        }
+
+    for name in LAYERS:
+        assert_layer_agrees(name, outputs, ThroughTorch)
+
+
+def test_reference_pools_as_it_should():
+    x = np.arange(6.0).reshape(1, 1, 2, 3)  # every window of the first column holds 0, 1, 3, 4
+    assert NumpyPrimitives.average_pool(x)[0, 0].tolist() == [[2, 2.5, 3], [2, 2.5, 3]]
+    assert NumpyPrimitives.max_pool(-x, 1, 1)[0, 0].tolist() == [[0, 0, -1], [0, 0, -1]]
+
+
+@pytest.mark.parametrize("shape", [(1, 74, 75, 3), (1, 75, 74, 3), (1, 75, 75, 1), (75, 75, 3)])
+def test_network_names_a_wrong_shape(shape):
+    with pytest.raises(ValueError, match="75"):
+        jax.eval_shape(InceptionV3().init, jax.random.key(0), jnp.zeros(shape))
+
+
+# ---- images ----
+
+
+def tensorflow_1_pixel(image, row, column):
+    """One pixel of the 299x299 image by TensorFlow 1's rule, and its scaling, in float64."""
+    height, width, _ = image.shape
+    # The position in float32, as there: only so does it fall on the same side of a pixel.
+    y = float(np.float32(row) * np.float32(height / 299))
+    x = float(np.float32(column) * np.float32(width / 299))
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    up, down = 1 - (y - top), y - top
+    near, far = 1 - (x - left), x - left
+    image = image.astype(float)
+    value = up * (near * image[top, left] + far * image[top, right])
+    value += down * (near * image[bottom, left] + far * image[bottom, right])
+    return (value - 128) / 128
+
+
+@pytest.mark.parametrize("size", [(32, 28), (299, 299), (400, 310)], ids=str)
+def test_inputs_are_tensorflow_1s(size):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (2, *size, 3), np.uint8)
+    got = np.asarray(jax.jit(inception_inputs)(images))
+    assert got.shape == (2, 299, 299, 3)
+    edges = [0, 1, 297, 298]
+    for row, column in [*zip(edges, edges[::-1], strict=True), *rng.integers(0, 299, (200, 2))]:
+        want = tensorflow_1_pixel(images[1], row, column)
+        # Four roundings of values up to 255, over 128.
+        np.testing.assert_allclose(got[1, row, column], want, rtol=0, atol=4 * 2 * EPS32)
+
+
+def test_grey_images_are_repeated():
+    grey = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 1), np.uint8)
+    colour = np.repeat(grey, 3, axis=-1)
+    assert np.array_equal(inception_inputs(jnp.array(grey)), inception_inputs(jnp.array(colour)))
+
+
+def test_inputs_refuse_what_is_no_image():
+    with pytest.raises(TypeError, match="uint8"):
+        inception_inputs(jnp.zeros((1, 8, 8, 3)))
+    for shape in [(8, 8, 3), (1, 8, 8, 4), (0, 8, 8, 3)]:
+        with pytest.raises(ValueError, match="images must have shape"):
+            inception_inputs(jnp.zeros(shape, jnp.uint8))
+
+
+# ---- the converter, and a whole file ----
+
+
+def safetensors_bytes(tensors):
+    """Written from the format's description."""
+    names = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32"}
+    header, body = {"__metadata__": {"format": "pt"}}, b""
+    for name, tensor in tensors.items():
+        data = np.asarray(tensor).tobytes()
+        header[name] = {
+            "dtype": names[str(tensor.dtype)],
+            "shape": list(tensor.shape),
+            "data_offsets": [len(body), len(body) + len(data)],
+        }
+        body += data
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+@pytest.fixture(scope="module")
+def converted(state_dict, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inception")
+    np.savez(folder / "torch.npz", **state_dict)
+    return folder / "ours.npz", convert(folder / "torch.npz", folder / "ours.npz")
+
+
+def test_converter_keeps_every_weight(converted, state_dict):
+    path, digest = converted
+    assert digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    variables = inception_variables(read_tensors(path, digest))
+    unit = variables["params"]["Mixed_6b"]["branch7x7_2"]
+    theirs = state_dict["Mixed_6b.branch7x7_2.conv.weight"]
+    assert unit["conv"]["kernel"].shape == (1, 7, 128, 128)
+    assert unit["conv"]["kernel"][0, 4, 5, 6] == theirs[6, 5, 0, 4]
+    assert np.array_equal(variables["params"]["fc"]["kernel"], state_dict["fc.weight"].T)
+    kept = sum(x.size for x in jax.tree.leaves(variables))
+    assert kept == sum(x.size for x in state_dict.values()) - 1008 - 94  # the bias, the counters
+
+
+@pytest.mark.slow
+def test_whole_network_at_its_own_size(converted, state_dict):
+    """From uint8 images to features and logits, through the file, against the reference."""
+    inception_fn = load_inception(*converted)
+    images = np.random.default_rng(2).integers(0, 256, (1, 32, 32, 3), np.uint8)
+    x = channels_first(inception_inputs(jnp.array(images)))
+    for layer in Reference(state_dict).layers.values():
+        x = layer(x)
+    want = x.mean((2, 3))
+    got = inception_fn(images)
+    # 47 sums lie on the longest path, each as in assert_layer_agrees.
+    tolerance = 5 * 47 * np.sqrt(4032) * EPS32
+    np.testing.assert_allclose(got.features, want, rtol=0, atol=tolerance * np.abs(want).max())
+    logits = want @ np.float64(state_dict["fc.weight"]).T
+    np.testing.assert_allclose(got.logits, logits, rtol=0, atol=tolerance * np.abs(logits).max())
+
+
+def test_converter_refuses_torchvisions_network(state_dict, tmp_path):
+    with pytest.raises(ValueError, match=r"AuxLogits.*torchvision"):
+        convert_state_dict({"AuxLogits.conv0.conv.weight": np.zeros((128, 768, 1, 1))})
+    with pytest.raises(ValueError, match="no weight of the FID Inception-v3"):
+        convert_state_dict({"layer1.weight": np.zeros(3)})
+    with pytest.raises(ValueError, match="4 axes"):
+        convert_state_dict({"Conv2d_1a_3x3.conv.weight": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"end in \.npz"):
+        convert(tmp_path / "in.npz", tmp_path / "out.pkl")
+    np.savez(tmp_path / "in.npz", **{"fc.weight": state_dict["fc.weight"][:1000]})
+    with pytest.raises(ValueError, match="not the weights"):
+        convert(tmp_path / "in.npz", tmp_path / "out.npz")
+    assert not (tmp_path / "out.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("params/fc/kernel"), "missing, such as params/fc/kernel"),
+        (lambda t: t.update({"params/fc/bias": np.zeros(1008)}), "unknown, such as params/fc/bias"),
+        (
+            lambda t: t.update({"params/fc/kernel": np.zeros((2048, 1000))}),
+            r"wrong shape, such as params/fc/kernel \(2048, 1000\) instead of \(2048, 1008\)",
+        ),
+        (lambda t: t.update({"params/fc/kernel": np.zeros((2048, 1008), int)}), "floating-point"),
+        (lambda t: t.update({"params/fc/kernel": np.full((2048, 1008), np.nan)}), "finite"),
+    ],
+    ids=["missing", "unknown", "shape", "integers", "nan"],
+)
+def test_wrong_tensors_are_named(change, message, state_dict):
+    tensors = convert_state_dict(state_dict)
+    change(tensors)
+    with pytest.raises(ValueError, match=message):
+        inception_variables(tensors)
+
+
+# ---- files ----
+
+TENSORS = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": np.array([1.5, -2.0], np.float16),
+    "c": np.array(7),
+    "d": np.zeros((0, 4), np.float64),
+}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_tensors_come_back(suffix, tmp_path):
+    path = tmp_path / f"weights{suffix}"
+    if suffix == ".npz":
+        np.savez(path, allow_pickle=False, **TENSORS)
+    else:
+        path.write_bytes(safetensors_bytes(TENSORS))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    for sha256 in (None, digest, digest.upper()):
+        got = read_tensors(path, sha256)
+        assert got.keys() == TENSORS.keys()
+        for name, tensor in TENSORS.items():
+            assert got[name].dtype == tensor.dtype
+            np.testing.assert_array_equal(got[name], tensor, strict=True)
+    with pytest.raises(ValueError, match=f"SHA-256 {digest}, expected sha256=0000"):
+        read_tensors(path, "0" * 64)
+
+
+def test_missing_file_says_what_to_do(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"convert_inception\.py"):
+        load_inception(tmp_path / "weights.npz")
+
+
+class Canary:
+    """Touches a file when unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def archive_with(member, data):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(member, data)
+    return file.getvalue()
+
+
+def object_array(canary):
+    file = io.BytesIO()
+    np.save(file, np.array([canary], object), allow_pickle=True)
+    return archive_with("a.npy", file.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("weights.pkl", pickle.dumps),
+        ("weights.pt", pickle.dumps),
+        ("weights.pth", lambda canary: archive_with("archive/data.pkl", pickle.dumps(canary))),
+        ("weights.npz", pickle.dumps),
+        ("weights.npz", lambda canary: archive_with("archive/data.pkl", pickle.dumps(canary))),
+        ("weights.npz", object_array),
+        ("weights.safetensors", pickle.dumps),
+    ],
+    ids=["pkl", "pt", "pth", "pickle-as-npz", "pth-as-npz", "objects", "pickle-as-safetensors"],
+)
+def test_no_pickle_is_ever_opened(name, make, tmp_path):
+    canary = tmp_path / "canary"
+    path = tmp_path / name
+    path.write_bytes(make(Canary(canary)))
+    with pytest.raises(ValueError, match=r"convert_inception\.py"):
+        read_tensors(path)
+    assert not canary.exists()
+
+
+def edited(**changes):
+    """A file of one (2, 3) float32 tensor whose header says something else."""
+    entry = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]} | changes
+    text = json.dumps({"a": entry}).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(24)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00" * 4,
+        struct.pack("<Q", 1 << 60) + b"{}",
+        struct.pack("<Q", 2) + b"{]",
+        struct.pack("<Q", 2) + b"[]",
+        safetensors_bytes(TENSORS)[:-1],
+        edited(data_offsets=[0, 20]),
+        edited(data_offsets=[4, 28]),
+        edited(data_offsets=[24, 0]),
+        edited(data_offsets=[-24, 0]),
+        edited(shape=[-2, -3]),
+        edited(dtype="BF16"),
+        edited(dtype=None),
+    ],
+)
+def test_damaged_safetensors_are_refused(data, tmp_path):
+    (tmp_path / "good.safetensors").write_bytes(edited())
+    assert read_tensors(tmp_path / "good.safetensors")["a"].shape == (2, 3)
+    (tmp_path / "bad.safetensors").write_bytes(data)
+    with pytest.raises(ValueError, match=r"no readable \.safetensors file"):
+        read_tensors(tmp_path / "bad.safetensors")
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_damaged_npz_is_refused(compress, tmp_path):
+    file = io.BytesIO()
+    (np.savez_compressed if compress else np.savez)(file, a=np.zeros(1000))
+    damaged = bytearray(file.getvalue())
+    damaged[100] ^= 255
+    (tmp_path / "bad.npz").write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"no readable \.npz file"):
+        read_tensors(tmp_path / "bad.npz")
