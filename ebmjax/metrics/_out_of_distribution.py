@@ -165,13 +165,15 @@ def ood_scores(
     def summed_log_density(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         logits = _checked_logits(logits_fn(x), len(x))
         log_density = jax.nn.logsumexp(logits, axis=-1)
-        return jnp.sum(log_density), (log_density, jnp.max(logits, axis=-1))
+        # Not exp(max - log_density): at large logits that difference has few digits left.
+        max_probability = jnp.max(jax.nn.softmax(logits, axis=-1), axis=-1)
+        return jnp.sum(log_density), (log_density, max_probability)
 
-    gradient, (log_density, max_logit) = jax.grad(summed_log_density, has_aux=True)(images)
+    gradient, (log_density, max_probability) = jax.grad(summed_log_density, has_aux=True)(images)
     gradient = gradient.reshape(len(images), -1).astype(log_density.dtype)
     return {
         "log_density": log_density,
-        "max_probability": jnp.exp(max_logit - log_density),
+        "max_probability": max_probability,
         "negative_score_norm": -jnp.linalg.norm(gradient, axis=-1),
     }
 

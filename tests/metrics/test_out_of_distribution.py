@@ -150,6 +150,14 @@ def test_a_shift_of_all_logits_moves_the_log_density_alone():
         np.testing.assert_allclose(shifted[name], plain[name], atol=atol * 4)
 
 
+def test_large_logits_keep_the_digits_of_the_probability():
+    """Every number is exact in float32, so only the softmax of the differences rounds."""
+    images = jnp.arange(8.0).reshape(8, 1)
+    scores = ood_scores(lambda x: 2.0**16 + jnp.concatenate([0.5 * x, 0.0 * x], axis=1), images)
+    expected = 1 / (1 + np.exp(-0.5 * np.arange(8.0)))
+    np.testing.assert_allclose(scores["max_probability"], expected, rtol=4 * EPS)
+
+
 @pytest.mark.parametrize("function", [auroc, average_precision, fpr_at_tpr])
 def test_bad_scores_are_refused(function):
     good = jnp.array([1.0, 2.0])
