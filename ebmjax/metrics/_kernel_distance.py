@@ -160,8 +160,8 @@ def _squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _median_distance(rows: np.ndarray) -> float:
-    squared = _squared_distances(rows, rows)
-    return float(np.sqrt(np.median(squared[np.triu_indices(len(rows), 1)])))
+    distances = np.sqrt(_squared_distances(rows, rows))
+    return float(np.median(distances[np.triu_indices(len(rows), 1)]))
 
 
 def _unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
