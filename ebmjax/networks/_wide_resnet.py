@@ -56,7 +56,8 @@ class WideResNet(nn.Module):
     the images at hand, which also updates the averages (``mutable=["batch_stats"]``); without
     batch normalisation the two are the same. It is ``head(first_layer(images))``: the first
     convolution, whose output PYLD holds fixed, and the rest; reach them with
-    ``network.apply(variables, images, method="first_layer")``.
+    ``network.apply(variables, images, method="first_layer")``. Method ``features`` gives the global
+    averages that the linear layer sees.
 
     Raises:
       ValueError: when built with a depth that is not 6n + 4, sizes below one or an unknown norm;
@@ -120,11 +121,18 @@ class WideResNet(nn.Module):
 
     def head(self, hidden: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
         """Everything after the first convolution: (..., H, W, 16) to logits (..., num_classes)."""
+        return self.Dense_0(self._pooled(hidden, statistics))
+
+    def features(self, images: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
+        """What the linear layer sees: images (..., H, W, C) to (..., 64 widen_factor), float32."""
+        return self._pooled(self.first_layer(images), statistics)
+
+    def _pooled(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:
         check_statistics("statistics", statistics)
         for block in self.ResidualBlock:
             hidden = block(hidden, statistics)
         hidden = _activate(hidden, self.GroupNorm_0 or self.BatchNorm_0, statistics)
-        return self.Dense_0(jnp.mean(hidden, axis=(-3, -2), dtype=jnp.float32))
+        return jnp.mean(hidden, axis=(-3, -2), dtype=jnp.float32)
 
 
 class ResidualBlock(nn.Module):

@@ -255,3 +255,20 @@ def test_a_policy_says_who_uses_and_who_updates_what():
 def test_bad_choices_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("norm", [None, "batch"])
+def test_the_logits_are_the_linear_layer_of_the_features(norm):
+    images, variables = images_of(), variables_of(norm)
+    network = WideResNet(10, 1, 3, norm)
+
+    def both(variables, images):
+        return network.apply(variables, images, method="features"), network.apply(variables, images)
+
+    features, logits = jax.jit(both)(variables, images)
+    assert features.shape == (4, 64)
+    assert features.dtype == jnp.float32
+    kernel, bias = (np.float64(variables["params"]["Dense_0"][k]) for k in ("kernel", "bias"))
+    sizes = np.abs(features) @ np.abs(kernel) + np.abs(bias)[None]
+    error = np.abs(logits - (features @ kernel + bias[None]))
+    np.testing.assert_array_less(error, (len(kernel) + 2) * EPS * sizes)
