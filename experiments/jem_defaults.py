@@ -1,5 +1,6 @@
 """Every field of a joint energy model's configuration, with JEM's own choices as its values."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict, config_dict
@@ -58,11 +59,10 @@ def defaults() -> ConfigDict:
                 "bandwidth": optional(float),
             },
             "pyld": {
-                "step_size": 1.0,
-                "inner_step_size": 0.2,
+                "step_size": 0.2,
                 "num_inner": 5,
-                "max_drift": 1.0,
                 "noise_scale": 0.0,
+                "outer_step_size": 0.0,
             },
             "blackjax": {"kernel": "hmc", "step_size": 0.01, "num_integration_steps": 5},
         },
@@ -120,3 +120,43 @@ def defaults() -> ConfigDict:
         },
     }
     return ConfigDict(config)
+
+
+def configure(
+    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+) -> ConfigDict:
+    """``defaults()`` with ``base`` and then the changes of ``variant``, by dotted field names.
+
+    "" is the base itself and "smoke" a few steps of it on few images.
+
+    Raises:
+      ValueError: for a variant that does not exist.
+    """
+    known = {"": {}, **variants, "smoke": SMOKE}
+    if variant not in known:
+        raise ValueError(
+            f"unknown variant {variant!r}; there are {', '.join(filter(None, known))}."
+        )
+    config = defaults()
+    config.update_from_flattened_dict({**base, **known[variant]})
+    return config
+
+
+SMOKE = {
+    "data.max_train": 64,
+    "data.max_test": 32,
+    "model.depth": 10,
+    "model.widen_factor": 1,
+    "sampler.num_steps": 2,
+    "sampler.num_samples": 8,
+    "buffer.size": 40,
+    "buffer.num_kept": None,
+    "train.num_epochs": 2,
+    "train.batch_size": 16,
+    "train.positive_batch_size": 16,
+    "train.steps_per_dispatch": 2,
+    "train.log_every": 1,
+    "train.checkpoint_every_epochs": 1,
+    "eval.every_epochs": 1,
+    "eval.num_samples": 20,
+}

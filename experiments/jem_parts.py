@@ -177,6 +177,8 @@ def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
     if section.name == "blackjax":
         options["num_pixels"] = image_shape[0] * image_shape[1] * image_shape[2]
     box = choose("sampler.box", section.box, BOXES)
+    if section.name == "pyld":
+        return partial(_pyld, section, options)
 
     def bound(density: Any) -> Any:
         if section.max_score is not None:
@@ -190,8 +192,15 @@ def _proximal_sgld(log_density_fn: Any, *, max_drift: float, **options: Any) -> 
     return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
 
 
-def _pyld(density: Any, **options: Any) -> Any:
-    return samplers.pyld(density.first_layer, density.head, **options)
+def _pyld(section: Config, options: dict[str, Any], density: training.ChainDensity) -> Any:
+    """Steps through the first layer; the box and the clipping are those of its inner moves."""
+    if density.first_layer is None or density.head is None:
+        raise ConfigError("config.sampler.name='pyld' needs a network split after its first layer.")
+    if section.box == "clamp":
+        options = options | {"low": section.low, "high": section.high}
+    elif section.box == "reject":
+        raise ConfigError("config.sampler.name='pyld' never rejects: take box 'clamp' or 'none'.")
+    return samplers.pyld(density.first_layer, density.head, max_score=section.max_score, **options)
 
 
 def _blackjax(
@@ -227,7 +236,7 @@ SAMPLERS = {
     "tempered_mala": samplers.tempered_mala,
     "svgd": samplers.svgd,
     "stochastic_svgd": samplers.stochastic_svgd,
-    "pyld": _pyld,
+    "pyld": samplers.pyld,
     "blackjax": _blackjax,
 }
 
