@@ -122,12 +122,12 @@ def replay_buffer_draw(
     slots_key, new_key, label_key, law_key = jax.random.split(key, 4)
     is_new = jax.random.bernoulli(new_key, reinit_prob, (num,))
     if labels is None:
-        slots = _distinct_slots(slots_key, jnp.zeros(num, jnp.int32), size)
+        slots = _distinct_slots(slots_key, jnp.zeros(num, jnp.int32), 1, size)
         random_labels = jax.random.randint(label_key, (num,), 0, num_classes, jnp.int32)
         labels = jnp.where(is_new, random_labels, slots // block_size)
     else:
         labels = _checked_labels(labels, num, num_classes)
-        slots = _distinct_slots(slots_key, labels, block_size)
+        slots = _distinct_slots(slots_key, labels, num_classes, block_size)
     kept = jax.tree.map(lambda leaf: leaf[slots], buffer.positions)
     return Draw(_restart(law_key, kept, labels, is_new, law), slots, labels, is_new)
 
@@ -157,7 +157,7 @@ def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTre
     )
 
 
-def _distinct_slots(key: Key, labels: jax.Array, block_size: int) -> jax.Array:
+def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: int) -> jax.Array:
     """For each label a slot of its block, no slot twice; every such choice is equally likely.
 
     Floyd's algorithm, all steps at once. Of n slots out of B, step r = 0, ..., n - 1 draws t
@@ -165,20 +165,19 @@ def _distinct_slots(key: Key, labels: jax.Array, block_size: int) -> jax.Array:
     if an earlier step drew t too, or if t is the j of an earlier step which had to take it: that
     is one link of a chain of steps, followed to its end by doubling.
     """
-    shuffle_key, draw_key = jax.random.split(key)
-    shuffled = jax.random.permutation(shuffle_key, len(labels))  # steps come in random order
-    order = shuffled[jnp.argsort(labels[shuffled], stable=True)]
-    groups = labels[order]
-    first = jnp.searchsorted(groups, groups, side="left")
+    order_key, draw_key = jax.random.split(key)
     step = jnp.arange(len(labels))
-    smallest_j = block_size - (jnp.searchsorted(groups, groups, side="right") - first)
+    # Class by class, and in random order within a class.
+    bits = jax.random.bits(order_key, labels.shape)
+    groups, _, order = jax.lax.sort((labels, bits, step), num_keys=2)
+    counts = jnp.bincount(labels, length=num_classes)
+    first = (jnp.cumsum(counts) - counts)[groups]
+    smallest_j = block_size - counts[groups]
     j = smallest_j + step - first
 
     t = jax.random.randint(draw_key, j.shape, 0, j + 1, j.dtype)
     link = jnp.where((t >= smallest_j) & (t < j), first + t - smallest_j, step)
-    drawn_slots = groups * block_size + t
-    by_slot = jnp.argsort(drawn_slots, stable=True)
-    sorted_slots = drawn_slots[by_slot]
+    sorted_slots, by_slot = jax.lax.sort((groups * block_size + t, step), num_keys=2)
     repeats = jnp.concatenate([jnp.zeros(1, bool), sorted_slots[1:] == sorted_slots[:-1]])
     is_taken = jnp.zeros_like(repeats).at[by_slot].set(repeats)
     for _ in range((len(labels) - 1).bit_length()):
@@ -189,15 +188,16 @@ def _distinct_slots(key: Key, labels: jax.Array, block_size: int) -> jax.Array:
 
 def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, law: InitialLaw) -> PyTree:
     """``positions`` with fresh draws where ``is_new``, and no work elsewhere."""
-    keys = jax.random.split(key, len(is_new))
-    new_first = jnp.argsort(~is_new, stable=True)
+    (new_entries,) = jnp.nonzero(is_new, size=len(is_new), fill_value=0)
 
-    def restart_one(i: jax.Array, positions: PyTree) -> PyTree:
-        entry = new_first[i]
-        fresh = law(keys[entry], labels[entry])
-        return jax.tree.map(lambda x, y: x.at[entry].set(y.astype(x.dtype)), positions, fresh)
+    def restart_one(i: jax.Array, carry: tuple[Key, PyTree]) -> tuple[Key, PyTree]:
+        key, positions = carry
+        key, law_key = jax.random.split(key)
+        entry = new_entries[i]
+        fresh = law(law_key, labels[entry])
+        return key, jax.tree.map(lambda x, y: x.at[entry].set(y.astype(x.dtype)), positions, fresh)
 
-    return jax.lax.fori_loop(0, jnp.sum(is_new), restart_one, positions)
+    return jax.lax.fori_loop(0, jnp.sum(is_new), restart_one, (key, positions))[1]
 
 
 def _block_size(size: int, num_classes: int) -> int:

@@ -1,0 +1,150 @@
+"""Initial laws: their moments, their box, and images that make no law."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_mean, assert_moments
+
+from ebmjax.samplers import InitialLaw, gaussian_law, informative_law, uniform_law
+
+NUM_DRAWS = 20_000
+
+
+def draws(law: InitialLaw, label: int = 0, seed: int = 0) -> np.ndarray:
+    keys = jax.random.split(jax.random.key(seed), NUM_DRAWS)
+    labels = jnp.full(NUM_DRAWS, label, jnp.int32)
+    return np.asarray(jax.jit(lambda law: jax.vmap(law)(keys, labels))(law), np.float64)
+
+
+def test_uniform_law() -> None:
+    low, high = np.array([-1.0, 2.0]), np.array([0.5, 6.0])
+    positions = draws(uniform_law((2,), low, high))
+    assert np.all((positions >= low) & (positions < high))
+    assert_moments(positions, (low + high) / 2, (high - low) ** 2 / 12)
+    assert_mean(positions[:, 0] * positions[:, 1], -0.25 * 4.0)  # independent entries
+
+
+def test_gaussian_law() -> None:
+    mean, scale = np.array([[1.0, -2.0]]), np.array([[0.5, 3.0]])
+    positions = draws(gaussian_law((1, 2), mean, scale))
+    assert positions.shape == (NUM_DRAWS, 1, 2)
+    assert_moments(positions, mean, scale**2)
+    assert_mean(positions[:, 0, 0] * positions[:, 0, 1], -2.0)
+    assert_moments(draws(gaussian_law(())), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("law", [uniform_law((3,), 0.0, 1.0), gaussian_law((3,))])
+def test_the_label_is_ignored_and_the_key_is_not(law: InitialLaw) -> None:
+    key = jax.random.key(1)
+    np.testing.assert_array_equal(law(key, jnp.int32(0)), law(key, jnp.int32(7)))
+    assert not np.array_equal(law(key, jnp.int32(0)), law(jax.random.key(2), jnp.int32(0)))
+
+
+def toy_images() -> tuple[np.ndarray, np.ndarray]:
+    """Two classes of five and four correlated images of 1 x 3 pixels."""
+    generator = np.random.default_rng(0)
+    mixing = np.array([[0.1, 0.05, 0.0], [0.0, 0.08, -0.06], [0.0, 0.0, 0.03]])
+    images = generator.normal(size=(9, 3)) @ mixing
+    labels = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0])
+    images[labels == 1] += 0.4
+    return images.reshape(9, 1, 3), labels
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_informative_law_has_the_moments_of_its_class(label: int) -> None:
+    """All first and second moments: means and the nine covariances divided by n."""
+    images, labels = toy_images()
+    law = informative_law(images, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
+    own = images[labels == label].reshape(-1, 3)
+    covariance = np.cov(own, rowvar=False, bias=True) + 1e-3 * np.eye(3)
+
+    positions = draws(law, label, seed=label)
+    assert positions.shape == (NUM_DRAWS, 1, 3)
+    centred = positions.reshape(-1, 3) - own.mean(axis=0)
+    assert_mean(centred, 0.0)
+    assert_mean(centred[:, :, None] * centred[:, None, :], covariance)
+
+
+def test_one_image_a_class_leaves_the_jitter() -> None:
+    images = np.array([[0.2, -0.3], [0.0, 0.5]], np.float32)
+    law = informative_law(images, [1, 0], 2, jitter=1e-3)
+    assert_moments(draws(law, 1), images[0], 1e-3)
+
+
+def test_moments_are_taken_in_float64() -> None:
+    """A spread of 1e-4 around 1 is lost in float32 squares; the factor keeps it."""
+    images = 1.0 + 1e-4 * np.array([[-1.0], [1.0]])
+    law = informative_law(images, [0, 0], 1, jitter=1e-12, low=0.0, high=2.0)
+    (_, factors, *_) = jax.tree.leaves(law)
+    # Exactly sqrt(1e-8 + 1e-12), to the float32 in which the factor is kept.
+    np.testing.assert_allclose(factors, np.sqrt(1e-8 + 1e-12).reshape(1, 1, 1), rtol=1e-6)
+
+
+def test_draws_are_clipped_to_the_box() -> None:
+    images, labels = toy_images()
+    free, boxed = (
+        informative_law(images, labels, 2, low=low, high=high)
+        for low, high in ((-9.0, 9.0), (-0.3, 0.55))
+    )
+    expected = np.clip(draws(free, 1), -0.3, 0.55)
+    assert np.any(expected == 0.55)
+    np.testing.assert_array_equal(draws(boxed, 1), np.asarray(expected, np.float32))
+
+
+def test_a_law_is_an_argument_like_any_other() -> None:
+    """Its constants are leaves, so another law of the same shape compiles nothing."""
+    images, labels = toy_images()
+    traces = []
+
+    @jax.jit
+    def draw(law: InitialLaw) -> jax.Array:
+        traces.append(1)
+        return law(jax.random.key(0), jnp.int32(1))
+
+    first = informative_law(images, labels, 2)
+    second = jax.tree.map(lambda leaf: 0.5 * leaf, first)
+    assert not np.array_equal(draw(first), draw(second))
+    assert len(traces) == 1
+    assert {np.shape(leaf) for leaf in jax.tree.leaves(first)} == {(2, 3), (2, 3, 3), ()}
+
+
+IMAGES, LABELS = np.zeros((4, 2, 2)), np.array([0, 1, 0, 1])
+NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: uniform_law((2,), 1.0, 1.0), ValueError, "^low must be below high"),
+        (lambda: gaussian_law((2,), scale=0.0), ValueError, "^scale must be positive"),
+        (lambda: informative_law(NAN_IMAGES, LABELS, 2), ValueError, "^images .* 1 NaN"),
+        (
+            lambda: informative_law(IMAGES + 1.5, LABELS, 2),
+            ValueError,
+            r"^images must lie in .*1\.5",
+        ),
+        (lambda: informative_law(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
+        (lambda: informative_law(IMAGES.astype(np.uint8), LABELS, 2), TypeError, "uint8.*127.5"),
+        (lambda: informative_law(IMAGES[:0], LABELS[:0], 2), ValueError, "^images must have shape"),
+        (lambda: informative_law(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
+        (
+            lambda: informative_law(IMAGES, LABELS[:3], 2),
+            ValueError,
+            r"^labels must be one.*\(3,\)",
+        ),
+        (lambda: informative_law(IMAGES, LABELS / 2, 2), TypeError, "^labels must be integers"),
+        (lambda: informative_law(IMAGES, LABELS, 1), ValueError, r"^labels must lie in .*0 to 1"),
+        (lambda: informative_law(IMAGES, LABELS - 1, 2), ValueError, "^labels must lie.*-1 to 0"),
+        (lambda: informative_law(IMAGES, LABELS, 4), ValueError, r"^labels must hold.*\[2, 3\]"),
+        (lambda: informative_law(IMAGES, LABELS, 0), ValueError, "^num_classes must be"),
+        (lambda: informative_law(IMAGES, LABELS, 2, jitter=0.0), ValueError, "^jitter must be"),
+        (lambda: informative_law(IMAGES, LABELS, 2, low=1.0), ValueError, "^low must be below"),
+    ],
+)
+def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()

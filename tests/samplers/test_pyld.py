@@ -1,0 +1,240 @@
+"""PYLD: a reference written out, its limits, its cost, its refusals."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.extend.core import jaxprs_in_params
+from monte_carlo import assert_moments, run_replicas
+
+from ebmjax.samplers import clip_drift, pyld, pyld_init, pyld_step, scheduled, sgld
+
+WEIGHTS = np.array([[0.8, -0.3], [0.5, 1.1], [-0.7, 0.4]])
+START = np.array([0.6, -0.5])
+KEY = jax.random.key(0)
+
+
+def linear(x: jax.Array) -> jax.Array:
+    return jnp.asarray(WEIGHTS, x.dtype) @ x
+
+
+def curved(x: jax.Array) -> jax.Array:
+    return jnp.tanh(linear(x))
+
+
+def head(hidden: jax.Array) -> jax.Array:
+    return jnp.sum(1.5 * hidden - jnp.exp(hidden))
+
+
+def log_density(x: jax.Array) -> jax.Array:
+    return head(curved(x))
+
+
+def reference(
+    x: np.ndarray,
+    is_curved: bool,
+    num_steps: int,
+    *,
+    step_size: float,
+    num_inner: int,
+    max_score: float = np.inf,
+    outer_step_size: float = 0.0,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> np.ndarray:
+    """The noiseless chain in float64, derivatives by hand."""
+
+    def score_with(cotangent: np.ndarray, x: np.ndarray) -> np.ndarray:
+        slope = 1.0 - np.tanh(WEIGHTS @ x) ** 2 if is_curved else np.ones(3)
+        return WEIGHTS.T @ (slope * cotangent)
+
+    for _ in range(num_steps):
+        hidden = np.tanh(WEIGHTS @ x) if is_curved else WEIGHTS @ x
+        cotangent = 1.5 - np.exp(hidden)
+        x = x + outer_step_size * score_with(cotangent, x)
+        for _ in range(num_inner):
+            score = np.clip(score_with(cotangent, x), -max_score, max_score)
+            x = np.clip(x + step_size * score, low, high)
+    return x
+
+
+FORMS = {
+    "plain": {"step_size": 0.2, "num_inner": 4},
+    "clipped": {"step_size": 0.2, "num_inner": 4, "max_score": 0.3},
+    "boxed": {"step_size": 0.2, "num_inner": 4, "low": -0.2, "high": 0.3},
+    "code_of_jempp": {
+        "step_size": 0.2, "num_inner": 5, "max_score": 1.0, "outer_step_size": 1.0,
+        "low": -0.7, "high": 0.7,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first_layer", [linear, curved], ids=["linear", "curved"])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_chain_is_the_written_out_loop(first_layer: Callable[..., Any], form: Any) -> None:
+    """In float64: three steps of a few dozen roundings each, on a map that does not stretch
+    differences by more than 1e3, leave 1e-11."""
+    with jax.enable_x64(True):
+        sampler = pyld(first_layer, head, noise_scale=0.0, **form)
+        state = sampler.init(jnp.asarray(START))
+        step = jax.jit(sampler.step)
+        for _ in range(3):
+            state, info = step(KEY, state)
+        expected = reference(START, first_layer is curved, 3, **form)
+        np.testing.assert_allclose(state.position, expected, atol=1e-11)
+        assert np.max(np.abs(expected - START)) > 0.1
+
+        # What the next step starts from belongs to where the chain stands.
+        hidden = first_layer(state.position)
+        np.testing.assert_allclose(state.log_density, head(hidden), rtol=1e-12)
+        np.testing.assert_allclose(state.cotangent, 1.5 - np.exp(hidden), rtol=1e-12)
+        np.testing.assert_array_equal(info.log_density, state.log_density)
+
+
+def test_the_forms_differ() -> None:
+    """Else the table above would check one of them four times."""
+    ends = [reference(START, True, 3, **form) for form in FORMS.values()]  # type: ignore
+    gaps = [np.max(np.abs(a - b)) for i, a in enumerate(ends) for b in ends[:i]]
+    assert min(gaps) > 0.01
+
+
+@pytest.mark.parametrize("noise_scale", [None, 0.3, 0.0])
+def test_one_inner_move_is_sgld(noise_scale: float | None) -> None:
+    step = jax.jit(pyld(curved, head, step_size=0.2, num_inner=1, noise_scale=noise_scale).step)
+    sgld_sampler = sgld(log_density, step_size=0.2, noise_scale=noise_scale)
+    sgld_step = jax.jit(sgld_sampler.step)
+    position = jnp.asarray(START, jnp.float32)
+    state, expected = pyld_init(position, curved, head), sgld_sampler.init(position)
+    for key in jax.random.split(KEY, 3):
+        state, info = step(key, state)
+        expected, sgld_info = sgld_step(jax.random.split(key, 1)[0], expected)
+        # A few roundings of numbers of size one.
+        np.testing.assert_allclose(state.position, expected.position, atol=1e-6)
+        np.testing.assert_allclose(info.log_density, sgld_info.log_density, atol=1e-5)
+
+
+def test_one_clipped_inner_move_is_proximal_sgld() -> None:
+    """Scores clipped at c, drifts at step_size * c."""
+    options = {"step_size": 0.5, "noise_scale": 0.0}
+    sampler = pyld(curved, head, num_inner=1, max_score=0.4, **options)  # type: ignore[arg-type]
+    proximal = clip_drift(sgld, 0.2)(log_density, **options)
+    position = jnp.asarray(START, jnp.float32)
+    state, _ = sampler.step(KEY, sampler.init(position))
+    expected, _ = proximal.step(KEY, proximal.init(position))
+    np.testing.assert_allclose(state.position, expected.position, atol=1e-6)
+    assert np.any(np.isclose(np.abs(state.position - position), 0.2))
+
+
+def test_noise_of_the_inner_moves_adds_up() -> None:
+    """Linear first layer, frozen score s: N moves end at N(x + N eps s, N sigma^2)."""
+    sampler = pyld(linear, head, step_size=0.1, num_inner=3, noise_scale=0.4)
+    start = jnp.asarray(START, jnp.float32)
+    ends, _ = run_replicas(KEY, sampler, jnp.tile(start, (20_000, 1)), 1)
+    score = jax.grad(lambda x: head(linear(x)))(start)
+    assert_moments(ends, start + 0.3 * score, 3 * 0.4**2)
+
+
+def test_stationary_law_behind_a_linear_first_layer() -> None:
+    """N moves of eps are then one of N eps with its exact noise: variance v / (1 - N eps / 2v)."""
+    variance, step_size, num_inner = 0.5, 0.1, 4
+    sampler = pyld(
+        lambda x: 3.0 * x,
+        lambda hidden: -0.5 * (hidden / 3.0) ** 2 / variance,
+        step_size=step_size,
+        num_inner=num_inner,
+    )
+    ends, _ = run_replicas(KEY, sampler, jnp.zeros(20_000), 20)  # contracts by 0.2 a step
+    assert_moments(ends, 0.0, variance / (1.0 - num_inner * step_size / (2.0 * variance)))
+
+
+def test_noise_is_projected_too() -> None:
+    sampler = pyld(curved, head, step_size=0.1, num_inner=2, noise_scale=2.0, low=-0.3, high=0.2)
+    ends, _ = run_replicas(KEY, sampler, jnp.full((100, 2), 5.0), 1)  # from outside, at that
+    assert ends.min() == np.float32(-0.3)
+    assert ends.max() == np.float32(0.2)
+
+
+def equations(jaxpr: Any, is_in_loop: bool = False) -> Iterator[tuple[str, bool]]:
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name, is_in_loop
+        for inner in jaxprs_in_params(equation.params):
+            yield from equations(inner, is_in_loop or equation.primitive.name == "scan")
+
+
+def test_one_gradient_of_the_head_a_step() -> None:
+    """lgamma and its derivative digamma mark the head; cos the slope of the first layer."""
+
+    def marked_head(hidden: jax.Array) -> jax.Array:
+        return -jnp.sum(jax.lax.lgamma(jnp.exp(hidden)))
+
+    sampler = pyld(jnp.sin, marked_head, step_size=0.1, num_inner=5)
+    state = jax.eval_shape(sampler.init, jnp.zeros(3))
+    found = list(equations(jax.make_jaxpr(sampler.step)(KEY, state).jaxpr))
+    assert found.count(("lgamma", False)) == 1
+    assert found.count(("digamma", False)) == 1
+    assert ("lgamma", True) not in found
+    assert ("digamma", True) not in found
+    assert ("cos", True) in found  # while the first layer is differentiated in the loop
+
+
+def test_pytrees_and_dtypes() -> None:
+    """Positions and hidden are PyTrees, of another structure and dtype each."""
+
+    def first_layer(position: Any) -> tuple[jax.Array, jax.Array]:
+        return linear(position["x"]).astype(jnp.float32), jnp.sin(position["y"])
+
+    def tree_head(hidden: Any) -> jax.Array:
+        return head(hidden[0]) + jnp.sum(hidden[1]).astype(jnp.float32)
+
+    sampler = pyld(first_layer, tree_head, step_size=0.1, num_inner=2, max_score=1.0, low=-1.0)
+    position = {"x": jnp.zeros(2, jnp.bfloat16), "y": jnp.zeros((), jnp.float16)}
+    state = sampler.init(position)
+    after, _ = jax.jit(sampler.step)(KEY, state)
+    chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
+    assert all(np.all(leaf != 0) for leaf in jax.tree.leaves(after.position))
+
+
+def test_a_schedule_wraps_the_head() -> None:
+    schedule = optax.exponential_decay(0.4, 1, 0.5)
+    options = {"num_inner": 2, "noise_scale": 0.0, "low": -1.0}
+    sampler = scheduled(partial(pyld, curved))(head, step_size=schedule, **options)
+    state = sampler.init(jnp.asarray(START, jnp.float32))
+    expected = pyld_init(jnp.asarray(START, jnp.float32), curved, head)
+    step = jax.jit(sampler.step)
+    for step_size in (0.4, 0.2, 0.1):
+        state, _ = step(KEY, state)
+        expected, _ = pyld_step(KEY, expected, curved, head, step_size=step_size, **options)  # type: ignore
+    np.testing.assert_allclose(state.position, expected.position, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step_size": 0.0}, "^step_size must be positive"),
+        ({"num_inner": 0}, "^num_inner must be an integer of at least 1"),
+        ({"num_inner": 2.0}, "^num_inner must be an integer"),
+        ({"noise_scale": -0.1}, "^noise_scale must be zero or more"),
+        ({"max_score": 0.0}, "^max_score must be positive"),
+        ({"outer_step_size": -1.0}, "^outer_step_size must be zero or more"),
+        ({"low": 1.0, "high": -1.0}, "^low must be below high"),
+    ],
+)
+def test_bad_hyperparameters(changes: dict[str, Any], message: str) -> None:
+    sampler = pyld(curved, head, **({"step_size": 0.1, "num_inner": 2} | changes))
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(sampler.step, KEY, sampler.init(jnp.zeros(2)))
+
+
+def test_bad_functions_and_positions() -> None:
+    with pytest.raises(ValueError, match=r"^head_fn must return a scalar.*\(3,\)"):
+        pyld_init(jnp.zeros(2), curved, jnp.exp)
+    with pytest.raises(TypeError, match=r"^position must hold floating-point"):
+        pyld_init(jnp.zeros(2, int), curved, head)
+    with pytest.raises(TypeError, match=r"^first_layer_fn\(position\) must hold floating-point"):
+        pyld_init(jnp.zeros(2), lambda x: x.astype(int), head)

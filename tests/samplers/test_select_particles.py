@@ -1,0 +1,86 @@
+"""Which particles return to the buffer: the law of the choice, its corners, its refusals."""
+
+from itertools import permutations
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from ebmjax.samplers import select_particles, svgd
+
+POSITIONS = {"index": jnp.arange(4.0), "pixels": jnp.arange(8.0).reshape(4, 2)}
+LOG_DENSITIES = jnp.array([-1.0, 2.0, 0.5, -3.0])
+
+
+def chosen(policy: Any, num: int, log_densities: Any = LOG_DENSITIES, seed: int = 0) -> list[int]:
+    select = jax.jit(select_particles, static_argnums=3, static_argnames="policy")
+    kept = select(jax.random.key(seed), POSITIONS, log_densities, num, policy=policy)
+    np.testing.assert_array_equal(kept["pixels"], POSITIONS["pixels"][kept["index"].astype(int)])
+    return kept["index"].astype(int).tolist()
+
+
+def test_softmax_draws_one_after_another_without_replacement() -> None:
+    """P(i, then j) = w_i w_j / (1 - w_i), the twelve ordered pairs of four particles."""
+    num_trials = 20_000
+    keys = jax.random.split(jax.random.key(0), num_trials)
+    pairs = jax.jit(jax.vmap(lambda key: select_particles(key, jnp.arange(4), LOG_DENSITIES, 2)))(
+        keys
+    )
+    weights = np.exp(LOG_DENSITIES) / np.exp(LOG_DENSITIES).sum()
+    outcomes = list(permutations(range(4), 2))
+    probabilities = [weights[i] * weights[j] / (1.0 - weights[i]) for i, j in outcomes]
+    counts = [int(np.sum(np.all(np.asarray(pairs) == pair, axis=1))) for pair in outcomes]
+    assert sum(counts) == num_trials
+    result = stats.chisquare(counts, num_trials * np.array(probabilities) / np.sum(probabilities))
+    assert result.pvalue > 1e-6
+
+
+def test_argmax_takes_the_highest_and_in_place_the_first() -> None:
+    assert chosen("argmax", 3) == [1, 2, 0]
+    assert chosen("in_place", 3) == [0, 1, 2]
+
+
+def test_choosing_all_loses_none() -> None:
+    for policy in ("softmax", "argmax", "in_place"):
+        assert sorted(chosen(policy, 4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("policy", ["softmax", "argmax"])
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
+def test_what_is_not_finite_comes_last(policy: Any, bad: float) -> None:
+    log_densities = LOG_DENSITIES.at[1].set(bad)
+    for seed in range(5):
+        assert chosen(policy, 4, log_densities, seed)[-1] == 1
+
+
+def test_large_log_densities_do_not_overflow() -> None:
+    """Gaps of 1e4 decide: noise of size one cannot reverse them."""
+    assert chosen("softmax", 4, 1e4 * LOG_DENSITIES) == [1, 2, 0, 3]
+
+
+def test_a_duplicated_particle_is_lost_to_svgd() -> None:
+    """The reason for drawing without replacement: equal particles stay equal."""
+    sampler = svgd(lambda x: -0.5 * jnp.sum(x**2), step_size=0.5)
+    state = sampler.init(jnp.array([[1.0, 2.0], [1.0, 2.0], [0.0, -1.0], [2.0, 0.5]]))
+    for seed in range(5):
+        state, _ = sampler.step(jax.random.key(seed), state)
+    np.testing.assert_allclose(state.particles[0], state.particles[1], rtol=1e-5)
+    assert not np.allclose(state.particles[0], jnp.array([1.0, 2.0]), rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy", "message"),
+    [
+        ((POSITIONS, LOG_DENSITIES, 5), "softmax", "^num must be at most the 4 .*num=5"),
+        ((POSITIONS, LOG_DENSITIES, 0), "softmax", "^num must be an integer of at least 1"),
+        ((POSITIONS, LOG_DENSITIES[:3], 2), "softmax", r"^log_densities must be .*\(3,\)"),
+        ((POSITIONS, LOG_DENSITIES, 2), "best", "^policy must be .*'best'"),
+        (({"a": jnp.ones(2), "b": jnp.ones(3)}, LOG_DENSITIES, 2), "softmax", "^positions must be"),
+    ],
+)
+def test_bad_arguments(arguments: tuple[Any, ...], policy: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        select_particles(jax.random.key(0), *arguments, policy=policy)
