@@ -141,8 +141,8 @@ def test_steps_are_those_of_cross_entropy_and_the_worst_image_met_comes_back():
     assert len(set(worst.tolist())) > 1, "the last step is not always the worst"
     result = attack(logits_fn, images, labels, epsilon=0.3, norm="l2", num_steps=6, step_size=0.11,
                     random_start=False)  # fmt: skip
-    # A step multiplies an error by 1 + step * curvature / gradient; with slopes of 4 |w| inside
-    # tanh that is below 4 here, so six steps make less than 4^6 of one rounding.
+    # An error grows in a step by at most 1 + step * curvature / slope. For tanh(4 w x) that ratio
+    # is at most 8 |w|, 24 for the longest w: below 4, so six steps make 4^6 of one rounding.
     tolerance = 4**6 * EPS
     np.testing.assert_allclose(result.margin, np.min(margins, axis=0), rtol=0, atol=tolerance)
     met = np.stack(xs)[worst, np.arange(16)]
