@@ -85,6 +85,29 @@ def test_chains_of_single_images_share_their_statistics():
     assert np.abs(alone - expected[0]).max() > 100 * tolerance
 
 
+def test_chains_follow_the_gradient_of_their_summed_log_density():
+    """Through the shared mean and variance too: what PyTorch's ``energy.sum().backward()`` is."""
+    _, made, (params, statistics) = wide_resnet()
+    images = 10 * images_of()
+
+    def log_density(image):
+        logits, _ = made.logits(params, statistics, image, use="batch", batch_axis="chains")
+        return jax.nn.logsumexp(logits)
+
+    def total(images):
+        logits, _ = made.logits(params, statistics, images, use="batch")
+        return jax.nn.logsumexp(logits, axis=-1).sum()
+
+    chains = jax.jit(jax.vmap(jax.grad(log_density), axis_name="chains"))(images)
+    expected = jax.jit(jax.grad(total))(images)
+    scale = np.abs(expected).max()
+    # Sums in another order: some 64 terms in each of twelve layers, there and back.
+    tolerance = 2 * 64 * 12 * float(jnp.finfo(jnp.float32).eps)
+    np.testing.assert_allclose(chains, expected, rtol=0, atol=tolerance * scale)
+    alone = jax.jit(jax.vmap(jax.grad(lambda image: total(image[None]))))(images)
+    assert np.abs(alone - expected).max() > 100 * tolerance * scale
+
+
 @pytest.mark.parametrize("norm", [None, "batch"])
 def test_the_split_is_the_whole(norm):
     _, made, (params, statistics) = wide_resnet(norm)

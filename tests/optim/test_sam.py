@@ -77,9 +77,9 @@ def test_sam_agrees_with_optax():
 
     theirs, plain = map(flat, jax.jit(expected)(params))
     _, gradients = jax.jit(functools.partial(sam_gradients, network_loss, rho=rho))(params)
-    # The displaced parameters may differ by a few roundings, and second derivatives are below
-    # ten here; the displacement itself changes the gradient by orders more.
-    tolerance = 10 * 10 * EPS
+    # Some hundred roundings of numbers near one, passed on by second derivatives below one; the
+    # displacement itself changes the gradient by orders more.
+    tolerance = 100 * EPS
     np.testing.assert_allclose(flat(gradients), theirs, rtol=0, atol=tolerance)
     assert np.abs(plain - theirs).max() > 1000 * tolerance
 
