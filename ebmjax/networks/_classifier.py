@@ -65,8 +65,9 @@ def classifier(network: nn.Module) -> Classifier:
       >>> from ebmjax.networks import WideResNet
       >>> network = classifier(WideResNet(10, 1, 10, norm="batch"))
       >>> images = jnp.zeros((5, 8, 8, 1))
-      >>> params, statistics = network.init(jax.random.key(0), images)
-      >>> logits, statistics = network.logits(params, statistics, images, use="batch")
+      >>> params, statistics = jax.jit(network.init)(jax.random.key(0), images)
+      >>> evaluate = jax.jit(network.logits, static_argnames="use")
+      >>> logits, statistics = evaluate(params, statistics, images, use="batch")
       >>> logits.shape
       (5, 10)
     """

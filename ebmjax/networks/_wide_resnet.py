@@ -67,8 +67,8 @@ class WideResNet(nn.Module):
 
     Example:
       >>> network = WideResNet(depth=10, widen_factor=1, num_classes=10)
-      >>> params = network.init(jax.random.key(0), jnp.zeros((8, 8, 1)))
-      >>> network.apply(params, jnp.zeros((5, 8, 8, 1))).shape
+      >>> params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((8, 8, 1)))
+      >>> jax.jit(network.apply)(params, jnp.zeros((5, 8, 8, 1))).shape
       (5, 10)
     """
 
