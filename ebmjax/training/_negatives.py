@@ -7,7 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax._checks import check_at_least, check_fraction, check_not_negative, leading_size
 from ebmjax.samplers import InitialLaw, position_of
 from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
 
@@ -42,8 +42,9 @@ class Negatives:
       num_kept: how many of them; None for all.
 
     Raises:
-      ValueError: for counts below 1, ``reinit_prob`` outside [0, 1], more kept than drawn, or
-        a choice among them in a buffer partitioned by class.
+      ValueError: for counts below 1, ``reinit_prob`` outside [0, 1], a negative
+        ``density_scale``, more kept than drawn, or a choice among them in a buffer partitioned by
+        class.
     """
 
     sampler: Callable[..., Sampler]
@@ -61,6 +62,7 @@ class Negatives:
         for name in ("num_steps", "num_samples", "num_classes"):
             check_at_least(name, getattr(self, name), 1)
         check_fraction("reinit_prob", self.reinit_prob)
+        check_not_negative("density_scale", self.density_scale)
         if self.num_kept is not None:
             check_at_least("num_kept", self.num_kept, 1)
             if self.num_kept > self.num_samples:
@@ -85,7 +87,8 @@ def run_chains(
 
     K steps cost K gradients: the last step stands outside the loop, so a sampler that scores its
     new position only for a next step (SGLD) is not made to, and its acceptance is reported over
-    the steps before.
+    the steps before. A single step has none before it and is reported itself, at the price of one
+    more gradient. A sampler that must score its last position (MALA) costs K + 1.
 
     Args:
       key: consumed.

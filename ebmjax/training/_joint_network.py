@@ -1,0 +1,108 @@
+"""The network of a joint energy model in its two uses: what chains follow, what the loss sees."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax.losses import class_log_density, joint_log_density
+from ebmjax.networks import Classifier, NormPolicy
+from ebmjax.training._negatives import CHAIN_AXIS
+from ebmjax.types import PyTree
+
+
+@dataclass(frozen=True, eq=False)  # known by identity, as the functions that JAX caches are
+class ChainDensity:
+    """The log density of one chain; also in two parts, for samplers that use them (PYLD).
+
+    Attributes:
+      log_density: position to scalar.
+      first_layer: position to hidden layer; None where the network has no such split.
+      head: hidden layer to scalar; ``log_density`` is ``head`` after ``first_layer``.
+    """
+
+    log_density: Callable[[jax.Array], jax.Array]
+    first_layer: Callable[[jax.Array], jax.Array] | None
+    head: Callable[[jax.Array], jax.Array] | None
+
+    def __call__(self, position: jax.Array) -> jax.Array:
+        """The log density, a scalar."""
+        return self.log_density(position)
+
+
+class JointNetwork(NamedTuple):
+    """A classifier read as a density, and whose statistics its passes normalise with.
+
+    Attributes:
+      classifier: of the passes that train.
+      chain_classifier: of the chains.
+      policy: of batch normalisation.
+      is_conditional: whether the density is p(x, y) instead of p(x).
+    """
+
+    classifier: Classifier
+    chain_classifier: Classifier
+    policy: NormPolicy
+    is_conditional: bool
+
+    def log_density(self, logits: jax.Array, labels: jax.Array) -> jax.Array:
+        """f(x), or f(x, y) of the labels, from logits."""
+        if self.is_conditional:
+            return class_log_density(logits, labels)
+        return joint_log_density(logits)
+
+    def chain_density(
+        self, params: PyTree, statistics: PyTree, scale: Any, is_interacting: bool, label: jax.Array
+    ) -> ChainDensity:
+        """The log density, times ``scale``, that chains of class ``label`` follow."""
+        network = self.chain_classifier
+        use: Any = self.policy.use("chains")
+        if use == "batch" and is_interacting and jax.tree.leaves(statistics):
+            raise ValueError(
+                "chains='batch' of the norm policy needs independent chains; a sampler of "
+                "interacting particles takes chains='running'."
+            )
+        options = {"use": use, "batch_axis": CHAIN_AXIS if use == "batch" else None}
+
+        def finish(logits: jax.Array) -> jax.Array:
+            return scale * self.log_density(logits, label)
+
+        def log_density(x: jax.Array) -> jax.Array:
+            return finish(network.logits(params, statistics, x, **options)[0])
+
+        if network.first_layer is None or network.head is None:
+            return ChainDensity(log_density, None, None)
+        head = network.head
+        return ChainDensity(
+            log_density,
+            partial(network.first_layer, params),
+            lambda hidden: finish(head(params, statistics, hidden, **options)[0]),
+        )
+
+    def logits(
+        self, params: PyTree, statistics: PyTree, images: dict[str, Any], *, second_pass: bool
+    ) -> tuple[dict[str, jax.Array], PyTree]:
+        """Logits of every role in ``images``, and the running statistics after them."""
+        if not jax.tree.leaves(statistics):  # nothing couples the images: one pass serves all
+            sizes = [len(role) for role in images.values()]
+            together = jnp.concatenate(list(images.values()))
+            logits, _ = self.classifier.logits(params, statistics, together)
+            borders = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
+            return dict(zip(images, jnp.split(logits, borders), strict=True)), statistics
+        logits, updated = {}, statistics
+        # The chains' own batch is that of their ends; see NormPolicy for the order.
+        for role in ("positives", "chains", "negatives", "classified"):
+            shown = images.get("negatives" if role == "chains" else role)
+            updates = self.policy.updates(role, second_pass=second_pass)
+            if shown is None or (role == "chains" and not updates):
+                continue
+            use = self.policy.use(role, second_pass=second_pass)
+            # Running averages are those the chains ran under, in both passes of SAM alike.
+            base = updated if use == "batch" else statistics
+            logits[role], new = self.classifier.logits(params, base, shown, use=use)
+            if updates:
+                updated = jax.lax.stop_gradient(new)
+        return logits, updated

@@ -1,0 +1,55 @@
+"""What a joint energy model minimises, and how its gradient is taken."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+
+from ebmjax._checks import check_fraction, check_not_negative, check_positive
+from ebmjax.types import Metrics
+
+GenerativeLoss = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
+"""``(positive log densities, negative log densities, smoothing) -> (loss, metrics)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointObjective:
+    """The loss of a joint energy model: weighted cross-entropy and generative loss.
+
+    Attributes:
+      generative_loss: of log densities and smoothing, see ``GenerativeLoss``.
+      classification_weight: of the cross-entropy.
+      generative_weight: of the generative loss.
+      is_conditional: whether the density is p(x, y), the logit of a label, instead of p(x), their
+        logsumexp. Chains then belong to a class.
+      rho: radius of SAM; None for the plain gradient.
+      is_adaptive: ASAM instead of SAM.
+      smoothing_ratio: the ratio of the norms of generative and classification gradients, weights
+        included, that the smoothing is steered to; None leaves the smoothing as it is. Costs a
+        forward pass and two backward ones.
+      smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
+
+    Raises:
+      ValueError: for negative weights, a ``rho`` or ratio that is not positive, or a rate outside
+        (0, 1].
+
+    Source: JEM (Grathwohl et al. 2020), Eq. 6; SADA-JEM, Eq. 9; SVGD-in-JEM thesis, Eq. 3.8.
+    """
+
+    generative_loss: GenerativeLoss
+    classification_weight: float = 1.0
+    generative_weight: float = 1.0
+    is_conditional: bool = False
+    rho: float | None = None
+    is_adaptive: bool = False
+    smoothing_ratio: float | None = None
+    smoothing_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("classification_weight", "generative_weight"):
+            check_not_negative(name, getattr(self, name))
+        for name in ("rho", "smoothing_ratio"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        check_positive("smoothing_rate", self.smoothing_rate)
+        check_fraction("smoothing_rate", self.smoothing_rate)
