@@ -1,5 +1,6 @@
 """The robust objective: negatives weighted by their own density, to the power beta."""
 
+import math
 from typing import Any
 
 import jax
@@ -100,8 +101,8 @@ def beta_objective_loss(
             f"halves it, got {positive.size}. Drop one example."
         )
     exponent = jnp.asarray(beta * output_scale, jnp.float32)
-    excesses = _soft_mean(negative, jnp.ones(negative.size), exponent) - positive
-    kept = jax.nn.sigmoid(exponent * excesses + jnp.log(negative.size))  # 1 - w+
+    excesses = _soft_mean(negative, jnp.ones(negative.size, jnp.float32), exponent) - positive
+    kept = jax.nn.sigmoid(exponent * excesses + math.log(negative.size))  # 1 - w+
 
     if variant == "no_positive":
         loss = objective = jnp.mean(excesses)
@@ -149,14 +150,14 @@ def _default_objective(excesses: jax.Array, exponent: jax.Array, num_negatives: 
     # Of the differences alone: both phases then get the very same factor 1 - w+, also where it is
     # so small that Adam is all that sees it.
     pairs = jnp.stack([jnp.zeros_like(excesses), excesses])
-    joined = _soft_mean(pairs, jnp.array([1.0, num_negatives]), exponent)
+    joined = _soft_mean(pairs, jnp.array([1.0, num_negatives], jnp.float32), exponent)
     return jnp.mean(jnp.where(_is_zero(exponent), excesses, joined))
 
 
 def _offset(exponent: jax.Array, num_negatives: int) -> jax.Array:
     """The constant ``log(M + 1) / b`` between Alg. 1's loss and a mean; 0 at b = 0."""
     is_zero = _is_zero(exponent)
-    return jnp.where(is_zero, 0.0, jnp.log1p(num_negatives) / jnp.where(is_zero, 1.0, exponent))
+    return jnp.where(is_zero, 0.0, math.log1p(num_negatives) / jnp.where(is_zero, 1.0, exponent))
 
 
 def _rescaled(
