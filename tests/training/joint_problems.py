@@ -1,0 +1,169 @@
+"""Tiny joint energy models with closed forms, shared by the tests of their training."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.data import ImageData, to_signed_unit
+from ebmjax.losses import contrastive_divergence_loss
+from ebmjax.networks import Classifier
+from ebmjax.samplers import sgld
+from ebmjax.training import JointObjective, Negatives, init_joint_shards, make_joint_gradient_fn
+
+EPS = np.finfo(np.float32).eps
+SHAPE = (2, 2, 1)
+DIM, NUM_CLASSES = 4, 3
+
+
+def quadratic_logits(params, statistics, images, *, use="running", batch_axis=None):
+    """Each class a Gaussian: logit y is bias_y - precision_y |x - mean_y|^2 / 2."""
+    del use, batch_axis
+    x = images.reshape(*images.shape[:-3], 1, DIM)
+    means = params["mean"].reshape((1,) * (x.ndim - 2) + params["mean"].shape)
+    squares = jnp.sum((x - means) ** 2, axis=-1)
+
+    def fit(leaf):
+        return leaf.reshape((1,) * (squares.ndim - 1) + leaf.shape)
+
+    return fit(params["bias"]) - 0.5 * fit(jnp.exp(params["log_precision"])) * squares, statistics
+
+
+def centred_logits(params, statistics, images, *, use="running", batch_axis=None):
+    """The same of images less their batch's mean image, or less its running average."""
+    centre, new = statistics["centre"], statistics
+    if use == "batch":
+        centre = jnp.mean(images.reshape(-1, *SHAPE), axis=0)
+        if batch_axis is not None:
+            centre = jax.lax.pmean(centre, batch_axis)
+        new = {"centre": 0.1 * statistics["centre"] + 0.9 * centre}
+    centre = centre.reshape((1,) * (images.ndim - 3) + SHAPE)
+    return quadratic_logits(params, {}, images - centre)[0], new
+
+
+def quadratic_params():
+    rng = np.random.default_rng(0)
+    return {
+        "mean": jnp.asarray(0.4 * rng.normal(size=(NUM_CLASSES, DIM)), jnp.float32),
+        "log_precision": jnp.asarray(0.3 * rng.normal(size=NUM_CLASSES), jnp.float32),
+        "bias": jnp.asarray(0.5 * rng.normal(size=NUM_CLASSES), jnp.float32),
+    }
+
+
+def quadratic(statistics=None):
+    """A ``Classifier`` of class densities that are Gaussian."""
+    return Classifier(lambda key, images: (quadratic_params(), statistics or {}), quadratic_logits)
+
+
+def centred():
+    """A ``Classifier`` with running statistics, coupled by its batch as batch norm couples."""
+    statistics = {"centre": jnp.full(SHAPE, 0.05)}
+    return Classifier(lambda key, images: (quadratic_params(), statistics), centred_logits)
+
+
+def logits_by_hand(params, x):
+    """float64 (N, classes) of rows (N, DIM)."""
+    p = {name: np.asarray(leaf, np.float64) for name, leaf in params.items()}
+    offsets = np.asarray(x, np.float64)[:, None] - p["mean"]
+    return p["bias"] - 0.5 * np.exp(p["log_precision"]) * np.sum(offsets**2, axis=-1)
+
+
+def softmax_by_hand(logits):
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def gradient_by_hand(params, x, weights):
+    """Of ``sum_ny weights_ny logit_y(x_n)``, in float64."""
+    p = {name: np.asarray(leaf, np.float64) for name, leaf in params.items()}
+    offsets = np.asarray(x, np.float64)[:, None] - p["mean"]
+    precision = np.exp(p["log_precision"])
+    squares = np.sum(offsets**2, axis=-1)
+    return {
+        "mean": precision[:, None] * np.sum(weights[..., None] * offsets, axis=0),
+        "log_precision": -0.5 * precision * np.sum(weights * squares, axis=0),
+        "bias": np.sum(weights, axis=0),
+    }
+
+
+def image_data(seed=1, num=24):
+    """uint8 images and labels that have nothing to do with each other."""
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, size=(num, *SHAPE)).astype(np.uint8)
+    return ImageData(images, rng.integers(0, NUM_CLASSES, size=num).astype(np.int32))
+
+
+def plain_view(key, images):
+    del key
+    return to_signed_unit(images)
+
+
+def rows(images):
+    """uint8 images as float64 rows of what ``plain_view`` shows."""
+    return np.asarray(images, np.float64).reshape(len(images), -1) / 127.5 - 1.0
+
+
+def cd_loss(positive, negative, smoothing):
+    return contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
+
+
+def class_law(key, label):
+    """A start that depends on the class alone, so that its chain is known."""
+    del key
+    return jnp.full(SHAPE, 0.1) * (1.0 + label)
+
+
+NOISELESS = functools.partial(sgld, step_size=0.2, noise_scale=0.0)
+
+
+def negatives(**options):
+    """Eight chains of three steps without noise, all from a buffer of their size."""
+    given = {
+        "sampler": NOISELESS,
+        "num_steps": 3,
+        "num_samples": 8,
+        "law": lambda key, label: jax.random.uniform(key, SHAPE, minval=-1.0, maxval=1.0),
+        "reinit_prob": 0.0,
+    }
+    return Negatives(**(given | options))
+
+
+def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0, key=0):
+    """The state of one logical shard, without the axis of shards."""
+    statistics = classifier.init(jax.random.key(0), None)[1]
+    shards = init_joint_shards(
+        jax.random.key(key),
+        statistics,
+        negatives,
+        num_shards=1,
+        buffer_size=buffer_size,
+        smoothing=smoothing,
+    )
+    return jax.tree.map(lambda leaf: leaf[0], shards)
+
+
+def make_gradient_fn(classifier, negatives, objective=None, **options):
+    views = {"classified_view": plain_view, "positive_view": plain_view}
+    return make_joint_gradient_fn(
+        classifier, objective or joint_objective(), negatives=negatives, **(views | options)
+    )
+
+
+def joint_objective(**options):
+    return JointObjective(**({"generative_loss": cd_loss} | options))
+
+
+def batch(num_classified=6, num_positives=5):
+    """(labelled, unlabelled) ``ImageData`` of different sizes."""
+    data = image_data()
+    first, second = slice(0, num_classified), slice(10, 10 + num_positives)
+    return (
+        ImageData(jnp.asarray(data.images[first]), jnp.asarray(data.labels[first])),
+        ImageData(jnp.asarray(data.images[second]), jnp.asarray(data.labels[second])),
+    )
+
+
+def buffer_rows(shard):
+    positions = np.asarray(shard.buffer.positions)
+    return positions.reshape(len(positions), -1)
