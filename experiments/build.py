@@ -35,6 +35,8 @@ class Experiment(NamedTuple):
       plan: of the run.
       evaluate: ``(state, step) -> row``, may write into the run's folder.
       draw: draws the plots of the run's folder.
+      assess: ``state -> report``, the full evaluation of the finished run for evaluation.json; may
+        write into the run's folder. None where the family has none.
     """
 
     state: TrainState
@@ -43,6 +45,7 @@ class Experiment(NamedTuple):
     plan: Plan
     evaluate: Callable[[TrainState, int], dict[str, Any]]
     draw: Callable[[], None]
+    assess: Callable[[TrainState], dict[str, Any]] | None = None
 
 
 def images(config: Config) -> tuple[data.ImageData, data.ImageData]:

@@ -19,6 +19,7 @@ from experiments import jem_parts as parts
 from experiments import jem_plots
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.jem_assessment import JemAssessment
 from experiments.jem_evaluation import JemEvaluation
 
 
@@ -32,6 +33,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network_key, buffer_key = jax.random.split(params_key)
 
     classifier = parts.classifier(config, config.model.dtype)
+    chain_classifier = parts.classifier(config, config.sampler.dtype)
     params, statistics = classifier.init(network_key, _first_images(train))
     negatives = parts.negatives(config, train)
     shards = init_joint_shards(
@@ -51,12 +53,22 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         norm_policy=parts.choose(
             "model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES
         ),
-        chain_classifier=parts.classifier(config, config.sampler.dtype),
+        chain_classifier=chain_classifier,
     )
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
     train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=config.train.max_abs_loss)
     evaluation = JemEvaluation(
         workdir=workdir, key=eval_key, classifier=classifier, test=test, config=config
+    )
+    assessment = JemAssessment(
+        workdir=workdir,
+        key=eval_key,
+        classifier=classifier,
+        chain_classifier=chain_classifier,
+        negatives=negatives,
+        train=train,
+        test=test,
+        config=config,
     )
     return common.Experiment(
         state=init_state(params, optimizer, shards),
@@ -65,6 +77,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=plan,
         evaluate=evaluation,
         draw=partial(jem_plots.draw, workdir),
+        assess=assessment,
     )
 
 

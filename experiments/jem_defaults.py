@@ -117,6 +117,21 @@ def defaults() -> ConfigDict:
             "every_epochs": 10,
             "batch_size": 128,
             "num_samples": 100,
+            # Of --mode=eval; a size of 0 leaves its part out.
+            "num_ood": 1000,
+            "ood_tfds": (),
+            "num_attacked": 128,
+            "attack_linf": (0, 4, 16, 32),
+            "attack_l2": (0, 64, 128, 256),
+            "attack_steps": 20,
+            "attack_restarts": 1,
+            "refine_steps": 0,
+            "num_eot": 1,
+            "num_generated": 256,
+            "num_chain_steps": optional(int),
+            "inception_weights": "",
+            "inception_sha256": "",
+            "landscape_points": 11,
         },
     }
     return ConfigDict(config)
@@ -159,4 +174,8 @@ SMOKE = {
     "train.checkpoint_every_epochs": 1,
     "eval.every_epochs": 1,
     "eval.num_samples": 20,
+    "eval.num_attacked": 16,
+    "eval.attack_steps": 2,
+    "eval.num_generated": 20,
+    "eval.landscape_points": 3,
 }

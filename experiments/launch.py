@@ -11,7 +11,7 @@ import jax
 
 from ebmjax import training
 from ebmjax.data import DataUnavailableError
-from experiments import build, families, workdir
+from experiments import assess, build, families, workdir
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
 from experiments.tracking import TensorBoardWriter, progress_writer
@@ -28,18 +28,27 @@ USER_ERRORS = (
 )
 
 
-def launch(config: Config, config_argument: str, folder: str | None) -> int | None:
+def launch(
+    config: Config, config_argument: str, folder: str | None, mode: str = "train"
+) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
+
+    ``mode`` "eval" evaluates the finished run of ``folder`` instead, "all" evaluates it afterwards.
 
     Raises:
       USER_ERRORS: each says in its message what to do.
     """
     started = time.perf_counter()
     use_compilation_cache()
+    if mode == "eval":
+        evaluate(config, folder)
+        return None
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
     experiment = build_or_explain(lambda: families.build(config, path))
+    if mode == "all":
+        assess.check_family(experiment, config)
     workdir.prepare(path, config)
     print(f"{config_argument} -> {path}", flush=True)
     num_used = training.make_mesh(experiment.plan.num_shards).size
@@ -81,7 +90,20 @@ def launch(config: Config, config_argument: str, folder: str | None) -> int | No
         print("This run had finished already: nothing was trained, its plots are drawn again.")
     experiment.draw()
     summarise(path, config, result, time.perf_counter() - started)
+    if mode == "all":
+        assess.assess(path, config, experiment, result.state)
     return None
+
+
+def evaluate(config: Config, folder: str | None) -> None:
+    """Restores the finished run of ``folder`` and evaluates it."""
+    if folder is None:
+        raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a finished run.")
+    path = Path(folder).expanduser()
+    assess.check_folder(path, config)
+    experiment = build_or_explain(lambda: families.build(config, path))
+    assess.check_family(experiment, config)
+    assess.assess(path, config, experiment, assess.restore(path, experiment))
 
 
 def build_or_explain(make: Callable[[], build.Experiment]) -> build.Experiment:

@@ -1,4 +1,4 @@
-"""Trains one configuration, from the first step or from where it was interrupted."""
+"""Trains one configuration, from the first step or from where it was interrupted; evaluates it."""
 
 import os
 import signal
@@ -21,14 +21,19 @@ A configuration file is looked for from the current directory, then from experim
 The folder (--workdir, default runs/<config>/<time>) gets config.json, metrics.jsonl, summary.json,
 checkpoints/, plots/ and TensorBoard event files. Interrupt with Ctrl-C; the same command with the
 same --workdir continues, bit for bit. --config.data.data_dir= names the folder of prepared
-tensorflow-datasets."""
+tensorflow-datasets.
+
+--mode=eval evaluates the finished run of --workdir in full: evaluation.json and plots/eval_*.png.
+--mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
+differ from those the run was trained with."""
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with :VARIANT.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one continues it.")
+MODE = flags.DEFINE_enum("mode", "train", ["train", "eval", "all"], "Train, evaluate, or both.")
 
 
 def main(argv: list[str]) -> None:
-    """Builds, trains, summarises and draws."""
+    """Builds, trains, summarises and draws; or evaluates."""
     if len(argv) > 1:
         sys.exit(f"error: unexpected arguments {argv[1:]}; every option begins with --.")
     logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
@@ -36,7 +41,7 @@ def main(argv: list[str]) -> None:
     from experiments.launch import USER_ERRORS, launch
 
     try:
-        signum = launch(CONFIG.value, _config_argument(), WORKDIR.value)
+        signum = launch(CONFIG.value, _config_argument(), WORKDIR.value, MODE.value)
     except USER_ERRORS as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

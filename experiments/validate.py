@@ -22,7 +22,7 @@ POSITIVE = {
 NOT_NEGATIVE = {"kl_weight", "noise_scale"}
 FRACTION = {"b1", "b2", "decay"}
 UP_TO_ONE = {"decay_per_epoch"}
-AT_LEAST_ZERO = {"seed"}
+AT_LEAST_ZERO = {"seed", "num_ood", "num_attacked", "refine_steps"}
 AT_LEAST_ONE = {
     "image_size",
     "max_train",
@@ -43,8 +43,14 @@ AT_LEAST_ONE = {
     "num_samples",
     "num_test",
     "evidence_images",
+    "attack_steps",
+    "attack_restarts",
+    "num_eot",
+    "num_chain_steps",
 }
 AT_LEAST_TWO = {"num_gradients", "evidence_chains"}
+ZERO_OR_TWO = {"num_generated", "landscape_points"}
+LEVELS = {"attack_linf", "attack_l2"}
 
 RULES = (
     (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive"),
@@ -55,6 +61,8 @@ RULES = (
     (AT_LEAST_ZERO, lambda v: isinstance(v, int) and v >= 0, "an integer of at least 0"),
     (AT_LEAST_ONE, lambda v: isinstance(v, int) and v >= 1, "an integer of at least 1"),
     (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),
+    (ZERO_OR_TWO, lambda v: isinstance(v, int) and (v == 0 or v >= 2), "0, or at least 2"),
+    (LEVELS, lambda v: isinstance(v, int | float) and 0 <= v <= 1e4, "from 0 to 10000"),
 )
 
 

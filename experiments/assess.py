@@ -1,0 +1,95 @@
+"""The full evaluation of a finished run: evaluation.json and further plots in its folder."""
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from ebmjax import training
+from experiments import workdir
+from experiments.build import Experiment
+from experiments.config import Config
+from experiments.errors import ConfigError, WorkdirError
+
+
+def check_folder(path: Path, config: Config) -> None:
+    """Refuses a folder without a run of ``config``; section ``eval`` may have changed since.
+
+    Raises:
+      WorkdirError: if there is no checkpoint, or the run has another configuration.
+    """
+    trained = workdir.as_json(config)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # told by the check below
+        trained["eval"] = json.loads((path / "config.json").read_text())["eval"]
+    workdir.check(path, ConfigDict(trained))
+    folder = path / "checkpoints"
+    if not (path / "config.json").exists() or not folder.is_dir() or not any(folder.iterdir()):
+        raise WorkdirError(
+            f"--workdir {path} holds no checkpoint to evaluate. Train first: the same command with "
+            "--mode=train, or with --mode=all to train and then evaluate."
+        )
+
+
+def check_family(experiment: Experiment, config: Config) -> None:
+    """Raises ConfigError for a family without a full evaluation."""
+    if experiment.assess is None:
+        raise ConfigError(
+            f"config.family={config.family!r} has no evaluation beyond that of its training, whose "
+            "numbers are in summary.json: use --mode=train."
+        )
+
+
+def restore(path: Path, experiment: Experiment) -> training.TrainState:
+    """The state at the end of training, from the newest intact checkpoint in ``path``.
+
+    Raises:
+      WorkdirError: if training has not come to its end.
+      CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+    """
+    with training.Checkpoints(path / "checkpoints") as checkpoints:
+        restored = checkpoints.restore_latest(experiment.state)
+    state = restored[0] if restored else experiment.state
+    step, total = int(state.step), experiment.plan.total_steps
+    if step < total:
+        raise WorkdirError(
+            f"--workdir {path} holds an unfinished run: its newest checkpoint that can be read is "
+            f"of step {step} of {total}. Continue it with the command and the configuration it was "
+            "started with and --mode=train; then evaluate."
+        )
+    return state
+
+
+def assess(path: Path, config: Config, experiment: Experiment, state: training.TrainState) -> None:
+    """Evaluates ``state``, writes evaluation.json and says where things are."""
+    check_family(experiment, config)
+    assert experiment.assess is not None
+    started = time.perf_counter()
+    (path / "plots").mkdir(exist_ok=True)
+    report = experiment.assess(jax.device_get(state))
+    report |= {
+        "step": int(state.step),
+        "seed": config.seed,
+        "eval": workdir.as_json(config)["eval"],
+        "versions": workdir.versions(),
+        "devices": [str(device.device_kind) for device in jax.devices()],
+        "params_sha256": training.tree_digest(state.params),
+        "evaluation_seconds": round(time.perf_counter() - started, 3),
+    }
+    write(path / "evaluation.json", report)
+    print(
+        f"Evaluated in {report['evaluation_seconds']:.0f} s. Numbers in {path}/evaluation.json, "
+        f"plots in {path}/plots/eval_*.png"
+    )
+
+
+def write(path: Path, report: dict[str, Any]) -> None:
+    """Strict JSON, whole or not at all; null stands for a number that is not finite."""
+    strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(strict, indent=2, sort_keys=True) + "\n")
+    temporary.replace(path)

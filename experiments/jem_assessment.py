@@ -1,0 +1,174 @@
+"""The full evaluation of a trained joint energy model, part by part."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, losses, metrics
+from ebmjax.networks import Classifier
+from ebmjax.training import Negatives, TrainState
+from ebmjax.types import Key
+from experiments import jem_assessment_plots as plots
+from experiments.config import Config
+from experiments.jem_chains import Trained, trained
+from experiments.jem_evaluation import predict
+from experiments.jem_extractors import extractor
+from experiments.jem_generation import Generation
+from experiments.jem_ood import detections, ood_sets
+from experiments.jem_robustness import classify_fn, robustness
+
+NUM_BINS = 20
+
+
+@dataclass(frozen=True)
+class JemAssessment:
+    """``state -> report`` for evaluation.json; plots and arrays go to the run's folder.
+
+    Attributes:
+      workdir: gets evaluation.npz and ``plots/eval_*.png``.
+      key: of all random numbers.
+      classifier: the network.
+      chain_classifier: the network of chains, with the same parameters.
+      negatives: how training drew its negatives; None for a classifier alone.
+      train: the training images.
+      test: the test images.
+      config: sections data, sampler and eval are read.
+    """
+
+    workdir: Path
+    key: Key
+    classifier: Classifier
+    chain_classifier: Classifier
+    negatives: Negatives | None
+    train: data.ImageData
+    test: data.ImageData
+    config: Config
+
+    def __call__(self, state: TrainState) -> dict[str, Any]:
+        """The report. A part whose size in ``config.eval`` is 0 is left out."""
+        section, model = self.config.eval, trained(state)
+        attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
+        classify = classify_fn(
+            self.classifier, self.chain_classifier, self.negatives, section.refine_steps
+        )
+        generation = self._generation() if section.num_generated and self.negatives else None
+
+        test_scores = self._score(model, _floats(self.test.images))
+        arrays = {"labels": self.test.labels, "logits": test_scores["logits"]}
+        report = {"classification": self._classification(test_scores["logits"])}
+        if section.num_ood:
+            report["ood"] = self._ood(model, test_scores)
+        if section.num_attacked:
+            images, labels = (array[: section.num_attacked] for array in self.test)
+            report["robustness"] = robustness(
+                attack_key, classify, model, _floats(images), jnp.asarray(labels), section
+            )
+            plots.robustness(self.workdir, report["robustness"])
+        if generation:
+            report["generation"], samples = generation(chain_key, model, state)
+            arrays |= {
+                f"{s}_{name}": x for s, found in samples.items() for name, x in found.items()
+            }
+            plots.samples(self.workdir, samples)
+        if section.landscape_points:
+            report["landscape"], grid = self._landscape(landscape_key, model)
+            arrays |= {f"landscape_{name}": array for name, array in grid.items()}
+            plots.landscape(self.workdir, **grid)
+        np.savez_compressed(self.workdir / "evaluation.npz", **arrays)
+        return report
+
+    def _generation(self) -> Generation:
+        assert self.negatives is not None
+        return Generation(
+            classifier=self.chain_classifier,
+            negatives=self.negatives,
+            extractor=extractor(self.config, self.train, self.test),
+            train=self.train.images,
+            test=self.test.images,
+            score=self._score,
+            config=self.config,
+        )
+
+    def _score(self, model: Trained, images: Any) -> dict[str, np.ndarray]:
+        """Logits and the three scores of images (N, H, W, C) in [-1, 1], batch by batch."""
+        return metrics.extract_in_batches(
+            partial(self._score_batch, model), images, self.config.eval.batch_size
+        )
+
+    @cached_property
+    def _score_batch(self) -> Callable[..., dict[str, jax.Array]]:
+        def score(model: Trained, images: jax.Array) -> dict[str, jax.Array]:
+            def logits_fn(images: jax.Array) -> jax.Array:
+                return self.classifier.logits(model.params, model.statistics, images)[0]
+
+            return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
+
+        return jax.jit(score)
+
+    def _classification(self, logits: np.ndarray) -> dict[str, Any]:
+        """Accuracy, calibration and proper scores; NaN for a model whose logits are not finite."""
+        names = ("accuracy", "ece", "nll", "brier")
+        num_test = {"num_test": len(logits)}
+        if not np.isfinite(logits).all():
+            return num_test | dict.fromkeys(names, math.nan)
+        labels, probabilities = self.test.labels, jax.nn.softmax(logits)
+        bins = metrics.reliability_bins(probabilities, labels, num_bins=NUM_BINS)
+        values = (
+            metrics.accuracy(logits, labels),
+            metrics.expected_calibration_error(probabilities, labels, num_bins=NUM_BINS),
+            metrics.negative_log_likelihood(logits, labels),
+            metrics.brier_score(probabilities, labels),
+        )
+        found = dict(zip(names, map(float, values), strict=True))
+        plots.reliability(self.workdir, bins, found)
+        reliability = {name: np.asarray(x).tolist() for name, x in bins._asdict().items()}
+        return num_test | found | {"reliability": reliability}
+
+    def _ood(self, model: Trained, test_scores: dict[str, np.ndarray]) -> dict[str, Any]:
+        """How well the three scores tell the test images from others, as many as are tested."""
+        num = self.config.eval.num_ood
+        sets, skipped = ood_sets(self.config, self.test.images[:num])
+        tested = {name: score[:num] for name, score in test_scores.items()}
+        others = {name: self._score(model, _floats(images)) for name, images in sets.items()}
+        plots.ood(self.workdir, tested, others)
+        num_images = len(tested["logits"])
+        return {**detections(tested, others), "num_images": num_images, "skipped": skipped}
+
+    def _landscape(self, key: Key, model: Trained) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The mean joint energy of a tenth of the training images, around the parameters."""
+        image_key, x_key, y_key = jax.random.split(key, 3)
+        num_images = max(1, len(self.train.images) // 10)
+        chosen = np.asarray(jax.random.permutation(image_key, len(self.train.images)))[:num_images]
+        coordinates = jnp.linspace(-1.0, 1.0, self.config.eval.landscape_points)
+
+        @jax.jit
+        def grid(model: Trained, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
+            def mean_energy(params: Any) -> jax.Array:
+                logits = predict(
+                    self.classifier, params, model.statistics, images, self.config.eval.batch_size
+                )
+                return jnp.mean(losses.joint_energy(logits))
+
+            directions = (metrics.filter_normalised_direction(k, model.params) for k in keys)
+            return metrics.energy_landscape(
+                mean_energy, model.params, *directions, coordinates, coordinates
+            )
+
+        energies = np.asarray(grid(model, (x_key, y_key), _floats(self.train.images[chosen])))
+        report = {
+            "landscape_range": float(np.max(energies) - np.min(energies)),
+            "num_points": len(coordinates),
+            "num_images": num_images,
+        }
+        return report, {"energies": energies, "coordinates": np.asarray(coordinates)}
+
+
+def _floats(images: np.ndarray) -> jax.Array:
+    return data.to_signed_unit(jnp.asarray(images))

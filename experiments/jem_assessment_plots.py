@@ -1,0 +1,147 @@
+"""The plots of the full evaluation of a joint energy model."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from ebmjax.metrics import ReliabilityBins
+from experiments.plots import INK, finish, legend, montage
+
+Samples = dict[str, np.ndarray]
+
+ROWS, COLUMNS = 10, 10
+TITLES = {
+    "fresh": "fresh chains, by log p(x)",
+    "buffer": "replay buffer, by log p(x)",
+}
+
+
+def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -> None:
+    """``eval_reliability.png``: accuracy against confidence, over how many images a bin holds."""
+    edges, accuracy, count = (np.asarray(x) for x in (bins.edges, bins.accuracy, bins.count))
+    centres, width, is_filled = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count > 0
+    figure, (upper, lower) = plt.subplots(
+        2, 1, figsize=(5, 6), sharex=True, height_ratios=(3, 1), squeeze=True
+    )
+    upper.plot([0, 1], [0, 1], color="0.6", lw=1, ls="--", label="perfectly calibrated")
+    upper.bar(centres, accuracy, width, color=INK, alpha=0.25, edgecolor=INK, label="accuracy")
+    confidence = np.asarray(bins.confidence)
+    upper.plot(
+        confidence[is_filled], accuracy[is_filled], "o", ms=4, color="C1", label="mean of the bin"
+    )
+    upper.set(
+        ylabel="accuracy",
+        ylim=(0, 1.02),
+        title=f"accuracy {found['accuracy']:.1%}, ECE {found['ece']:.2%} ({len(count)} bins)",
+    )
+    legend(upper)
+    lower.bar(centres, count, width, color=INK)
+    lower.set(xlabel="confidence", ylabel="images", xlim=(0, 1), yscale="symlog")
+    finish(figure, workdir / "plots" / "eval_reliability.png")
+
+
+def ood(workdir: Path, tested: Samples, others: dict[str, Samples]) -> None:
+    """``eval_ood.png``: histograms of the three scores, of the test images and every other set."""
+    names = [name for name in tested if name != "logits"]
+    figure, axes = plt.subplots(1, len(names), figsize=(4.5 * len(names), 3.6))
+    for axis, name in zip(axes, names, strict=True):
+        sets = {"test images": tested[name]} | {key: theirs[name] for key, theirs in others.items()}
+        _histograms(axis, {key: values[np.isfinite(values)] for key, values in sets.items()})
+        axis.set(xlabel=name.replace("_", " "), yticks=[], ylabel="density")
+    legend(axes[0])
+    finish(figure, workdir / "plots" / "eval_ood.png")
+
+
+def _histograms(axis: Axes, sets: Samples) -> None:
+    """Each set on the same bins, the first one filled. Tails beyond 1 % share the outer bins."""
+    together = np.concatenate(list(sets.values()))
+    if not together.size:
+        return
+    low, high = np.percentile(together, (1, 99))
+    edges = np.linspace(low, high + 1e-6 * (1 + abs(high)), 41)
+    for i, (name, values) in enumerate(sets.items()):
+        style: Any = {"histtype": "step", "color": f"C{i}"}
+        if not i:
+            style = {"histtype": "stepfilled", "color": INK, "alpha": 0.35}
+        inside = np.clip(values, edges[0], edges[-1])
+        axis.hist(inside, edges, density=True, label=name.replace("_", " "), lw=1.2, **style)
+
+
+def robustness(workdir: Path, report: dict[str, Any]) -> None:
+    """``eval_robustness.png``: accuracy against the attack's radius in either norm."""
+    norms = [norm for norm in ("linf", "l2") if norm in report]
+    if not norms:
+        return
+    figure, axes = plt.subplots(1, len(norms), figsize=(4.2 * len(norms), 3.4), squeeze=False)
+    protocol = report["protocol"]
+    for axis, norm in zip(axes.flat, norms, strict=True):
+        levels = [float(level) for level in report[norm]]
+        axis.plot(levels, list(report[norm].values()), "o-", color=INK, ms=4)
+        axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
+    figure.suptitle(
+        f"PGD, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
+        f"{protocol['num_images']} images",
+        fontsize=9,
+    )
+    finish(figure, workdir / "plots" / "eval_robustness.png")
+
+
+def samples(workdir: Path, sets: dict[str, Samples]) -> None:
+    """``eval_samples.png``, and ``eval_conditional.png`` where chains belong to classes."""
+    shown = {name: sets[name] for name in TITLES if len(sets[name]["images"])}
+    if shown:
+        figure, axes = plt.subplots(1, len(shown), figsize=(5 * len(shown), 5.4), squeeze=False)
+        for axis, (name, found) in zip(axes.flat, shown.items(), strict=True):
+            chosen = _extremes(found["log_density"], ROWS * COLUMNS)
+            _grid(axis, found["images"][chosen], COLUMNS, TITLES[name])
+        finish(figure, workdir / "plots" / "eval_samples.png")
+    if len(sets.get("conditional", {}).get("images", ())):
+        _conditional(workdir, sets["conditional"])
+
+
+def _conditional(workdir: Path, found: Samples) -> None:
+    """A row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
+    classes, counts = np.unique(found["labels"], return_counts=True)
+    columns = min(2 * COLUMNS, int(counts.min()))
+    height = 1.0 + 0.42 * len(classes)
+    figure, axes = plt.subplots(1, 2, figsize=(0.8 * columns + 2, height), squeeze=True)
+    for axis, field, title in zip(
+        axes, ("log_density", "class_probability"), ("by log p(x)", "by p(y|x)"), strict=True
+    ):
+        rows = []
+        for label in classes:
+            (members,) = np.nonzero(found["labels"] == label)
+            rows.append(members[_extremes(found[field][members], columns)])
+        _grid(axis, found["images"][np.concatenate(rows)], columns, f"chains of a class, {title}")
+        side = found["images"].shape[1] + 1
+        axis.set_yticks(side * (np.arange(len(classes)) + 0.5), [str(label) for label in classes])
+    finish(figure, workdir / "plots" / "eval_conditional.png")
+
+
+def _extremes(values: np.ndarray, num: int) -> np.ndarray:
+    """Indices by falling value: all, or the ``num // 2`` highest and then the lowest ones."""
+    order = np.argsort(-values, stable=True)
+    if len(order) <= num:
+        return order
+    return np.concatenate([order[: num // 2], order[len(order) - (num - num // 2) :]])
+
+
+def _grid(axis: Axes, images: np.ndarray, columns: int, title: str) -> None:
+    axis.imshow(montage(images, columns), interpolation="nearest")
+    axis.set_title(f"{title}\nhighest first, lowest last", fontsize=9)
+    axis.set(xticks=[], yticks=[])
+
+
+def landscape(workdir: Path, coordinates: np.ndarray, energies: np.ndarray) -> None:
+    """``eval_landscape.png``: contours of the mean energy around the trained parameters."""
+    figure, axis = plt.subplots(figsize=(5, 4.2))
+    shown = np.ma.masked_invalid(energies)
+    if shown.count() and np.ptp(shown.compressed()) > 0:
+        filled = axis.contourf(coordinates, coordinates, shown, levels=24, cmap="viridis")
+        figure.colorbar(filled, ax=axis, label="mean energy, nats")
+    axis.plot(0, 0, "+", color="white", ms=10)
+    axis.set(xlabel="first direction", ylabel="second direction", aspect="equal")
+    finish(figure, workdir / "plots" / "eval_landscape.png")

@@ -1,0 +1,122 @@
+"""Chains of a trained joint energy model, by the sampler that it was trained with."""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import losses
+from ebmjax.networks import Classifier
+from ebmjax.samplers import InitialLaw
+from ebmjax.training import ChainDensity, Negatives, TrainState, run_chains
+from ebmjax.types import Key, PyTree
+from experiments.jem_evaluation import averaged_statistics
+
+ANY_CLASS = -1
+"""The label of a chain that follows log p(x) instead of a class's logit."""
+
+
+class Trained(NamedTuple):
+    """What is used of a run's state.
+
+    Attributes:
+      params: of the network.
+      statistics: running averages of batch normalisation, the mean of the shards'.
+      smoothing: scalar, the mean of the shards'.
+    """
+
+    params: PyTree
+    statistics: PyTree
+    smoothing: jax.Array
+
+
+def trained(state: TrainState) -> Trained:
+    """The trained model of ``state``."""
+    smoothing = jnp.mean(jnp.asarray(state.shards.smoothing))
+    return Trained(state.params, averaged_statistics(state), smoothing)
+
+
+def chain_density(
+    classifier: Classifier, density_scale: Any, model: Trained, label: jax.Array
+) -> ChainDensity:
+    """What a chain of class ``label`` follows: its logit, or log p(x) for ``ANY_CLASS``.
+
+    Scaled as in training, which the step size was chosen for, but always by the running
+    statistics: so it is the density that all other numbers are about.
+    """
+    scale = density_scale / model.smoothing
+
+    def finish(logits: jax.Array) -> jax.Array:
+        of_class = losses.class_log_density(logits, jnp.maximum(label, 0))
+        return scale * jnp.where(label < 0, losses.joint_log_density(logits), of_class)
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return finish(classifier.logits(model.params, model.statistics, x)[0])
+
+    first_layer, head = classifier.first_layer, classifier.head
+    if first_layer is None or head is None:
+        return ChainDensity(log_density, None, None)
+    return ChainDensity(
+        log_density,
+        partial(first_layer, model.params),
+        lambda hidden: finish(head(model.params, model.statistics, hidden)[0]),
+    )
+
+
+def move(
+    key: Key,
+    classifier: Classifier,
+    negatives: Negatives,
+    model: Trained,
+    starts: jax.Array,
+    labels: jax.Array,
+    num_steps: int,
+) -> jax.Array:
+    """Where ``num_steps`` of the run's sampler take ``starts`` (N, H, W, C).
+
+    Interacting particles have no class: ``labels`` (N,) are ignored.
+    """
+
+    def density(label: jax.Array) -> ChainDensity:
+        label = jnp.int32(ANY_CLASS) if negatives.is_interacting else label
+        return chain_density(classifier, negatives.density_scale, model, label)
+
+    moved = dataclasses.replace(negatives, num_steps=num_steps)
+    return run_chains(key, density, moved, starts, labels)[0]
+
+
+def fresh_chains(
+    key: Key,
+    classifier: Classifier,
+    negatives: Negatives,
+    model: Trained,
+    law: InitialLaw,
+    labels: jax.Array,
+    *,
+    num_classes: int,
+    num_steps: int,
+) -> jax.Array:
+    """Ends (groups, size, H, W, C) of chains from the initial law, one group after the other.
+
+    Args:
+      key: consumed.
+      classifier: of the chains.
+      negatives: of the run.
+      model: the trained one.
+      law: that of ``negatives``; apart, so that ``jit`` can take its large constants as arguments.
+      labels: (groups, size) int32; ``ANY_CLASS`` starts by the law of a random class.
+      num_classes: of the data.
+      num_steps: of each chain.
+    """
+
+    def one_group(keyed_labels: tuple[Key, jax.Array]) -> jax.Array:
+        key, labels = keyed_labels
+        class_key, start_key, chain_key = jax.random.split(key, 3)
+        random = jax.random.randint(class_key, labels.shape, 0, num_classes, jnp.int32)
+        keys = jax.random.split(start_key, len(labels))
+        starts = jax.vmap(law)(keys, jnp.where(labels < 0, random, labels))
+        return move(chain_key, classifier, negatives, model, starts, labels, num_steps)
+
+    return jax.lax.map(one_group, (jax.random.split(key, len(labels)), labels))

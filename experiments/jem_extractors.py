@@ -1,0 +1,179 @@
+"""Feature extractors for generated images: Inception-v3, or a classifier of the run's own data."""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from ebmjax import data, losses, metrics, networks, training
+from ebmjax.types import Key, Metrics, PyTree
+from experiments import workdir
+from experiments.config import Config
+from experiments.errors import ConfigError
+
+CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
+
+# Part of every number's definition: another setting is another extractor.
+SETTINGS = {
+    "depth": 10,
+    "widen_factor": 1,
+    "num_epochs": 25,
+    "max_steps": 600,
+    "batch_size": 64,
+    "learning_rate": 2e-3,
+    "seed": 0,
+}
+
+
+class Extractor(NamedTuple):
+    """What judges generated images.
+
+    Attributes:
+      name: ends the names of the numbers made with it.
+      outputs_fn: uint8 images (N, H, W, C) to features (N, d) and class probabilities.
+      details: what the numbers rest on, for JSON.
+    """
+
+    name: str
+    outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array]]
+    details: dict[str, Any]
+
+
+def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> Extractor:
+    """Inception-v3 if ``config.eval.inception_weights`` names its weights, else the classifier.
+
+    Raises:
+      ConfigError: if the weights cannot be used.
+    """
+    if config.eval.inception_weights:
+        return inception(config.eval.inception_weights, config.eval.inception_sha256)
+    return own_classifier(train, test, config.data.num_classes)
+
+
+def inception(path: str, sha256: str) -> Extractor:
+    """The FID Inception-v3, from a local file."""
+    try:
+        inception_fn = networks.load_inception(Path(path).expanduser(), sha256 or None)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"config.eval.inception_weights: {error}") from error
+
+    def outputs(images: Any) -> tuple[jax.Array, jax.Array]:
+        found = inception_fn(images)
+        return found.features, jax.nn.softmax(found.logits)
+
+    digest = hashlib.sha256(Path(path).expanduser().read_bytes()).hexdigest()
+    return Extractor("inception_v3", outputs, {"weights": Path(path).name, "sha256": digest})
+
+
+def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
+    """The pooled features of a small classifier trained on the run's own images.
+
+    The same for every run on the same images, whatever its configuration and seed. Kept in
+    ``CACHE``, since it is trained in seconds, but for every run of a study.
+    """
+    network = networks.WideResNet(SETTINGS["depth"], SETTINGS["widen_factor"], num_classes)
+    digest = _digest(train, num_classes)
+    path = CACHE / f"{digest}.npz"
+    params = _cached(path, network, train)
+    if params is None:
+        params = _train(network, train)
+        with contextlib.suppress(OSError):  # without a cache the next run trains it again
+            _keep(path, params)
+    outputs_fn = partial(_outputs, network, params)
+    _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, len(test.images))
+    details = {
+        **SETTINGS,
+        "digest": digest,
+        "test_accuracy": float(metrics.accuracy(probabilities, test.labels)),
+    }
+    return Extractor("classifier_features", outputs_fn, details)
+
+
+@partial(jax.jit, static_argnums=0)
+def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.Array]:
+    variables, x = {"params": params}, data.to_signed_unit(jnp.asarray(images))
+    features = network.apply(variables, x, method="features")
+    return features, jax.nn.softmax(network.apply(variables, x))
+
+
+def _digest(train: data.ImageData, num_classes: int) -> str:
+    """Of all that decides the parameters: images, settings, versions and kind of device."""
+    decisive = {
+        "data": training.tree_digest(tuple(train)),
+        "settings": SETTINGS | {"num_classes": num_classes},
+        "versions": workdir.versions(),
+        "device": jax.devices()[0].device_kind,
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def _train(network: Any, train: data.ImageData) -> PyTree:
+    classifier = networks.classifier(network)
+    key = jax.random.key(SETTINGS["seed"])
+    batch_size = min(SETTINGS["batch_size"], len(train.images))
+    steps_per_epoch = len(train.images) // batch_size
+    total_steps = min(SETTINGS["num_epochs"] * steps_per_epoch, SETTINGS["max_steps"])
+
+    def gradient_fn(key: Key, params: PyTree, shard: PyTree, batch: Any) -> Any:
+        del key
+
+        def loss_fn(params: PyTree) -> tuple[jax.Array, Metrics]:
+            logits, _ = classifier.logits(params, {}, data.to_signed_unit(batch.images))
+            return losses.cross_entropy_loss(logits, batch.labels)
+
+        (loss, found), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+        return gradients, shard, {"loss": loss, **found}
+
+    optimizer = optax.adam(optax.cosine_decay_schedule(SETTINGS["learning_rate"], total_steps))
+    params, _ = classifier.init(key, data.to_signed_unit(jnp.asarray(train.images[:2])))
+    result = training.fit(
+        key,
+        training.init_state(params, optimizer),
+        training.make_train_step(gradient_fn, optimizer),
+        train,
+        training.Plan(
+            total_steps=total_steps,
+            batch_size=batch_size,
+            steps_per_dispatch=min(50, total_steps),
+            log_every=total_steps,
+        ),
+        devices=jax.devices()[:1],  # the same numbers wherever it is trained
+    )
+    if result.signum is not None:
+        raise KeyboardInterrupt
+    return jax.device_get(result.state.params)
+
+
+def _cached(path: Path, network: Any, train: data.ImageData) -> PyTree | None:
+    """The parameters in ``path``; None where there are none that fit."""
+    try:
+        params = unflatten_dict(networks.read_tensors(path), sep="/")
+    except (OSError, ValueError):
+        return None
+    images = data.to_signed_unit(jnp.asarray(train.images[:2]))
+    expected = jax.eval_shape(network.init, jax.random.key(0), images)["params"]
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (params, expected)]
+    return params if shapes[0] == shapes[1] else None
+
+
+def _keep(path: Path, params: PyTree) -> None:
+    """Writes the parameters whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, **flatten_dict(params, sep="/"))
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)

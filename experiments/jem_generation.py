@@ -1,0 +1,153 @@
+"""How good the images are that a trained joint energy model generates; none is selected."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, metrics
+from ebmjax.networks import Classifier
+from ebmjax.training import Negatives, TrainState
+from ebmjax.types import Key
+from experiments.config import Config
+from experiments.jem_chains import ANY_CLASS, Trained, fresh_chains
+from experiments.jem_extractors import Extractor
+
+DEFAULT_LENGTH = 10
+"""Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """``(key, model, state) -> (report, samples)``.
+
+    Attributes:
+      classifier: the network of chains.
+      negatives: how training drew its negatives: sampler, initial law, scale of the density.
+      extractor: of the features that are compared.
+      train: uint8 images, the reference.
+      test: uint8 images, judged as if they were generated: what a perfect generator would get.
+      score: ``(model, images) -> scores``, with "logits" and "log_density".
+      config: sections data, sampler and eval are read.
+    """
+
+    classifier: Classifier
+    negatives: Negatives
+    extractor: Extractor
+    train: np.ndarray
+    test: np.ndarray
+    score: Callable[..., dict[str, np.ndarray]]
+    config: Config
+
+    def __call__(
+        self, key: Key, model: Trained, state: TrainState
+    ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+        """The report, and of every set the images (uint8) with what they are sorted by."""
+        chain_key, buffer_key = jax.random.split(key)
+        generated = self._chains(chain_key, model)
+        generated["buffer"] = self._buffer(buffer_key, state), None
+        reference = self._features(self.train)[0]
+        report: dict[str, Any] = {
+            "extractor": {"name": self.extractor.name, **self.extractor.details},
+            "sampler": self.config.sampler.name,
+            "num_chain_steps": self.num_chain_steps,
+            "num_reference": len(self.train),
+            "test_images": self._distances(self.test, reference),
+        }
+        samples = {}
+        for name, (ends, labels) in generated.items():
+            report[name], samples[name] = self._judge(model, reference, ends, labels)
+        return report, samples
+
+    @property
+    def num_chain_steps(self) -> int:
+        """Of each fresh chain."""
+        section = self.config.eval
+        return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
+
+    def _chains(self, key: Key, model: Trained) -> dict[str, tuple[np.ndarray, Any]]:
+        """Ends and labels of fresh chains; interacting particles have no class."""
+        run = jax.jit(
+            partial(
+                fresh_chains,
+                num_classes=self.config.data.num_classes,
+                num_steps=self.num_chain_steps,
+            ),
+            static_argnums=(1, 2),
+        )
+        any_class, of_class = self._labels()
+        labels = np.concatenate([any_class, of_class])
+        ends = np.asarray(
+            run(key, self.classifier, self.negatives, model, self.negatives.law, labels)
+        )
+        ends = ends.reshape(-1, *ends.shape[2:])
+        generated: dict[str, tuple[np.ndarray, Any]] = {"fresh": (ends[: any_class.size], None)}
+        if of_class.size:
+            generated["conditional"] = ends[any_class.size :], of_class.ravel()
+        return generated
+
+    def _labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Labels (groups, size) of chains of any class, and of as many of the classes in turn.
+
+        Interacting particles come in groups of the size they were trained in.
+        """
+        num, batch_size = self.config.eval.num_generated, self.config.eval.batch_size
+        size = self.negatives.num_samples if self.negatives.is_interacting else min(batch_size, num)
+        shape = (-(-num // size), size)
+        any_class = np.full(shape, ANY_CLASS, np.int32)
+        if self.negatives.is_interacting:
+            return any_class, any_class[:0]
+        turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
+        return any_class, turns.reshape(shape)
+
+    def _buffer(self, key: Key, state: TrainState) -> np.ndarray:
+        """Random slots of all shards' buffers, at most as many as there are fresh chains."""
+        positions = np.asarray(state.shards.buffer.positions)
+        slots = positions.reshape(-1, *positions.shape[2:])
+        chosen = np.asarray(jax.random.permutation(key, len(slots)))
+        return slots[chosen[: self.config.eval.num_generated]]
+
+    def _judge(
+        self, model: Trained, reference: np.ndarray, ends: np.ndarray, labels: Any
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Numbers of the samples that did not diverge, and how many did; the samples as images."""
+        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+        report: dict[str, Any] = {"num_diverged": int(np.sum(~is_finite))}
+        ends = ends[is_finite]
+        if len(ends) < 2:
+            return report, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
+        scores = self.score(model, ends)
+        samples = {
+            "images": np.asarray(data.from_signed_unit(jnp.asarray(ends))),
+            "log_density": scores["log_density"],
+        }
+        if labels is not None:
+            labels = labels[is_finite]
+            probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
+            samples |= {
+                "labels": labels,
+                "class_probability": probabilities[np.arange(len(labels)), labels],
+            }
+            report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
+        report["mean_log_density"] = float(np.mean(scores["log_density"]))
+        return report | self._distances(samples["images"], reference), samples
+
+    def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        size = self.config.eval.batch_size
+        return metrics.extract_in_batches(self.extractor.outputs_fn, images, size)
+
+    def _distances(self, images: np.ndarray, reference: np.ndarray) -> dict[str, Any]:
+        """Distances of uint8 images from the reference features, named after the extractor."""
+        features, probabilities = self._features(images)
+        theirs, ours = metrics.feature_moments(features), metrics.feature_moments(reference)
+        name = self.extractor.name
+        return {
+            "num_images": len(images),
+            f"fid_{name}": metrics.frechet_distance(*theirs, *ours),
+            f"kid_{name}": metrics.kernel_distance(features, reference),
+            f"is_{name}": metrics.inception_score(probabilities, num_splits=1).mean,
+        }

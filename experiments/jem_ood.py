@@ -1,0 +1,90 @@
+"""The images that a trained model should find unlikely, and how well its scores tell them apart."""
+
+from typing import Any
+
+import numpy as np
+
+from ebmjax import data, metrics
+from experiments.config import Config
+from experiments.errors import ConfigError
+
+SCORES = ("log_density", "max_probability", "negative_score_norm")
+
+# The same images for every run: spread between seeds is then the models' own.
+SEED = 0
+# A photograph shows structure in 32 pixels, so smaller patches are cut from smaller photographs.
+PATCH_SIDE = 32
+
+
+def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """uint8 images (num, H, W, C) by name, as many as are tested, and why others were skipped.
+
+    Raises:
+      ConfigError: if ``config.eval.ood_tfds`` names something unknown.
+    """
+    num, size, channels = len(test), test.shape[1], test.shape[-1]
+    shape: dict[str, int] = {"size": size, "channels": channels, "seed": SEED}
+    sets = {
+        "natural_patches": data.natural_patches(num, downscale=max(1, PATCH_SIDE // size), **shape),
+        "interp": data.interpolated_images(test, seed=SEED),
+        "noise": data.uniform_noise_images(num, **shape),
+        "constant": data.constant_images(num, **shape),
+    }
+    skipped = {}
+    for name in config.eval.ood_tfds:
+        try:
+            sets[name] = _tfds_images(config, name, test)
+        except (data.DataUnavailableError, FileNotFoundError) as error:
+            skipped[name] = str(error)
+    return sets, skipped
+
+
+def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
+    try:
+        images = data.load_tfds(
+            name,
+            "test",
+            data_dir=config.data.data_dir or None,
+            image_size=test.shape[1],
+            max_examples=len(test),
+            prepare=False,
+        ).images
+    except ValueError as error:
+        raise ConfigError(f"config.eval.ood_tfds: {error}") from error
+    if images.shape[1:] != test.shape[1:]:
+        raise ConfigError(
+            f"config.eval.ood_tfds must name images like those of config.data.name="
+            f"{config.data.name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
+        )
+    return images
+
+
+def detection(in_scores: np.ndarray, out_scores: np.ndarray) -> dict[str, float]:
+    """AUROC, AUPR and FPR@95 with in-distribution as the positive class; NaN if a score is."""
+    if np.isnan(in_scores).any() or np.isnan(out_scores).any():
+        return dict.fromkeys(("auroc", "aupr", "fpr95"), float("nan"))
+    return {
+        "auroc": float(metrics.auroc(in_scores, out_scores)),
+        "aupr": float(metrics.average_precision(in_scores, out_scores)),
+        "fpr95": float(metrics.fpr_at_tpr(in_scores, out_scores)),
+    }
+
+
+def detections(
+    tested: dict[str, np.ndarray], others: dict[str, dict[str, np.ndarray]]
+) -> dict[str, Any]:
+    """Every score's detection of every set, and the mean AUROC over the sets.
+
+    Args:
+      tested: score name to (num,), of the test images.
+      others: set name to the same.
+    """
+    sets = {
+        name: {score: detection(tested[score], theirs[score]) for score in SCORES}
+        for name, theirs in others.items()
+    }
+    mean = {
+        score: float(np.mean([found[score]["auroc"] for found in sets.values()]))
+        for score in SCORES
+    }
+    return {"sets": sets, "mean_auroc": mean}
