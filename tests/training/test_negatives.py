@@ -1,0 +1,337 @@
+"""Negative samples: what their chains cost, follow and report, and what the buffer keeps."""
+
+import functools
+import itertools
+import re
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from joint_problems import (
+    EPS,
+    NUM_CLASSES,
+    SHAPE,
+    batch,
+    buffer_rows,
+    class_law,
+    joint_objective,
+    logits_by_hand,
+    make_gradient_fn,
+    negatives,
+    quadratic,
+    quadratic_params,
+    shard_of,
+)
+
+from ebmjax.samplers import mala, sgld, svgd
+from ebmjax.training import init_joint_shards, mean_squared_displacement, run_chains
+
+KEY = jax.random.key(4)
+
+
+def starts(num_chains=6, dim=2, seed=0):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=(num_chains, dim)), jnp.float32)
+
+
+def normal_density(label):
+    """N(0, 1) in each coordinate, whatever the class."""
+    del label
+    return lambda x: -0.5 * jnp.sum(x**2)
+
+
+def chains(sampler, *, num_steps=3, density=normal_density, x=None, labels=None, **options):
+    """(ends, metrics) of ``run_chains``."""
+    x = starts() if x is None else x
+    labels = jnp.zeros(len(x), jnp.int32) if labels is None else labels
+    given = negatives(sampler=sampler, num_steps=num_steps, num_samples=len(x), **options)
+    return jax.jit(lambda key: run_chains(key, density, given, x, labels))(KEY)
+
+
+def by_plain_loop(sampler, num_steps, x):
+    """Positions after each step, chain by chain, with the keys of ``run_chains``."""
+    bound = sampler(normal_density(0))
+    step = jax.jit(bound.step)
+    states = [bound.init(start) for start in x]
+    positions = [np.asarray(x)]
+    for key in jax.random.split(KEY, num_steps):
+        chain_keys = jax.random.split(key, len(x))
+        states = [step(k, state)[0] for k, state in zip(chain_keys, states, strict=True)]
+        positions.append(np.stack([state.position for state in states]))
+    return np.stack(positions)
+
+
+def hmc(density):
+    return blackjax.hmc(
+        density, step_size=0.3, inverse_mass_matrix=jnp.ones(2), num_integration_steps=2
+    )
+
+
+# Positions below 5 through 3 steps of some ten operations each, one rounding apiece.
+ATOL = 3 * 10 * 5 * EPS
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [functools.partial(sgld, step_size=0.1), functools.partial(mala, step_size=0.5), hmc],
+    ids=["sgld", "mala", "blackjax_hmc"],
+)
+def test_the_trajectory_is_that_of_a_plain_loop(sampler):
+    ends, metrics = chains(sampler)
+    positions = by_plain_loop(sampler, 3, starts())
+    np.testing.assert_allclose(ends, positions[-1], rtol=0, atol=ATOL)
+    travelled = np.mean((positions[-1] - positions[0]) ** 2)
+    np.testing.assert_allclose(metrics["displacement"], travelled, atol=2 * 5 * ATOL)
+    assert 0 < metrics["acceptance_prob"] <= 1
+
+
+def executed(hlo, pattern):
+    """How often a compiled program runs the instructions that match, loops multiplied out."""
+    blocks = re.findall(r"^(ENTRY )?%([\w.\-]+) [^\n]*\{\n(.*?)^\}", hlo, re.M | re.S)
+    bodies = {name: body.splitlines() for _, name, body in blocks}
+
+    def count(name):
+        total = 0
+        for line in bodies[name]:
+            trips = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+            called = re.findall(r"(?:calls|to_apply|body)=%([\w.\-]+)", line)
+            inside = sum(count(name) for name in called)
+            total += bool(re.search(pattern, line)) + (int(trips[1]) if trips else 1) * inside
+        return total
+
+    return count(next(name for entry, name, _ in blocks if entry))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "is_interacting", "num_steps", "num_gradients"),
+    [
+        (functools.partial(sgld, step_size=0.1), False, 5, 5),  # the start's, but no last one
+        (functools.partial(sgld, step_size=0.1), False, 1, 2),  # to report its acceptance
+        (functools.partial(mala, step_size=0.1), False, 5, 6),  # the last proposal's is needed
+        (functools.partial(svgd, step_size=0.1), True, 5, 5),
+    ],
+    ids=["sgld", "sgld_one_step", "mala", "svgd"],
+)
+def test_k_steps_cost_k_gradients(sampler, is_interacting, num_steps, num_gradients):
+    weight = jax.random.normal(KEY, (7, 11))
+    given = negatives(
+        sampler=sampler, num_steps=num_steps, num_samples=3, is_interacting=is_interacting
+    )
+
+    def density(label):
+        del label
+        return lambda x: -jnp.sum(jnp.tanh(x @ weight) ** 2)
+
+    def num_forward_passes(function, *arguments):
+        """Of three chains at once, each the one product of this shape in a gradient."""
+        hlo = jax.jit(function).lower(*arguments).compile().as_text()
+        return executed(hlo, r"= f32\[3,11\]\S* dot\(")
+
+    x = starts(3, 7)
+    assert num_forward_passes(jax.vmap(jax.grad(density(0))), x) == 1
+
+    def run(key, x):
+        return run_chains(key, density, given, x, jnp.zeros(3, jnp.int32))
+
+    assert num_forward_passes(run, KEY, x) == num_gradients
+
+
+@pytest.mark.parametrize("num_steps", [1, 4])
+def test_the_acceptance_of_langevin_moves_on_a_gaussian_is_the_closed_form(num_steps):
+    # On N(0, 1) a move from x to y is accepted with min(1, exp(-(e / 4) (|y|^2 - |x|^2))).
+    step_size = 0.8
+    sampler = functools.partial(sgld, step_size=step_size)
+    _, metrics = chains(sampler, num_steps=num_steps)
+    squares = np.sum(by_plain_loop(sampler, num_steps, starts()) ** 2, axis=-1)
+    accepted = np.minimum(1, np.exp(-0.25 * step_size * np.diff(squares, axis=0)))
+    reported = accepted if num_steps == 1 else accepted[:-1]  # of the steps before the last
+    assert reported.mean() < 0.95
+    # Squares of up to 50, hence exponents with 50 times the error of a position.
+    np.testing.assert_allclose(metrics["acceptance_prob"], reported.mean(), atol=50 * ATOL)
+
+
+def test_the_displacement_of_langevin_chains_is_the_closed_form():
+    # Chains of x' = a x + b xi travel N(0, (a^K - 1)^2 + b^2 (1 - a^2K) / (1 - a^2)) from N(0, 1).
+    step_size, num_steps, x = 0.1, 5, starts(2000, 4)
+    sampler = functools.partial(sgld, step_size=step_size)
+    _, metrics = chains(sampler, num_steps=num_steps, x=x)
+    a, b = 1 - step_size, np.sqrt(2 * step_size)
+    variance = b**2 * (1 - a ** (2 * num_steps)) / (1 - a**2)
+    expected = (a**num_steps - 1) ** 2 + variance
+    standard_error = expected * np.sqrt(2 / x.size)  # of a mean of squares of normal draws
+    np.testing.assert_allclose(metrics["displacement"], expected, atol=5 * standard_error)
+
+
+def test_the_displacement_is_a_mean_over_every_coordinate_of_a_tree():
+    before = {"a": jnp.zeros((2, 3)), "b": jnp.zeros((2, 1))}
+    after = {"a": jnp.full((2, 3), 2.0), "b": jnp.array([[4.0], [0.0]])}
+    assert mean_squared_displacement(before, after) == (6 * 4 + 16) / 8
+
+
+def test_each_chain_follows_the_density_of_its_label():
+    goals = jnp.array([[-3.0, 0.0], [0.0, 5.0], [4.0, 4.0]])
+
+    def density(label):
+        return lambda x: -0.5 * jnp.sum((x - goals[label]) ** 2)
+
+    labels = jnp.array([2, 0, 0, 1, 2, 1])
+    sampler = functools.partial(sgld, step_size=0.5, noise_scale=0.0)
+    ends, _ = chains(sampler, density=density, labels=labels)
+    expected = goals[labels] + 0.5**3 * (starts() - goals[labels])
+    np.testing.assert_allclose(ends, expected, rtol=0, atol=ATOL)
+
+
+def test_interacting_samples_move_together():
+    sampler = functools.partial(svgd, step_size=0.5, bandwidth=1.0)
+    ends, metrics = chains(sampler, is_interacting=True)
+    bound = sampler(normal_density(0))
+    state, norms = bound.init(starts()), []
+    move = jax.jit(bound.step)
+    for key in jax.random.split(KEY, 3):
+        state, info = move(key, state)
+        norms.append(float(info.direction_norm))
+    np.testing.assert_allclose(ends, state.particles, rtol=0, atol=ATOL)
+    np.testing.assert_allclose(metrics["direction_norm"], np.mean(norms[:2]), atol=ATOL)
+    assert metrics["bandwidth"] == 1.0
+    moved, _ = chains(sampler, is_interacting=True, x=starts().at[0].add(0.3))
+    assert np.all(np.abs(moved - ends)[1:].max(axis=1) > 1e-3)
+
+
+# What the buffer keeps.
+
+
+def step(draw, *, objective=None, buffer_size=24, num_steps=1):
+    """Buffers as rows, before and after each of some steps of the quadratic model."""
+    shard = shard_of(quadratic(), draw, buffer_size=buffer_size)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, objective))
+    buffers = [buffer_rows(shard)]
+    for i in range(num_steps):
+        key = jax.random.fold_in(KEY, i)
+        shard = gradient_fn(key, quadratic_params(), shard, batch())[1]
+        buffers.append(buffer_rows(shard))
+    return buffers
+
+
+def changed(before, after):
+    return np.flatnonzero(np.any(before != after, axis=1))
+
+
+def test_the_drawn_slots_are_written_and_the_next_step_starts_from_them():
+    buffers = step(negatives(num_steps=2), num_steps=4)
+    drawn = [changed(*pair) for pair in itertools.pairwise(buffers)]
+    assert [len(slots) for slots in drawn] == [8] * 4
+    assert len(set(map(tuple, drawn))) == 4
+
+    # A slot that is drawn again goes on from where it was left: two steps up f, without noise.
+    @jax.jit
+    def climbed(x):
+        for _ in range(2):
+            x = x + 0.2 * jax.grad(total_density)(x)
+        return x
+
+    for slots, (before, after) in zip(drawn, itertools.pairwise(buffers), strict=True):
+        ends = climbed(jnp.asarray(before[slots].reshape(-1, *SHAPE)))
+        np.testing.assert_allclose(after[slots], ends.reshape(8, -1), rtol=0, atol=50 * EPS)
+    assert len(np.intersect1d(drawn[0], np.concatenate(drawn[1:]))) > 0
+
+
+def total_density(x):
+    logits = quadratic().logits(quadratic_params(), {}, x)[0]
+    return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
+
+
+@pytest.mark.parametrize("reinit_prob", [0.0, 1.0])
+def test_chains_start_anew_with_their_probability(reinit_prob):
+    def far_law(key, label):
+        del label
+        return 5.0 + jax.random.uniform(key, SHAPE)
+
+    here = shard_of(quadratic(), negatives(), buffer_size=8)
+    draw = negatives(law=far_law, reinit_prob=reinit_prob, density_scale=0.0)  # chains at rest
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw))
+    after = buffer_rows(gradient_fn(KEY, quadratic_params(), here, batch())[1])
+    if reinit_prob:
+        assert np.all(after >= 5)
+        assert len(np.unique(after)) == after.size
+    else:
+        np.testing.assert_array_equal(after, buffer_rows(here))
+
+
+def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
+    start, ends = step(negatives(), buffer_size=8)
+    by_density = ends[np.argsort(log_density(ends))]
+    kept = {}
+    for replacement in ("argmax", "softmax", "in_place"):
+        draw = negatives(replacement=replacement, num_kept=3)
+        before, after = step(draw, buffer_size=8)
+        np.testing.assert_array_equal(before, start)
+        slots = changed(before, after)
+        kept[replacement] = set(map(tuple, after[slots]))
+        assert len(slots) == len(kept[replacement]) == 3
+        assert kept[replacement] <= set(map(tuple, ends))  # the policy moves no chain
+        if replacement == "in_place":
+            np.testing.assert_array_equal(after[slots], ends[slots])
+    assert kept["argmax"] == set(map(tuple, by_density[-3:]))
+    assert kept["softmax"] != kept["argmax"]
+
+
+def log_density(x):
+    return np.log(np.exp(logits_by_hand(quadratic_params(), x)).sum(axis=1))
+
+
+def test_chains_stay_in_the_slots_of_their_class():
+    """Without noise the chain of a class comes ever nearer to the mean of its class alone."""
+    draw = negatives(num_classes=NUM_CLASSES, law=class_law, reinit_prob=0.5, num_steps=2)
+    objective = joint_objective(is_conditional=True)
+    params = quadratic_params()
+    means = np.asarray(params["mean"], float)
+    shrink = 1 - 0.2 * np.exp(np.asarray(params["log_precision"], float))
+    starts = 0.1 * np.arange(1.0, NUM_CLASSES + 1)[:, None] - means
+    buffer = step(draw, objective=objective, num_steps=6)[-1].reshape(NUM_CLASSES, 8, -1)
+    for label in range(NUM_CLASSES):
+        rests = means[label] + shrink[label] ** (2 * np.arange(7)[:, None]) * starts[label]
+        distances = np.abs(buffer[label][:, None] - rests).max(axis=-1)
+        assert np.all(distances.min(axis=1) < 6 * 50 * EPS)
+        assert len(set(distances.argmin(axis=1).tolist())) > 1  # some were drawn, some anew
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_steps": 0}, "num_steps must be an integer of at least 1"),
+        ({"num_samples": 0}, "num_samples must be an integer of at least 1"),
+        ({"num_classes": 0}, "num_classes must be an integer of at least 1"),
+        ({"reinit_prob": 1.1}, "reinit_prob must lie between 0 and 1"),
+        ({"density_scale": -0.5}, "density_scale must be zero or more"),
+        ({"num_kept": 0}, "num_kept must be an integer of at least 1"),
+        ({"num_kept": 9}, "num_kept must be at most num_samples=8, got 9"),
+        ({"num_classes": 2, "replacement": "argmax"}, "replacement='argmax' reorders"),
+    ],
+)
+def test_bad_negatives_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        negatives(**options)
+
+
+@pytest.mark.parametrize(
+    ("draw", "options", "message"),
+    [
+        ({}, {"buffer_size": 31}, "buffer_size must be a multiple of num_shards=2"),
+        ({}, {"buffer_size": 14}, "buffer_size must hold the 8 negatives .* at least 16 slots"),
+        ({"num_classes": 3}, {"buffer_size": 32}, "num_classes must divide the buffer"),
+        ({}, {"buffer_size": 32, "smoothing": 0.0}, "smoothing must be positive"),
+        ({}, {"buffer_size": 32, "num_shards": 0}, "num_shards must be an integer of at least 1"),
+    ],
+)
+def test_buffers_that_do_not_fit_are_refused(draw, options, message):
+    with pytest.raises(ValueError, match=message):
+        init_joint_shards(KEY, {}, negatives(**draw), **({"num_shards": 2} | options))
+
+
+def test_a_class_needs_as_many_slots_as_there_are_chains():
+    draw = negatives(num_classes=NUM_CLASSES)
+    shard = shard_of(quadratic(), draw, buffer_size=12)
+    gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
+    with pytest.raises(ValueError, match=r"num must be at most the 4 slots of one class.*num=8"):
+        jax.eval_shape(gradient_fn, KEY, quadratic_params(), shard, batch())
