@@ -25,6 +25,9 @@ from ebmjax.types import Key
 Transform = Callable[[Key, jax.Array], jax.Array]
 """``transform(key, images) -> images`` of the same shape and dtype."""
 
+Worst = tuple[jax.Array, jax.Array]
+"""The image of the smallest margin so far, and that margin."""
+
 
 class PGDResult(NamedTuple):
     """What the attack made of N images.
@@ -91,7 +94,7 @@ def straight_through(transform: Transform) -> Transform:
                 f"{images.dtype}."
             )
         # An exact zero whose derivative is the identity: the value stays the transform's own.
-        return jax.lax.stop_gradient(transformed) + (images - jax.lax.stop_gradient(images))
+        return transformed + (images - jax.lax.stop_gradient(images))
 
     return transform_straight_through
 
@@ -176,14 +179,14 @@ def pgd_attack(
         inside = images + ball.project(x - images, epsilon)
         return jnp.clip(inside, low, high).astype(images.dtype)
 
-    def move(carry: tuple[jax.Array, PGDResult], key: Key) -> tuple[Any, None]:
+    def move(carry: tuple[jax.Array, Worst], key: Key) -> tuple[Any, None]:
         x, worst = carry
         margins, gradients = evaluate(key, x)
         # A pixel whose derivative is NaN or infinite stays, rather than spoil the image.
         direction = ball.direction(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
         return (project(x + step_size * direction), _worse(worst, x, margins)), None
 
-    def restart(worst: PGDResult, key: Key) -> tuple[PGDResult, None]:
+    def restart(worst: Worst, key: Key) -> tuple[Worst, None]:
         start_key, steps_key, last_key = jax.random.split(key, 3)
         noise = ball.sample(start_key, images.shape, images.dtype)
         start = project(images + epsilon * noise) if random_start else images
@@ -192,9 +195,10 @@ def pgd_attack(
         return _worse(worst, x, judge(last_key, x)), None
 
     clean_key, restarts_key = jax.random.split(key)
-    margins = judge(clean_key, images)
-    clean = PGDResult(images, margins > 0, margins)
-    return jax.lax.scan(restart, clean, jax.random.split(restarts_key, num_restarts))[0]
+    clean = images, judge(clean_key, images)
+    restart_keys = jax.random.split(restarts_key, num_restarts)
+    (adversarial, margins), _ = jax.lax.scan(restart, clean, restart_keys)
+    return PGDResult(adversarial, margins > 0, margins)
 
 
 def robust_accuracy_curve(
@@ -240,12 +244,11 @@ def robust_accuracy_curve(
     return jax.lax.map(accuracy, (jax.random.split(key, len(epsilons)), epsilons))
 
 
-def _worse(worst: PGDResult, images: jax.Array, margins: jax.Array) -> PGDResult:
+def _worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:
     """Image by image, whichever has the smaller margin."""
-    is_worse = margins < worst.margin
-    margins = jnp.where(is_worse, margins, worst.margin)
+    is_worse = margins < worst[1]
     chosen = is_worse.reshape((-1,) + (1,) * (images.ndim - 1))
-    return PGDResult(jnp.where(chosen, images, worst.adversarial), margins > 0, margins)
+    return jnp.where(chosen, images, worst[0]), jnp.where(is_worse, margins, worst[1])
 
 
 def _check_attack(
