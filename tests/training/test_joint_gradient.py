@@ -29,7 +29,7 @@ from joint_problems import (
 
 from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy, svgd_generative_loss
 from ebmjax.networks import SADA_JEM_POLICY, Classifier, NormPolicy
-from ebmjax.samplers import svgd
+from ebmjax.samplers import pyld, svgd
 from ebmjax.training import init_joint_shards
 
 KEY = jax.random.key(2)
@@ -435,6 +435,49 @@ def test_chains_normalised_by_their_batch_climb_the_density_of_all():
     for _ in range(3):
         x = x + 0.2 * jax.grad(total)(x)
     np.testing.assert_allclose(after.buffer.positions, x, atol=ATOL)
+
+
+def test_a_density_in_two_parts_is_the_same_density():
+    """PYLD with one inner move is SGLD, here through a first layer that doubles its input."""
+
+    def in_two_parts(density):
+        assert density.first_layer is not None
+        return pyld(density.first_layer, density.head, step_size=0.2, num_inner=1, noise_scale=0.0)
+
+    whole = quadratic()
+    split = whole._replace(
+        first_layer=lambda params, images: 2 * images,
+        head=lambda params, statistics, hidden, **use: whole.logits(params, statistics, hidden / 2),
+    )
+    objective = joint_objective(is_conditional=True)
+    options = {"num_classes": NUM_CLASSES, "density_scale": 0.7}
+    ends = []
+    for classifier, draw in (
+        (whole, negatives(**options)),
+        (split, negatives(sampler=in_two_parts, **options)),
+    ):
+        shard = shard_of(classifier, draw, buffer_size=24, smoothing=1.3)
+        (_, after, _), _ = run(objective, draw, classifier=classifier, shard=shard)
+        ends.append(buffer_rows(after))
+    np.testing.assert_allclose(ends[1], ends[0], rtol=0, atol=ATOL)
+    assert np.abs(ends[0] - buffer_rows(shard)).max() > 0.1
+
+
+def test_chains_may_have_a_network_of_their_own():
+    """A chain network whose logits are doubled doubles every step of the conditional chains."""
+
+    def logits(params, statistics, images, **use):
+        return 2 * quadratic().logits(params, statistics, images)[0], statistics
+
+    doubled = quadratic()._replace(logits=logits)
+    options = {"num_classes": NUM_CLASSES}
+    draw, twice = negatives(**options), negatives(density_scale=2.0, **options)
+    shard = shard_of(quadratic(), draw, buffer_size=24)
+    objective = joint_objective(is_conditional=True)
+    (gradients, after, _), _ = run(objective, draw, shard=shard, chain_classifier=doubled)
+    (expected, expected_after, _), _ = run(objective, twice, shard=shard)
+    assert_trees_close(after.buffer, expected_after.buffer)
+    assert_trees_close(gradients, expected)  # the loss keeps the network that trains
 
 
 @pytest.mark.parametrize("has_statistics", [True, False])

@@ -1,0 +1,305 @@
+"""Joint energy models under fit: any number of devices, exact resume, and that they learn."""
+
+import functools
+import os
+import signal
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from joint_problems import (
+    DIM,
+    EPS,
+    NUM_CLASSES,
+    SHAPE,
+    centred,
+    image_data,
+    joint_objective,
+    make_gradient_fn,
+    negatives,
+    quadratic,
+)
+from training_problems import ListWriter, split_batch
+
+from ebmjax.data import ImageData
+from ebmjax.losses import svgd_generative_loss
+from ebmjax.networks import SADA_JEM_POLICY, WideResNet, classifier
+from ebmjax.samplers import mala, sgld, svgd
+from ebmjax.training import (
+    Checkpoints,
+    Plan,
+    fit,
+    init_joint_shards,
+    init_state,
+    make_train_step,
+    tree_digest,
+)
+
+KEY = jax.random.key(7)
+
+
+def trainable(network, draw, objective, optimizer, *, num_shards, buffer_size, params=None, **more):
+    """(state, gradient_fn) of a joint energy model."""
+    initial, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 8, 8, 1)))
+    shards = init_joint_shards(
+        jax.random.key(1), statistics, draw, num_shards=num_shards, buffer_size=buffer_size
+    )
+    gradient_fn = make_gradient_fn(network, draw, objective, **more)
+    state = init_state(params or initial, optimizer, shards)
+    return state, gradient_fn
+
+
+def everything_at_once():
+    """Running statistics, class-conditional noisy chains, SAM and a smoothing that adapts."""
+    draw = negatives(
+        sampler=functools.partial(sgld, step_size=0.05),
+        num_steps=2,
+        num_samples=2,
+        num_classes=NUM_CLASSES,
+        reinit_prob=0.2,
+    )
+    objective = joint_objective(is_conditional=True, rho=0.1, smoothing_ratio=1.0)
+    optimizer = optax.sgd(0.05)
+    state, gradient_fn = trainable(
+        centred(), draw, objective, optimizer, num_shards=4, buffer_size=4 * 12
+    )
+    return state, make_train_step(gradient_fn, optimizer)
+
+
+PLAN = Plan(
+    total_steps=12,
+    batch_size=(16, 8),
+    num_shards=4,
+    steps_per_dispatch=3,
+    evaluate_every=6,
+    checkpoint_every=6,
+)
+
+
+def sitting(num_devices, evaluate=lambda state, step: {}, **options):
+    state, train_step = everything_at_once()
+    devices = jax.devices()[:num_devices]
+    data = image_data(num=96)
+    return fit(KEY, state, train_step, data, PLAN, evaluate=evaluate, devices=devices, **options)
+
+
+@pytest.fixture(scope="module")
+def on_one_device():
+    return sitting(1)
+
+
+@pytest.mark.parametrize("num_devices", [2, 4])
+def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
+    result = sitting(num_devices)
+    assert len(result.state.shards.buffer.positions.sharding.device_set) == num_devices
+    # Devices change how many shards are computed side by side and the order in which four are
+    # summed: per step some 50 roundings of gradients below 10, times the rate of 0.05. Chains see
+    # parameters through a drift of 0.05 times their change and keep what they saw for 12 steps of
+    # two moves; energies are convex, so nothing is amplified.
+    atol = 12 * 0.05 * 50 * 10 * EPS
+    for part in ("params", "shards"):
+        got, expected = getattr(result.state, part), getattr(on_one_device.state, part)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=2 * atol), got, expected
+        )
+    start = everything_at_once()[0]
+    moved = optax.tree.norm(optax.tree.sub(result.state.params, start.params))
+    assert moved > 1000 * atol
+    assert int(result.state.skipped) == 0
+    for shards in (start.shards, result.state.shards):  # every shard has chains of its own
+        positions = np.asarray(shards.buffer.positions)
+        assert len(np.unique(positions)) == positions.size
+    assert len(set(result.state.shards.smoothing.tolist())) == 4
+
+
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
+    def stop(state, step):
+        if step == 6:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    whole, first, second = sitting(2), ListWriter(), ListWriter()
+    stopped = sitting(2, stop, checkpoints=Checkpoints(tmp_path), writers=[first])
+    assert (stopped.signum, int(stopped.state.step)) == (signal.SIGTERM, 6)
+    resumed = sitting(2, checkpoints=Checkpoints(tmp_path), writers=[second])
+    assert resumed.first_step == 6
+    assert tree_digest(resumed.state) == tree_digest(whole.state)
+    assert tree_digest(stopped.state) != tree_digest(whole.state)
+    assert resumed.row == whole.row
+    assert [step for step, _ in first.rows + second.rows] == list(range(13))
+
+
+@functools.cache
+def guarded():
+    """(state, jitted train_step, batch) of two shards, with a limit on the loss."""
+    optimizer = optax.adam(0.1)
+    state, gradient_fn = trainable(
+        centred(), negatives(), joint_objective(), optimizer, num_shards=2, buffer_size=16
+    )
+    # With images within 1 and precisions below 2 energies stay below 2 * 4 * 4 nats.
+    train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=100.0, axis_name=None)
+    data = image_data()
+    batch = (ImageData(data.images[:12], data.labels[:12]), data)
+    return state, jax.jit(train_step), split_batch(batch, 2)
+
+
+def test_a_step_that_succeeds_moves_chains_and_statistics():
+    state, train_step, batch = guarded()
+    after, metrics = train_step(KEY, state, batch)
+    assert int(metrics["skipped"]) == 0
+    for part in ("buffer", "statistics"):
+        assert tree_digest(getattr(after.shards, part)) != tree_digest(getattr(state.shards, part))
+
+
+@pytest.mark.parametrize("poison", ["label", "infinite_chain", "far_chain"])
+def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
+    state, train_step, (labelled, unlabelled) = guarded()
+    if poison == "label":
+        labels = labelled.labels.copy()
+        labels[1, 0] = NUM_CLASSES
+        labelled = labelled._replace(labels=labels)
+    else:
+        far = 1e30 if poison == "infinite_chain" else 100.0
+        positions = state.shards.buffer.positions.at[1, 3].set(far)
+        buffer = state.shards.buffer._replace(positions=positions)
+        state = state._replace(shards=state.shards._replace(buffer=buffer))
+    after, metrics = train_step(KEY, state, (labelled, unlabelled))
+    assert int(metrics["skipped"]) == int(after.skipped) == 1
+    assert np.isfinite(metrics["loss"]) == (poison == "far_chain")
+    assert tree_digest(after[1:4]) == tree_digest(state[1:4])
+
+
+SIGMA, SEPARATION = 0.2, 0.8
+
+
+def blobs(num, seed):
+    """Two Gaussian blobs of standard deviation 0.2 whose centres are 0.8 apart."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(num, dtype=np.int32) % 2
+    centres = (labels[:, None] - 0.5) * SEPARATION * np.full(DIM, DIM**-0.5)
+    x = centres + SIGMA * rng.normal(size=(num, DIM))
+    images = np.clip(np.round((x + 1) * 127.5), 0, 255).astype(np.uint8)
+    return ImageData(images.reshape(num, *SHAPE), labels)
+
+
+def two_gaussians():
+    """Two wide classes, nearly alike."""
+    mean = 0.05 * jax.random.normal(jax.random.key(3), (2, DIM))
+    return {"mean": mean, "log_precision": jnp.zeros(2), "bias": jnp.zeros(2)}
+
+
+def train_on_blobs(draw, objective, optimizer, *, total_steps, batch_size):
+    state, gradient_fn = trainable(
+        quadratic(),
+        draw,
+        objective,
+        optimizer,
+        num_shards=1,
+        buffer_size=2 * draw.num_samples,
+        params=two_gaussians(),
+    )
+    train_step = make_train_step(gradient_fn, optimizer)
+    sizes = (batch_size, batch_size)
+    plan = Plan(total_steps=total_steps, batch_size=sizes, steps_per_dispatch=total_steps)
+    writer = ListWriter()
+    result = fit(KEY, state, train_step, blobs(512, 0), plan, writers=[writer])
+    assert int(result.state.skipped) == 0
+    return result, {name: np.array([row[name] for _, row in writer.rows]) for name in result.row}
+
+
+def test_it_learns_two_blobs_and_their_density():
+    def wide_law(key, label):
+        del label
+        return 1.5 * jax.random.normal(key, SHAPE)
+
+    draw = negatives(
+        sampler=functools.partial(mala, step_size=0.02),
+        num_steps=10,
+        num_samples=64,
+        law=wide_law,
+    )
+    result, columns = train_on_blobs(
+        draw, joint_objective(), optax.adam(0.05), total_steps=400, batch_size=64
+    )
+    # The best classifier's accuracy is Phi(SEPARATION / (2 SIGMA)) = 0.977; one that is off by a
+    # cosine of 0.9 reaches 0.964 of new images, give or take 5 standard errors.
+    test = blobs(1000, 1)
+    images = jnp.asarray(test.images / 127.5 - 1.0, jnp.float32)
+    logits = quadratic().logits(result.state.params, {}, images)[0]
+    accuracy = np.mean(np.argmax(logits, axis=1) == test.labels)
+    bound = NormalDist().cdf(0.9 * SEPARATION / (2 * SIGMA))
+    assert accuracy > bound - 5 * np.sqrt(bound * (1 - bound) / 1000)
+
+    # Chains and data alike in law have energies alike. An energy of DIM squares has the variance
+    # DIM / 2, its mean over 64 data and 64 chains a standard error of 0.25, and the mean of that
+    # over 50 steps one of 0.035: ten moves of MALA forget half the way to the mean each time.
+    error = np.sqrt(2 * DIM / 2 / 64)
+    gap = columns["energy_gap"]
+    assert np.all(gap[:5] > 5 * error)
+    assert abs(gap[-50:].mean()) < 5 * error / np.sqrt(50)
+    # The model has found the spread of the data, of 512 * DIM numbers.
+    learned = float(jnp.mean(result.state.params["log_precision"]))
+    np.testing.assert_allclose(learned, -2 * np.log(SIGMA), atol=5 * np.sqrt(2 / (512 * DIM)))
+
+
+@pytest.mark.parametrize("variant", ["literal", "corrected"])
+def test_the_literal_svgd_objective_runs_away(variant):
+    def generative_loss(positive, negative, smoothing):
+        return svgd_generative_loss(positive, negative, smoothing=smoothing, variant=variant)
+
+    draw = negatives(
+        sampler=functools.partial(svgd, step_size=0.1),
+        num_steps=5,
+        num_samples=32,
+        is_interacting=True,
+    )
+    objective = joint_objective(generative_loss=generative_loss)
+    num_steps, rate = 400, 0.1
+    result, columns = train_on_blobs(
+        draw, objective, optax.sgd(rate), total_steps=num_steps, batch_size=64
+    )
+    # A phase moves the sum of the biases by the rate, the cross-entropy not at all.
+    rise = float(jnp.sum(result.state.params["bias"]))
+    expected = num_steps * rate if variant == "literal" else 0.0
+    np.testing.assert_allclose(rise, expected, rtol=0, atol=num_steps * 2 * 20 * EPS)
+    loss = columns["loss"]
+    if variant == "literal":  # both biases alike carry f along, and minus f the loss, for ever
+        fall = loss[375:].mean() - loss[175:200].mean()
+        np.testing.assert_allclose(fall, -200 * rate / 2, rtol=0.1)
+        assert loss[-1] < -15
+    else:  # cross-entropy of at most log 2, particles no further down than the bottom of the well
+        assert np.all(loss[200:] > -DIM / 2)
+        assert np.all(loss[200:] < np.log(2) + DIM / 2)
+
+
+def test_a_wide_resnet_trains_with_batch_normalised_chains():
+    network = classifier(WideResNet(10, 1, 10, norm="batch"))
+    draw = negatives(
+        sampler=functools.partial(sgld, step_size=1.0, noise_scale=0.01),
+        num_steps=2,
+        num_samples=4,
+        law=lambda key, label: jax.random.uniform(key, (8, 8, 1)),
+    )
+    optimizer = optax.sgd(0.01)
+    state, gradient_fn = trainable(
+        network,
+        draw,
+        joint_objective(rho=0.1),
+        optimizer,
+        num_shards=2,
+        buffer_size=8,
+        norm_policy=SADA_JEM_POLICY,
+    )
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(16, 8, 8, 1)).astype(np.uint8)
+    data = ImageData(images, rng.integers(0, 10, size=16).astype(np.int32))
+    plan = Plan(total_steps=2, batch_size=(8, 8), num_shards=2, steps_per_dispatch=2)
+    result = fit(KEY, state, make_train_step(gradient_fn, optimizer), data, plan)
+    assert int(result.state.skipped) == 0
+    for part in ("buffer", "statistics"):
+        before, after = getattr(state.shards, part), getattr(result.state.shards, part)
+        changed = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), before, after)
+        assert all(jax.tree.leaves(changed)), part
