@@ -61,10 +61,11 @@ class JemAssessment:
         generation = self._generation() if section.num_generated and self.negatives else None
 
         test_scores = self._score(model, _floats(self.test.images))
-        arrays = {"labels": self.test.labels, "logits": test_scores["logits"]}
+        arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
         report = {"classification": self._classification(test_scores["logits"])}
         if section.num_ood:
-            report["ood"] = self._ood(model, test_scores)
+            report["ood"], scores = self._ood(model, test_scores)
+            arrays |= _flat(scores)
         if section.num_attacked:
             images, labels = (array[: section.num_attacked] for array in self.test)
             report["robustness"] = robustness(
@@ -79,7 +80,7 @@ class JemAssessment:
             plots.samples(self.workdir, samples)
         if section.landscape_points:
             report["landscape"], grid = self._landscape(landscape_key, model)
-            arrays |= {f"landscape_{name}": array for name, array in grid.items()}
+            arrays |= _flat({"landscape": grid})
             plots.landscape(self.workdir, **grid)
         np.savez_compressed(self.workdir / "evaluation.npz", **arrays)
         return report
@@ -114,32 +115,28 @@ class JemAssessment:
 
     def _classification(self, logits: np.ndarray) -> dict[str, Any]:
         """Accuracy, calibration and proper scores; NaN for a model whose logits are not finite."""
-        names = ("accuracy", "ece", "nll", "brier")
-        num_test = {"num_test": len(logits)}
-        if not np.isfinite(logits).all():
-            return num_test | dict.fromkeys(names, math.nan)
-        labels, probabilities = self.test.labels, jax.nn.softmax(logits)
-        bins = metrics.reliability_bins(probabilities, labels, num_bins=NUM_BINS)
-        values = (
-            metrics.accuracy(logits, labels),
-            metrics.expected_calibration_error(probabilities, labels, num_bins=NUM_BINS),
-            metrics.negative_log_likelihood(logits, labels),
-            metrics.brier_score(probabilities, labels),
-        )
-        found = dict(zip(names, map(float, values), strict=True))
+        values, bins = jax.device_get(_calibration(logits, self.test.labels))
+        is_finite = np.isfinite(logits).all()
+        found = {name: float(value) if is_finite else math.nan for name, value in values.items()}
         plots.reliability(self.workdir, bins, found)
-        reliability = {name: np.asarray(x).tolist() for name, x in bins._asdict().items()}
-        return num_test | found | {"reliability": reliability}
+        reliability = {name: array.tolist() for name, array in bins._asdict().items()}
+        return {"num_images": len(logits), **found, "reliability": reliability}
 
-    def _ood(self, model: Trained, test_scores: dict[str, np.ndarray]) -> dict[str, Any]:
-        """How well the three scores tell the test images from others, as many as are tested."""
+    def _ood(
+        self, model: Trained, test_scores: dict[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+        """How well the three scores tell the test images from as many others; the scores."""
         num = self.config.eval.num_ood
         sets, skipped = ood_sets(self.config, self.test.images[:num])
-        tested = {name: score[:num] for name, score in test_scores.items()}
-        others = {name: self._score(model, _floats(images)) for name, images in sets.items()}
+        tested = {name: score[:num] for name, score in test_scores.items() if name != "logits"}
+        others = {}
+        for name, images in sets.items():
+            others[name] = self._score(model, _floats(images))
+            del others[name]["logits"]
         plots.ood(self.workdir, tested, others)
-        num_images = len(tested["logits"])
-        return {**detections(tested, others), "num_images": num_images, "skipped": skipped}
+        num_images = len(next(iter(tested.values())))
+        report = {**detections(tested, others), "num_images": num_images, "skipped": skipped}
+        return report, {"test": tested, **others}
 
     def _landscape(self, key: Key, model: Trained) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The mean joint energy of a tenth of the training images, around the parameters."""
@@ -156,9 +153,9 @@ class JemAssessment:
                 )
                 return jnp.mean(losses.joint_energy(logits))
 
-            directions = (metrics.filter_normalised_direction(k, model.params) for k in keys)
+            x, y = (metrics.filter_normalised_direction(key, model.params) for key in keys)
             return metrics.energy_landscape(
-                mean_energy, model.params, *directions, coordinates, coordinates
+                mean_energy, model.params, x, y, coordinates, coordinates
             )
 
         energies = np.asarray(grid(model, (x_key, y_key), _floats(self.train.images[chosen])))
@@ -168,6 +165,23 @@ class JemAssessment:
             "num_images": num_images,
         }
         return report, {"energies": energies, "coordinates": np.asarray(coordinates)}
+
+
+@jax.jit
+def _calibration(logits: jax.Array, labels: jax.Array) -> tuple[dict[str, jax.Array], Any]:
+    probabilities = jax.nn.softmax(logits)
+    values = {
+        "accuracy": metrics.accuracy(logits, labels),
+        "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=NUM_BINS),
+        "nll": metrics.negative_log_likelihood(logits, labels),
+        "brier": metrics.brier_score(probabilities, labels),
+    }
+    return values, metrics.reliability_bins(probabilities, labels, num_bins=NUM_BINS)
+
+
+def _flat(groups: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """``{"a": {"b": x}}`` as ``{"a_b": x}``."""
+    return {f"{a}_{b}": x for a, group in groups.items() for b, x in group.items()}
 
 
 def _floats(images: np.ndarray) -> jax.Array:

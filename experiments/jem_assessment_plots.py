@@ -45,9 +45,8 @@ def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -
 
 def ood(workdir: Path, tested: Samples, others: dict[str, Samples]) -> None:
     """``eval_ood.png``: histograms of the three scores, of the test images and every other set."""
-    names = [name for name in tested if name != "logits"]
-    figure, axes = plt.subplots(1, len(names), figsize=(4.5 * len(names), 3.6))
-    for axis, name in zip(axes, names, strict=True):
+    figure, axes = plt.subplots(1, len(tested), figsize=(4.5 * len(tested), 3.6))
+    for axis, name in zip(axes, tested, strict=True):
         sets = {"test images": tested[name]} | {key: theirs[name] for key, theirs in others.items()}
         _histograms(axis, {key: values[np.isfinite(values)] for key, values in sets.items()})
         axis.set(xlabel=name.replace("_", " "), yticks=[], ylabel="density")
@@ -93,10 +92,15 @@ def samples(workdir: Path, sets: dict[str, Samples]) -> None:
     """``eval_samples.png``, and ``eval_conditional.png`` where chains belong to classes."""
     shown = {name: sets[name] for name in TITLES if len(sets[name]["images"])}
     if shown:
-        figure, axes = plt.subplots(1, len(shown), figsize=(5 * len(shown), 5.4), squeeze=False)
+        figure, axes = plt.subplots(1, len(shown), figsize=(5 * len(shown), 5.7), squeeze=False)
         for axis, (name, found) in zip(axes.flat, shown.items(), strict=True):
             chosen = _extremes(found["log_density"], ROWS * COLUMNS)
-            _grid(axis, found["images"][chosen], COLUMNS, TITLES[name])
+            _grid(
+                axis,
+                found["images"][chosen],
+                COLUMNS,
+                TITLES[name] + _caption(len(chosen), len(found["images"])),
+            )
         finish(figure, workdir / "plots" / "eval_samples.png")
     if len(sets.get("conditional", {}).get("images", ())):
         _conditional(workdir, sets["conditional"])
@@ -106,19 +110,30 @@ def _conditional(workdir: Path, found: Samples) -> None:
     """A row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
     classes, counts = np.unique(found["labels"], return_counts=True)
     columns = min(2 * COLUMNS, int(counts.min()))
+    caption = _caption(columns, int(counts.max()))
     height = 1.0 + 0.42 * len(classes)
     figure, axes = plt.subplots(1, 2, figsize=(0.8 * columns + 2, height), squeeze=True)
     for axis, field, title in zip(
-        axes, ("log_density", "class_probability"), ("by log p(x)", "by p(y|x)"), strict=True
+        axes,
+        ("log_density", "class_probability"),
+        ("chains of a class, by log p(x)", "chains of a class, by p(y|x)"),
+        strict=True,
     ):
         rows = []
         for label in classes:
             (members,) = np.nonzero(found["labels"] == label)
             rows.append(members[_extremes(found[field][members], columns)])
-        _grid(axis, found["images"][np.concatenate(rows)], columns, f"chains of a class, {title}")
+        _grid(axis, found["images"][np.concatenate(rows)], columns, title + caption)
         side = found["images"].shape[1] + 1
         axis.set_yticks(side * (np.arange(len(classes)) + 0.5), [str(label) for label in classes])
     finish(figure, workdir / "plots" / "eval_conditional.png")
+
+
+def _caption(num: int, total: int) -> str:
+    """What ``_extremes`` shows."""
+    if total <= num:
+        return "\nhighest first"
+    return f"\nthe {num // 2} highest, then the {num - num // 2} lowest of {total}"
 
 
 def _extremes(values: np.ndarray, num: int) -> np.ndarray:
@@ -131,7 +146,7 @@ def _extremes(values: np.ndarray, num: int) -> np.ndarray:
 
 def _grid(axis: Axes, images: np.ndarray, columns: int, title: str) -> None:
     axis.imshow(montage(images, columns), interpolation="nearest")
-    axis.set_title(f"{title}\nhighest first, lowest last", fontsize=9)
+    axis.set_title(title, fontsize=9)
     axis.set(xticks=[], yticks=[])
 
 

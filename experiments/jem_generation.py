@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 
 from ebmjax import data, metrics
 from ebmjax.networks import Classifier
+from ebmjax.samplers import InitialLaw
 from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key
 from experiments.config import Config
@@ -71,19 +71,23 @@ class Generation:
 
     def _chains(self, key: Key, model: Trained) -> dict[str, tuple[np.ndarray, Any]]:
         """Ends and labels of fresh chains; interacting particles have no class."""
-        run = jax.jit(
-            partial(
-                fresh_chains,
+
+        @jax.jit
+        def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> jax.Array:
+            return fresh_chains(
+                key,
+                self.classifier,
+                self.negatives,
+                model,
+                law,
+                labels,
                 num_classes=self.config.data.num_classes,
                 num_steps=self.num_chain_steps,
-            ),
-            static_argnums=(1, 2),
-        )
+            )
+
         any_class, of_class = self._labels()
         labels = np.concatenate([any_class, of_class])
-        ends = np.asarray(
-            run(key, self.classifier, self.negatives, model, self.negatives.law, labels)
-        )
+        ends = np.asarray(run(key, model, self.negatives.law, labels))
         ends = ends.reshape(-1, *ends.shape[2:])
         generated: dict[str, tuple[np.ndarray, Any]] = {"fresh": (ends[: any_class.size], None)}
         if of_class.size:
