@@ -41,7 +41,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         statistics,
         negatives,
         num_shards=config.mesh.num_shards,
-        buffer_size=config.buffer.size,
+        buffer_size=config.sampler.buffer.size,
         smoothing=config.loss.smoothing,
     )
     gradient_fn = make_joint_gradient_fn(

@@ -25,7 +25,7 @@ CPU = {
     "sampler.dtype": "float32",
     "sampler.num_steps": 5,
     "sampler.num_samples": 32,
-    "buffer.size": 1000,
+    "sampler.buffer.size": 1000,
     "optimizer.warmup_steps": 0,
     "optimizer.decay_epochs": (),
     "train.batch_size": 50,

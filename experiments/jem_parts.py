@@ -139,12 +139,14 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
         num_steps=config.sampler.num_steps,
         num_samples=_samples_a_shard(config),
         law=initial_law(config, train),
-        reinit_prob=config.buffer.reinit_prob,
+        reinit_prob=config.sampler.buffer.reinit_prob,
         density_scale=_density_scale(config),
         num_classes=config.data.num_classes if config.loss.is_conditional else 1,
         is_interacting=is_interacting,
-        replacement=choose("buffer.replacement", config.buffer.replacement, REPLACEMENTS),
-        num_kept=config.buffer.num_kept,
+        replacement=choose(
+            "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
+        ),
+        num_kept=config.sampler.buffer.num_kept,
     )
 
 
@@ -253,8 +255,8 @@ BOXES = {
 
 
 def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
-    """The law that chains start from, ``config.buffer.law``."""
-    buffer, shape = config.buffer, train.images.shape[1:]
+    """The law that chains start from, ``config.sampler.buffer.law``."""
+    buffer, shape = config.sampler.buffer, train.images.shape[1:]
     laws = {
         "uniform": lambda: samplers.uniform_law(shape, -buffer.law_scale, buffer.law_scale),
         "gaussian": lambda: samplers.gaussian_law(shape, scale=buffer.law_scale),
@@ -262,7 +264,7 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
             data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
         ),
     }
-    return choose("buffer.law", buffer.law, laws)()
+    return choose("sampler.buffer.law", buffer.law, laws)()
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:

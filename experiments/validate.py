@@ -18,11 +18,32 @@ POSITIVE = {
     "learning_rate",
     "final_learning_rate",
     "damping",
+    "max_drift",
+    "max_score",
+    "bandwidth",
+    "langevin_weight",
+    "law_scale",
+    "output_scale",
+    "smoothing",
+    "smoothing_ratio",
+    "rho",
+    "max_abs_loss",
 }
-NOT_NEGATIVE = {"kl_weight", "noise_scale"}
-FRACTION = {"b1", "b2", "decay"}
-UP_TO_ONE = {"decay_per_epoch"}
-AT_LEAST_ZERO = {"seed", "num_ood", "num_attacked", "refine_steps"}
+NOT_NEGATIVE = {
+    "kl_weight",
+    "noise_scale",
+    "outer_step_size",
+    "classification_weight",
+    "generative_weight",
+    "energy_l2",
+    "weight_decay",
+    "decay_epochs",
+}
+FRACTION = {"b1", "b2", "decay", "momentum", "beta", "sampling_beta"}
+UP_TO_ONE = {"decay_per_epoch", "decay_factor", "smoothing_rate"}
+PROBABILITY = {"reinit_prob"}
+FINITE = {"low", "high"}
+AT_LEAST_ZERO = {"seed", "crop_padding", "warmup_steps", "num_ood", "num_attacked", "refine_steps"}
 AT_LEAST_ONE = {
     "image_size",
     "max_train",
@@ -47,6 +68,14 @@ AT_LEAST_ONE = {
     "attack_restarts",
     "num_eot",
     "num_chain_steps",
+    "num_classes",
+    "depth",
+    "widen_factor",
+    "size",
+    "num_kept",
+    "num_inner",
+    "num_integration_steps",
+    "positive_batch_size",
 }
 AT_LEAST_TWO = {"num_gradients", "evidence_chains"}
 ZERO_OR_TWO = {"num_generated", "landscape_points"}
@@ -56,6 +85,8 @@ RULES = (
     (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive"),
     (NOT_NEGATIVE, lambda v: math.isfinite(v) and v >= 0, "zero or more"),
     (FRACTION, lambda v: 0 <= v < 1, "in [0, 1)"),
+    (PROBABILITY, lambda v: 0 <= v <= 1, "in [0, 1]"),
+    (FINITE, math.isfinite, "finite"),
     (UP_TO_ONE, lambda v: 0 < v <= 1, "in (0, 1]"),
     # A tuple's entries come from the command line unchecked, of any type.
     (AT_LEAST_ZERO, lambda v: isinstance(v, int) and v >= 0, "an integer of at least 0"),

@@ -26,7 +26,7 @@ BASE = CIFAR | {
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
-    "buffer.law": "informative",
+    "sampler.buffer.law": "informative",
     "optimizer.name": "sgd",
     "optimizer.learning_rate": 0.1,
     "optimizer.weight_decay": 4e-4,
@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "m20": {"sampler.num_steps": 20},
     "unaugmented": {"data.augment_positives": False},
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
-    "cpu": CPU | {"buffer.law": "uniform", "optimizer.learning_rate": 0.02},
+    "cpu": CPU | {"sampler.buffer.law": "uniform", "optimizer.learning_rate": 0.02},
 }
 
 

@@ -24,7 +24,7 @@ BASE = {
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
-    "buffer.law": "informative",
+    "sampler.buffer.law": "informative",
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "m5": {"sampler.num_steps": 5},

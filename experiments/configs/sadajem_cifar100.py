@@ -30,7 +30,7 @@ BASE = CIFAR | {
     "sampler.name": "proximal_sgld",
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
-    "buffer.law": "informative",
+    "sampler.buffer.law": "informative",
     "optimizer.name": "sgd",
     "optimizer.learning_rate": 0.01,
     "optimizer.weight_decay": 5e-4,
@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "asam": ASAM,
     "literal": ASAM | {"model.norm_policy": "sada_jem"},
     "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
-    "cpu": CPU | {"buffer.law": "uniform", "optimizer.learning_rate": 0.02},
+    "cpu": CPU | {"sampler.buffer.law": "uniform", "optimizer.learning_rate": 0.02},
 }
 
 

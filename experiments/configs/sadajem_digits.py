@@ -26,7 +26,7 @@ BASE = {
     "sampler.name": "proximal_sgld",
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
-    "buffer.law": "informative",
+    "sampler.buffer.law": "informative",
     "optimizer.rho": 0.2,
 }
 JEMPP = {"data.augment_positives": True, "optimizer.rho": None}
@@ -35,7 +35,7 @@ JEM = JEMPP | {
     "model.norm": "none",
     "sampler.name": "sgld",
     "sampler.box": "none",
-    "buffer.law": "uniform",
+    "sampler.buffer.law": "uniform",
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "k5": {"sampler.num_steps": 5},

@@ -31,9 +31,9 @@ BASE = CIFAR | {
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
     "sampler.svgd.step_size": 5.5,
-    "buffer.law": "informative",
-    "buffer.replacement": "softmax",
-    "buffer.num_kept": 10,
+    "sampler.buffer.law": "informative",
+    "sampler.buffer.replacement": "softmax",
+    "sampler.buffer.num_kept": 10,
     "loss.generative": "beta",
     "loss.beta": 0.1,
     "optimizer.name": "sgd",
@@ -57,8 +57,8 @@ SGLD = {
     "sampler.name": "proximal_sgld",
     "sampler.num_samples": 64,
     "sampler.max_score": None,
-    "buffer.replacement": "in_place",
-    "buffer.num_kept": None,
+    "sampler.buffer.replacement": "in_place",
+    "sampler.buffer.num_kept": None,
     "loss.generative": "contrastive_divergence",
     "loss.beta": 0.0,
 }
@@ -71,7 +71,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sgld_sam": SGLD | SAM,
     "stochastic": {"sampler.name": "stochastic_svgd"},
     "cpu": CPU
-    | {"buffer.law": "uniform", "sampler.num_samples": 30, "optimizer.learning_rate": 0.02},
+    | {"sampler.buffer.law": "uniform", "sampler.num_samples": 30, "optimizer.learning_rate": 0.02},
 }
 
 

@@ -29,7 +29,7 @@ BASE = {
     "sampler.low": -1.2,
     "sampler.high": 1.2,
     "sampler.max_score": 1.0,
-    "buffer.law": "informative",
+    "sampler.buffer.law": "informative",
     "loss.generative": "beta",
     "loss.beta": 0.1,
 }
@@ -50,8 +50,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "adaptive": CORRECTED | {"loss.smoothing_ratio": 1.0},
     "beta_half": {"loss.beta": 0.5},
     "beta_half_sam": {"loss.beta": 0.5} | SAM,
-    "argmax": {"buffer.replacement": "argmax", "buffer.num_kept": 32},
-    "softmax_replacement": {"buffer.replacement": "softmax", "buffer.num_kept": 32},
+    "argmax": {"sampler.buffer.replacement": "argmax", "sampler.buffer.num_kept": 32},
+    "softmax_replacement": {"sampler.buffer.replacement": "softmax", "sampler.buffer.num_kept": 32},
     "step_thesis": {"sampler.svgd.step_size": 0.09},
 }
 
