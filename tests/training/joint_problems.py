@@ -10,7 +10,13 @@ from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.losses import contrastive_divergence_loss
 from ebmjax.networks import Classifier
 from ebmjax.samplers import sgld
-from ebmjax.training import JointObjective, Negatives, init_joint_shards, make_joint_gradient_fn
+from ebmjax.training import (
+    JointObjective,
+    Negatives,
+    init_joint_shards,
+    init_state,
+    make_joint_gradient_fn,
+)
 
 EPS = np.finfo(np.float32).eps
 SHAPE = (2, 2, 1)
@@ -129,11 +135,11 @@ def negatives(**options):
     return Negatives(**(given | options))
 
 
-def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0, key=0):
+def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0):
     """The state of one logical shard, without the axis of shards."""
     statistics = classifier.init(jax.random.key(0), None)[1]
     shards = init_joint_shards(
-        jax.random.key(key),
+        jax.random.key(0),
         statistics,
         negatives,
         num_shards=1,
@@ -154,16 +160,71 @@ def joint_objective(**options):
     return JointObjective(**({"generative_loss": cd_loss} | options))
 
 
-def batch(num_classified=6, num_positives=5):
-    """(labelled, unlabelled) ``ImageData`` of different sizes."""
-    data = image_data()
-    first, second = slice(0, num_classified), slice(10, 10 + num_positives)
-    return (
-        ImageData(jnp.asarray(data.images[first]), jnp.asarray(data.labels[first])),
-        ImageData(jnp.asarray(data.images[second]), jnp.asarray(data.labels[second])),
-    )
+def batch():
+    """(labelled, unlabelled) ``ImageData``, six and five examples."""
+    data = jax.tree.map(jnp.asarray, image_data())
+    return tuple(jax.tree.map(lambda leaf: leaf[some], data) for some in (slice(6), slice(10, 15)))
 
 
 def buffer_rows(shard):
     positions = np.asarray(shard.buffer.positions)
     return positions.reshape(len(positions), -1)
+
+
+KEY = jax.random.key(2)
+PARAMS = quadratic_params()
+ONE_HOT = np.eye(NUM_CLASSES)
+# Entries below 10 (images within 1, means within 2, precisions below 2, biases below 2), through
+# about 50 float32 operations, sums of up to 8 x 4 terms included, each off by one rounding.
+ATOL = 50 * 10 * EPS
+
+
+def run(objective=None, draw=None, *, classifier=None, shard=None, params=PARAMS, **options):
+    """(gradients, shard, metrics), and the shard the step started from."""
+    classifier = classifier or quadratic()
+    draw = draw or negatives()
+    shard = shard or shard_of(classifier, draw)
+    gradient_fn = jax.jit(make_gradient_fn(classifier, draw, objective, **options))
+    return gradient_fn(KEY, params, shard, batch()), shard
+
+
+def assert_trees_close(got, expected, atol=ATOL):
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected)
+
+
+def added(*trees):
+    return jax.tree.map(lambda *leaves: sum(leaves), *trees)
+
+
+def classification_gradient(params, weight=1.0):
+    labelled, _ = batch()
+    x = rows(labelled.images)
+    weights = softmax_by_hand(logits_by_hand(params, x)) - ONE_HOT[np.asarray(labelled.labels)]
+    return gradient_by_hand(params, x, weight * weights / len(x))
+
+
+def density_gradient(params, x, weights):
+    """Of the weighted sum of f(x)."""
+    share = softmax_by_hand(logits_by_hand(params, x))
+    return gradient_by_hand(params, x, np.asarray(weights)[:, None] * share)
+
+
+def generative_gradient(params, ends, weight=1.0):
+    """Of contrastive divergence with the ends of the chains held fixed."""
+    x = rows(batch()[1].images)
+    return added(
+        density_gradient(params, x, np.full(len(x), -weight / len(x))),
+        density_gradient(params, ends, np.full(len(ends), weight / len(ends))),
+    )
+
+
+def trainable(network, draw, objective, optimizer, *, num_shards, buffer_size, params=None, **more):
+    """(state, gradient_fn) of a joint energy model."""
+    initial, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 8, 8, 1)))
+    shards = init_joint_shards(
+        jax.random.key(1), statistics, draw, num_shards=num_shards, buffer_size=buffer_size
+    )
+    gradient_fn = make_gradient_fn(network, draw, objective, **more)
+    state = init_state(params or initial, optimizer, shards)
+    return state, gradient_fn

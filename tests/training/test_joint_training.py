@@ -3,7 +3,6 @@
 import functools
 import os
 import signal
-from statistics import NormalDist
 
 import jax
 import jax.numpy as jnp
@@ -11,45 +10,28 @@ import numpy as np
 import optax
 import pytest
 from joint_problems import (
-    DIM,
     EPS,
     NUM_CLASSES,
-    SHAPE,
     centred,
     image_data,
     joint_objective,
-    make_gradient_fn,
     negatives,
-    quadratic,
+    trainable,
 )
 from training_problems import ListWriter, split_batch
 
 from ebmjax.data import ImageData
-from ebmjax.losses import svgd_generative_loss
 from ebmjax.networks import SADA_JEM_POLICY, WideResNet, classifier
-from ebmjax.samplers import mala, sgld, svgd
+from ebmjax.samplers import sgld
 from ebmjax.training import (
     Checkpoints,
     Plan,
     fit,
-    init_joint_shards,
-    init_state,
     make_train_step,
     tree_digest,
 )
 
 KEY = jax.random.key(7)
-
-
-def trainable(network, draw, objective, optimizer, *, num_shards, buffer_size, params=None, **more):
-    """(state, gradient_fn) of a joint energy model."""
-    initial, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 8, 8, 1)))
-    shards = init_joint_shards(
-        jax.random.key(1), statistics, draw, num_shards=num_shards, buffer_size=buffer_size
-    )
-    gradient_fn = make_gradient_fn(network, draw, objective, **more)
-    state = init_state(params or initial, optimizer, shards)
-    return state, gradient_fn
 
 
 def everything_at_once():
@@ -172,109 +154,6 @@ def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
     assert tree_digest(after[1:4]) == tree_digest(state[1:4])
 
 
-SIGMA, SEPARATION = 0.2, 0.8
-
-
-def blobs(num, seed):
-    """Two Gaussian blobs of standard deviation 0.2 whose centres are 0.8 apart."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(num, dtype=np.int32) % 2
-    centres = (labels[:, None] - 0.5) * SEPARATION * np.full(DIM, DIM**-0.5)
-    x = centres + SIGMA * rng.normal(size=(num, DIM))
-    images = np.clip(np.round((x + 1) * 127.5), 0, 255).astype(np.uint8)
-    return ImageData(images.reshape(num, *SHAPE), labels)
-
-
-def two_gaussians():
-    """Two wide classes, nearly alike."""
-    mean = 0.05 * jax.random.normal(jax.random.key(3), (2, DIM))
-    return {"mean": mean, "log_precision": jnp.zeros(2), "bias": jnp.zeros(2)}
-
-
-def train_on_blobs(draw, objective, optimizer, *, total_steps, batch_size):
-    state, gradient_fn = trainable(
-        quadratic(),
-        draw,
-        objective,
-        optimizer,
-        num_shards=1,
-        buffer_size=2 * draw.num_samples,
-        params=two_gaussians(),
-    )
-    train_step = make_train_step(gradient_fn, optimizer)
-    sizes = (batch_size, batch_size)
-    plan = Plan(total_steps=total_steps, batch_size=sizes, steps_per_dispatch=total_steps)
-    writer = ListWriter()
-    result = fit(KEY, state, train_step, blobs(512, 0), plan, writers=[writer])
-    assert int(result.state.skipped) == 0
-    return result, {name: np.array([row[name] for _, row in writer.rows]) for name in result.row}
-
-
-def test_it_learns_two_blobs_and_their_density():
-    def wide_law(key, label):
-        del label
-        return 1.5 * jax.random.normal(key, SHAPE)
-
-    draw = negatives(
-        sampler=functools.partial(mala, step_size=0.02),
-        num_steps=10,
-        num_samples=64,
-        law=wide_law,
-    )
-    result, columns = train_on_blobs(
-        draw, joint_objective(), optax.adam(0.05), total_steps=400, batch_size=64
-    )
-    # The best classifier's accuracy is Phi(SEPARATION / (2 SIGMA)) = 0.977; one that is off by a
-    # cosine of 0.9 reaches 0.964 of new images, give or take 5 standard errors.
-    test = blobs(1000, 1)
-    images = jnp.asarray(test.images / 127.5 - 1.0, jnp.float32)
-    logits = quadratic().logits(result.state.params, {}, images)[0]
-    accuracy = np.mean(np.argmax(logits, axis=1) == test.labels)
-    bound = NormalDist().cdf(0.9 * SEPARATION / (2 * SIGMA))
-    assert accuracy > bound - 5 * np.sqrt(bound * (1 - bound) / 1000)
-
-    # Chains and data alike in law have energies alike. An energy of DIM squares has the variance
-    # DIM / 2, its mean over 64 data and 64 chains a standard error of 0.25, and the mean of that
-    # over 50 steps one of 0.035: ten moves of MALA forget half the way to the mean each time.
-    error = np.sqrt(2 * DIM / 2 / 64)
-    gap = columns["energy_gap"]
-    assert np.all(gap[:5] > 5 * error)
-    assert abs(gap[-50:].mean()) < 5 * error / np.sqrt(50)
-    # The model has found the spread of the data, of 512 * DIM numbers.
-    learned = float(jnp.mean(result.state.params["log_precision"]))
-    np.testing.assert_allclose(learned, -2 * np.log(SIGMA), atol=5 * np.sqrt(2 / (512 * DIM)))
-
-
-@pytest.mark.parametrize("variant", ["literal", "corrected"])
-def test_the_literal_svgd_objective_runs_away(variant):
-    def generative_loss(positive, negative, smoothing):
-        return svgd_generative_loss(positive, negative, smoothing=smoothing, variant=variant)
-
-    draw = negatives(
-        sampler=functools.partial(svgd, step_size=0.1),
-        num_steps=5,
-        num_samples=32,
-        is_interacting=True,
-    )
-    objective = joint_objective(generative_loss=generative_loss)
-    num_steps, rate = 400, 0.1
-    result, columns = train_on_blobs(
-        draw, objective, optax.sgd(rate), total_steps=num_steps, batch_size=64
-    )
-    # A phase moves the sum of the biases by the rate, the cross-entropy not at all.
-    rise = float(jnp.sum(result.state.params["bias"]))
-    expected = num_steps * rate if variant == "literal" else 0.0
-    np.testing.assert_allclose(rise, expected, rtol=0, atol=num_steps * 2 * 20 * EPS)
-    loss = columns["loss"]
-    if variant == "literal":  # both biases alike carry f along, and minus f the loss, for ever
-        fall = loss[375:].mean() - loss[175:200].mean()
-        np.testing.assert_allclose(fall, -200 * rate / 2, rtol=0.1)
-        assert loss[-1] < -15
-    else:  # cross-entropy of at most log 2, particles no further down than the bottom of the well
-        assert np.all(loss[200:] > -DIM / 2)
-        assert np.all(loss[200:] < np.log(2) + DIM / 2)
-
-
 def test_a_wide_resnet_trains_with_batch_normalised_chains():
     network = classifier(WideResNet(10, 1, 10, norm="batch"))
     draw = negatives(
@@ -287,7 +166,7 @@ def test_a_wide_resnet_trains_with_batch_normalised_chains():
     state, gradient_fn = trainable(
         network,
         draw,
-        joint_objective(rho=0.1),
+        joint_objective(),
         optimizer,
         num_shards=2,
         buffer_size=8,

@@ -1,0 +1,120 @@
+"""The replay buffer of a joint step: what is drawn, moved and kept."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from joint_problems import (
+    EPS,
+    NUM_CLASSES,
+    SHAPE,
+    batch,
+    buffer_rows,
+    class_law,
+    joint_objective,
+    logits_by_hand,
+    make_gradient_fn,
+    negatives,
+    quadratic,
+    quadratic_params,
+    shard_of,
+)
+
+KEY = jax.random.key(4)
+
+
+def step(draw, *, objective=None, buffer_size=24, num_steps=1):
+    """Buffers as rows, before and after each of some steps of the quadratic model."""
+    shard = shard_of(quadratic(), draw, buffer_size=buffer_size)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, objective))
+    buffers = [buffer_rows(shard)]
+    for i in range(num_steps):
+        key = jax.random.fold_in(KEY, i)
+        shard = gradient_fn(key, quadratic_params(), shard, batch())[1]
+        buffers.append(buffer_rows(shard))
+    return buffers
+
+
+def changed(before, after):
+    return np.flatnonzero(np.any(before != after, axis=1))
+
+
+def test_the_drawn_slots_are_written_and_the_next_step_starts_from_them():
+    buffers = step(negatives(num_steps=2), num_steps=4)
+    drawn = [changed(*pair) for pair in itertools.pairwise(buffers)]
+    assert [len(slots) for slots in drawn] == [8] * 4
+    assert len(set(map(tuple, drawn))) == 4
+
+    # A slot that is drawn again goes on from where it was left: two steps up f, without noise.
+    @jax.jit
+    def climbed(x):
+        for _ in range(2):
+            x = x + 0.2 * jax.grad(total_density)(x)
+        return x
+
+    for slots, (before, after) in zip(drawn, itertools.pairwise(buffers), strict=True):
+        ends = climbed(jnp.asarray(before[slots].reshape(-1, *SHAPE)))
+        np.testing.assert_allclose(after[slots], ends.reshape(8, -1), rtol=0, atol=50 * EPS)
+    assert len(np.intersect1d(drawn[0], np.concatenate(drawn[1:]))) > 0
+
+
+def total_density(x):
+    logits = quadratic().logits(quadratic_params(), {}, x)[0]
+    return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
+
+
+@pytest.mark.parametrize("reinit_prob", [0.0, 1.0])
+def test_chains_start_anew_with_their_probability(reinit_prob):
+    def far_law(key, label):
+        del label
+        return 5.0 + jax.random.uniform(key, SHAPE)
+
+    here = shard_of(quadratic(), negatives(), buffer_size=8)
+    draw = negatives(law=far_law, reinit_prob=reinit_prob, density_scale=0.0)  # chains at rest
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw))
+    after = buffer_rows(gradient_fn(KEY, quadratic_params(), here, batch())[1])
+    if reinit_prob:
+        assert np.all(after >= 5)
+        assert len(np.unique(after)) == after.size
+    else:
+        np.testing.assert_array_equal(after, buffer_rows(here))
+
+
+def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
+    start, ends = step(negatives(), buffer_size=8)
+    by_density = ends[np.argsort(log_density(ends))]
+    kept = {}
+    for replacement in ("argmax", "softmax", "in_place"):
+        draw = negatives(replacement=replacement, num_kept=3)
+        before, after = step(draw, buffer_size=8)
+        np.testing.assert_array_equal(before, start)
+        slots = changed(before, after)
+        kept[replacement] = set(map(tuple, after[slots]))
+        assert len(slots) == len(kept[replacement]) == 3
+        assert kept[replacement] <= set(map(tuple, ends))  # the policy moves no chain
+        if replacement == "in_place":
+            np.testing.assert_array_equal(after[slots], ends[slots])
+    assert kept["argmax"] == set(map(tuple, by_density[-3:]))
+    assert kept["softmax"] != kept["argmax"]
+
+
+def log_density(x):
+    return np.log(np.exp(logits_by_hand(quadratic_params(), x)).sum(axis=1))
+
+
+def test_chains_stay_in_the_slots_of_their_class():
+    """Without noise the chain of a class comes ever nearer to the mean of its class alone."""
+    draw = negatives(num_classes=NUM_CLASSES, law=class_law, reinit_prob=0.5, num_steps=2)
+    objective = joint_objective(is_conditional=True)
+    params = quadratic_params()
+    means = np.asarray(params["mean"], float)
+    shrink = 1 - 0.2 * np.exp(np.asarray(params["log_precision"], float))
+    starts = 0.1 * np.arange(1.0, NUM_CLASSES + 1)[:, None] - means
+    buffer = step(draw, objective=objective, num_steps=6)[-1].reshape(NUM_CLASSES, 8, -1)
+    for label in range(NUM_CLASSES):
+        rests = means[label] + shrink[label] ** (2 * np.arange(7)[:, None]) * starts[label]
+        distances = np.abs(buffer[label][:, None] - rests).max(axis=-1)
+        assert np.all(distances.min(axis=1) < 6 * 50 * EPS)
+        assert len(set(distances.argmin(axis=1).tolist())) > 1  # some were drawn, some anew

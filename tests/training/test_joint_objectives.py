@@ -1,0 +1,152 @@
+"""The generative objectives of a joint step, its smoothing, and objectives that are refused."""
+
+import jax
+import numpy as np
+import pytest
+from joint_problems import (
+    ATOL,
+    EPS,
+    KEY,
+    PARAMS,
+    added,
+    assert_trees_close,
+    batch,
+    buffer_rows,
+    classification_gradient,
+    density_gradient,
+    generative_gradient,
+    joint_objective,
+    logits_by_hand,
+    make_gradient_fn,
+    negatives,
+    quadratic,
+    rows,
+    run,
+    shard_of,
+    softmax_by_hand,
+)
+
+from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy, svgd_generative_loss
+from ebmjax.samplers import svgd
+
+
+def test_the_beta_objective_weighs_negatives_of_a_flatter_density():
+    beta, scale = 0.4, 0.6
+
+    def generative_loss(positive, negative, smoothing):
+        return beta_objective_loss(positive / smoothing, negative / smoothing, beta=beta)
+
+    draw = negatives(density_scale=scale)
+    objective = joint_objective(generative_loss=generative_loss)
+    (gradients, after, metrics), before = run(objective, draw)
+    ends = buffer_rows(after)
+    np.testing.assert_allclose(ends, chains_by_hand(before, 3, 0.2 * scale), atol=ATOL)
+
+    x = rows(batch()[1].images)
+    f, g = (np.log(np.exp(logits_by_hand(PARAMS, p)).sum(axis=1)) for p in (x, ends))
+    negative_sum = np.exp(beta * g).sum()
+    kept = negative_sum / (np.exp(beta * f) + negative_sum)  # 1 - w+, Eq. 8
+    expected = added(
+        classification_gradient(PARAMS),
+        density_gradient(PARAMS, x, -kept / len(x)),
+        density_gradient(PARAMS, ends, kept.mean() * np.exp(beta * g) / negative_sum),
+    )
+    assert_trees_close(gradients, expected)
+    np.testing.assert_allclose(metrics["positive_weight"], 1 - kept.mean(), atol=ATOL)
+
+
+def chains_by_hand(shard, num_steps, step_size):
+    """Ends of chains without noise that climb f of the quadratic model, in float64."""
+    x = buffer_rows(shard).astype(float)
+    means = np.asarray(PARAMS["mean"], float)
+    precision = np.exp(np.asarray(PARAMS["log_precision"], float))
+    for _ in range(num_steps):
+        share = softmax_by_hand(logits_by_hand(PARAMS, x))
+        pull = precision[:, None] * (means - x[:, None])
+        x = x + step_size * np.sum(share[..., None] * pull, axis=1)
+    return x
+
+
+def test_smoothing_divides_the_density_of_chains_and_loss():
+    draw = negatives()
+    shard = shard_of(quadratic(), draw, smoothing=2.5)
+    (gradients, after, metrics), _ = run(None, draw, shard=shard)
+    ends = buffer_rows(after)
+    np.testing.assert_allclose(ends, chains_by_hand(shard, 3, 0.2 / 2.5), atol=ATOL)
+    expected = added(classification_gradient(PARAMS), generative_gradient(PARAMS, ends, 1 / 2.5))
+    assert_trees_close(gradients, expected)
+    assert metrics["smoothing"] == after.smoothing == 2.5
+
+
+def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
+    weights = {"classification_weight": 0.5, "generative_weight": 2.0}
+    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
+    draw = negatives()
+    shard = shard_of(quadratic(), draw, smoothing=1.5)
+    (gradients, after, metrics), _ = run(objective, draw, shard=shard)
+
+    def norm(tree):
+        return np.sqrt(sum(np.sum(leaf**2) for leaf in tree.values()))
+
+    ends = buffer_rows(after)
+    classification = classification_gradient(PARAMS, 0.5)
+    generative = generative_gradient(PARAMS, ends, 2.0 / 1.5)
+    assert_trees_close(gradients, added(classification, generative))  # by the smoothing before
+    ratio = norm(generative) / norm(classification)
+    by_hand = np.exp(np.log(1.5) + 0.25 * np.log(ratio / 0.7))
+    np.testing.assert_allclose(after.smoothing, by_hand, rtol=ATOL)
+    assert metrics["smoothing"] == 1.5
+    assert not np.isclose(by_hand, 1.5, rtol=0.05)
+
+    # Chains without drift stand still, so do both gradients, and the log of the ratio's distance
+    # to its goal shrinks by the factor 0.75 a step.
+    still = negatives(density_scale=0.0)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), still, objective))
+    smoothings = [1.5]
+    for _ in range(20):
+        shard = gradient_fn(KEY, PARAMS, shard, batch())[1]
+        smoothings.append(float(shard.smoothing))
+    starts = generative_gradient(PARAMS, buffer_rows(shard), 2.0)
+    goal = np.log(norm(starts) / norm(classification) / 0.7)
+    by_hand = goal + (np.log(1.5) - goal) * 0.75 ** np.arange(21)
+    np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
+
+
+@pytest.mark.parametrize("variant", ["corrected", "literal"])
+def test_the_literal_svgd_loss_has_no_negative_phase(variant):
+    def generative_loss(positive, negative, smoothing):
+        return svgd_generative_loss(positive, negative, smoothing=smoothing, variant=variant)
+
+    draw = negatives(sampler=lambda density: svgd(density, step_size=1.0), is_interacting=True)
+    shard = shard_of(quadratic(), draw, smoothing=2.0)
+    objective = joint_objective(generative_loss=generative_loss)
+    (gradients, after, metrics), _ = run(objective, draw, shard=shard)
+    x, ends = rows(batch()[1].images), buffer_rows(after)
+    parts = [
+        classification_gradient(PARAMS),
+        density_gradient(PARAMS, x, np.full(len(x), -0.5 / len(x))),
+    ]
+    if variant == "corrected":
+        parts.append(density_gradient(PARAMS, ends, np.full(8, 0.5 / 8)))
+    assert_trees_close(gradients, added(*parts))
+    entropy = nearest_neighbour_entropy(after.buffer.positions)
+    np.testing.assert_allclose(metrics["negative_entropy"], entropy, rtol=10 * EPS)
+    assert metrics["chain_bandwidth"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classification_weight": -1.0}, "classification_weight must be zero or more"),
+        ({"generative_weight": -0.1}, "generative_weight must be zero or more"),
+        ({"generative_weight": np.nan}, "generative_weight must be zero or more"),
+        ({"rho": 0.0}, "rho must be positive"),
+        ({"rho": -0.2}, "rho must be positive"),
+        ({"smoothing_ratio": 0.0}, "smoothing_ratio must be positive"),
+        ({"smoothing_rate": 0.0}, "smoothing_rate must be positive"),
+        ({"smoothing_rate": 1.5}, "smoothing_rate must lie between"),
+    ],
+)
+def test_bad_objectives_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        joint_objective(**options)

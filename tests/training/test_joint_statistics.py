@@ -1,0 +1,160 @@
+"""Normalisation statistics in a joint step: whose each role uses, and which are remembered."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from joint_problems import (
+    ATOL,
+    DIM,
+    KEY,
+    ONE_HOT,
+    PARAMS,
+    SHAPE,
+    added,
+    assert_trees_close,
+    batch,
+    buffer_rows,
+    centred,
+    density_gradient,
+    gradient_by_hand,
+    joint_objective,
+    logits_by_hand,
+    make_gradient_fn,
+    negatives,
+    quadratic,
+    rows,
+    run,
+    shard_of,
+    softmax_by_hand,
+)
+
+from ebmjax.networks import SADA_JEM_POLICY, NormPolicy
+from ebmjax.samplers import svgd
+from ebmjax.training import init_joint_shards
+
+CLASSIFIED, POSITIVES = (rows(part.images).mean(axis=0) for part in batch())
+START = 0.05
+
+
+def updated(start, *centres):
+    for centre in centres:
+        start = 0.1 * start + 0.9 * centre
+    return start
+
+
+@pytest.mark.parametrize(
+    ("policy", "rho", "order"),
+    [
+        (None, None, ["positives", "classified"]),
+        (None, 0.2, ["positives", "classified"]),
+        (NormPolicy(updated_by=("negatives",)), 0.2, ["negatives"]),
+        (SADA_JEM_POLICY, 0.2, ["positives", "chains", "negatives", "classified"]),
+    ],
+    ids=["default", "default_sam", "negatives_sam", "sada_jem"],
+)
+def test_statistics_are_updated_once_a_step_by_the_roles_of_the_policy(policy, rho, order):
+    (_, after, _), _ = run(joint_objective(rho=rho), classifier=centred(), norm_policy=policy)
+    ends = buffer_rows(after).mean(axis=0)
+    centres = {"positives": POSITIVES, "classified": CLASSIFIED, "negatives": ends, "chains": ends}
+    expected = updated(START, *[centres[role] for role in order])
+    got = np.ravel(after.statistics["centre"])
+    np.testing.assert_allclose(got, expected + np.zeros(DIM), atol=ATOL)
+
+
+def test_a_plain_classifier_updates_its_statistics_by_the_labelled_images():
+    shards = init_joint_shards(KEY, centred().init(KEY, None)[1], None, num_shards=1, buffer_size=0)
+    shard = jax.tree.map(lambda leaf: leaf[0], shards)
+    _, after, _ = jax.jit(make_gradient_fn(centred(), None))(KEY, PARAMS, shard, batch())
+    got = np.ravel(after.statistics["centre"])
+    np.testing.assert_allclose(got, updated(START, CLASSIFIED), atol=ATOL)
+
+
+CASES = [
+    NormPolicy(),
+    NormPolicy(negatives="running"),
+    NormPolicy(positives="running", updated_by=("classified",)),
+    NormPolicy(second_pass="running"),
+]
+
+
+@pytest.mark.parametrize("policy", CASES, ids=["batch", "negatives", "positives", "second_pass"])
+def test_each_role_is_normalised_as_the_policy_says(policy):
+    """Running averages are those the step began with, in both passes of SAM."""
+    objective = joint_objective(rho=0.2)
+    (gradients, after, _), _ = run(objective, classifier=centred(), norm_policy=policy)
+    ends = buffer_rows(after).astype(float)
+    labelled, unlabelled = batch()
+
+    def shown(x, role, second_pass):
+        use = policy.use(role, second_pass=second_pass)
+        return x - (x.mean(axis=0) if use == "batch" else START)
+
+    def total(params, second_pass):
+        x = shown(rows(labelled.images), "classified", second_pass)
+        error = softmax_by_hand(logits_by_hand(params, x)) - ONE_HOT[np.asarray(labelled.labels)]
+        positives = shown(rows(unlabelled.images), "positives", second_pass)
+        chain_ends = shown(ends, "negatives", second_pass)
+        return added(
+            gradient_by_hand(params, x, error / len(x)),
+            density_gradient(params, positives, np.full(5, -1 / 5)),
+            density_gradient(params, chain_ends, np.full(8, 1 / 8)),
+        )
+
+    params = {name: np.asarray(leaf, float) for name, leaf in PARAMS.items()}
+    climb = total(params, False)
+    norm = np.sqrt(sum(np.sum(leaf**2) for leaf in climb.values()))
+    displaced = {name: params[name] + 0.2 * climb[name] / norm for name in params}
+    assert_trees_close(gradients, total(displaced, True))
+
+
+def perturbed(chains):
+    """How far each chain's end moves when one start does, that one's in the first place."""
+    classifier, draw = centred(), negatives()
+    shard = shard_of(classifier, draw)
+    moved = shard.buffer.positions.at[2].add(0.5)
+    other = shard._replace(buffer=shard.buffer._replace(positions=moved))
+    gradient_fn = jax.jit(make_gradient_fn(classifier, draw, norm_policy=NormPolicy(chains=chains)))
+    ends = [buffer_rows(gradient_fn(KEY, PARAMS, s, batch())[1]) for s in (shard, other)]
+    distances = np.abs(ends[0] - ends[1]).max(axis=1)
+    return distances[2], np.delete(distances, 2)
+
+
+def test_chains_under_running_averages_do_not_see_each_other():
+    own, others = perturbed("running")
+    assert own > 0.1
+    assert np.all(others == 0)
+
+
+def test_chains_normalised_by_their_batch_do():
+    own, others = perturbed("batch")
+    assert own > 0.1
+    assert np.all(others > 1e-3)
+
+
+def test_chains_normalised_by_their_batch_climb_the_density_of_all():
+    draw = negatives()
+    shard = shard_of(centred(), draw)
+    (_, after, _), _ = run(classifier=centred(), norm_policy=NormPolicy(chains="batch"))
+    x = shard.buffer.positions
+
+    def total(x):
+        logits = centred().logits(PARAMS, {"centre": jnp.zeros(SHAPE)}, x, use="batch")[0]
+        return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
+
+    for _ in range(3):
+        x = x + 0.2 * jax.grad(total)(x)
+    np.testing.assert_allclose(after.buffer.positions, x, atol=ATOL)
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_interacting_chains_that_the_batch_couples_are_refused(has_statistics):
+    draw = negatives(sampler=lambda density: svgd(density, step_size=1.0), is_interacting=True)
+    classifier = centred() if has_statistics else quadratic()
+    gradient_fn = make_gradient_fn(classifier, draw, norm_policy=SADA_JEM_POLICY)
+    arguments = (KEY, PARAMS, shard_of(classifier, draw), batch())
+    if has_statistics:
+        with pytest.raises(ValueError, match="chains='running'"):
+            jax.eval_shape(gradient_fn, *arguments)
+    else:  # nothing to couple them by
+        jax.eval_shape(gradient_fn, *arguments)
