@@ -2,7 +2,8 @@
 
 Claim: PYLD's inner steps and the informative start make JEM stable at a fraction of its gradients.
 Paper: JEM++ (Yang & Ji 2021) as SADA-JEM describes it: M outer steps of N = 5 inner ones, drift
-0.2 with scores clipped at 1, box [-1, 1], batch normalisation. Here WRN-10-1 and Adam at 1e-3.
+0.2 with scores clipped at 1, box [-1, 1], batch normalisation. Here WRN-10-1, Adam at 5e-3, group
+normalisation and a penalty on squared energies, for the reasons in sadajem_digits.py.
 Command:
   python experiments/run.py --config=configs/jempp_digits.py
 Hardware: 2 CPU cores.
@@ -19,19 +20,24 @@ from ml_collections import ConfigDict
 from experiments.jem_defaults import configure
 
 BASE = {
-    "model.norm": "batch",
+    "model.norm": "group",
     "sampler.name": "pyld",
-    "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
     "sampler.buffer.law": "informative",
+    "loss.energy_l2": 0.01,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "m5": {"sampler.num_steps": 5},
     "m20": {"sampler.num_steps": 20},
-    "sam": {"optimizer.rho": 0.2},
+    "sam": {"optimizer.rho": 0.05},
     "proximal": {"sampler.name": "proximal_sgld", "sampler.max_score": None},
-    "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
+    "literal": {
+        "model.norm": "batch",
+        "model.norm_policy": "sada_jem",
+        "sampler.pyld.outer_step_size": 1.0,
+        "loss.energy_l2": 0.0,
+    },
 }
 
 
