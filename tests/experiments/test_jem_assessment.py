@@ -413,7 +413,9 @@ def attack_section(**overrides):
 
 def test_robust_accuracy_of_a_linear_classifier():
     """The margin falls by radius times the l1 norm of the weights' difference, and no more."""
-    x = np.array([[0.0, 0.1, 0.0], [0.0, 0.3, 0.0], [0.0, -0.8, 0.0], [0.0, 0.01, 0.0]], np.float32)
+    x = np.array(
+        [[0.0, 0.15, 0.0], [0.0, 0.3, 0.0], [0.0, -0.8, 0.0], [0.0, 0.01, 0.0]], np.float32
+    )
     difference = WEIGHTS[:, 1] - WEIGHTS[:, 0]
     levels = np.array([0, 10, 60])
     reach = 2 * levels / 255 * np.abs(difference).sum()
