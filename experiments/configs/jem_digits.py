@@ -17,7 +17,7 @@ Variants: the sampler (psgld, mala, tempered_mala, hmc), softmax (the classifier
 softmax_sam, augmented (crops of one pixel), unaugmented (crops for the labels, p(x) on plain
 images), conditional (chains of p(x, y)); the robust-objective paper's seven scenarios, of which
 unconfined is JEM itself: steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter, each also
-with exponent 2 (_beta_2); and beta_B, unconfined with exponent B in its weights (beta is B / 20000).
+with exponent 2 (_beta_2); and beta_B, unconfined with exponent B in its weights (beta = B / 20000).
 """
 
 from typing import Any

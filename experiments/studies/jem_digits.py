@@ -36,7 +36,25 @@ STUDY = Study(
     columns={
         "accuracy, %": ("classification.accuracy", 100.0, 1),
         "ECE, %": ("classification.ece", 100.0, 1),
-        "NLL": ("classification.nll", 1.0, 3),
+        "NLL, nats": ("classification.nll", 1.0, 3),
+        "AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3),
+        "AUROC max p(y|x)": ("ood.mean_auroc.max_probability", 1.0, 3),
+        "AUROC -|score|": ("ood.mean_auroc.negative_score_norm", 1.0, 3),
+        "FID (digits classifier features), buffer": (
+            "generation.buffer.fid_classifier_features",
+            1.0,
+            1,
+        ),
+        "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
+        "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
+        "seconds of training": ("run_seconds", 1.0, 0),
     },
     num_seeds=5,
+    common=(
+        "--config.train.checkpoint_every_epochs=40",
+        "--config.eval.every_epochs=40",
+        "--config.eval.attack_linf=(0, 16)",
+        "--config.eval.attack_l2=()",
+        "--config.eval.landscape_points=0",
+    ),
 )
