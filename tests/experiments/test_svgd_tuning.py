@@ -1,0 +1,187 @@
+"""The tuning study of SVGD: its runs, what they share, restarting, table and plots."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from experiment_runs import rows_of, strict_json
+
+from ebmjax import data, training
+from experiments import build, families, svgd_tuning, svgd_tuning_plots, svgd_tuning_runs
+from experiments.svgd_tuning import FULL, QUICK, Setting
+
+LITERAL = Setting("literal", "softmax", 0.09, 4, 2, 1.0)
+CORRECTED = Setting("corrected", "softmax", 2.0, 4, 2, 1.0)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The folder of a finished quick study."""
+    folder = tmp_path_factory.mktemp("tuning")
+    svgd_tuning.main(["--quick", f"--folder={folder}"])
+    return folder
+
+
+def columns(folder, setting, *names):
+    rows = rows_of(folder / setting.name)
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def test_ten_images_are_the_first_of_each_class():
+    images = data.load_digits("train")
+    ten = svgd_tuning_runs.one_of_each_class(images)
+    np.testing.assert_array_equal(ten.labels, np.arange(10))
+    for label, image in enumerate(ten.images):
+        first = next(i for i, other in enumerate(images.labels) if other == label)
+        np.testing.assert_array_equal(image, images.images[first])
+
+
+def test_each_sweep_changes_one_field_and_runs_are_made_once():
+    for sweep in FULL.values:
+        for objective in svgd_tuning.OBJECTIVES:
+            lines = list(FULL.lines(sweep, objective))
+            others = [s._replace(replacement="", **{sweep: 0}) for s in lines]
+            assert len(set(others)) == 1
+            assert {getattr(s, sweep) for s in lines} == set(FULL.values[sweep])
+            assert {s.replacement for s in lines} == {"softmax", "argmax", "in_place"}
+    settings = FULL.settings(2)
+    assert len(settings) == len({s.name for s in settings}) == 2 * len(FULL.settings(1))
+
+
+def test_configuration_keeps_half_of_the_particles_where_they_are_chosen():
+    config = svgd_tuning.configuration(FULL, LITERAL._replace(num_particles=43))
+    assert (config.sampler.buffer.num_kept, config.sampler.num_samples) == (21, 43)
+    reference = svgd_tuning.configuration(FULL, LITERAL._replace(replacement="in_place"))
+    assert reference.sampler.buffer.num_kept is None
+
+
+@pytest.mark.parametrize("setting", [LITERAL, CORRECTED])
+def test_first_update_is_that_of_the_ordinary_experiment(study, setting, tmp_path):
+    config = svgd_tuning.configuration(QUICK, setting)
+    experiment = families.build(config, tmp_path)
+    result = training.fit(
+        build.root_keys(config)[1],
+        experiment.state,
+        experiment.train_step,
+        svgd_tuning_runs.one_of_each_class(experiment.data),
+        training.Plan(total_steps=1, batch_size=(10, 10), data_seed=config.seed),
+    )
+    row = rows_of(study / setting.name)[0]
+    # Sums of some thousand float32 terms in another order; displacements are differences of
+    # positions of size 1, known to eps, squared: 2 eps / sqrt(8e-6) relative at the small step.
+    for name in ("cross_entropy", "loss", "gradient_norm", "positive_log_density"):
+        np.testing.assert_allclose(row[name], result.row[name], rtol=1e-4, err_msg=name)
+    np.testing.assert_allclose(
+        row["chain_displacement"], result.row["chain_displacement"], rtol=1e-3
+    )
+
+
+def test_the_literal_objective_never_sees_the_particles(study):
+    seen = ("accuracy", "cross_entropy", "loss")
+    near, far = LITERAL, LITERAL._replace(step_size=2.0)
+    assert columns(study, near, *seen) == columns(study, far, *seen)
+    corrected = (CORRECTED, CORRECTED._replace(step_size=0.09))
+    first, second = (columns(study, setting, "loss")["loss"] for setting in corrected)
+    assert first[-1] != second[-1]
+
+
+@pytest.mark.parametrize("setting", [LITERAL, CORRECTED])
+def test_larger_steps_displace_more(study, setting):
+    near, far = (
+        columns(study, setting._replace(step_size=size), "chain_displacement")
+        for size in QUICK.values["step_size"]
+    )
+    ratio = np.divide(far["chain_displacement"], near["chain_displacement"])
+    # Far from the walls and from each other, two steps of each: squares of (2 / 0.09).
+    assert np.all(ratio > 0.5 * (2.0 / 0.09) ** 2)
+
+
+def test_table_and_plots(study):
+    text = (study / "table.md").read_text()
+    assert text.count("| literal | 0.09 | softmax |") == 1
+    table = strict_json((study / "table.json").read_text())
+    rows = rows_of(study / CORRECTED.name)
+    (found,) = table[CORRECTED.name]
+    assert found["accuracy"] == pytest.approx(np.mean([row["accuracy"] for row in rows]))
+    assert found["chain_displacement"] == pytest.approx(
+        np.median([row["chain_displacement"] for row in rows])
+    )
+    for sweep in QUICK.values:
+        assert (study / f"{sweep}.png").stat().st_size > 10_000
+
+
+def test_the_same_command_repeats_only_what_is_missing(study, tmp_path):
+    folder = shutil.copytree(study, tmp_path / "study")
+    before = {path: path.read_bytes() for path in folder.glob("*/metrics.jsonl")}
+    times = {path: path.stat().st_mtime_ns for path in before}
+    missing = folder / CORRECTED.name / "metrics.jsonl"
+    missing.with_name("summary.json").unlink()
+    missing.write_text(missing.read_text()[:200])  # as a killed run leaves it
+    svgd_tuning.main(["--quick", f"--folder={folder}"])
+    assert {path: path.read_bytes() for path in before} == before
+    touched = [path for path in before if path.stat().st_mtime_ns != times[path]]
+    assert touched == [missing]
+
+
+def test_an_interrupted_run_counts_as_missing(monkeypatch, tmp_path):
+    def interrupted(key, state, *rest, writers):
+        writers[0].start(0)
+        return training.FitResult(state, 0, {}, 2, 0.0, 0.0)
+
+    monkeypatch.setattr(training, "fit", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        svgd_tuning.main(["--quick", f"--folder={tmp_path}"])
+    assert stop.value.code == 130
+    (run,) = tmp_path.iterdir()
+    assert not (run / "summary.json").exists()
+
+
+def test_a_run_that_diverges_is_a_result(monkeypatch, tmp_path):
+    def diverging(key, state, *rest, writers):
+        writers[0].start(0)
+        names = ("accuracy", "cross_entropy", "loss", "negative_entropy", "chain_displacement")
+        writers[0].write(7, {**dict.fromkeys(names, float("nan")), "skipped": 5})
+        raise training.DivergenceError("gone")
+
+    monkeypatch.setattr(training, "fit", diverging)
+    assert svgd_tuning.run(QUICK, LITERAL, tmp_path) is None
+    summary = strict_json((tmp_path / LITERAL.name / "summary.json").read_text())
+    assert summary["diverged"]
+    assert summary["sound_updates"] == 2
+    assert summary["accuracy"] is None
+
+
+def test_a_run_of_another_configuration_is_refused(study, tmp_path):
+    folder = tmp_path / "study"
+    shutil.copytree(study / LITERAL.name, folder / LITERAL.name)
+    path = folder / LITERAL.name / "config.json"
+    config = json.loads(path.read_text())
+    config["optimizer"]["learning_rate"] = 1.0
+    path.write_text(json.dumps(config))
+    with pytest.raises(SystemExit, match="another configuration"):
+        svgd_tuning.main(["--quick", f"--folder={folder}"])
+
+
+def test_bad_number_of_seeds(tmp_path):
+    with pytest.raises(SystemExit):
+        svgd_tuning.main(["--quick", f"--folder={tmp_path}", "--seeds=0"])
+
+
+def test_generative_loss_of_either_flag():
+    arguments = np.float32([3.0, 5.0]), np.float32([1.0]), np.float32(2.0)
+    literal, _ = jax.jit(svgd_tuning_runs.generative_loss)(True, *arguments)
+    corrected, _ = jax.jit(svgd_tuning_runs.generative_loss)(False, *arguments)
+    assert (float(literal), float(corrected)) == (-2.0, -1.5)
+
+
+def test_running_mean():
+    values = np.arange(25.0) ** 2
+    expected = [np.mean(values[max(0, i - 9) : i + 1]) for i in range(25)]
+    np.testing.assert_allclose(svgd_tuning_plots._smoothed(values), expected, rtol=1e-12)
+
+
+def test_means_over_seeds():
+    assert svgd_tuning_plots._mean("{:.1f}", [1.0, 3.0]) == "2.0 ± 1.4"
+    assert svgd_tuning_plots._mean("{:.1f}", [1.0, None]) == "-"
