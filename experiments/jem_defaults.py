@@ -164,7 +164,7 @@ SMOKE = {
     "model.widen_factor": 1,
     "sampler.num_steps": 2,
     "sampler.num_samples": 8,
-    "sampler.buffer.size": 40,
+    "sampler.buffer.size": 200,
     "sampler.buffer.num_kept": None,
     "train.num_epochs": 2,
     "train.batch_size": 16,

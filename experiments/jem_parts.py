@@ -27,7 +27,7 @@ def classifier(config: Config, dtype: str) -> networks.Classifier:
         networks.WideResNet(
             depth=model.depth,
             widen_factor=model.widen_factor,
-            num_classes=config.data.num_classes,
+            num_classes=config.data.num_classes if has_classes else 1,
             norm=choose("model.norm", model.norm, NORMS),
             lowering=choose("model.lowering", model.lowering, LOWERINGS),
             dtype=choose("model.dtype", dtype, DTYPES),
@@ -134,6 +134,7 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
             f"of config.sampler.name={name!r} move together. Take one of "
             f"{sorted(set(SAMPLERS) - set(PARTICLE_SAMPLERS))}."
         )
+    has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
     return training.Negatives(
         sampler=sampler(config, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
@@ -141,7 +142,7 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
         density_scale=_density_scale(config),
-        num_classes=config.data.num_classes if config.loss.is_conditional else 1,
+        num_classes=config.data.num_classes if has_classes else 1,
         is_interacting=is_interacting,
         replacement=choose(
             "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS

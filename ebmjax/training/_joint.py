@@ -178,7 +178,15 @@ class _JointStep(NamedTuple):
         return draw, jax.lax.stop_gradient(ends), metrics
 
     def _check_classes(self, negatives: Negatives, logits: jax.Array) -> None:
-        if self.objective.is_conditional and negatives.num_classes != logits.shape[-1]:
+        if not self.objective.is_conditional:
+            return
+        if negatives.replacement != "in_place":
+            raise ValueError(
+                f"replacement={negatives.replacement!r} reorders samples, which would carry them "
+                "into the slots of other classes; with objective.is_conditional the buffer is "
+                "partitioned by class and takes 'in_place'."
+            )
+        if negatives.num_classes != logits.shape[-1]:
             raise ValueError(
                 f"negatives.num_classes must be the network's {logits.shape[-1]} classes where "
                 f"objective.is_conditional is True, got {negatives.num_classes}."

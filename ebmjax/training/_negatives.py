@@ -36,15 +36,15 @@ class Negatives:
       reinit_prob: of each chain, in [0, 1].
       density_scale: what multiplies the log density for the sampler alone, such as 1 - beta under
         the beta objective; may be traced.
-      num_classes: of a partitioned buffer; 1 where chains have no class.
+      num_classes: classes that ``law`` knows: the buffer starts with as many of each, and chains of
+        no class that start anew take a random one. 1 for a law without classes.
       is_interacting: whether ``sampler`` moves all samples at once (SVGD) instead of one chain.
       replacement: which of the moved samples go back to the buffer, see ``select_particles``.
       num_kept: how many of them; None for all.
 
     Raises:
       ValueError: for counts below 1, ``reinit_prob`` outside [0, 1], a negative
-        ``density_scale``, more kept than drawn, or a choice among them in a buffer partitioned by
-        class.
+        ``density_scale``, or more kept than drawn.
     """
 
     sampler: Callable[..., Sampler]
@@ -69,11 +69,6 @@ class Negatives:
                 raise ValueError(
                     f"num_kept must be at most num_samples={self.num_samples}, got {self.num_kept}."
                 )
-        if self.replacement != "in_place" and self.num_classes > 1:
-            raise ValueError(
-                f"replacement={self.replacement!r} reorders samples, which would carry them into "
-                "the slots of other classes; a buffer partitioned by class takes 'in_place'."
-            )
 
 
 def run_chains(

@@ -118,3 +118,18 @@ def test_chains_stay_in_the_slots_of_their_class():
         distances = np.abs(buffer[label][:, None] - rests).max(axis=-1)
         assert np.all(distances.min(axis=1) < 6 * 50 * EPS)
         assert len(set(distances.argmin(axis=1).tolist())) > 1  # some were drawn, some anew
+
+
+def test_chains_of_no_class_start_anew_from_every_class():
+    """One noiseless step from each class's start, along the joint score: the ends are known."""
+    draw = negatives(num_classes=NUM_CLASSES, law=class_law, reinit_prob=1.0, num_steps=1)
+    before, *afters = step(draw, num_steps=12)
+    starts = np.stack([np.asarray(class_law(None, label)) for label in range(NUM_CLASSES)])
+    moved = np.asarray(starts + 0.2 * jax.vmap(jax.grad(total_density))(jnp.asarray(starts)))
+    counts = np.zeros(NUM_CLASSES, int)
+    for earlier, after in itertools.pairwise([before, *afters]):
+        ends = after[changed(earlier, after)]
+        distances = np.abs(ends[:, None] - moved.reshape(NUM_CLASSES, -1)).max(axis=-1)
+        assert np.all(distances.min(axis=1) < 50 * EPS)
+        counts += np.bincount(distances.argmin(axis=1), minlength=NUM_CLASSES)
+    assert np.all(counts > 0)

@@ -203,7 +203,6 @@ def test_interacting_samples_move_together():
         ({"density_scale": -0.5}, "density_scale must be zero or more"),
         ({"num_kept": 0}, "num_kept must be an integer of at least 1"),
         ({"num_kept": 9}, "num_kept must be at most num_samples=8, got 9"),
-        ({"num_classes": 2, "replacement": "argmax"}, "replacement='argmax' reorders"),
     ],
 )
 def test_bad_negatives_are_refused(options, message):
