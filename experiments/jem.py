@@ -34,7 +34,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     classifier = parts.classifier(config, config.model.dtype)
     chain_classifier = parts.classifier(config, config.sampler.dtype)
-    params, statistics = classifier.init(network_key, _first_images(train))
+    params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))
     negatives = parts.negatives(config, train)
     shards = init_joint_shards(
         buffer_key,
