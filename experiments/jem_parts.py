@@ -27,7 +27,7 @@ def classifier(config: Config, dtype: str) -> networks.Classifier:
         networks.WideResNet(
             depth=model.depth,
             widen_factor=model.widen_factor,
-            num_classes=config.data.num_classes if has_classes else 1,
+            num_classes=config.data.num_classes,
             norm=choose("model.norm", model.norm, NORMS),
             lowering=choose("model.lowering", model.lowering, LOWERINGS),
             dtype=choose("model.dtype", dtype, DTYPES),
