@@ -227,7 +227,8 @@ def _blackjax(
         "num_integration_steps": num_integration_steps,
         "inverse_mass_matrix": jnp.ones(num_pixels),
     }
-    asked = inspect.signature(make).parameters
+    # BlackJAX wraps the function that names its arguments.
+    asked = inspect.signature(getattr(make, "differentiable", make)).parameters
     return make(log_density_fn, **{k: v for k, v in offered.items() if k in asked})
 
 

@@ -1,0 +1,131 @@
+"""Joint energy models by configuration: families train, variants trace, mistakes are told."""
+
+import importlib
+import math
+
+import jax
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from experiment_runs import REPOSITORY, rows_of, summary_of
+
+from ebmjax.training import make_mesh
+from ebmjax.training._block import make_block
+from experiments import families
+from experiments.errors import ConfigError
+from experiments.launch import build_or_explain, launch
+
+REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
+SLOW = pytest.mark.slow
+
+
+def config_of(name, variant="smoke", **overrides):
+    config = importlib.import_module(f"experiments.configs.{name}").get_config(variant)
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def assert_trained(workdir, side, channels):
+    rows = rows_of(workdir)
+    assert [row["step"] for row in rows] == list(range(9))
+    for row in rows[1:]:
+        assert row["skipped"] == 0
+        assert math.isfinite(row["loss"])
+        assert row["chain_displacement"] > 0
+        assert 0 <= row["accuracy"] <= 1
+    assert [row["step"] for row in rows if "test_ece" in row] == [0, 4, 8]
+    summary = summary_of(workdir)
+    assert {"test_accuracy", "test_ece", "test_nll", "params_sha256"} <= summary.keys()
+    last = np.load(workdir / "evaluations" / "000008.npz")
+    assert last["samples"].shape == (20, side, side, channels)
+    assert (workdir / "plots" / "training.png").exists()
+    assert (workdir / "plots" / "samples_000008.png").exists()
+
+
+@pytest.mark.parametrize("name", ["sadajem_digits", "jempp_digits", "svgdjem_digits"])
+def test_a_smoke_run_on_the_digits_trains(name, tmp_path):
+    assert launch(config_of(name), f"configs/{name}.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 8, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sadajem_cifar10",
+        pytest.param("jem_cifar10", marks=SLOW),
+        pytest.param("jempp_cifar10", marks=SLOW),
+        pytest.param("svgdjem_cifar10", marks=SLOW),
+        pytest.param("sadajem_cifar100", marks=SLOW),
+    ],
+)
+def test_mock_data_of_the_right_schema_trains(name, tmp_path):
+    with tfds.testing.mock_data(num_examples=100):
+        assert launch(config_of(name), f"configs/{name}.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 32, 3)
+
+
+@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
+def test_the_real_cifar10_is_built():
+    config = config_of("sadajem_cifar10", **{"data.data_dir": str(REAL)})
+    experiment = families.build(config, REPOSITORY)
+    first = tfds.data_source("cifar10", split="train", data_dir=REAL)[0]
+    np.testing.assert_array_equal(experiment.data.images[0], first["image"])
+    assert experiment.data.labels[0] == first["label"]
+
+
+def trace(config, folder):
+    """The experiment, and the shapes of what two of its steps return."""
+    experiment = families.build(config, folder)
+    block = make_block(experiment.train_step, make_mesh(1))
+    indices = tuple(np.zeros((2, 1, size), np.int32) for size in experiment.plan.streams)
+    data = jax.tree.map(np.asarray, experiment.data)
+    outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, data, indices)
+    return experiment, outputs
+
+
+VARIANTS = [
+    ("jem_digits", variant)
+    for variant in ("psgld", "mala", "tempered_mala", "hmc", "conditional", "softmax", "beta_2")
+] + [("svgdjem_digits", variant) for variant in ("stochastic", "literal", "adaptive", "argmax")]
+VARIANTS += [("sadajem_digits", "literal"), ("jempp_digits", "literal")]
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
+    """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
+    config = config_of(name, variant, **{"sampler.num_steps": 2})
+    experiment, (state, metrics) = trace(config, tmp_path)
+    expected = jax.eval_shape(lambda: experiment.state)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), expected
+    )
+    assert metrics["loss"].shape == (2,)
+    if variant == "softmax":
+        assert not any(metric.startswith("chain_") for metric in metrics)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"sampler.buffer.size": 4}, "buffer_size must hold the 8 negatives"),
+        ({"sampler.buffer.size": 201, "loss.is_conditional": True}, "num_classes must divide"),
+        ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
+        ({"sampler.num_samples": 9, "mesh.num_shards": 2}, "config.sampler.num_samples must be"),
+        ({"sampler.name": "gibbs"}, "config.sampler.name must be one of"),
+        ({"sampler.box": "round"}, "config.sampler.box must be one of"),
+        ({"sampler.buffer.law": "cauchy"}, "config.*law must be one of"),
+        ({"sampler.name": "svgd", "loss.is_conditional": True}, "config.loss.is_conditional=True"),
+        ({"loss.generative": "gan"}, "config.loss.generative must be one of"),
+        ({"loss.beta": 1.0}, r"config.loss.beta must be in \[0, 1\)"),
+        ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
+        ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
+        ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
+        ({"data.crop_padding": 8}, "padding must be below the images' shorter side"),
+        ({"model.norm": "layer"}, "config.model.norm must be one of"),
+        ({"model.depth": 11}, "depth must be 6n"),
+    ],
+)
+def test_a_mistake_is_told(overrides, message, tmp_path):
+    config = config_of("jem_digits", **overrides)
+    with pytest.raises(ConfigError, match=message):
+        build_or_explain(lambda: trace(config, tmp_path))
