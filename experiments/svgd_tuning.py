@@ -105,7 +105,6 @@ FULL = Study(
     num_updates=200,
     buffer_size=430,
 )
-QUICK_FROZEN = {"num_particles": 4, "num_steps": 2, "smoothing": 1.0}
 QUICK = Study(
     values={
         "step_size": (0.09, 2.0),
@@ -113,7 +112,7 @@ QUICK = Study(
         "num_steps": (2,),
         "smoothing": (1.0,),
     },
-    frozen=dict.fromkeys(FULL.values, {"num_particles": 4, "num_steps": 2, "smoothing": 1.0}),
+    frozen={name: {"num_particles": 4, "num_steps": 2, "smoothing": 1.0} for name in FULL.values},
     step_sizes={"literal": 0.09, "corrected": 2.0},
     num_updates=4,
     buffer_size=8,
@@ -128,7 +127,11 @@ def configuration(study: Study, setting: Setting) -> Config:
         {
             "seed": setting.seed,
             # As in the thesis: two streams, of which only the classified one is augmented.
+            "data.crop_padding": 1,
             "data.augment_positives": False,
+            # The recipe for the whole data set decays a larger rate within 34 epochs.
+            "optimizer.learning_rate": 1e-3,
+            "optimizer.decay_epochs": (),
             "sampler.num_samples": setting.num_particles,
             "sampler.num_steps": setting.num_steps,
             "sampler.svgd.step_size": setting.step_size,
