@@ -125,7 +125,7 @@ def _descend(tree: Any, name: str) -> float | None:
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
     """The table: mean and standard deviation over seeds, and how many diverged."""
-    headings = ["", *study.columns, "seeds", "diverged"]
+    headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", "diverged"]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for label, row in found.items():
         entries = [label]
