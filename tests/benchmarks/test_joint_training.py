@@ -6,6 +6,7 @@ import shutil
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -73,10 +74,18 @@ def stand_in(tmp_path):
 
 
 def test_both_sides_are_asked_for_the_same_and_end_in_table_json_and_plot(
-    main, stand_in, tmp_path, capsys
+    main, module, stand_in, tmp_path, monkeypatch, capsys
 ):
     python, log = stand_in
     folder = tmp_path / "new" / "results"
+    benchmark, counts = module("joint_training"), []
+
+    def counting(subject, reference, pairs, asked):
+        counts.append(len(pairs))
+        return compare(subject, reference, pairs, asked)
+
+    compare = benchmark.compare
+    monkeypatch.setattr(benchmark, "compare", counting)
     main(*TINY.split(), f"--torch_python={python}", "--out", folder)
     printed = capsys.readouterr().out
     assert {path.name for path in folder.iterdir()} == {
@@ -84,6 +93,7 @@ def test_both_sides_are_asked_for_the_same_and_end_in_table_json_and_plot(
     }
     assert (folder / "joint_training.txt").read_text() == printed
 
+    assert counts == [3, 3]  # neither includes a compilation
     # Before the first step, after the block that compiles, after each of three repeats.
     batch_size, num_steps, script, images, *blocks = json.loads(log.read_text())
     assert (batch_size, num_steps, blocks) == (2, 1, [2] * 5)
@@ -146,6 +156,16 @@ def test_rows_without_a_reference_are_null_in_json(module, tmp_path, capsys):
 def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians(module):
     row = module("joint_training").compare("a", "b", [(2.0, 1.0), (6.0, 4.0), (4.0, 8.0)], 1.1)
     assert row == ("a", "b", 4.0, 4.0, 1.5, 0.5, 2.0, 1.1)
+
+
+def test_a_timing_is_a_step_of_the_block_between_two_evaluations(module, monkeypatch):
+    step = module("_jem_step")
+    clock = iter([1.0, 10.0, 12.0, 20.0])  # evaluated from 1 to 10 s and from 12 to 20 s
+    monkeypatch.setattr(step, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    alternation = step.Alternation(SimpleNamespace(milliseconds=lambda steps: 70.0 * steps), 4)
+    for number in (0, 4):
+        assert alternation(jnp.zeros(()), number) == {}
+    assert alternation.pairs[1] == (2000.0 / 4, 70.0)
 
 
 @pytest.mark.parametrize(
