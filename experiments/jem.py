@@ -56,7 +56,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         chain_classifier=chain_classifier,
     )
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
-    train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=config.train.max_abs_loss)
+    train_step = make_train_step(
+        gradient_fn,
+        optimizer,
+        max_abs_loss=config.train.max_abs_loss,
+        hold_fn=parts.hold_fn(config),
+    )
     evaluation = JemEvaluation(
         workdir=workdir, key=eval_key, classifier=classifier, test=test, config=config
     )

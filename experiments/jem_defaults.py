@@ -82,6 +82,7 @@ def defaults() -> ConfigDict:
             "energy_l2": 0.0,
             "beta": 0.0,
             "sampling_beta": optional(float),
+            "max_positive_weight": optional(float),
             "beta_variant": "default",
             "output_scale": 1.0,
             "svgd_variant": "corrected",

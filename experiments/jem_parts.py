@@ -122,6 +122,19 @@ BETA_VARIANTS = {
 SVGD_VARIANTS = {name: name for name in ("corrected", "literal")}
 
 
+def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
+    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
+    limit = config.loss.max_positive_weight
+    if limit is None:
+        return None
+    if config.loss.generative != "beta" or not config.loss.generative_weight:
+        raise ConfigError(
+            "config.loss.max_positive_weight is a limit on the weights of the robust objective; "
+            "set --config.loss.generative=beta, or leave it out."
+        )
+    return lambda metrics: metrics["positive_weight"] > limit
+
+
 def negatives(config: Config, train: data.ImageData) -> training.Negatives | None:
     """How negatives are drawn; None for a classifier alone (``loss.generative_weight`` 0)."""
     if not config.loss.generative_weight:

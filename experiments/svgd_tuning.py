@@ -115,7 +115,7 @@ QUICK = Study(
     frozen={name: {"num_particles": 4, "num_steps": 2, "smoothing": 1.0} for name in FULL.values},
     step_sizes={"literal": 0.09, "corrected": 2.0},
     num_updates=4,
-    buffer_size=8,
+    buffer_size=10,
 )
 
 

@@ -41,7 +41,7 @@ NOT_NEGATIVE = {
 }
 FRACTION = {"b1", "b2", "decay", "momentum", "beta", "sampling_beta"}
 UP_TO_ONE = {"decay_per_epoch", "decay_factor", "smoothing_rate"}
-PROBABILITY = {"reinit_prob"}
+PROBABILITY = {"reinit_prob", "max_positive_weight"}
 FINITE = {"low", "high"}
 AT_LEAST_ZERO = {"seed", "crop_padding", "warmup_steps", "num_ood", "num_attacked", "refine_steps"}
 AT_LEAST_ONE = {

@@ -28,6 +28,7 @@ def make_train_step(
     *,
     gradient_metrics_fn: Callable[[PyTree], Metrics] = lambda gradients: {},
     max_abs_loss: float = math.inf,
+    hold_fn: Callable[[Metrics], jax.Array] | None = None,
     axis_name: str | None = "data",
 ) -> TrainStep:
     """A pure, unjitted step: gradients of every shard, averaged, then one optimiser update.
@@ -46,14 +47,18 @@ def make_train_step(
       optimizer: any optax transformation.
       gradient_metrics_fn: more metrics, from the averaged gradients.
       max_abs_loss: a loss beyond it, of either sign, counts as diverged.
+      hold_fn: of the averaged metrics to a scalar bool: true holds parameters and optimiser as they
+        are for this step, while the shards (chains) move on. For steps that would teach nothing but
+        whose small gradients Adam would blow up, such as those of the robust objective where no
+        negative competes (its paper, appendix H).
       axis_name: of the mesh axis the step runs under (``fit``, ``jax.shard_map``, ``jax.pmap``);
         None outside of any.
 
     Returns:
       ``train_step(key, state, batch)``. The key is the same on every device. Every leaf of
       ``batch`` has shape (shards of this device, examples of a shard, ...). Metrics are those of
-      ``gradient_fn`` averaged over all shards, "gradient_norm", "skipped" and
-      "consecutive_skipped".
+      ``gradient_fn`` averaged over all shards, "gradient_norm", "skipped",
+      "consecutive_skipped", and with ``hold_fn`` "is_held", 0 or 1.
 
     Raises:
       ValueError: while tracing, if the metrics lack a scalar "loss".
@@ -75,17 +80,16 @@ def make_train_step(
         params = optax.apply_updates(state.params, updates)
         is_sound = _all_finite((metrics["loss"], gradient_norm, params))
         is_sound &= jnp.abs(metrics["loss"]) <= max_abs_loss
-        params, opt_state, shards = jax.tree.map(
-            lambda new, old: jnp.where(is_sound, new, old),
-            (params, opt_state, shards),
-            (state.params, state.opt_state, state.shards),
-        )
+        is_taken = is_sound if hold_fn is None else is_sound & ~hold_fn(metrics)
+        params, opt_state = _where(is_taken, (params, opt_state), (state.params, state.opt_state))
+        shards = _where(is_sound, shards, state.shards)
         skipped = state.skipped + ~is_sound
         consecutive_skipped = jnp.where(is_sound, 0, state.consecutive_skipped + 1)
         metrics = {
             **metrics,
             **gradient_metrics_fn(gradients),
             "gradient_norm": gradient_norm,
+            **({} if hold_fn is None else {"is_held": hold_fn(metrics).astype(jnp.float32)}),
             "skipped": skipped,
             "consecutive_skipped": consecutive_skipped,
         }
@@ -93,6 +97,10 @@ def make_train_step(
         return state, metrics
 
     return train_step
+
+
+def _where(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:
+    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
 
 
 def _check_loss(metrics: Metrics) -> None:

@@ -139,6 +139,24 @@ def test_a_loss_beyond_the_limit_is_skipped(sign):
         assert (tree_digest(new_state.params) == tree_digest(state.params)) == bool(skipped)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_held_step_moves_the_chains_alone(is_held):
+    loss = {}
+
+    def hold_fn(metrics):
+        loss["seen"] = metrics["loss"]
+        return jnp.asarray(is_held)
+
+    state, train_step, data = chains(num_shards=4, axis_name=None, hold_fn=hold_fn)
+    new_state, metrics = train_step(KEY, state, split_batch(data[:16], 4))
+    assert float(metrics["is_held"]) == is_held
+    assert loss["seen"] == metrics["loss"]  # the average over shards
+    assert (tree_digest(new_state.params) == tree_digest(state.params)) == is_held
+    assert (tree_digest(new_state.opt_state) == tree_digest(state.opt_state)) == is_held
+    assert tree_digest(new_state.shards) != tree_digest(state.shards)
+    assert (int(new_state.step), int(new_state.skipped)) == (1, 0)
+
+
 def test_gradient_metrics_see_the_averaged_gradient():
     state, train_step, _ = regression(
         axis_name=None,
