@@ -129,7 +129,8 @@ def _figure(study: "Study", sweep: str, folder: Path, num_seeds: int) -> None:
             axis.tick_params(labelsize=7)
             axis.yaxis.label.set_size(8)
         axes[-1].set_xlabel("update of the parameters (epoch of ten images)", fontsize=8)
-        axes[1].legend(fontsize=6, frameon=False, title=SWEEPS[sweep], title_fontsize=7)
+    # The literal column has room, and the colours are the same in both.
+    grid[1, 0].legend(fontsize=6, frameon=False, title=SWEEPS[sweep], title_fontsize=7)
     figure.suptitle(
         f"{_frozen(study, sweep)}. Solid: softmax, dashed: argmax, dotted: in place", fontsize=9
     )
