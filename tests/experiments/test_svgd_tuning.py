@@ -15,6 +15,8 @@ from experiments.svgd_tuning import FULL, QUICK, Setting
 LITERAL = Setting("literal", "softmax", 0.09, 4, 2, 1.0)
 CORRECTED = Setting("corrected", "softmax", 2.0, 4, 2, 1.0)
 
+SLOW = pytest.mark.slow  # the quick study compiles four programs: minutes on a busy machine
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
@@ -57,6 +59,7 @@ def test_configuration_keeps_half_of_the_particles_where_they_are_chosen():
     assert reference.sampler.buffer.num_kept is None
 
 
+@SLOW
 def test_first_update_is_that_of_the_ordinary_experiment(study, tmp_path):
     config = svgd_tuning.configuration(QUICK, CORRECTED)
     experiment = families.build(config, tmp_path)
@@ -75,6 +78,7 @@ def test_first_update_is_that_of_the_ordinary_experiment(study, tmp_path):
         np.testing.assert_allclose(row[name], result.row[name], rtol=1e-4, err_msg=name)
 
 
+@SLOW
 def test_the_literal_objective_never_sees_the_particles(study):
     seen = ("accuracy", "cross_entropy", "loss")
     near, far = LITERAL, LITERAL._replace(step_size=2.0)
@@ -84,6 +88,7 @@ def test_the_literal_objective_never_sees_the_particles(study):
     assert first[-1] != second[-1]
 
 
+@SLOW
 @pytest.mark.parametrize("setting", [LITERAL, CORRECTED])
 def test_larger_steps_displace_more(study, setting):
     near, far = (
@@ -95,6 +100,7 @@ def test_larger_steps_displace_more(study, setting):
     assert 2.0 / 0.09 < ratio < 1.1 * (2.0 / 0.09) ** 2
 
 
+@SLOW
 def test_table_and_plots(study):
     text = (study / "table.md").read_text()
     assert text.count("| literal | 0.09 | softmax |") == 1
@@ -109,6 +115,7 @@ def test_table_and_plots(study):
         assert (study / f"{sweep}.png").stat().st_size > 10_000
 
 
+@SLOW
 def test_the_same_command_repeats_only_what_is_missing(study, tmp_path):
     folder = shutil.copytree(study, tmp_path / "study")
     before = {path: path.read_bytes() for path in folder.glob("*/metrics.jsonl")}
@@ -150,6 +157,7 @@ def test_a_run_that_diverges_is_a_result(monkeypatch, tmp_path):
     assert summary["accuracy"] is None
 
 
+@SLOW
 def test_a_run_of_another_configuration_is_refused(study, tmp_path):
     folder = tmp_path / "study"
     shutil.copytree(study / LITERAL.name, folder / LITERAL.name)
