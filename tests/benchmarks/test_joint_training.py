@@ -228,7 +228,7 @@ def same_network(torch, module, request):
     params = jax.tree.map(
         lambda leaf: leaf + 0.05 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params
     )
-    theirs = module("_torch_jem").WideResNet(10, 1, request.param[2], 7)
+    theirs = module("_torch_jem").WideResNet(10, 1, request.param[2], 7, is_padded_as_xla=True)
     theirs.load_flax({k: np.asarray(v) for k, v in flatten_dict(params, sep="/").items()})
     return params, network, theirs, request.param
 
@@ -280,6 +280,23 @@ def test_chains_without_noise_end_in_the_same_place(same_network, torch, module)
     assert scale > 1e-3
     np.testing.assert_allclose(found, ends, rtol=0, atol=3 * 10 * 576 * EPS * scale)
     np.testing.assert_array_equal(trainer.buffer.permute(0, 2, 3, 1).numpy()[0], found[0])
+
+
+def test_the_timed_network_differs_in_where_it_pads_alone(same_network, torch, module):
+    params, _, checked, shape = same_network
+    timed = module("_torch_jem").WideResNet(10, 1, shape[2], 7)
+    timed.load_flax({k: np.asarray(v) for k, v in flatten_dict(params, sep="/").items()})
+    mine, other = timed.state_dict(), checked.state_dict()
+    assert list(mine) == list(other)
+    assert all(torch.equal(mine[name], other[name]) for name in mine)
+    images = to_torch(torch, jax.random.uniform(jax.random.key(6), (2, *shape)))
+    hidden = timed.blocks[0](timed.first(images))  # before any stride
+    assert torch.equal(hidden, checked.blocks[0](checked.first(images)))
+    # Every later layer makes as many numbers, from windows a pixel away.
+    for ours, theirs in zip(timed.blocks[1:], checked.blocks[1:], strict=True):
+        assert ours(hidden).shape == theirs(hidden).shape
+        assert not torch.allclose(ours(hidden), theirs(hidden))
+        hidden = ours(hidden)
 
 
 @pytest.mark.parametrize("broken", ["missing", "shape"])
