@@ -11,7 +11,7 @@ Expected numbers: not yet run.
 
 Variants: k5, k20; asam (radius 2, adaptive: the published code's default); literal (that, and its
 batch statistics everywhere); bfloat16 (network and chains; energies stay float32); cpu (a small
-network on 2,000 images).
+network on 5,000 images of 16x16).
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "asam": ASAM,
     "literal": ASAM | {"model.norm_policy": "sada_jem"},
     "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
-    "cpu": CPU | {"sampler.buffer.law": "uniform", "optimizer.learning_rate": 0.02},
+    "cpu": CPU | {"optimizer.rho": 0.05},
 }
 
 
