@@ -10,7 +10,8 @@ Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
 Variants: psgld, psgld_1e4 (damping 1e-4), mala, svgd (10 particles a step of the thesis's kind),
-sam, beta_B (exponent B of the robust objective's weights), cpu (a small network on 5,000 images of 16x16).
+sam, beta_B (exponent B of the robust objective's weights), cpu (a small network on 5,000 images of
+16x16).
 """
 
 from typing import Any
