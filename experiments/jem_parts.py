@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, densities, losses, networks, samplers, training
+from ebmjax import data, losses, networks, samplers, training
+from experiments import jem_samplers
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
@@ -17,7 +18,6 @@ NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {"default": networks.NormPolicy(), "sada_jem": networks.SADA_JEM_POLICY}
 LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
-PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
 
 
 def classifier(config: Config, dtype: str) -> networks.Classifier:
@@ -140,16 +140,16 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
     if not config.loss.generative_weight:
         return None
     name = config.sampler.name
-    is_interacting = name in PARTICLE_SAMPLERS
+    is_interacting = name in jem_samplers.PARTICLE_SAMPLERS
     if config.loss.is_conditional and is_interacting:
         raise ConfigError(
             f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
             f"of config.sampler.name={name!r} move together. Take one of "
-            f"{sorted(set(SAMPLERS) - set(PARTICLE_SAMPLERS))}."
+            f"{sorted(set(jem_samplers.SAMPLERS) - set(jem_samplers.PARTICLE_SAMPLERS))}."
         )
     has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
     return training.Negatives(
-        sampler=sampler(config, train.images.shape[1:]),
+        sampler=jem_samplers.sampler(config, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
         num_samples=_samples_a_shard(config),
         law=initial_law(config, train),
@@ -183,90 +183,6 @@ def _density_scale(config: Config) -> float:
         return 1.0
     beta = config.loss.sampling_beta
     return 1.0 - (config.loss.beta if beta is None else beta)
-
-
-def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
-    """``log_density_fn -> Sampler`` from ``config.sampler``, with the box it lives in."""
-    section = config.sampler
-    make = choose("sampler.name", section.name, SAMPLERS)
-    options = section[section.name].to_dict()
-    if section.name == "blackjax":
-        options["num_pixels"] = image_shape[0] * image_shape[1] * image_shape[2]
-    box = choose("sampler.box", section.box, BOXES)
-    if section.name == "pyld":
-        return partial(_pyld, section, options)
-
-    def bound(density: Any) -> Any:
-        if section.max_score is not None:
-            density = samplers.clip_score(density, section.max_score)
-        return box(make, section.low, section.high)(density, **options)
-
-    return bound
-
-
-def _proximal_sgld(log_density_fn: Any, *, max_drift: float, **options: Any) -> Any:
-    return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
-
-
-def _pyld(section: Config, options: dict[str, Any], density: training.ChainDensity) -> Any:
-    """Steps through the first layer; the box and the clipping are those of its inner moves."""
-    if density.first_layer is None or density.head is None:
-        raise ConfigError("config.sampler.name='pyld' needs a network split after its first layer.")
-    if section.box == "clamp":
-        options = options | {"low": section.low, "high": section.high}
-    elif section.box == "reject":
-        raise ConfigError("config.sampler.name='pyld' never rejects: take box 'clamp' or 'none'.")
-    return samplers.pyld(density.first_layer, density.head, max_score=section.max_score, **options)
-
-
-def _blackjax(
-    log_density_fn: Any,
-    *,
-    kernel: str,
-    step_size: float,
-    num_integration_steps: int,
-    num_pixels: int,
-) -> Any:
-    """A kernel of BlackJAX with a unit mass matrix, given what its signature asks for."""
-    import inspect
-
-    import blackjax
-
-    make = getattr(blackjax, kernel, None)
-    if make is None:
-        raise ConfigError(f"config.sampler.blackjax.kernel={kernel!r} is no kernel of BlackJAX.")
-    offered = {
-        "step_size": step_size,
-        "num_integration_steps": num_integration_steps,
-        "inverse_mass_matrix": jnp.ones(num_pixels),
-    }
-    # BlackJAX wraps the function that names its arguments.
-    asked = inspect.signature(getattr(make, "differentiable", make)).parameters
-    return make(log_density_fn, **{k: v for k, v in offered.items() if k in asked})
-
-
-SAMPLERS = {
-    "sgld": samplers.sgld,
-    "proximal_sgld": _proximal_sgld,
-    "psgld": samplers.psgld,
-    "mala": samplers.mala,
-    "tempered_mala": samplers.tempered_mala,
-    "svgd": samplers.svgd,
-    "stochastic_svgd": samplers.stochastic_svgd,
-    "pyld": samplers.pyld,
-    "blackjax": _blackjax,
-}
-
-
-def _reject_outside(make: Callable[..., Any], low: float, high: float) -> Callable[..., Any]:
-    return lambda density, **options: make(densities.within_box(density, low, high), **options)
-
-
-BOXES = {
-    "none": lambda make, low, high: make,
-    "clamp": samplers.clamp,
-    "reject": _reject_outside,
-}
 
 
 def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:

@@ -14,41 +14,17 @@ batch statistics everywhere); bfloat16 (network and chains; energies stay float3
 network on 5,000 images of 16x16).
 """
 
-from typing import Any
-
 from ml_collections import ConfigDict
 
-from experiments.jem_cifar import CIFAR, CPU
+from experiments.configs import sadajem_cifar10
 from experiments.jem_defaults import configure
 
-BASE = CIFAR | {
+BASE = sadajem_cifar10.BASE | {
     "data.name": "cifar100",
     "data.num_classes": 100,
-    "data.augment_positives": False,
-    "data.noise_scale": 0.0,
-    "model.norm": "batch",
-    "sampler.name": "proximal_sgld",
-    "sampler.num_steps": 10,
-    "sampler.box": "clamp",
-    "sampler.buffer.law": "informative",
-    "optimizer.name": "sgd",
     "optimizer.learning_rate": 0.01,
-    "optimizer.weight_decay": 5e-4,
-    "optimizer.warmup_steps": 1000,
-    "optimizer.decay_epochs": (60, 120, 180),
-    "optimizer.decay_factor": 0.2,
-    "optimizer.rho": 0.2,
-    "train.batch_size": 128,
 }
-ASAM = {"optimizer.rho": 2.0, "optimizer.adaptive": True}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "k5": {"sampler.num_steps": 5},
-    "k20": {"sampler.num_steps": 20},
-    "asam": ASAM,
-    "literal": ASAM | {"model.norm_policy": "sada_jem"},
-    "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
-    "cpu": CPU | {"optimizer.rho": 0.05},
-}
+VARIANTS = sadajem_cifar10.VARIANTS
 
 
 def get_config(variant: str = "") -> ConfigDict:
