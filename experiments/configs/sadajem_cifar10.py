@@ -7,7 +7,8 @@ proximal SGLD without noise, p(x) on images without augmentation.
 Command:
   python experiments/run.py --config=configs/sadajem_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run.
+Expected numbers: not yet run at the paper's size. "cpu" (2026-11-21, seed 0): accuracy 45.2 % in
+13 minutes of training; docs/results/jem_cifar10.md.
 
 Variants: k5, k20; asam (radius 2, adaptive: the published code's default); literal (that, and its
 batch statistics everywhere); bfloat16 (network and chains; energies stay float32); cpu (a small
