@@ -124,4 +124,4 @@ def test_the_rows_of_every_study_exist():
             config, _, variant = (row if isinstance(row, str) else row[0]).partition(":")
             namespace = {"__name__": "config"}
             exec((EXPERIMENTS / config).read_text(), namespace)
-            namespace["get_config"](variant)
+            assert namespace["get_config"](variant).family
