@@ -57,7 +57,7 @@ OUT_OF_RANGE = [
     ("model.prior_hidden", ("wide",)),
 ]
 UNKNOWN = [
-    ("family", "thermal", "['thermo']"),
+    ("family", "thermal", "['jem', 'thermo']"),
     ("sampler.prior.name", "hmc", "'sgld'"),
     ("sampler.posterior.name", "svgd", "'mala'"),
     ("loss.estimator", "best", "['telescoped', 'tempered', 'vanilla']"),

@@ -180,7 +180,7 @@ def refusal(error, config, folder):
 
 def test_another_configuration_is_refused(copied):
     message = refusal(WorkdirError, smoke(**{"loss.energy_l2": 0.5}), copied)
-    assert "loss.energy_l2 was 0.0 and is now 0.5" in message
+    assert "loss.energy_l2 was 0.01 and is now 0.5" in message
 
 
 def test_an_unfinished_run_is_refused(copied):
