@@ -2,10 +2,8 @@
 
 import contextlib
 import json
-import os
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 from ml_collections import ConfigDict
@@ -80,16 +78,8 @@ def assess(path: Path, config: Config, experiment: Experiment, state: training.T
         "params_sha256": training.tree_digest(state.params),
         "evaluation_seconds": round(time.perf_counter() - started, 3),
     }
-    write(path / "evaluation.json", report)
+    workdir.write_json(path / "evaluation.json", report)
     print(
         f"Evaluated in {report['evaluation_seconds']:.0f} s. Numbers in {path}/evaluation.json, "
         f"plots in {path}/plots/eval_*.png"
     )
-
-
-def write(path: Path, report: dict[str, Any]) -> None:
-    """Strict JSON, whole or not at all; null stands for a number that is not finite."""
-    strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
-    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(strict, indent=2, sort_keys=True) + "\n")
-    temporary.replace(path)

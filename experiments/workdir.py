@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import platform
 import time
 from collections.abc import Iterator
@@ -115,11 +116,16 @@ def versions() -> dict[str, str]:
 
 
 def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
-    """summary.json, whole or not at all; null stands for a number that is not finite."""
-    strict = json.loads(json.dumps(summary), parse_constant=lambda _: None)
-    temporary = workdir / "summary.tmp"
+    """summary.json of a run."""
+    write_json(workdir / "summary.json", summary)
+
+
+def write_json(path: Path, report: dict[str, Any]) -> None:
+    """Strict JSON, whole or not at all; null stands for a number that is not finite."""
+    strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(strict, indent=2, sort_keys=True) + "\n")
-    temporary.replace(workdir / "summary.json")
+    temporary.replace(path)
 
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ and penalises squared energies with weight 0.01, which JEM does not: without eit
 training diverges here.
 Command:
   python experiments/run.py --config=configs/jem_digits.py
-Hardware: 2 CPU cores; 40 s of training on one of them, 10 to 30 s of compiling.
+Hardware: 2 CPU cores; 40 s of training on one of them, and compiling.
 Expected numbers (2026-11-21, seeds 0-3, mean +- standard deviation, 357 test images): accuracy
 98.9 +- 0.2 %, ECE 2.1 +- 0.2 %, NLL 0.040 +- 0.003 nats; "softmax" 98.0 +- 0.7 %, 1.8 +- 0.6 %,
 0.079 +- 0.028. Most other variants, with fewer seeds: docs/results/jem_digits.md.
