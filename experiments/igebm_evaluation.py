@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax.optim import averaged_parameters
 from ebmjax.samplers import sgld_init
 from ebmjax.training import (
     DualAveraging,
     EnergyOf,
     ImageNegatives,
     TrainState,
-    averaged_parameters,
 )
 from ebmjax.types import Key, PyTree
 from experiments.config import Config

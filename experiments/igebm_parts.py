@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, losses, networks, samplers, training
+from ebmjax import data, losses, networks, optim, samplers, training
 from ebmjax.types import Metrics, PyTree
 from experiments import igebm_samplers
 from experiments.config import Config
@@ -217,7 +217,7 @@ def optimizer(config: Config) -> optax.GradientTransformation:
         if section.max_norm is None
         else optax.clip_by_global_norm(section.max_norm),
         optax.adam(rate, b1=section.b1, b2=section.b2),
-        training.average_parameters(section.average_decay),
+        optim.average_parameters(section.average_decay),
     )
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,55 +16,27 @@ import numpy as np
 from ebmjax.training import TrainState
 from ebmjax.types import PyTree
 from experiments import toy_grid
-from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.toy_grid import Grid
+from experiments.toy_plane import PlaneEvaluation
 
 
 @dataclass(frozen=True)
-class ToyBetaEvaluation:
-    """Divergences of every model, and the arrays that the panels show.
+class ToyBetaEvaluation(PlaneEvaluation):
+    """Divergences of every model, and the arrays that the panels show: also ``truth.npz``.
 
     Attributes:
-      workdir: gets ``evaluations/<step>.npz`` and ``truth.npz``.
-      key: of all evaluations.
-      energy_fn: ``energy_fn(params, positions)``.
-      toy: the truth, a ``toy_beta.ToyData``.
       short_chains: ``(key, log_density_fn, num) -> (ends, metrics)`` of the run's sampler.
-      config: sections loss and eval are read.
     """
 
-    workdir: Path
-    key: jax.Array
-    energy_fn: Callable[..., jax.Array]
-    toy: Any
     short_chains: Callable[..., tuple[jax.Array, Any]]
-    config: Config
-
-    @property
-    def grid(self) -> Grid:
-        """Of all densities."""
-        return Grid(self.config.eval.half_width, self.config.eval.grid_points)
-
-    @cached_property
-    def truth(self) -> np.ndarray:
-        """The log density of the data on the grid, normalised there."""
-        values = jax.vmap(self.toy.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
-        return toy_grid.normalised(np.asarray(values), self.grid)
 
     def check(self) -> None:
         """Raises ConfigError for a grid that cuts off the data, or is too coarse for the kernel."""
-        share, section = toy_grid.border_mass(self.truth, self.grid), self.config.eval
-        if share > section.max_border_mass:
+        super().check()
+        if self.config.eval.bandwidth < self.grid.width:
             raise ConfigError(
-                f"config.eval.half_width={section.half_width} leaves {share:.2g} of the data's own "
-                f"mass at the border of the grid, more than config.eval.max_border_mass="
-                f"{section.max_border_mass}. Widen it."
-            )
-        if section.bandwidth < self.grid.width:
-            raise ConfigError(
-                f"config.eval.bandwidth={section.bandwidth} must be at least the width of a cell, "
-                f"{self.grid.width:.3g}. Take more config.eval.grid_points."
+                f"config.eval.bandwidth={self.config.eval.bandwidth} must be at least the width of "
+                f"a cell, {self.grid.width:.3g}. Take more config.eval.grid_points."
             )
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
@@ -114,16 +85,8 @@ class ToyBetaEvaluation:
 
     def numbers(self, log_density: np.ndarray, samples: np.ndarray) -> dict[str, float]:
         """Of one model; NaN where its density cannot be normalised on the grid."""
-        grid = self.grid
-        share = toy_grid.border_mass(log_density, grid)
-        is_bounded = share <= self.config.eval.max_border_mass
-        report = {"border_mass": share, "is_normalisable": float(is_bounded)}
-        report |= {"density_tv": math.nan, "density_kl": math.nan}
-        if is_bounded:
-            learned = toy_grid.normalised(log_density, grid)
-            truth = np.exp(self.truth)
-            report["density_tv"] = toy_grid.total_variation(truth, np.exp(learned), grid)
-            report["density_kl"] = toy_grid.kl_divergence(self.truth, learned, grid)
+        report = self.density_numbers(log_density)
+        report["is_normalisable"] = float(not math.isnan(report["density_tv"]))
         return report | self.sample_numbers(samples)
 
     def sample_numbers(self, samples: np.ndarray) -> dict[str, float]:

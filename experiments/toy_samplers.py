@@ -35,7 +35,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     energy_fn, params = toy_beta.network(config, params_key)
     optimizer = toy_beta.adam(config, plan.total_steps)
     law = partial(start, points, config.sampler.start_scale)
-    evaluation = ToySamplersEvaluation(workdir, eval_key, energy_fn, toy, means, law, config)
+    evaluation = ToySamplersEvaluation(workdir, eval_key, energy_fn, toy, config, means, law)
     evaluation.check()
     return common.Experiment(
         state=init_state(params, optimizer, buffers(config, buffer_key, law)),

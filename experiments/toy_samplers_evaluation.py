@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,55 +13,24 @@ import numpy as np
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from experiments import toy_grid, toy_samplers_chains, toy_samplers_plots
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.toy_grid import Grid
+from experiments.toy_plane import PlaneEvaluation
 from experiments.toy_samplers_chains import Chains
 from experiments.toy_samplers_numbers import draws_numbers, grid_draws, nearest_mode
 
 
 @dataclass(frozen=True)
-class ToySamplersEvaluation:
+class ToySamplersEvaluation(PlaneEvaluation):
     """The learned density during training, and all samplers on it at the end.
 
+    Also written: ``evaluation.npz`` and ``plots/eval_*``.
+
     Attributes:
-      workdir: gets ``evaluations/<step>.npz``, ``evaluation.npz`` and ``plots/eval_*``.
-      key: of all evaluations.
-      energy_fn: ``energy_fn(params, positions)``.
-      toy: the truth, a ``toy_beta.ToyData``.
       means: of its modes, (modes, 2).
       law: of a chain's start.
-      config: section eval is read.
     """
 
-    workdir: Path
-    key: jax.Array
-    energy_fn: Callable[..., jax.Array]
-    toy: Any
     means: jax.Array
     law: InitialLaw
-    config: Config
-
-    @property
-    def grid(self) -> Grid:
-        """Of all densities."""
-        return Grid(self.config.eval.half_width, self.config.eval.grid_points)
-
-    @cached_property
-    def truth(self) -> np.ndarray:
-        """The log density of the data on the grid, normalised there."""
-        values = jax.vmap(self.toy.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
-        return toy_grid.normalised(np.asarray(values), self.grid)
-
-    def check(self) -> None:
-        """Raises ConfigError for a grid that cuts off the data."""
-        share, section = toy_grid.border_mass(self.truth, self.grid), self.config.eval
-        if share > section.max_border_mass:
-            raise ConfigError(
-                f"config.eval.half_width={section.half_width} leaves {share:.2g} of the data's own "
-                f"mass at the border of the grid, more than config.eval.max_border_mass="
-                f"{section.max_border_mass}. Widen it."
-            )
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """The row of this evaluation: how far the learned density is from the data's."""
@@ -80,18 +48,6 @@ class ToySamplersEvaluation:
     @cached_property
     def _energies(self) -> Callable[..., jax.Array]:
         return jax.jit(self.energy_fn)
-
-    def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
-        """Divergences from the data's density; NaN where the learned one has more mass beyond."""
-        grid = self.grid
-        share = toy_grid.border_mass(log_density, grid)
-        report = {"density_tv": math.nan, "density_kl": math.nan, "border_mass": share}
-        if share <= self.config.eval.max_border_mass:
-            learned = toy_grid.normalised(log_density, grid)
-            truth = np.exp(self.truth)
-            report["density_tv"] = toy_grid.total_variation(truth, np.exp(learned), grid)
-            report["density_kl"] = toy_grid.kl_divergence(self.truth, learned, grid)
-        return report
 
     def assess(self, state: TrainState) -> dict[str, Any]:
         """Every sampler in every setting, beside draws that are perfect; draws the pictures."""

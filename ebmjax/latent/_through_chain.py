@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from ebmjax._checks import check_at_least, check_not_negative
 from ebmjax.latent._evidence import log_evidence
 from ebmjax.latent._gaussian import adjacent_divergences, gaussian_moments
+from ebmjax.latent._ladder import sample_ladder
 from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._sampling import SamplerFn, sample_power_posteriors, sample_prior
+from ebmjax.latent._sampling import SamplerFn
 from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.latent._surrogate import (
     SampleTerms,
@@ -91,25 +92,17 @@ def through_chain_loss(
     check_not_negative("kl_weight", kl_weight)
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
     observations = jnp.repeat(observations, num_chains, axis=0)
-    prior_key, posterior_key = jax.random.split(key)
-    prior_latents, prior_info = sample_prior(
-        prior_key,
-        model,
-        params,
-        observations.shape[0],
-        latent_dim,
-        sampler=prior_sampler,
-        num_steps=prior_steps,
-    )
-    latents, posterior_info = sample_power_posteriors(
-        posterior_key,
+    prior_latents, latents, acceptance = sample_ladder(
+        key,
         model,
         params,
         observations,
         powers[1:],
         latent_dim,
-        sampler=posterior_sampler,
-        num_steps=posterior_steps,
+        prior_sampler=prior_sampler,
+        prior_steps=prior_steps,
+        posterior_sampler=posterior_sampler,
+        posterior_steps=posterior_steps,
         warm_start=warm_start,
     )
     latents = jnp.concatenate([prior_latents[None], latents])
@@ -129,7 +122,7 @@ def through_chain_loss(
     )
     loss = energy_penalty(terms, energy_l2) - jnp.mean(evidence)
     metrics = sample_metrics(observations, terms, jnp.mean(log_likelihood, axis=1))
-    return loss, {**metrics, **_acceptance(prior_info, posterior_info)}
+    return loss, {**metrics, **acceptance}
 
 
 def _log_evidences(
@@ -152,10 +145,3 @@ def _log_evidences(
     return log_evidence(
         means, powers, kl_forward=forward, kl_backward=backward, kl_weight=kl_weight
     )
-
-
-def _acceptance(prior_info: Metrics, posterior_info: Metrics) -> Metrics:
-    named = {"prior_acceptance": prior_info, "posterior_acceptance": posterior_info}
-    return {
-        name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
-    }

@@ -13,8 +13,6 @@ from ebmjax.training._image_energy import LiveSteps as LiveSteps
 from ebmjax.training._image_energy import (
     make_image_energy_gradient_fn as make_image_energy_gradient_fn,
 )
-from ebmjax.training._image_energy_average import average_parameters as average_parameters
-from ebmjax.training._image_energy_average import averaged_parameters as averaged_parameters
 from ebmjax.training._image_energy_chains import ChainKind as ChainKind
 from ebmjax.training._image_energy_chains import DualAveraging as DualAveraging
 from ebmjax.training._image_energy_chains import ImageNegatives as ImageNegatives

@@ -10,13 +10,12 @@ from ebmjax._checks import check_at_least
 from ebmjax.latent import (
     LatentModel,
     LatentParams,
-    sample_power_posteriors,
-    sample_prior,
+    sample_ladder,
     tempered_loss,
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.training._latent_shards import LatentShard, check_latent_shard, put_chains, take_chains
+from ebmjax.training._latent_shards import check_latent_shard, put_chains, take_chains
 from ebmjax.training._step import GradientFn
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree, Sampler
 
@@ -75,34 +74,6 @@ def make_latent_gradient_fn(
     loss_fn = loss_fn or (vanilla_loss if powers is None else tempered_loss)
     sampled_powers = jnp.ones(1) if powers is None else powers[1:]
 
-    def sample(
-        key: Key, params: LatentParams, observations: jax.Array, start: LatentShard
-    ) -> tuple[jax.Array, jax.Array, Metrics]:
-        prior_key, posterior_key = jax.random.split(key)
-        prior_latents, prior_info = sample_prior(
-            prior_key,
-            model,
-            params,
-            observations.shape[0],
-            latent_dim,
-            sampler=prior_sampler,
-            num_steps=prior_steps,
-            start=start.prior,
-        )
-        latents, posterior_info = sample_power_posteriors(
-            posterior_key,
-            model,
-            params,
-            observations,
-            sampled_powers,
-            latent_dim,
-            sampler=posterior_sampler,
-            num_steps=posterior_steps,
-            warm_start=warm_start,
-            start=start.posterior,
-        )
-        return prior_latents, latents, _acceptance(prior_info, posterior_info)
-
     def gradient_fn(
         key: Key, params: LatentParams, shard: PyTree, batch: PyTree
     ) -> tuple[LatentParams, PyTree, Metrics]:
@@ -111,7 +82,21 @@ def make_latent_gradient_fn(
         expected = (len(observations), len(sampled_powers), num_chains, latent_dim)
         check_latent_shard(shard, indices, expected)
         start = take_chains(shard, indices)
-        prior_latents, latents, acceptance = sample(key, params, observations, start)
+        prior_latents, latents, acceptance = sample_ladder(
+            key,
+            model,
+            params,
+            observations,
+            sampled_powers,
+            latent_dim,
+            prior_sampler=prior_sampler,
+            prior_steps=prior_steps,
+            posterior_sampler=posterior_sampler,
+            posterior_steps=posterior_steps,
+            warm_start=warm_start,
+            prior_start=start.prior,
+            posterior_start=start.posterior,
+        )
 
         def loss(params: LatentParams) -> tuple[jax.Array, Any]:
             if powers is None:
@@ -161,10 +146,3 @@ def make_through_chain_gradient_fn(
         return gradients, shard, {"loss": value, **metrics}
 
     return gradient_fn
-
-
-def _acceptance(prior_info: Metrics, posterior_info: Metrics) -> Metrics:
-    named = {"prior_acceptance": prior_info, "posterior_acceptance": posterior_info}
-    return {
-        name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
-    }

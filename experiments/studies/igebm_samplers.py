@@ -45,6 +45,6 @@ STUDY = Study(
         "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
         "seconds of training": ("run_seconds", 1.0, 0),
     },
-    common=("--config.eval.every_epochs=4", "--config.train.checkpoint_every_epochs=40"),
+    common=("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40"),
     draw=partial(over_training, ACCEPTANCE, "training"),
 )

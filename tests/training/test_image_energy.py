@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from blackjax.optimizers.dual_averaging import dual_averaging as blackjax_dual_averaging
 
@@ -16,14 +15,10 @@ from ebmjax.training import (
     ChainKind,
     ImageNegatives,
     LiveSteps,
-    average_parameters,
-    averaged_parameters,
     dual_averaging_init,
     dual_averaging_update,
     init_image_energy_shards,
-    init_state,
     make_image_energy_gradient_fn,
-    make_train_step,
 )
 
 SHAPE, DIM = (2, 2, 1), 4
@@ -254,23 +249,6 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     assert float(floored.log_step_size) == pytest.approx(np.log(0.01), rel=1e-6)
 
 
-def test_parameters_are_averaged_and_skipped_steps_do_not_count():
-    optimizer = optax.chain(optax.sgd(1.0), average_parameters(0.75))
-    losses = jnp.array([1.0, jnp.nan, 1.0])
-
-    def gradient_fn(key, params, shard, batch):
-        del key
-        return jnp.float32(2.0), shard, {"loss": batch[0]}
-
-    step = make_train_step(gradient_fn, optimizer, axis_name=None)
-    state, averages = init_state(jnp.float32(10.0), optimizer), []
-    for loss in losses:
-        state, _ = step(KEY, state, loss.reshape(1, 1))
-        averages.append(float(averaged_parameters(state.opt_state)))
-    assert averages == [9.5, 9.5, 0.75 * 9.5 + 0.25 * 6.0]
-    assert float(state.params) == 6.0
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -297,5 +275,3 @@ def test_what_does_not_go_together_is_told():
         learn(draw, shard_of(draw, 0), live=LiveSteps(step_size=0.1, noise_scale=0.0))
     with pytest.raises(ValueError, match="target_acceptance must"):
         ChainKind(sampler=mala, num_steps=1, target_acceptance=1.5)
-    with pytest.raises(ValueError, match="decay must lie between"):
-        average_parameters(1.5)

@@ -1,0 +1,31 @@
+"""Parameters averaged over training."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+from ebmjax.optim import average_parameters, averaged_parameters
+from ebmjax.training import init_state, make_train_step
+
+
+def test_parameters_are_averaged_and_skipped_steps_do_not_count():
+    optimizer = optax.chain(optax.sgd(1.0), average_parameters(0.75))
+    losses = jnp.array([1.0, jnp.nan, 1.0])
+
+    def gradient_fn(key, params, shard, batch):
+        del key
+        return jnp.float32(2.0), shard, {"loss": batch[0]}
+
+    step = make_train_step(gradient_fn, optimizer, axis_name=None)
+    state, averages = init_state(jnp.float32(10.0), optimizer), []
+    for loss in losses:
+        state, _ = step(jax.random.key(3), state, loss.reshape(1, 1))
+        averages.append(float(averaged_parameters(state.opt_state)))
+    assert averages == [9.5, 9.5, 0.75 * 9.5 + 0.25 * 6.0]
+    assert float(state.params) == 6.0
+
+
+def test_a_decay_above_one_is_told():
+    with pytest.raises(ValueError, match="decay must lie between"):
+        average_parameters(1.5)
