@@ -8,9 +8,7 @@ summary.json or evaluation.json, or a list of one number for each repeat of the 
 run of its own (experiments/run.py --mode=all) in FOLDER/<row>/seed<k>; what is there already is not
 run again, and what was interrupted continues. A run that diverged counts as such and is not
 repeated. table.md and table.json are written anew after every run; figures, where the study has
-any, are drawn at the end. With --jobs=N every run has its own share of the CPUs. Runs share their
-compiled programs, in FOLDER/.compiled unless JAX_COMPILATION_CACHE_DIR names another folder: all
-seeds of a row after the first start at once."""
+any, are drawn at the end. With --jobs=N every run has its own share of the CPUs."""
 
 import argparse
 import json
@@ -22,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +50,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: its row, its seed, its folder, the command that makes it and what it exports."""
+    """One run: its row, its seed, its folder and the command that makes it."""
 
     label: str
     seed: int
     folder: Path
     command: list[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
@@ -86,7 +83,6 @@ class Cell:
 def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
     """All runs, seed by seed: after the first seeds there is a table of every row already."""
     made = []
-    environment = {"JAX_COMPILATION_CACHE_DIR": str((folder / ".compiled").resolve())}
     for seed in range(num_seeds):
         for label, row in study.rows.items():
             config, *arguments = [row] if isinstance(row, str) else row
@@ -101,7 +97,7 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
                 f"--workdir={target}",
                 "--mode=all",
             ]
-            made.append(Cell(label, seed, target, command, environment))
+            made.append(Cell(label, seed, target, command))
     return made
 
 
@@ -114,11 +110,7 @@ def run(cell: Cell, cpus: Collection[int] = ()) -> str:
     if cell.status != "missing":
         return cell.status
     with subprocess.Popen(
-        cell.command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**cell.environment, **os.environ},
+        cell.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         if cpus:
             os.sched_setaffinity(process.pid, cpus)
