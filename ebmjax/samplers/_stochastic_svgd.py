@@ -128,10 +128,9 @@ def stochastic_svgd_step(
 
     identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
     mobility = (terms.kernel + langevin_weight * identity) / num_particles
-    divergence = terms.repulsion
+    drift = terms.direction(temperature) + langevin_weight / num_particles * terms.scores
     if shares is not None:
-        divergence = divergence + _moving_bandwidth(terms, shares)
-    drift = multiply(mobility, terms.scores) + temperature * divergence / num_particles
+        drift = drift + temperature / num_particles * _moving_bandwidth(terms, shares)
     independent = jax.random.normal(key, terms.positions.shape, terms.positions.dtype)
     noise = multiply(jnp.linalg.cholesky(mobility), independent)
 

@@ -46,7 +46,6 @@ class SteinTerms(NamedTuple):
       scores: (n, d).
       log_density: (n,).
       kernel: (n, n), entries in (0, 1].
-      repulsion: (n, d), ``sum_j grad_{x_j} k(x_j, x_i)``.
       bandwidth: scalar.
     """
 
@@ -54,12 +53,20 @@ class SteinTerms(NamedTuple):
     scores: jax.Array
     log_density: jax.Array
     kernel: jax.Array
-    repulsion: jax.Array
     bandwidth: jax.Array
 
-    def direction(self) -> jax.Array:
-        """(n, d): attraction by the kernel-averaged score, plus repulsion."""
-        return (multiply(self.kernel, self.scores) + self.repulsion) / len(self.positions)
+    def direction(self, temperature: Any = 1.0) -> jax.Array:
+        r"""(n, d): attraction by the kernel-averaged score, plus ``temperature`` times repulsion.
+
+        With :math:`\nabla_{x_j} k = k\, (x_i - x_j) / h^2` the terms in :math:`x_j` join the score,
+        so one product with the kernel makes both sums.
+        """
+        per_distance = temperature / self.bandwidth**2
+        # Differences do not change with the origin, their rounding does.
+        centred = centre(self.positions)
+        row_sums = jnp.sum(self.kernel, axis=1, keepdims=True)
+        pulled = multiply(self.kernel, self.scores - per_distance * centred)
+        return (pulled + per_distance * row_sums * centred) / len(self.positions)
 
 
 def check_particles(particles: PyTree) -> None:
@@ -114,7 +121,7 @@ def squared_distances(positions: jax.Array) -> jax.Array:
 
 
 def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any) -> SteinTerms:
-    """Scores, kernel matrix and repulsion in O(n^2 + n d) memory, from the Gram matrix."""
+    """Scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix."""
     check_particles(particles)
     check_scalar_density(log_density_fn, jax.tree.map(lambda leaf: leaf[0], particles))
     if bandwidth is not None:
@@ -124,13 +131,8 @@ def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any)
 
     squared = squared_distances(positions)
     bandwidth = median_bandwidth(squared) if bandwidth is None else jnp.asarray(bandwidth)
-    centred = centre(positions)
     kernel = jnp.exp(-0.5 * squared / bandwidth**2)
-    row_sums = jnp.sum(kernel, axis=1, keepdims=True)
-    repulsion = (row_sums * centred - multiply(kernel, centred)) / bandwidth**2
-    return SteinTerms(
-        positions, flatten_particles(scores), log_density, kernel, repulsion, bandwidth
-    )
+    return SteinTerms(positions, flatten_particles(scores), log_density, kernel, bandwidth)
 
 
 def svgd_direction(
