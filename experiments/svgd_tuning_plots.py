@@ -3,17 +3,15 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.plots import finish
+from experiments.svgd_tuning_sweeps import Setting, Study
 from experiments.workdir import read_rows
-
-if TYPE_CHECKING:
-    from experiments.svgd_tuning import Setting, Study
 
 AVERAGED_ROWS = 20
 SMOOTHED_ROWS = 10
@@ -56,7 +54,7 @@ def averages(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {**means, "chain_displacement": displacement, "sound_updates": sound_updates}
 
 
-def draw(study: "Study", folder: Path, num_seeds: int) -> str:
+def draw(study: Study, folder: Path, num_seeds: int) -> str:
     """Writes table.json, table.md and a plot of each sweep; returns the table."""
     found = {
         setting.name: [_summary(folder / one.name) for one in _seeds(setting, num_seeds)]
@@ -70,7 +68,7 @@ def draw(study: "Study", folder: Path, num_seeds: int) -> str:
     return text
 
 
-def _seeds(setting: "Setting", num_seeds: int) -> Iterable["Setting"]:
+def _seeds(setting: Setting, num_seeds: int) -> Iterable[Setting]:
     return [setting._replace(seed=seed) for seed in range(num_seeds)]
 
 
@@ -88,7 +86,7 @@ COLUMNS = {
 }
 
 
-def _table(study: "Study", sweep: str, found: dict[str, list[dict[str, Any]]]) -> str:
+def _table(study: Study, sweep: str, found: dict[str, list[dict[str, Any]]]) -> str:
     """Means over seeds of one sweep, as Markdown."""
     heads = [
         "objective",
@@ -116,7 +114,7 @@ def _mean(style: str, values: list[float | None]) -> str:
     return mean if len(values) == 1 else f"{mean} ± {np.std(np.array(values, float), ddof=1):.2g}"
 
 
-def _figure(study: "Study", sweep: str, folder: Path, num_seeds: int) -> None:
+def _figure(study: Study, sweep: str, folder: Path, num_seeds: int) -> None:
     """``<sweep>.png``: a row of panels for each measure, a column for each objective."""
     figure, grid = plt.subplots(len(PANELS), len(TITLES), figsize=(9, 10), squeeze=False)
     for axes, (objective, title) in zip(grid.T, TITLES.items(), strict=True):
@@ -137,7 +135,7 @@ def _figure(study: "Study", sweep: str, folder: Path, num_seeds: int) -> None:
     finish(figure, folder / f"{sweep}.png")
 
 
-def _style(study: "Study", sweep: str, setting: "Setting") -> dict[str, Any]:
+def _style(study: Study, sweep: str, setting: Setting) -> dict[str, Any]:
     """Colour by value, dashes by replacement; the legend names values once."""
     values = study.values[sweep]
     value = getattr(setting, sweep)
@@ -163,7 +161,7 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
     return (sums[ends] - sums[starts]) / (ends - starts)
 
 
-def _frozen(study: "Study", sweep: str) -> str:
+def _frozen(study: Study, sweep: str) -> str:
     """What the sweep holds fixed, in words."""
     frozen = [f"{SWEEPS[k]} {v:g}" for k, v in study.frozen[sweep].items() if k != sweep]
     if sweep != "step_size":

@@ -10,7 +10,7 @@ from experiment_runs import rows_of, strict_json
 
 from ebmjax import data, training
 from experiments import build, families, svgd_tuning, svgd_tuning_plots, svgd_tuning_runs
-from experiments.svgd_tuning import FULL, QUICK, Setting
+from experiments.svgd_tuning_sweeps import FULL, OBJECTIVES, QUICK, Setting
 
 LITERAL = Setting("literal", "softmax", 0.09, 4, 2, 1.0)
 CORRECTED = Setting("corrected", "softmax", 2.0, 4, 2, 1.0)
@@ -42,7 +42,7 @@ def test_ten_images_are_the_first_of_each_class():
 
 def test_each_sweep_changes_one_field_and_runs_are_made_once():
     for sweep in FULL.values:
-        for objective in svgd_tuning.OBJECTIVES:
+        for objective in OBJECTIVES:
             lines = list(FULL.lines(sweep, objective))
             others = [s._replace(replacement="", **{sweep: 0}) for s in lines]
             assert len(set(others)) == 1
