@@ -73,6 +73,7 @@ def stand_in(tmp_path):
     return python, log
 
 
+@pytest.mark.slow
 def test_both_sides_are_asked_for_the_same_and_end_in_table_json_and_plot(
     main, module, stand_in, tmp_path, monkeypatch, capsys
 ):

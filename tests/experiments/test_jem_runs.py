@@ -42,7 +42,15 @@ def assert_trained(workdir, side, channels):
     assert (workdir / "plots" / "samples_000008.png").exists()
 
 
-@pytest.mark.parametrize("name", ["sadajem_digits", "jempp_digits", "svgdjem_digits"])
+# One of them by default: what sets them apart is in a step, and the steps of all are traced below.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "svgdjem_digits",
+        pytest.param("sadajem_digits", marks=pytest.mark.slow),
+        pytest.param("jempp_digits", marks=pytest.mark.slow),
+    ],
+)
 def test_a_smoke_run_on_the_digits_trains(name, tmp_path):
     assert launch(config_of(name), f"configs/{name}.py:smoke", str(tmp_path)) is None
     assert_trained(tmp_path, 8, 1)
@@ -65,6 +73,7 @@ def test_mock_data_of_the_right_schema_trains(name, tmp_path):
 
 
 @pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
+@pytest.mark.slow
 def test_the_real_cifar10_is_built():
     config = config_of("sadajem_cifar10", **{"data.data_dir": str(REAL)})
     experiment = families.build(config, REPOSITORY)
