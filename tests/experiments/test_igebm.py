@@ -336,7 +336,9 @@ def test_every_row_of_the_studies_is_a_configuration(name):
     for study in getattr(module, "STUDIES", {"": getattr(module, "STUDY", None)}).values():
         for row in study.rows.values():
             file, *arguments = [row] if isinstance(row, str) else row
-            fields = igebm_digits.get_config(file.partition(":")[2]).to_dict()
+            name, _, variant = file.partition(":")
+            configs = {"igebm_digits": igebm_digits, "igebm_cifar10": igebm_cifar10}
+            fields = configs[name[len("configs/") : -len(".py")]].get_config(variant).to_dict()
             for argument in (*study.common, *arguments):
                 section = fields
                 *parents, last = argument.removeprefix("--config.").partition("=")[0].split(".")
