@@ -1,16 +1,19 @@
 """Energy of images (IGEBM) on scikit-learn's packaged 8x8 digits.
 
 Claim: SGLD trains an image energy, preconditioned SGLD a worse one, and MALA none, for its
-acceptance falls to 0, tempered or not (sampling-approaches thesis, Table 4.1). What the accept
-ratio has to do with it, and the damping: studies/igebm_mala.py and studies/igebm_lambda.py.
+acceptance falls to 0, tempered or not (sampling-approaches thesis, Table 4.1). Holds for MALA, not
+for preconditioned SGLD. What the accept ratio, the box and the damping have to do with it:
+studies/igebm_mala.py and studies/igebm_lambda.py.
 Paper: Du & Mordatch 2019 (IGEBM), Du et al. 2021 (improved contrastive divergence, multi-scale)
 and the thesis, 4.2.1; here two stages of 16 and 32 channels, K = 10, a buffer of 1,000, and a box
 of [-1.2, 1.2], since half of a digit's pixels lie at an end of [-1, 1]. Step 1 and noise 0.01 are
 the temperature 5e-5.
 Command:
   python experiments/run.py --config=configs/igebm_digits.py
-Hardware: 2 CPU cores.
-Expected numbers: not yet run.
+Hardware: 2 CPU cores; training takes 30 s and compiling as long.
+Expected numbers (seeds 0-2, 2026-11-21; FID in features of a classifier of the digits, where test
+images stand at 14.8): buffer 44 +- 12, chains from noise 66 +- 4; psgld 46 +- 9; conditional 30 +- 9;
+multiscale 32 +- 10; mala 531 +- 75, tempered_mala 598 +- 35. See docs/results/igebm_digits.md.
 
 Variants: the sampler of all negatives (psgld; psgld_exact with preconditioned noise; mala, at the
 temperature that step and noise imply; mala_decoupled, at temperature 1 with the same noise;
