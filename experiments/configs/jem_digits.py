@@ -11,9 +11,9 @@ training diverges here.
 Command:
   python experiments/run.py --config=configs/jem_digits.py
 Hardware: 2 CPU cores; 40 s of training on one of them, and compiling.
-Expected numbers (2026-11-21, seeds 0-3, mean +- standard deviation, 357 test images): accuracy
-98.9 +- 0.2 %, ECE 2.1 +- 0.2 %, NLL 0.040 +- 0.003 nats; "softmax" 98.0 +- 0.7 %, 1.8 +- 0.6 %,
-0.079 +- 0.028. Most other variants, with fewer seeds: docs/results/jem_digits.md.
+Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation, 357 test images): accuracy
+98.9 +- 0.2 %, ECE 2.1 +- 0.2 %, NLL 0.039 +- 0.003 nats; "softmax" 97.9 +- 0.7 %, 1.9 +- 0.6 %,
+0.081 +- 0.025. Most other variants: docs/results/jem_digits.md.
 
 Variants: the sampler (psgld, mala, tempered_mala, hmc), softmax (the classifier alone), sam,
 softmax_sam, augmented (crops of one pixel), unaugmented (crops for the labels, p(x) on plain
