@@ -12,8 +12,9 @@ Command:
   python experiments/run.py --config=configs/igebm_digits.py
 Hardware: 2 CPU cores; training takes 30 s and compiling as long.
 Expected numbers (seeds 0-2, 2026-11-21; FID in features of a classifier of the digits, where test
-images stand at 14.8): buffer 44 +- 12, chains from noise 66 +- 4; psgld 46 +- 9; conditional 30 +- 9;
-multiscale 32 +- 10; mala 531 +- 75, tempered_mala 598 +- 35. See docs/results/igebm_digits.md.
+images stand at 14.8): buffer 44 +- 12, chains from noise 66 +- 4; psgld 46 +- 9; conditional
+30 +- 9; multiscale 32 +- 10; mala 531 +- 75, tempered_mala 598 +- 35. See
+docs/results/igebm_digits.md.
 
 Variants: the sampler of all negatives (psgld; psgld_exact with preconditioned noise; mala, at the
 temperature that step and noise imply; mala_decoupled, at temperature 1 with the same noise;
