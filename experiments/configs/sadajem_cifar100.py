@@ -29,8 +29,6 @@ VARIANTS = sadajem_cifar10.VARIANTS
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    config = configure(variant, BASE, VARIANTS)
-    if variant == "smoke":
-        # Its few images do not show every class, as the informative law wants.
-        config.sampler.buffer.law = "uniform"
-    return config
+    # The few images of the smoke run do not show every class, as the informative law wants.
+    law = {"sampler.buffer.law": "uniform"} if variant == "smoke" else {}
+    return configure(variant, BASE | law, VARIANTS)
