@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from repeated_problem import LEARNING_RATE, NUM_STEPS, SEEDS, initial, keys, make_plan
 from training_problems import (
     ListWriter,
     chains,
@@ -19,9 +20,7 @@ from ebmjax.data import batch_indices
 from ebmjax.training import (
     CheckpointMismatchError,
     Checkpoints,
-    DivergenceError,
     JsonlWriter,
-    Plan,
     fit,
     init_state,
     make_mesh,
@@ -34,26 +33,7 @@ from ebmjax.training import (
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state, replicate
 
-SEEDS = (7, 2, 11)
 EPS = np.finfo(np.float32).eps
-LEARNING_RATE = 0.02
-NUM_STEPS = 23
-
-
-def keys(seeds=SEEDS):
-    return jnp.stack([jax.random.key(seed) for seed in seeds])
-
-
-def initial(seed):
-    """A Gaussian energy and persistent chains whose start depends on the seed."""
-    params = {"mean": jnp.full(2, 0.1 * seed), "log_precision": jnp.zeros(2)}
-    shards = jax.random.normal(jax.random.key(100 + seed), (8, 4, 2))
-    return init_state(params, optax.adam(LEARNING_RATE), shards)
-
-
-def make_plan(data_seed=SEEDS, **changes):
-    sizes = {"total_steps": NUM_STEPS, "batch_size": 16, "num_shards": 8, "steps_per_dispatch": 5}
-    return Plan(**(sizes | {"data_seed": data_seed} | changes))
 
 
 def train(seeds=SEEDS, plan=None, **options):
@@ -175,61 +155,6 @@ def test_the_step_outside_of_fit():
         np.testing.assert_allclose(loss, expected_metrics["loss"], rtol=0, atol=atol)
 
 
-# Divergence: parameters that count the finite steps of each repeat.
-
-
-def diverging(first_bad):
-    """One repeat for each entry: its loss is NaN from that step (from 0) on."""
-
-    def gradient_fn(key, params, shard, batch):
-        loss = jnp.where(shard["steps"] >= shard["first_bad"], jnp.nan, 1.0)
-        return -jnp.ones(()), {**shard, "steps": shard["steps"] + 1.0}, {"loss": loss}
-
-    optimizer = optax.sgd(1.0)
-    states = [
-        init_state(jnp.zeros(()), optimizer, {"steps": jnp.zeros(1), "first_bad": jnp.full(1, bad)})
-        for bad in first_bad
-    ]
-    return stack_states(states), make_train_step(gradient_fn, optimizer)
-
-
-def fit_diverging(first_bad, **options):
-    state, train_step = diverging(first_bad)
-    writer = ListWriter()
-    plan = make_plan(num_shards=1, max_consecutive_skips=6)
-    try:
-        result = fit(keys(), state, train_step, chains_data(), plan, writers=[writer], **options)
-    except DivergenceError as error:
-        return error, writer
-    return result, writer
-
-
-def test_a_repeat_that_diverges_stops_no_other():
-    result, writer = fit_diverging((4.0, 100.0, 19.0))
-    np.testing.assert_array_equal(result.state.params, [4.0, NUM_STEPS, 19.0])
-    np.testing.assert_array_equal(result.state.skipped, [19, 0, 4])
-    np.testing.assert_array_equal(result.state.consecutive_skipped, [19, 0, 4])
-    assert [row["consecutive_skipped"] for _, row in writer.rows][4:7] == [
-        [1, 0, 0],
-        [2, 0, 0],
-        [3, 0, 0],
-    ]
-
-
-def test_a_run_ends_when_every_repeat_is_stuck(tmp_path):
-    first_bad = (4.0, 9.0, 2.0)
-    # The second repeat is the last to skip six steps in a row, at the 15th.
-    error, writer = fit_diverging(first_bad, checkpoints=Checkpoints(tmp_path))
-    assert isinstance(error, DivergenceError)
-    assert "the last 6 steps, up to step 15, had no finite update in any of the 3" in str(error)
-    assert writer.rows[14][1]["consecutive_skipped"] == [11, 6, 13]
-    with Checkpoints(tmp_path) as checkpoints:
-        state, _ = checkpoints.restore_latest(diverging(first_bad)[0])
-    np.testing.assert_array_equal(state.params, first_bad)
-    again, _ = fit_diverging(first_bad, checkpoints=Checkpoints(tmp_path))  # and stays diverged
-    assert isinstance(again, DivergenceError)
-
-
 # Checkpoints
 
 
@@ -297,72 +222,3 @@ def test_a_selected_repeat_outlives_the_next_block():
     )
     assert [int(state.step) for state in kept] == [0, 5, 10, 15, 20, 23]
     assert len({tree_digest(state.params) for state in kept}) == 6
-
-
-# Bad input
-
-
-def test_a_state_is_what_was_stacked():
-    states = [initial(seed) for seed in SEEDS]
-    stacked = stack_states(states)
-    assert stacked.step.shape == ()
-    assert stacked.shards.shape == (8, 3, 4, 2)
-    assert {leaf.shape[0] for leaf in jax.tree.leaves((stacked.params, stacked.opt_state))} == {3}
-    for index, state in enumerate(states):
-        assert tree_digest(select_repeat(stacked, index)) == tree_digest(state)
-
-
-def test_typed_keys_may_be_part_of_a_state():
-    states = [init_state(0.0, optax.sgd(0.1), keys((seed, 0))) for seed in SEEDS]
-    stacked = stack_states(states)
-    assert stacked.shards.shape == (2, 3)
-    assert tree_digest(select_repeat(stacked, 2)) == tree_digest(states[2])
-
-
-def test_no_state_is_no_repeat():
-    with pytest.raises(ValueError, match="states must hold at least one"):
-        stack_states([])
-
-
-def test_repeats_start_together():
-    with pytest.raises(ValueError, match=r"same number of steps, got \[0, 4\]"):
-        stack_states([initial(0), initial(1)._replace(step=jnp.int32(4))])
-
-
-@pytest.mark.parametrize("index", [-1, 3])
-def test_a_repeat_that_is_not_there(index):
-    with pytest.raises(ValueError, match=f"index must lie between 0 and 2, got index={index}"):
-        select_repeat(stack_states([initial(0)] * 3), index)
-
-
-def test_a_single_run_has_no_repeats():
-    with pytest.raises(ValueError, match="single run"):
-        select_repeat(initial(0), 0)
-
-
-@pytest.mark.parametrize(
-    ("num_keys", "num_states", "data_seed"),
-    [
-        (2, 3, SEEDS),
-        (None, 3, SEEDS),
-        (3, 2, SEEDS),
-        (3, None, SEEDS),
-        (3, 3, (0, 1)),
-        (3, 3, 0),
-        (None, None, (0,)),
-        (1, None, 0),
-    ],
-)
-def test_keys_state_and_plan_must_agree(num_keys, num_states, data_seed):
-    key = jax.random.key(0) if num_keys is None else keys(range(num_keys))
-    state = initial(0) if num_states is None else stack_states([initial(0)] * num_states)
-    with pytest.raises(ValueError, match=r"key, state and plan\.data_seed") as error:
-        fit(key, state, chains()[1], chains_data(), make_plan(data_seed))
-    assert f"key.shape={key.shape}" in str(error.value)
-    assert f"plan.data_seed={data_seed}" in str(error.value)
-
-
-@pytest.mark.parametrize("data_seed", [(), (0, -1), (0, 1.5), (True,)])
-def test_data_seeds_are_checked_one_by_one(data_seed):
-    with pytest.raises(ValueError, match="data_seed must"):
-        make_plan(data_seed)

@@ -1,0 +1,158 @@
+"""Image energies from configurations: what is refused, and every variant and row of a study."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import EXPERIMENTS
+from igebm_smoke import smoke
+
+from ebmjax.training import make_mesh
+from ebmjax.training._block import make_block
+from experiments import families, igebm_parts
+from experiments.configs import igebm_cifar10, igebm_digits
+from experiments.errors import ConfigError
+from experiments.igebm_samplers import implied_temperature, temperature
+from experiments.launch import build_or_explain
+
+
+@pytest.mark.parametrize(
+    ("variant", "overrides", "message"),
+    [
+        ("", {"data.num_classes": None, "model.is_conditional": True}, "of images with labels"),
+        ("", {"sampler.names": ()}, "must be one or more different samplers"),
+        ("", {"sampler.names": ("sgld", "sgld")}, "must be one or more different samplers"),
+        ("", {"sampler.names": ("gibbs",)}, "config.sampler.names must be one of"),
+        ("", {"sampler.box": "round"}, "config.sampler.box must be one of"),
+        (
+            "mixed",
+            {"sampler.num_samples": 16},
+            "must be a multiple of 3, so that 3 samplers on config.mesh.num_shards=1 shards",
+        ),
+        ("", {"sampler.buffer.size": 4}, "config.sampler.buffer.size must be at least 12"),
+        ("conditional", {"sampler.buffer.size": 201}, "size must be a multiple of 10"),
+        ("conditional", {"sampler.buffer.size": 110}, "size must be at least 120"),
+        (
+            "augmented",
+            {"sampler.buffer.is_used": False},
+            "config.sampler.buffer.is_used=False: set it to none",
+        ),
+        ("", {"loss.name": "beta", "loss.beta_end": -0.1}, r"allow_negative=True\.$"),
+        ("", {"loss.name": "beta", "loss.beta_start": -0.1}, "must be 0 or more, got -0.1"),
+        ("", {"loss.name": "beta", "loss.beta_end": 1.0}, "finite and below 1"),
+        ("", {"loss.beta_end": 0.1}, "belong to the robust objective"),
+        ("", {"loss.max_positive_weight": 0.9}, "belong to the robust objective"),
+        ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
+        ("improved", {"sampler.buffer.is_used": False}, "is_used must be True"),
+        ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
+        ("improved", {"sampler.max_score": 1.0}, "unset config.sampler.max_score"),
+        ("", {"model.num_scales": 4}, "cannot be halved"),
+        ("", {"loss.name": "gan"}, "config.loss.name must be one of"),
+    ],
+)
+def test_a_mistake_is_told(variant, overrides, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        build_or_explain(lambda: families.build(smoke(variant, **overrides), tmp_path))
+
+
+def test_an_odd_batch_cannot_be_halved(tmp_path):
+    changes = {"train.batch_size": 15, "loss.beta_variant": "true_objective"}
+    with pytest.raises(ConfigError, match="batch_size must be even"):
+        families.build(smoke("beta", **changes), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mala", "tempered_mala", "literal_mala"])
+def test_no_noise_cannot_be_taken_back(name, tmp_path):
+    changes = {"sampler.names": (name,), f"sampler.{name}.noise_scale": 0.0}
+    with pytest.raises(ConfigError, match=f"{name}.noise_scale=0.0 implies the temperature 0"):
+        families.build(smoke(**changes), tmp_path)
+
+
+def test_a_temperature_that_step_and_noise_do_not_imply_is_refused_by_its_value(tmp_path):
+    changes = {"sampler.names": ("mala",), "sampler.mala.temperature": 1.0}
+    with pytest.raises(ConfigError) as caught:
+        families.build(smoke(**changes), tmp_path)
+    assert "step_size=1 and noise_scale=0.01 imply the temperature 5e-05, not temperature=1" in str(
+        caught.value
+    )
+    assert "config.sampler.allow_decoupled=True" in str(caught.value)
+    families.build(smoke(**changes, **{"sampler.allow_decoupled": True}), tmp_path)
+    families.build(smoke(**{**changes, "sampler.mala.temperature": 5e-5}), tmp_path)
+
+
+def test_adapting_the_step_needs_noise_that_follows(tmp_path):
+    changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
+    with pytest.raises(ConfigError, match=r"unset .*noise_scale .*temperature=5e-05"):
+        families.build(smoke(**changes), tmp_path)
+
+
+def test_neither_noise_nor_temperature(tmp_path):
+    with pytest.raises(ConfigError, match=r"config.sampler.sgld needs a noise_scale"):
+        families.build(smoke(**{"sampler.sgld.noise_scale": None}), tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(2,), (8, 8, 2)])
+def test_augmentation_of_what_is_no_image(shape):
+    with pytest.raises(ConfigError, match=r"crops and recolours images of shape .height, width"):
+        igebm_parts.augmentation(smoke("augmented"), shape)
+    assert igebm_parts.augmentation(smoke(), shape) is None
+
+
+def test_temperatures():
+    config = smoke(**{"sampler.mala.step_size": 2.0, "sampler.mala.noise_scale": 0.4})
+    assert implied_temperature(config, "mala") == temperature(config, "mala") == pytest.approx(0.04)
+    assert implied_temperature(config, "hmc") == temperature(config, "hmc") == 5e-5
+    config.sampler.mala.temperature = 1.0
+    assert temperature(config, "mala") == 1.0
+    assert implied_temperature(config, "mala") == pytest.approx(0.04)
+
+
+VARIANTS = ("psgld_exact", "mala_literal", "tempered_mala", "multiscale", "conditional")
+VARIANTS += ("improved", "augmented", "short_run", "beta_schedule", "bare_psgld")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
+    """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
+    experiment = families.build(smoke(variant), tmp_path)
+    block = make_block(experiment.train_step, make_mesh(1))
+    images = jax.tree.map(np.asarray, experiment.data)
+    indices = np.zeros((2, 1, 16), np.int32)
+    state, metrics = jax.eval_shape(block, jax.random.key(0), experiment.state, images, indices)
+    before = jax.eval_shape(lambda: experiment.state)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), before
+    )
+    assert metrics["chain_acceptance_prob"].shape == (2,)
+
+
+def test_beta_over_the_run():
+    config = smoke("beta", **{"loss.beta_start": 0.0, "loss.beta_end": 0.4})
+    beta = igebm_parts.beta_fn(config, 10)
+    assert [float(beta(step)) for step in (0, 5, 10)] == pytest.approx([0.0, 0.2, 0.4])
+    config.loss.beta_start = None
+    assert igebm_parts.beta_fn(config, 10)(jnp.int32(3)) == 0.4
+    assert igebm_parts.beta_fn(smoke(), 10)(jnp.int32(3)) == 0.0
+
+
+@pytest.mark.parametrize("name", ["igebm_mala", "igebm_lambda", "igebm_samplers"])
+def test_every_row_of_the_studies_is_a_configuration(name):
+    """Fields and variants exist, and the columns are told by a run's files."""
+    path = EXPERIMENTS / "studies" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"study_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for study in getattr(module, "STUDIES", {"": getattr(module, "STUDY", None)}).values():
+        for row in study.rows.values():
+            file, *arguments = [row] if isinstance(row, str) else row
+            name, _, variant = file.partition(":")
+            configs = {"igebm_digits": igebm_digits, "igebm_cifar10": igebm_cifar10}
+            fields = configs[name[len("configs/") : -len(".py")]].get_config(variant).to_dict()
+            for argument in (*study.common, *arguments):
+                section = fields
+                *parents, last = argument.removeprefix("--config.").partition("=")[0].split(".")
+                for part in parents:
+                    section = section[part]
+                assert last in section, argument

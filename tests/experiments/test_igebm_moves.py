@@ -1,0 +1,129 @@
+"""The moves of image energies' chains: their temperature, box and accept ratios."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from igebm_smoke import smoke
+
+from ebmjax import samplers
+from experiments.igebm_evaluation import anatomy
+from experiments.igebm_literal import literal_mala
+from experiments.igebm_samplers import bound
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+@pytest.mark.parametrize("name", ["mala", "tempered_mala", "hmc"])
+def test_the_moves_of_a_sampler_aim_at_its_temperature(name):
+    """Long chains on N(0, 1) at temperature 0.25: variance 0.25, whatever the sampler."""
+    config = smoke(**{"sampler.box": "none"})
+    section = config.sampler[name]
+    section.temperature, section.step_size = 0.25, 0.5
+    if name != "hmc":
+        section.noise_scale = None
+    sampler = bound(config, name, (2, 1, 1))(normal)
+    starts = 0.5 * jax.random.normal(jax.random.key(0), (1000, 2, 1, 1))[..., 0, 0]
+
+    @jax.jit
+    def run(starts):
+        step = samplers.batch_step(sampler.step)
+        return samplers.run_chain(jax.random.key(1), jax.vmap(sampler.init)(starts), step, 20)[0]
+
+    ends = np.asarray(run(starts).position)
+    # 2000 numbers of a Gaussian's variance: 5 standard errors of sqrt(2 / 2000) each.
+    assert np.var(ends) == pytest.approx(0.25, rel=5 * math.sqrt(2 / 2000))
+
+
+def test_the_first_move_of_hmc_with_one_leapfrog_step_is_that_of_mala():
+    """Its mean over the momenta, at a point: x + step score."""
+    config = smoke(**{"sampler.box": "none", "sampler.hmc.num_integration_steps": 1})
+    config.sampler.hmc.temperature, config.sampler.hmc.step_size = 0.04, 0.1
+    sampler = bound(config, "hmc", (1, 1, 1))(normal)
+    state = sampler.init(jnp.array([2.0]))
+    _, infos = jax.vmap(sampler.step, (0, None))(jax.random.split(jax.random.key(0), 4000), state)
+    proposed = np.asarray(infos.proposal.position)
+    noise = math.sqrt(2 * 0.1 * 0.04)
+    assert np.mean(proposed) == pytest.approx(2.0 - 0.1 * 2.0, abs=5 * noise / math.sqrt(4000))
+    assert np.std(proposed) == pytest.approx(noise, rel=5 / math.sqrt(2 * 4000))
+
+
+@pytest.mark.parametrize(("name", "box"), [("sgld", "project"), ("mala", "reject")])
+def test_no_chain_leaves_its_box(name, box):
+    config = smoke(**{"sampler.box": box, "sampler.low": -0.5, "sampler.high": 0.5})
+    sampler = bound(config, name, (2, 1, 1))(lambda x: 10.0 * jnp.sum(x))
+    state = sampler.init(jnp.array([0.45, -0.4]))
+    for key in jax.random.split(jax.random.key(0), 5):
+        state, _ = sampler.step(key, state)
+    position = np.asarray(state.position)
+    expected = [0.5, 0.5] if name == "sgld" else [0.45, -0.4]
+    np.testing.assert_allclose(position, expected, rtol=1e-6)
+
+
+def by_hand(x, y, step, noise_scale, ratio, proposal, t=1.0):
+    """The accept probability on E = 3 + |x|^2 / 2, in float64."""
+    energy = [3 + 0.5 * np.sum(z**2) for z in (x, y)]
+    variance = 2 * step if proposal == "twice_step" else noise_scale**2
+    there, back = (-np.sum((b - a + step * a) ** 2) / (2 * variance) for a, b in ((x, y), (y, x)))
+    factor = energy[1] / energy[0] if ratio == "energies" else np.exp((energy[0] - energy[1]) / t)
+    return min(1.0, max(factor, 0.0) * np.exp(back - there))
+
+
+@pytest.mark.parametrize("ratio", ["energies", "exponentials"])
+@pytest.mark.parametrize("proposal", ["twice_step", "noise"])
+def test_the_literal_ratio_and_its_halves(ratio, proposal):
+    step, noise_scale, x = 0.3, 0.4, jnp.array([0.7, -1.1, 0.2])
+    density = lambda x: normal(x) - 3.0  # noqa: E731
+    sampler = literal_mala(
+        density,
+        step_size=step,
+        noise_scale=noise_scale,
+        temperature=0.5,
+        ratio=ratio,
+        proposal=proposal,
+    )
+    reached = 0
+    for key in jax.random.split(jax.random.key(1), 5):
+        state, info = sampler.step(key, sampler.init(x))
+        noise = noise_scale * jax.random.normal(jax.random.split(key)[0], (3,))
+        y = np.asarray((1 - step) * x + noise, np.float64)
+        expected = by_hand(np.asarray(x, np.float64), y, step, noise_scale, ratio, proposal, 0.5)
+        assert float(info.acceptance_prob) == pytest.approx(expected, rel=1e-4)
+        reached += 0 < expected < 1
+        np.testing.assert_allclose(state.position, y if info.is_accepted else x, rtol=1e-5)
+    assert reached >= 2
+
+
+def test_a_ratio_of_energies_of_two_signs_is_never_accepted():
+    sampler = literal_mala(lambda x: jnp.sum(x), step_size=1.0, noise_scale=1e-3)
+    _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([-0.5])))
+    assert float(info.acceptance_prob) == 0.0
+
+
+def test_the_anatomy_of_a_move():
+    """Of one start, against the ratios by hand; a curvature of 1 changes the score by the move."""
+    x, step, noise_scale = jnp.array([0.7, -1.1, 0.2]), 0.3, 0.4
+    energy = lambda x, label: 3.0 + 0.5 * jnp.sum(x**2, axis=-1)  # noqa: E731
+    key = jax.random.key(4)
+    found = anatomy(key, energy, x[None], jnp.zeros(1, jnp.int32), step, noise_scale)
+    noise = noise_scale * jax.random.normal(jax.random.split(key, 1)[0], (3,))
+    x, y = np.asarray(x, np.float64), np.asarray((1 - step) * x + noise, np.float64)
+    implied = noise_scale**2 / (2 * step)
+    expected = {
+        "literal": by_hand(x, y, step, noise_scale, "energies", "twice_step"),
+        "energies": by_hand(x, y, step, noise_scale, "energies", "noise"),
+        "twice_step": by_hand(x, y, step, noise_scale, "exponentials", "twice_step"),
+        "decoupled": by_hand(x, y, step, noise_scale, "exponentials", "noise"),
+        "implied": by_hand(x, y, step, noise_scale, "exponentials", "noise", implied),
+    }
+    for name, value in expected.items():
+        assert float(found[f"acceptance_{name}"]) == pytest.approx(value, rel=1e-4), name
+    assert float(found["score_change"]) == pytest.approx(
+        np.linalg.norm(y - x) / np.linalg.norm(x), rel=1e-5
+    )
+    drift = np.sum((step * x) ** 2) / noise_scale**2 / 3
+    assert float(found["squared_drift_to_noise"]) == pytest.approx(drift, rel=1e-5)
