@@ -136,7 +136,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
         return gradients, shard, {"loss": loss, **found}
 
     optimizer = optax.adam(optax.cosine_decay_schedule(SETTINGS["learning_rate"], total_steps))
-    params, _ = classifier.init(key, data.to_signed_unit(jnp.asarray(train.images[:2])))
+    params, _ = jax.jit(classifier.init)(key, data.to_signed_unit(jnp.asarray(train.images[:2])))
     result = training.fit(
         key,
         training.init_state(params, optimizer),

@@ -122,10 +122,6 @@ def use_compilation_cache() -> None:
         cache = Path.home() / ".cache" / "ebmjax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    if hasattr(jax.config, "jax_use_simplified_jaxpr_constants"):
-        # Arrays that a step closes over go to the program as arguments, not as its text: the
-        # informative law of CIFAR holds 377 MB.
-        jax.config.update("jax_use_simplified_jaxpr_constants", True)
 
 
 def summarise(

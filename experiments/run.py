@@ -8,6 +8,11 @@ from pathlib import Path
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+# Read when JAX is imported: arrays that a program closes over go to it as arguments, not as its
+# text. So the runs of a sweep over powers share their compiled programs, and the informative law of
+# CIFAR does not lengthen one by 377 MB.
+os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
+
 USAGE = """Trains one configuration and fills a folder with its results.
 
   python experiments/run.py --config=configs/thermo_digits.py

@@ -39,7 +39,9 @@ def prepare(config: Config) -> tuple[Any, ...]:
     params_key, train_key, _ = build.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
     classifier = jem_parts.classifier(config, config.model.dtype)
-    params, statistics = classifier.init(network_key, data.to_signed_unit(jnp.asarray(ten.images)))
+    params, statistics = jax.jit(classifier.init)(
+        network_key, data.to_signed_unit(jnp.asarray(ten.images))
+    )
     negatives = jem_parts.negatives(config, train)
     assert negatives is not None, "the generative weight is 1"
     shards = training.init_joint_shards(

@@ -75,7 +75,8 @@ class ThermoEvaluation:
     def _measure_one(
         self, key: jax.Array, params: latent.LatentParams
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        row, pictures = jax.device_get(self._report(key, params))
+        # On the host first: from a mesh's arrays and from a checkpoint's it is one program.
+        row, pictures = jax.device_get(self._report(key, jax.device_get(params)))
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return row, pictures
 

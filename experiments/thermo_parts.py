@@ -142,7 +142,8 @@ def model_of(
         base_scale=section.base_scale,
         likelihood_scale=section.likelihood_scale,
     )
-    return model, init
+    # Eagerly every layer would be compiled, and applied, on its own.
+    return model, jax.jit(init)
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:

@@ -130,7 +130,7 @@ def network(config: Config, key: Key) -> tuple[Callable[..., jax.Array], PyTree]
     """``energy_fn(params, positions)`` in units of 1 / ``loss.output_scale``; its parameters."""
     activation = choose("model.activation", config.model.activation, ACTIVATIONS)
     energy = networks.MLPEnergy(hidden=config.model.hidden, activation=activation)
-    return energy.apply, energy.init(key, jnp.zeros(2))  # pyright: ignore[reportReturnType]
+    return energy.apply, jax.jit(energy.init)(key, jnp.zeros(2))  # pyright: ignore[reportReturnType]
 
 
 def adam(config: Config, total_steps: int) -> optax.GradientTransformation:
