@@ -42,6 +42,12 @@ def check_not_negative(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be zero or more and finite, got {name}={value}.")
 
 
+def check_finite(name: str, value: Any) -> None:
+    """Raises ValueError unless every concrete entry of ``value`` is finite."""
+    if not _is_traced(value) and not np.all(np.isfinite(_numbers(name, value))):
+        raise ValueError(f"{name} must be finite, got {name}={value}.")
+
+
 def check_fraction(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` lies in [0, 1]."""
     if _is_traced(value):

@@ -47,8 +47,9 @@ def power_posterior(
 def within_box(log_density_fn: LogDensityFn, low: Any, high: Any) -> LogDensityFn:
     """The density restricted to ``[low, high]`` in every coordinate: ``-inf`` outside.
 
-    A sampler that accepts or rejects (MALA) then samples the truncated density exactly. For
-    samplers that never reject, project the chain with ``ebmjax.samplers.clamp`` instead.
+    A sampler that accepts or rejects (MALA) then samples the truncated density exactly; every move
+    outside is lost. For samplers that never reject take ``ebmjax.samplers.reflect``, or project the
+    chain with ``clamp``.
 
     Raises:
       ValueError: unless concrete ``low < high``.

@@ -16,7 +16,7 @@ from experiments.validate import choose
 REJECTING = ("mala", "tempered_mala", "hmc")
 ADAPTABLE = ("mala", "hmc")
 # "reject": by the samplers that reject; the others project.
-BOXES = ("none", "project", "reject")
+BOXES = ("none", "project", "reflect", "reject")
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
 
@@ -104,14 +104,17 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     max_score = config.sampler.max_score
     box = choose("sampler.box", config.sampler.box, {box: box for box in BOXES})
     is_restricted = box == "reject" and name in REJECTING
-    is_projected = box != "none" and not is_restricted
+    if box == "reflect":
+        make = samplers.reflect(make, low, high)
+    elif box != "none" and not is_restricted:
+        make = samplers.clamp(make, low, high)
 
     def make_in_box(density: Any, **step_size: Any) -> Any:
         if max_score is not None:
             density = samplers.clip_score(density, max_score)
         if is_restricted:
             density = densities.within_box(density, low, high)
-        return (samplers.clamp(make, low, high) if is_projected else make)(density, **step_size)
+        return make(density, **step_size)
 
     return make_in_box
 

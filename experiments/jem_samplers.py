@@ -44,8 +44,11 @@ def _pyld(section: Config, options: dict[str, Any], density: training.ChainDensi
         raise ConfigError("config.sampler.name='pyld' needs a network split after its first layer.")
     if section.box == "clamp":
         options = options | {"low": section.low, "high": section.high}
-    elif section.box == "reject":
-        raise ConfigError("config.sampler.name='pyld' never rejects: take box 'clamp' or 'none'.")
+    elif section.box != "none":
+        raise ConfigError(
+            f"config.sampler.box={section.box!r} is none that config.sampler.name='pyld' knows, "
+            "whose box is in every inner move: take 'clamp' or 'none'."
+        )
     return samplers.pyld(density.first_layer, density.head, max_score=section.max_score, **options)
 
 
@@ -93,5 +96,6 @@ def _reject_outside(make: Callable[..., Any], low: float, high: float) -> Callab
 BOXES = {
     "none": lambda make, low, high: make,
     "clamp": samplers.clamp,
+    "reflect": samplers.reflect,
     "reject": _reject_outside,
 }

@@ -69,9 +69,9 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     The density is evaluated where the chain really stands, at the projected position, so that a
     state that carries its score stays true and a step still costs one gradient. A projected chain
     has no exact law. Under MALA a proposal outside is judged by the energy at the wall: where
-    drifts point outwards hardly any is accepted (docs/results/igebm_digits.md). To sample a
-    truncated density exactly give MALA ``ebmjax.densities.within_box(log_density_fn, low, high)``
-    instead.
+    drifts point outwards hardly any is accepted (docs/results/igebm_digits.md). ``reflect`` and,
+    for MALA, ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated
+    density.
 
     Raises:
       ValueError: unless ``low < high``.

@@ -18,6 +18,7 @@ from experiments.study import Study
 
 CONFIG = "configs/igebm_digits.py"
 LITERAL = "--config.sampler.literal_mala"
+MIRRORS = "--config.sampler.box=reflect"
 
 
 def robust(beta: float, output_scale: float) -> list[str]:
@@ -38,6 +39,13 @@ ROWS: dict[str, str | list[str]] = {
     "MALA, T = 1": f"{CONFIG}:mala_decoupled",
     "MALA, implied T": f"{CONFIG}:mala",
     "MALA, implied T, rejects the box's outside": [f"{CONFIG}:mala", "--config.sampler.box=reject"],
+    "MALA, implied T, mirrors": [f"{CONFIG}:mala", MIRRORS],
+    "SGLD, mirrors": [CONFIG, MIRRORS],
+    "MALA, implied T, mirrors, beside SGLD": [
+        f"{CONFIG}:mala",
+        MIRRORS,
+        "--config.sampler.names=('sgld', 'mala')",
+    ],
     "MALA, implied T, no box": [f"{CONFIG}:mala", "--config.sampler.box=none"],
     "MALA, implied T, beside SGLD": [f"{CONFIG}:mala", "--config.sampler.names=('sgld', 'mala')"],
     "tempered MALA": f"{CONFIG}:tempered_mala",

@@ -64,6 +64,19 @@ def test_no_chain_leaves_its_box(name, box):
     np.testing.assert_allclose(position, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["sgld", "mala", "hmc"])
+def test_mirrors_lose_no_move(name):
+    """On a flat density every move is accepted, those through a wall too."""
+    config = smoke(**{"sampler.box": "reflect", "sampler.low": -0.01, "sampler.high": 0.01})
+    sampler = bound(config, name, (2, 1, 1))(lambda x: 0.0 * jnp.sum(x))
+    state = sampler.init(jnp.array([0.005, -0.005]))
+    for key in jax.random.split(jax.random.key(0), 5):
+        before = state.position
+        state, _ = sampler.step(key, state)
+        assert np.all(np.abs(state.position) <= 0.01)
+        assert np.all(state.position != before)
+
+
 def by_hand(x, y, step, noise_scale, ratio, proposal, t=1.0):
     """The accept probability on E = 3 + |x|^2 / 2, in float64."""
     energy = [3 + 0.5 * np.sum(z**2) for z in (x, y)]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from ebmjax import samplers
-from ebmjax.samplers import clamp, clip_drift, clip_score
+from ebmjax.samplers import clamp, clip_drift, clip_score, reflect
 
 
 def log_density(x: Any) -> jax.Array:
@@ -117,6 +117,8 @@ def test_particles_without_a_common_leading_axis(name: str) -> None:
     [
         (lambda: clamp(samplers.sgld, 1.0, -1.0), "^low must be below high, got low=1.0"),
         (lambda: clamp(samplers.sgld, 0.5, 0.5), "^low must be below high"),
+        (lambda: reflect(samplers.sgld, 0.5, 0.5), "^low must be below high"),
+        (lambda: reflect(samplers.sgld, 0.0, jnp.inf), "^high must be finite, got high=inf"),
         (lambda: clip_drift(samplers.sgld, 0.0), "^max_drift must be positive"),
         (lambda: clip_drift(samplers.sgld, 1.0)(log_density, step_size=0.0), "^step_size must be"),
         (lambda: clip_score(log_density, -1.0), "^max_abs must be positive"),

@@ -14,7 +14,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from ebmjax import samplers
-from ebmjax.samplers import batch_step, clamp, clip_drift, position_of, scheduled
+from ebmjax.samplers import batch_step, clamp, clip_drift, position_of, reflect, scheduled
 
 
 class Row(NamedTuple):
@@ -88,6 +88,7 @@ TABLE = {
          "low": -0.4, "high": 0.3},
         options={"num_inner": 3},
     ),
+    "reflected_mala": Row(reflect(samplers.mala, -0.5, 0.5), {"step_size": 0.1}),
     "clamped_sgld": Row(clamp(samplers.sgld, -0.5, 0.5), {"step_size": 0.1}),
     "clipped_sgld": Row(clip_drift(samplers.sgld, 0.05), {"step_size": 0.1}),
     "scheduled_sgld": Row(

@@ -1,0 +1,81 @@
+"""A box whose walls are mirrors: the one box inside which samplers keep their law."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_finite, check_interval
+from ebmjax.samplers._chains import position_of
+from ebmjax.samplers._wrappers import MakeSampler, ScheduledState, replace_position
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+_GRADIENTS = ("score", "logdensity_grad")
+"""What states call the gradient they carry, here and in BlackJAX."""
+
+
+def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
+    """Folds every position into the box ``[low, high]``, elementwise, as mirrors on its walls do.
+
+    The sampler moves on the density continued by reflection beyond the walls, which gives a move
+    and its mirror image the same probability: MALA and HMC then sample the density restricted to
+    the box exactly, and Langevin chains without rejection do as their step goes to 0. Nothing piles
+    up on the walls, as it does under ``clamp``, and no move is lost there, as it is under
+    ``ebmjax.densities.within_box``. A step still costs one gradient.
+
+    Meant for samplers of one chain; particles are folded too, but their kernel does not know it.
+
+    Raises:
+      ValueError: unless concrete ``low < high``, both finite.
+    """
+    check_interval(low, high)
+    check_finite("low", low)
+    check_finite("high", high)
+
+    def in_box(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Where ``x`` falls inside the box, and the slope of that: -1 behind an odd mirror."""
+        width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
+        offset = jnp.mod(x - low, 2.0 * width)
+        is_inside = (x >= low) & (x <= high)
+        folded = jnp.clip(low + jnp.minimum(offset, 2.0 * width - offset), low, high)
+        sign = jnp.where(is_inside | (offset <= width), 1.0, -1.0)
+        return jnp.where(is_inside, x, folded).astype(x.dtype), sign.astype(x.dtype)
+
+    @jax.custom_jvp
+    def fold_leaf(x: jax.Array) -> jax.Array:
+        return in_box(x)[0]
+
+    def fold_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+        place, sign = in_box(*primals)
+        return place, sign * tangents[0]
+
+    fold_leaf.defjvp(fold_slope)
+
+    def fold(position: PyTree) -> PyTree:
+        return jax.tree.map(fold_leaf, position)
+
+    def make_reflected(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
+        inner = make(lambda position: log_density_fn(fold(position)), **hyperparameters)
+
+        def init(position: PyTree, key: Key | None = None) -> Any:
+            return inner.init(fold(jax.tree.map(jnp.asarray, position)), key)
+
+        def step(key: Key, state: Any) -> tuple[Any, Any]:
+            state, info = inner.step(key, state)
+            position = position_of(state)
+            signs = jax.tree.map(lambda x: in_box(x)[1], position)
+            return replace_position(_mirror_gradient(state, signs), fold(position)), info
+
+        return Sampler(init, step)
+
+    return make_reflected
+
+
+def _mirror_gradient(state: Any, signs: PyTree) -> Any:
+    """The gradient that ``state`` carries, if any, as it is at the folded position."""
+    if isinstance(state, ScheduledState):
+        return state._replace(inner=_mirror_gradient(state.inner, signs))
+    for name in _GRADIENTS:
+        if hasattr(state, name):
+            return state._replace(**{name: jax.tree.map(jnp.multiply, signs, getattr(state, name))})
+    return state

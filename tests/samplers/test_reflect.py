@@ -1,0 +1,145 @@
+"""Mirrors on the walls of a box: where a move ends, what the state carries, and the exact law."""
+
+import math
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_moments, run_replicas
+
+from ebmjax.samplers import (
+    clip_drift,
+    mala,
+    position_of,
+    psgld,
+    reflect,
+    scheduled,
+    sgld,
+    svgd,
+    tempered_mala,
+)
+
+SLOPE = 3.0
+
+
+def tilted(x: jax.Array) -> jax.Array:
+    """exp(3 x), which presses chains against the upper wall."""
+    return SLOPE * jnp.sum(x)
+
+
+# On [0, 1]: mean 1 / (1 - e^-a) - 1 / a, variance 1 / a^2 - e^a / (e^a - 1)^2.
+MEAN = 1 / (1 - math.exp(-SLOPE)) - 1 / SLOPE
+VARIANCE = 1 / SLOPE**2 - math.exp(SLOPE) / (math.exp(SLOPE) - 1) ** 2
+
+
+def curved(x: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum((x - 2.0) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("drift", "expected"),
+    [(0.3, 0.7), (0.5, 0.9), (0.9, 0.7), (1.9, 0.3), (2.1, 0.5), (-0.9, 0.5), (-2.9, 0.5)],
+)
+def test_a_move_ends_where_a_ray_of_light_would(drift: float, expected: float) -> None:
+    """From 0.4 in [0, 1], without noise, over up to three walls."""
+    sampler = reflect(sgld, 0.0, 1.0)(lambda x: drift * x, step_size=1.0, noise_scale=0.0)
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.float32(0.4)))
+    np.testing.assert_allclose(state.position, expected, rtol=1e-5)
+    np.testing.assert_allclose(state.score, drift, rtol=1e-6)
+    np.testing.assert_allclose(state.log_density, drift * state.position, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [sgld, mala, psgld, tempered_mala], ids=lambda make: make.__name__)
+def test_the_state_is_that_of_its_place(make: Any) -> None:
+    sampler = reflect(make, -0.5, 0.5)(curved, step_size=0.2)
+    state = sampler.init(jnp.array([0.6, -1.7]))
+    np.testing.assert_allclose(state.position, [0.4, 0.3], rtol=1e-6)
+    step = jax.jit(sampler.step)
+    for key in jax.random.split(jax.random.key(0), 20):
+        state, info = step(key, state)
+        assert np.all(np.abs(state.position) <= 0.5)
+        np.testing.assert_allclose(state.log_density, curved(state.position), rtol=1e-6)
+        np.testing.assert_allclose(state.score, 2.0 - state.position, rtol=1e-6)
+        np.testing.assert_array_equal(info.log_density, state.log_density)
+
+
+def hmc(log_density_fn: Any, *, step_size: float) -> Any:
+    return blackjax.hmc(log_density_fn, step_size, jnp.ones(2), num_integration_steps=3)
+
+
+@pytest.mark.parametrize(("make", "step_size"), [(mala, 0.05), (mala, 0.2), (hmc, 0.3)])
+def test_the_law_is_the_restricted_one(make: Any, step_size: float) -> None:
+    """Moves of a third of the box and more. 4000 chains of two coordinates each, from one end."""
+    sampler = reflect(make, 0.0, 1.0)(tilted, step_size=step_size)
+    draws, info = run_replicas(jax.random.key(1), sampler, jnp.full((4000, 2), 0.01), 60)
+    assert_moments(draws.reshape(-1), MEAN, VARIANCE)
+    name = "acceptance_rate" if make is hmc else "acceptance_prob"
+    # Neither does it hang on rejecting nearly everything, nor does rejection not matter.
+    assert 0.1 < np.mean(getattr(info, name)) < 0.99
+
+
+def test_langevin_without_rejection_goes_there_with_its_step() -> None:
+    """The bias falls with the root of the step, the width of a move, on which a wall is felt."""
+    bias = []
+    for step_size in (4e-2, 1e-2):
+        sampler = reflect(sgld, 0.0, 1.0)(tilted, step_size=step_size)
+        start = jax.random.uniform(jax.random.key(2), (20_000,))
+        draws, _ = run_replicas(jax.random.key(3), sampler, start, int(4 / step_size))
+        assert np.all((draws >= 0) & (draws <= 1))
+        bias.append(float(np.mean(draws)) - MEAN)
+    error = math.sqrt(VARIANCE / 20_000)
+    assert abs(bias[1]) < 0.5 * abs(bias[0]) + 5 * error
+
+
+def test_no_atom_stands_on_a_wall() -> None:
+    sampler = reflect(sgld, 0.0, 1.0)(tilted, step_size=0.05)
+    draws, _ = run_replicas(jax.random.key(4), sampler, jnp.full(2000, 0.5), 30)
+    assert np.mean(draws == 1.0) == 0.0
+
+
+def test_pytrees_and_arrays_of_walls() -> None:
+    def log_density_fn(position: dict[str, jax.Array]) -> jax.Array:
+        return jnp.sum(position["a"]) + position["b"].astype(jnp.float32)
+
+    sampler = reflect(sgld, 0.0, 1.0)(log_density_fn, step_size=0.7)
+    state = sampler.init({"a": -jnp.ones(2) / 4, "b": jnp.bfloat16(0.5)})
+    np.testing.assert_array_equal(state.position["a"], [0.25, 0.25])
+    state, _ = sampler.step(jax.random.key(0), state)
+    assert all(np.all((leaf >= 0) & (leaf <= 1)) for leaf in jax.tree.leaves(state.position))
+    assert state.position["b"].dtype == state.score["b"].dtype == jnp.bfloat16
+    low, high = jnp.array([0.0, -1.0]), jnp.array([1.0, 0.0])
+    state = reflect(sgld, low, high)(curved, step_size=0.1).init(jnp.array([-0.25, 0.75]))
+    np.testing.assert_array_equal(state.position, [0.25, -0.75])
+
+
+def test_mirrors_around_a_schedule_and_a_clip() -> None:
+    def fixed(step: Any) -> Any:
+        return 0.2 + 0.0 * step
+
+    alone = reflect(clip_drift(sgld, 0.3), -0.5, 0.5)(curved, step_size=0.2)
+    inside = reflect(scheduled(clip_drift(sgld, 0.3)), -0.5, 0.5)(curved, step_size=fixed)
+    outside = scheduled(reflect(clip_drift(sgld, 0.3), -0.5, 0.5))(curved, step_size=fixed)
+    states = [sampler.init(jnp.array([0.4, -0.4])) for sampler in (alone, inside, outside)]
+    for key in jax.random.split(jax.random.key(5), 5):
+        states = [
+            sampler.step(key, state)[0]
+            for sampler, state in zip((alone, inside, outside), states, strict=True)
+        ]
+        for state in states[1:]:
+            np.testing.assert_allclose(position_of(state), states[0].position, rtol=1e-5)
+
+
+def test_particles_stay_inside() -> None:
+    sampler = reflect(svgd, 0.0, 1.0)(tilted, step_size=1.0)
+    state = sampler.init(jnp.linspace(0.1, 0.9, 5)[:, None])
+    for _ in range(3):
+        state, _ = sampler.step(jax.random.key(0), state)
+        assert np.all((state.particles >= 0) & (state.particles <= 1))
+
+
+def test_positions_that_are_not_finite_stay_so() -> None:
+    state = reflect(sgld, 0.0, 1.0)(tilted, step_size=0.1).init(jnp.array([jnp.nan, jnp.inf, 0.5]))
+    np.testing.assert_array_equal(np.isnan(state.position), [True, True, False])
