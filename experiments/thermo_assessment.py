@@ -28,7 +28,7 @@ class ThermoAssessment:
     had diverged.
 
     Attributes:
-      evaluation: what training measured along the way; measured once more.
+      evaluation: what training measured along the way.
       test: the test images.
       config: of the run.
     """

@@ -8,6 +8,18 @@ import jax
 import jax.numpy as jnp
 
 
+class MedianRule(NamedTuple):
+    """A bandwidth and where it comes from.
+
+    Attributes:
+      bandwidth: scalar, positive, in units of the particles.
+      middle: the two squared distances in the middle (the same one twice if there is one).
+    """
+
+    bandwidth: jax.Array
+    middle: tuple[jax.Array, jax.Array]
+
+
 def median_bandwidth(squared_distances: jax.Array) -> jax.Array:
     r"""``bandwidth^2 = median^2 / (2 log n)`` over the distances of distinct pairs.
 
@@ -27,18 +39,33 @@ def median_bandwidth(squared_distances: jax.Array) -> jax.Array:
 
     Source: Liu & Wang 2016, section 3.3.
     """
+    return median_rule(squared_distances).bandwidth
+
+
+def median_rule(squared_distances: jax.Array) -> MedianRule:
+    """``median_bandwidth`` with the distances that it is made of."""
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
-        return jnp.ones((), squared_distances.dtype)
+        zero = jnp.zeros((), squared_distances.dtype)
+        return MedianRule(zero + 1.0, (zero, zero))
     num_pairs = num_particles * (num_particles - 1) // 2
     pairs = _each_pair_once(squared_distances)
     # After the zeros of the diagonal.
     rank = num_particles // 2 + (num_pairs - 1) // 2
     middle = _order_statistics(pairs, rank, wants_next=num_pairs % 2 == 0)
-    median = 0.5 * sum(_root(_entries_equal_to(value, pairs)) for value in middle)
+    at_median = bandwidth_at(middle, pairs, num_particles)
     mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
-    distance = jnp.where(median > 0, median, _root(mean_squared))
-    return jnp.where(distance > 0, distance / math.sqrt(2.0 * math.log(num_particles)), 1.0)
+    at_mean = _root(mean_squared) / math.sqrt(2.0 * math.log(num_particles))
+    bandwidth = jnp.where(at_median > 0, at_median, at_mean)
+    return MedianRule(jnp.where(bandwidth > 0, bandwidth, 1.0), middle)
+
+
+def bandwidth_at(
+    middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int
+) -> jax.Array:
+    """The bandwidth of a median between ``middle``, a function of the ``entries`` equal to it."""
+    lower, upper = (_root(_entries_equal_to(value, entries)) for value in middle)
+    return 0.5 * (lower + upper) / math.sqrt(2.0 * math.log(num_particles))
 
 
 def _root(value: jax.Array) -> jax.Array:

@@ -45,17 +45,14 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_positive
-from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._bandwidth import bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._svgd import (
     SteinTerms,
     SVGDInfo,
     SVGDState,
     centre,
-    check_particles,
-    flatten_particles,
     multiply,
-    squared_distances,
     stein_info,
     stein_terms,
     svgd_init,
@@ -118,52 +115,55 @@ def stochastic_svgd_step(
     check_positive("step_size", step_size)
     check_positive("temperature", temperature)
     check_positive("langevin_weight", langevin_weight)
-    shares = None
-    if bandwidth is None:
-        check_particles(state.particles)
-        squared = squared_distances(flatten_particles(state.particles))
-        bandwidth, shares = jax.value_and_grad(median_bandwidth)(squared)
     terms = stein_terms(state.particles, log_density_fn, bandwidth)
     num_particles = len(terms.positions)
 
     identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
     mobility = (terms.kernel + langevin_weight * identity) / num_particles
     drift = terms.direction(temperature) + langevin_weight / num_particles * terms.scores
-    if shares is not None:
-        drift = drift + temperature / num_particles * _moving_bandwidth(terms, shares)
+    if terms.middle is not None:
+        drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.middle)
     independent = jax.random.normal(key, terms.positions.shape, terms.positions.dtype)
-    noise = multiply(jnp.linalg.cholesky(mobility), independent)
+    noise = multiply(jax.lax.linalg.cholesky(mobility, symmetrize_input=False), independent)
 
     moved = terms.positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 
-def _moving_bandwidth(terms: SteinTerms, shares: jax.Array) -> jax.Array:
+def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) -> jax.Array:
     """(n, d): sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
 
-    ``shares``, (n, n), is the derivative of h in every squared distance: zero but for the one or
-    two pairs that attain the median, unless distances tie.
+    ``middle`` holds the squared distances between which the median lies. Only the pairs that attain
+    one of them move h: two at most, unless distances tie.
     """
-    squared = squared_distances(terms.positions)
-    growth = terms.kernel * squared / terms.bandwidth**3
-    pairs = jnp.where(squared > 0, shares + shares.T, 0.0)
-    weights = jnp.sum(pairs, axis=1)
+    squared = terms.squared
     # Differences do not change with the origin, their rounding does.
     centred = centre(terms.positions)
+    num_particles = len(centred)
 
-    def of_rows(rows: jax.Array) -> jax.Array:
-        offsets = weights[rows, None] * centred[rows] - multiply(pairs[rows], centred)
-        return multiply(growth[:, rows], 2.0 * offsets)
+    def of_rows(rows: jax.Array, slope: jax.Array) -> jax.Array:
+        """From the particles ``rows``, given dh/d(squared distance) among them."""
+        pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
+        offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
+        growth = terms.kernel[:, rows] * squared[:, rows] / terms.bandwidth**3
+        return multiply(growth, 2.0 * offsets)
 
-    num_particles = len(weights)
+    def of_all() -> jax.Array:
+        return of_rows(jnp.arange(num_particles), jax.grad(median_bandwidth)(squared))
+
+    def of_few() -> jax.Array:
+        rows = jax.lax.top_k(num_attained, _MEDIAN_PARTICLES)[1]
+        slope = jax.grad(bandwidth_at, 1)(middle, squared[rows][:, rows], num_particles)
+        return of_rows(rows, slope)
+
     if num_particles <= _MEDIAN_PARTICLES:
-        return of_rows(jnp.arange(num_particles))
-    # Two products over all n particles would cost as much as the kernel's own.
-    return jax.lax.cond(
-        jnp.count_nonzero(weights) <= _MEDIAN_PARTICLES,
-        lambda: of_rows(jax.lax.top_k(jnp.abs(weights), _MEDIAN_PARTICLES)[1]),
-        lambda: of_rows(jnp.arange(num_particles)),
-    )
+        return of_all()
+    is_attained = ((squared == middle[0]) | (squared == middle[1])) & (squared > 0)
+    num_attained = is_attained.astype(jnp.float32) @ jnp.ones(num_particles, jnp.float32)
+    num_rows = jnp.count_nonzero(num_attained)
+    # None where the root mean square stands in for the median: then every pair moves h.
+    is_few = (num_rows > 0) & (num_rows <= _MEDIAN_PARTICLES)
+    return jax.lax.cond(is_few, of_few, of_all)
 
 
 def stochastic_svgd(

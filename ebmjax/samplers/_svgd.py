@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._checks import check_floating, check_positive, check_scalar_density, leading_size
-from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._bandwidth import median_rule
 from ebmjax.samplers._bind import bind
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -45,15 +45,19 @@ class SteinTerms(NamedTuple):
       positions: (n, d), float32 or wider.
       scores: (n, d).
       log_density: (n,).
+      squared: (n, n), squared distances.
       kernel: (n, n), entries in (0, 1].
       bandwidth: scalar.
+      middle: of the median rule, see ``MedianRule``; None where the bandwidth was given.
     """
 
     positions: jax.Array
     scores: jax.Array
     log_density: jax.Array
+    squared: jax.Array
     kernel: jax.Array
     bandwidth: jax.Array
+    middle: tuple[jax.Array, jax.Array] | None
 
     def direction(self, temperature: Any = 1.0) -> jax.Array:
         r"""(n, d): attraction by the kernel-averaged score, plus ``temperature`` times repulsion.
@@ -130,9 +134,10 @@ def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any)
     positions = flatten_particles(particles)
 
     squared = squared_distances(positions)
-    bandwidth = median_bandwidth(squared) if bandwidth is None else jnp.asarray(bandwidth)
-    kernel = jnp.exp(-0.5 * squared / bandwidth**2)
-    return SteinTerms(positions, flatten_particles(scores), log_density, kernel, bandwidth)
+    width, middle = median_rule(squared) if bandwidth is None else (jnp.asarray(bandwidth), None)
+    kernel = jnp.exp(-0.5 * squared / width**2)
+    scores = flatten_particles(scores)
+    return SteinTerms(positions, scores, log_density, squared, kernel, width, middle)
 
 
 def svgd_direction(

@@ -85,7 +85,7 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "train.checkpoint_every_epochs": num_epochs,
         "eval.every_epochs": num_epochs,
         "eval.evidence_images": 16,
-        "eval.evidence_chains": 64,
+        "eval.evidence_chains": 32,
         "eval.evidence_methods": ("ais",),
         "eval.evidence_steps": 20,
         "mesh.num_shards": 1,
