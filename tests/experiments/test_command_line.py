@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import pytest
@@ -145,3 +146,16 @@ def test_a_folder_of_other_things_ends_the_process(tmp_path):
 
 def test_run_py_is_what_these_tests_run():
     assert RUN.samefile(run.__file__)
+
+
+def test_what_a_program_closes_over_is_its_argument():
+    """Set before JAX is imported, or it does nothing: runs over powers share compiled programs."""
+    code = (
+        "import experiments.run, jax, jax.numpy as jnp\n"
+        "array = jnp.arange(100.0)\n"
+        "print(jax.jit(lambda x: x + array).lower(1.0).as_text())"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert "@main(%arg0: tensor<100xf32>" in done.stdout
+    assert "dense<" not in done.stdout

@@ -5,10 +5,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 from ebmjax import data, latent
 from ebmjax.samplers import mala
+from ebmjax.training import init_state
 from experiments.thermo_evaluation import ThermoEvaluation
 from experiments.thermo_parts import Examples
 
@@ -73,3 +75,22 @@ def test_the_weight_multiplies_the_correction(tmp_path):
     once, plain = evidences(tmp_path)
     twice, _ = evidences(tmp_path, kl_weight=2.0)
     np.testing.assert_allclose(twice - plain, 2 * (once - plain), rtol=1e-4, atol=1e-4)
+
+
+def test_the_same_parameters_are_measured_once(tmp_path, monkeypatch):
+    measured = []
+
+    def measure_one(self, key, params):
+        measured.append(params)
+        return {"bias": params.generator.bias[0]}, {"samples": np.zeros(1)}
+
+    monkeypatch.setattr(ThermoEvaluation, "_measure_one", measure_one)
+    one = evaluation(tmp_path)
+    one.config.seed, one.config.train = 0, {}
+    first = init_state(PARAMS, optax.sgd(0.1))
+    second = first._replace(params=jax.tree.map(lambda leaf: leaf + 1.0, PARAMS))
+    for state, total in ((first, 1), (jax.device_get(first), 1), (second, 2), (first, 3)):
+        row, pictures = one.measure(state)
+        assert len(measured) == total
+        assert row.pop("bias") == state.params.generator.bias[0]
+        assert pictures["samples"].shape == (1,)
