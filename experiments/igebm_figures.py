@@ -30,11 +30,15 @@ DAMPING: tuple[Panel, ...] = (
     ("skipped", "skipped steps", "symlog"),
 )
 
+DASHES = ("-", "--", ":")
+CROWD = 12
+
 
 def over_training(panels: Sequence[Panel], name: str, folder: Path) -> None:
-    """``<name>.png`` of a study's folder: a panel a number, a line a row, the range over seeds.
+    """``<name>.png`` of a study's folder: a panel a number, a line a row, faintly every seed.
 
-    Runs that diverged are drawn as far as they came.
+    Runs that diverged are drawn as far as they came; a logarithmic axis leaves zeros out. Seeds of
+    more than ``CROWD`` rows would hide the lines and are not drawn.
     """
     runs: dict[str, list[list[dict[str, Any]]]] = {}
     for path in sorted(folder.glob("*/seed*/metrics.jsonl")):
@@ -44,10 +48,13 @@ def over_training(panels: Sequence[Panel], name: str, folder: Path) -> None:
     figure, grid = plt.subplots(
         lines, columns, figsize=(4.6 * columns, 3.6 * lines + 1.2), squeeze=False
     )
-    colours = plt.get_cmap("turbo")(np.linspace(0.05, 0.95, max(len(runs), 1)))
     for axes, (number, label, scale) in zip(grid.flat, panels, strict=False):
-        for (row, seeds), colour in zip(runs.items(), colours, strict=True):
-            line(axes, seeds, number, row.replace("_", " "), colour)
+        for i, (row, seeds) in enumerate(runs.items()):
+            style: dict[str, Any] = {"color": f"C{i % 10}", "ls": DASHES[i // 10 % len(DASHES)]}
+            curves = [column(rows, number) for rows in seeds]
+            if scale == "log":
+                curves = [(steps, np.where(values > 0, values, np.nan)) for steps, values in curves]
+            line(axes, curves, row.replace("_", " "), len(runs) <= CROWD, style)
         axes.set(xlabel="step", ylabel=label, yscale=scale)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
@@ -59,16 +66,19 @@ def over_training(panels: Sequence[Panel], name: str, folder: Path) -> None:
 
 
 def line(
-    axes: Axes, runs: list[list[dict[str, Any]]], number: str, label: str, colour: Any
+    axes: Axes,
+    curves: list[tuple[np.ndarray, np.ndarray]],
+    label: str,
+    shows_seeds: bool,
+    style: dict[str, Any],
 ) -> None:
     """The mean over seeds where all are, and each seed faintly; a lone label without numbers."""
-    curves = [column(rows, number) for rows in runs]
     curves = [(steps, values) for steps, values in curves if len(steps)]
-    for steps, values in curves:
-        axes.plot(steps, values, lw=0.5, color=colour, alpha=0.4)
+    for steps, values in curves if shows_seeds else []:
+        axes.plot(steps, values, lw=0.5, alpha=0.4, **style)
     longest = min((len(steps) for steps, _ in curves), default=0)
     mean = np.mean([values[:longest] for _, values in curves], axis=0) if curves else []
-    axes.plot(curves[0][0][:longest] if curves else [], mean, lw=1.5, color=colour, label=label)
+    axes.plot(curves[0][0][:longest] if curves else [], mean, lw=1.3, label=label, **style)
 
 
 acceptance = partial(over_training, ACCEPTANCE, "acceptance")
