@@ -13,6 +13,8 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# As experiments/run.py does: runs of this process and of that script are compared bit by bit.
+os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import jax
 import pytest
