@@ -1,13 +1,14 @@
 """Why MALA's acceptance falls to 0 on images, and whether it trains once it does not.
 
-The thesis (4.2.1) rejects by the ratio of energies with a proposal density of variance 2 step. Rows
-"literal" to "T = 1" correct these one at a time, all with the thesis's kind of move: a large drift
-and a small noise. Correct both and the chain still aims at temperature 1, for which its noise is
-140 times too small. "implied T" aims at the temperature of its moves; what a box does to that is
-asked apart (mirrors are the box inside which the accept step is exact), and so is what happens when
-SGLD moves half of the chains in the same buffer: MALA then meets chains that have arrived. "adapted" also gives up the step for one that accepts 57 %. The rest
-train with what mixes: other temperatures, a floor under the step, a larger penalty on energies, the
-robust objective, HMC, and a batch of three samplers.
+The thesis (4.2.1) rejects by the ratio of energies with a proposal density of variance 2 step.
+Rows "literal" to "T = 1" correct these one at a time, all with the thesis's kind of move: a large
+drift and a small noise. Correct both and the chain still aims at temperature 1, for which its
+noise is 140 times too small. "implied T" aims at the temperature of its moves; what a box does to
+that is asked apart (mirrors are the box inside which the accept step is exact), and so is what
+happens when SGLD moves half of the chains in the same buffer: MALA then meets chains that have
+arrived. "adapted" also gives up the step for one that accepts 57 %. The rest train with what
+mixes: other temperatures, a floor under the step, a larger penalty on energies, the robust
+objective, HMC, and a batch of three samplers.
 
 acceptance.png is the acceptance of all rows over training. Variants: "" all; "quick" a few rows of
 a few epochs.
