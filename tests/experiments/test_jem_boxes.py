@@ -1,0 +1,32 @@
+"""What happens to a joint model's chains at the ends of their box."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.training import ChainDensity
+from experiments.configs import jem_digits
+from experiments.errors import ConfigError
+from experiments.jem_samplers import sampler
+
+
+def bound(name, box, density):
+    config = jem_digits.get_config("smoke")
+    config.sampler.update(name=name, box=box, low=-0.5, high=0.5)
+    return sampler(config, (2, 1, 1))(density)
+
+
+# One step of 1 uphill from 0.4 is at 0.7: over the wall by 0.2, give or take noise of 0.01.
+@pytest.mark.parametrize(("box", "expected"), [("none", 0.7), ("clamp", 0.5), ("reflect", 0.3)])
+def test_where_a_step_over_the_wall_ends(box, expected):
+    chain = bound("sgld", box, lambda x: 0.3 * jnp.sum(x))
+    state, _ = chain.step(jax.random.key(0), chain.init(jnp.full((2,), 0.4)))
+    np.testing.assert_allclose(state.position, expected, atol=5 * 0.01)
+
+
+@pytest.mark.parametrize("box", ["reflect", "reject"])
+def test_pyld_has_a_box_of_its_own(box):
+    density = ChainDensity(jnp.sum, first_layer=lambda x: x, head=jnp.sum)
+    with pytest.raises(ConfigError, match=f"config.sampler.box='{box}' is none that .*'pyld'"):
+        bound("pyld", box, density)
