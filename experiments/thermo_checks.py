@@ -59,6 +59,7 @@ def _check_chains(config: Config) -> None:
             "config.loss.estimator='covariance' needs at least 2 chains of every image, got "
             f"config.loss.chains_per_observation={config.loss.chains_per_observation}."
         )
+    _check_control_variates(config)
     if estimator != "through_chain":
         return
     if section.persistent:
@@ -73,6 +74,23 @@ def _check_chains(config: Config) -> None:
                 "no derivative: config.loss.estimator='through_chain' needs 'sgld' or another "
                 "sampler that always moves."
             )
+
+
+def _check_control_variates(config: Config) -> None:
+    section = config.loss
+    if not section.control_variates:
+        return
+    if section.estimator != "covariance":
+        raise ConfigError(
+            "config.loss.control_variates=True is for config.loss.estimator='covariance', got "
+            f"config.loss.estimator={section.estimator!r}, which has no covariances."
+        )
+    if section.chains_per_observation < 4 or section.chains_per_observation % 2:
+        raise ConfigError(
+            "config.loss.control_variates=True needs an even number of at least 4 chains of every "
+            "image, one half to fit them for the other, got "
+            f"config.loss.chains_per_observation={section.chains_per_observation}."
+        )
 
 
 def _check_sizes(config: Config, num_test: int) -> None:

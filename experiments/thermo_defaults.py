@@ -46,6 +46,8 @@ def defaults() -> ConfigDict:
             # Of the pilot run that places the powers of the schedule "adaptive".
             "pilot_epochs": 5,
             "chains_per_observation": 1,
+            # Of "covariance" alone, by Stein's identity.
+            "control_variates": False,
             "energy_l2": 0.0,
             # Of the log evidence that is reported, and of the objective of "through_chain".
             "kl_weight": 1.0,

@@ -94,6 +94,7 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
         )
     if section.estimator == "covariance":
         options["num_chains"] = section.chains_per_observation
+        options["control_variates"] = section.control_variates
     return make_latent_gradient_fn(
         model,
         observe=observe,

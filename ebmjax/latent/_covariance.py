@@ -1,11 +1,13 @@
 """The derivative of the thermodynamic integral, by covariances under each power posterior."""
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
+from ebmjax.latent._control_variates import stein_control
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._schedule import check_whole_ladder, trapezium_weights
 from ebmjax.latent._surrogate import (
@@ -29,6 +31,7 @@ def covariance_loss(
     powers: jax.Array,
     *,
     num_chains: int,
+    control_variates: bool = False,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
     r"""The derivative of the trapezium sum, moving power posteriors included.
@@ -46,7 +49,7 @@ def covariance_loss(
     prior does not know the observation: at power 0 every chain serves every observation, through
     the mean log likelihood over observations, which leaves the expectation and lowers the
     variance. The variance is that of :math:`\ell`, hundreds of nats for images under short
-    chains: expect it to be unstable there.
+    chains: expect it to be unstable there, or take ``control_variates``.
 
     Args:
       params: to differentiate with respect to.
@@ -58,6 +61,10 @@ def covariance_loss(
       prior_latents: shape (num_prior, d); they enter the metrics and the penalty alone.
       powers: increasing from 0 to 1, shape (num_powers,).
       num_chains: of each observation, at least 2 (static).
+      control_variates: whether Stein's control variates take from :math:`\ell` what a field linear
+        in z explains, for one more gradient of the model at every chain (static). The expectation
+        under exact samples stays. They need an even ``num_chains`` of at least 4, of which the
+        halves are centred separately, and more observations than one.
       energy_l2: as in ``vanilla_loss``.
 
     Returns:
@@ -67,47 +74,86 @@ def covariance_loss(
 
     Raises:
       ValueError: if the shapes do not belong together, ``num_chains`` is below 2 or does not
-        divide them, concrete ``powers`` are no whole ladder or a concrete ``energy_l2`` is
-        negative.
+        divide them, or is odd or below 4 with ``control_variates``, concrete ``powers`` are no
+        whole ladder or a concrete ``energy_l2`` is negative.
 
-    Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function).
+    Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function); Oates,
+    Papamarkou & Girolami 2016 for the control variates.
     """
     check_whole_ladder(powers)
     check_latents(observations, power_latents, prior_latents, jnp.shape(powers)[0])
-    _check_chains(observations, num_chains)
+    _check_chains(observations, num_chains, halved=control_variates)
     latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
-    errors = squared_errors(params, model, observations, latents[1:])
-    at_prior = _mean_squared_errors(params, model, observations, latents[:1])
+    values, errors = _log_likelihoods(params, model, observations, latents)
     grid = energies(params, model, latents)
     terms = SampleTerms(grid[-1], energies(params, model, prior_latents), errors)
 
     powers = jnp.asarray(powers)
-    above = _expectations(
-        log_likelihoods(model, observations, errors), grid[1:], powers[1:], num_chains
-    )
-    prior = _expectations(
-        log_likelihoods(model, observations, at_prior), grid[:1], powers[:1], grid.shape[1]
-    )
-    live, along = (jnp.concatenate(pair) for pair in zip(prior, above, strict=True))
-    loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * live)
+    log_law = powers[:, None] * values - grid
+    along = jnp.mean(values, axis=1)
+    if control_variates:
+        moving = _controlled_covariances(params, model, observations, latents, powers, num_chains)
+    else:
+        prior = _covariances(values[:1], log_law[:1], values.shape[1])
+        moving = jnp.concatenate([prior, _covariances(values[1:], log_law[1:], num_chains)])
+    loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * (along + moving))
     return loss, sample_metrics(observations, terms, along)
 
 
-def _expectations(
-    values: jax.Array, energies: jax.Array, powers: jax.Array, group: int
-) -> tuple[jax.Array, jax.Array]:
-    """The mean log likelihood at each power: following its law as it moves, and as it stands.
+def _covariances(values: jax.Array, log_law: jax.Array, group: int) -> jax.Array:
+    """Of the log likelihoods with the log law, averaged over groups: shape (num_powers,).
 
-    The log likelihoods ``values`` and the energies have shape (num_powers, groups * group). A
-    group's chains share their law, proportional to ``exp(power * value - energy)``.
+    Both have shape (num_powers, groups * group). A group's chains share their law. Only the law is
+    live: how the mean of ``values`` follows it, not how the values themselves change.
     """
-    log_law = powers[:, None] * values - energies
-    values, log_law = (array.reshape(len(powers), -1, group) for array in (values, log_law))
-    means = jnp.mean(values, axis=2)
+    values, log_law = (array.reshape(len(array), -1, group) for array in (values, log_law))
     # One factor centred is enough; that its mean is the group's own is what group - 1 pays for.
-    centred = jax.lax.stop_gradient(values - means[..., None])
-    covariances = jnp.sum(centred * log_law, axis=2) / (group - 1)
-    return jnp.mean(means + covariances, axis=1), jnp.mean(means, axis=1)
+    centred = jax.lax.stop_gradient(values - jnp.mean(values, axis=2, keepdims=True))
+    return jnp.mean(jnp.sum(centred * log_law, axis=2), axis=1) / (group - 1)
+
+
+def _controlled_covariances(
+    params: LatentParams,
+    model: LatentModel,
+    observations: jax.Array,
+    latents: jax.Array,
+    powers: jax.Array,
+    num_chains: int,
+) -> jax.Array:
+    """``_covariances`` of half groups, less the noise that Stein's control variates explain."""
+
+    def values_fn(params: LatentParams, latents: jax.Array) -> jax.Array:
+        return _log_likelihoods(params, model, observations, latents)[0]
+
+    def log_law_fn(latents: jax.Array) -> jax.Array:
+        return powers[:, None] * values_fn(params, latents) - energies(params, model, latents)
+
+    def in_halves(array: jax.Array) -> jax.Array:
+        return array.reshape(len(powers), -1, 2, num_chains // 2, *array.shape[2:])
+
+    fixed = jax.lax.stop_gradient(params)
+    values, pull = jax.vjp(partial(values_fn, fixed), latents)
+    (slopes,) = pull(jnp.ones_like(values))
+    uphill = jax.grad(lambda z: -jnp.sum(energies(fixed, model, z)))(latents)
+    scores = powers[:, None, None] * slopes + uphill - latents / model.base_scale**2
+    control = jax.vmap(stein_control)(*map(in_halves, (values, slopes, scores, latents)))
+
+    # The law's derivative along the field, at every chain.
+    log_law, along = jax.jvp(log_law_fn, (latents,), (control.fields.reshape(latents.shape),))
+    residuals = control.residuals.reshape(values.shape)
+    return _covariances(residuals, log_law, num_chains // 2) - jnp.mean(along, axis=1)
+
+
+def _log_likelihoods(
+    params: LatentParams, model: LatentModel, observations: jax.Array, latents: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Of every chain (num_powers, chains), and the squared errors of the powers above 0.
+
+    At power 0 they are means over all observations.
+    """
+    errors = squared_errors(params, model, observations, latents[1:])
+    at_prior = _mean_squared_errors(params, model, observations, latents[:1])
+    return log_likelihoods(model, observations, jnp.concatenate([at_prior, errors])), errors
 
 
 def _mean_squared_errors(
@@ -122,11 +168,16 @@ def _mean_squared_errors(
     return to_centre + jnp.sum(jnp.var(observations, axis=0))
 
 
-def _check_chains(observations: jax.Array, num_chains: int) -> None:
-    check_at_least("num_chains", num_chains, 2)
+def _check_chains(observations: jax.Array, num_chains: int, *, halved: bool) -> None:
+    check_at_least("num_chains", num_chains, 4 if halved else 2)
     if observations.shape[0] % num_chains != 0:
         raise ValueError(
             f"num_chains must divide the {observations.shape[0]} observations, because each "
             f"observation comes num_chains times in a row, got num_chains={num_chains}. Repeat "
             "them with jnp.repeat(x, num_chains, axis=0)."
+        )
+    if halved and num_chains % 2:
+        raise ValueError(
+            "num_chains must be even with control_variates, which are fitted on one half of an "
+            f"observation's chains for the other, got num_chains={num_chains}."
         )

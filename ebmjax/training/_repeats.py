@@ -1,4 +1,4 @@
-"""Several seeds of one training run as one program: their states stacked, their steps vmapped."""
+"""Several seeds of one training run as one program: their states stacked, their steps joined."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax.training._state import TrainState, state_axes
 from ebmjax.training._step import TrainStep
-from ebmjax.types import PyTree
+from ebmjax.types import Key, Metrics, PyTree
 
 # Where each field of a stacked state keeps its repeats. Shards keep theirs behind the axis that is
 # split over devices; the steps are taken together.
@@ -77,7 +77,11 @@ def select_repeat(state: TrainState, index: int) -> TrainState:
 
 
 def repeat_step(train_step: TrainStep) -> TrainStep:
-    """The step of all repeats at once: ``train_step`` vmapped, as ``fit`` runs it for many keys.
+    """The step of all repeats, as ``fit`` runs it for many keys.
+
+    Accelerators take all repeats at once, ``train_step`` vmapped. On a CPU they take turns within
+    the same program: a core that is busy with one gains nothing from the others, and loses its
+    caches and plain matrix products to them (docs/training.md has the measurement).
 
     Args:
       train_step: from ``make_train_step``, of a single run.
@@ -88,4 +92,13 @@ def repeat_step(train_step: TrainStep) -> TrainStep:
       Metrics have a leading axis of R. What one repeat does, its skipped steps included, touches
       no other.
     """
-    return jax.vmap(train_step, in_axes=(0, _AXES, 1), out_axes=(_AXES, 0))
+    if jax.default_backend() == "cpu":
+        train_step = jax.custom_batching.sequential_vmap(train_step)
+    # Taking turns, each returns a number of steps of its own.
+    repeated = jax.vmap(train_step, in_axes=(0, _AXES, 1), out_axes=(_AXES._replace(step=0), 0))
+
+    def step(keys: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
+        state, metrics = repeated(keys, state, batch)
+        return state._replace(step=state.step[0]), metrics
+
+    return step

@@ -17,8 +17,8 @@ with 64 chains each, squared error a pixel of 352):
 
 Variants: "" generator by thermodynamic integration, prior by the contrast (loss.estimator
 "tempered"); the other estimators "vanilla", "telescoped", "covariance", "through_chain" and
-"frozen_prior" (as the thesis's public code trains, the prior not at all); "smoke" and
-"vanilla_smoke" for a few steps.
+"frozen_prior" (as the thesis's public code trains, the prior not at all); "controlled", which is
+"covariance" with control variates; "smoke" and "vanilla_smoke" for a few steps.
 """
 
 from typing import Any
@@ -31,6 +31,11 @@ BASE: dict[str, Any] = {}
 VARIANTS: dict[str, dict[str, Any]] = {
     "telescoped": {"loss.estimator": "telescoped"},
     "covariance": {"loss.estimator": "covariance", "loss.chains_per_observation": 4},
+    "controlled": {
+        "loss.estimator": "covariance",
+        "loss.chains_per_observation": 4,
+        "loss.control_variates": True,
+    },
     "through_chain": {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
     "frozen_prior": {"loss.estimator": "frozen_prior"},
     "vanilla_smoke": {**SMOKE, **VANILLA},

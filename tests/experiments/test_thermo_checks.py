@@ -19,6 +19,21 @@ REFUSED = [
         r"needs at least 2 chains of every image, got config\.loss\.chains_per_observation=1",
     ),
     (
+        {"loss.control_variates": True},
+        r"is for config\.loss\.estimator='covariance', got config\.loss\.estimator='tempered'",
+    ),
+    *(
+        (
+            {
+                "loss.estimator": "covariance",
+                "loss.control_variates": True,
+                "loss.chains_per_observation": num_chains,
+            },
+            rf"even number of at least 4 .*config\.loss\.chains_per_observation={num_chains}",
+        )
+        for num_chains in (2, 5)
+    ),
+    (
         {"loss.estimator": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},
         r"differentiates whole chains and so starts them afresh",
     ),
@@ -56,6 +71,11 @@ def test_fields_that_exclude_each_other(overrides, expected):
     [
         {},
         {"loss.estimator": "covariance", "loss.chains_per_observation": 2},
+        {
+            "loss.estimator": "covariance",
+            "loss.chains_per_observation": 4,
+            "loss.control_variates": True,
+        },
         {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
         {"sampler.persistent": True},
         {"eval.num_generated": 0},

@@ -25,18 +25,18 @@ def make_params():
     return LatentParams(prior, LinearGenerator(weight, jnp.array([0.1, -0.2, 0.3])))
 
 
-def exact_moments(params, powers):
-    """Means (num_powers, 2, d) and covariances, of every power and observation."""
+def exact_moments(params, powers, observations=OBSERVATIONS):
+    """Means (num_powers, batch, d) and covariances, of every power and observation."""
 
     def one(power, x):
         return linear_gaussian_power_posterior(MODEL, params, x, power)
 
-    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(powers, jnp.asarray(OBSERVATIONS))
+    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(powers, jnp.asarray(observations))
 
 
-def exact_draws(key, params, powers, *, num_draws, num_chains=1):
-    """Independent latents (draws, num_powers, 2 * num_chains, d) and prior ones (draws, 2, d)."""
-    mean, covariance = exact_moments(params, powers)
+def exact_draws(key, params, powers, *, num_draws, num_chains=1, observations=OBSERVATIONS):
+    """Latents (draws, num_powers, batch * num_chains, d) and prior ones (draws, 2, d)."""
+    mean, covariance = exact_moments(params, powers, observations)
     mean, factor = (
         jnp.repeat(array, num_chains, axis=1) for array in (mean, jnp.linalg.cholesky(covariance))
     )
