@@ -124,6 +124,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,
         evaluate_every=whole_dispatches(config.eval.every_epochs),
+        evaluate_at_start=config.eval.get("at_start", True),
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=over_repeats(config, lambda repeat: config.seed + repeat, tuple),

@@ -72,6 +72,8 @@ def defaults() -> ConfigDict:
         "mesh": {"num_shards": 8},
         "eval": {
             "every_epochs": 20,
+            # Before the first step, too.
+            "at_start": True,
             "num_samples": 100,
             "num_test": 352,
             "evidence_images": 32,

@@ -81,7 +81,8 @@ def fit(
       checkpoints: where to save and look for a start; None to do neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
         ``fit`` starts them and the caller closes them.
-      evaluate: called before the first step, at ``plan.evaluate_every`` and at the end.
+      evaluate: called at ``plan.evaluate_every``, at the end and, unless the plan says otherwise,
+        before the first step.
       devices: to spread the shards over; default all.
 
     Returns:

@@ -23,6 +23,7 @@ class Plan:
       steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
       log_every: a row is logged whenever the step is a multiple of it, and at the end.
       evaluate_every: steps between evaluations, a multiple of ``steps_per_dispatch``; 0 for none.
+      evaluate_at_start: whether the untrained state is evaluated, too.
       checkpoint_every: likewise for checkpoints; the last step is always saved.
       max_consecutive_skips: so many steps in a row without a finite update end the run.
       data_seed: of the order of the examples, at least 0. A tuple holds one seed for each repeat
@@ -38,6 +39,7 @@ class Plan:
     steps_per_dispatch: int = 1
     log_every: int = 1
     evaluate_every: int = 0
+    evaluate_at_start: bool = True
     checkpoint_every: int = 0
     max_consecutive_skips: int = 20
     data_seed: int | tuple[int, ...] = 0
@@ -105,10 +107,12 @@ class Plan:
         return step % self.log_every == 0 or step == self.total_steps
 
     def is_evaluated(self, step: int) -> bool:
-        """Whether an evaluation is due after ``step`` steps; the first is at 0."""
-        return bool(self.evaluate_every) and (
-            step % self.evaluate_every == 0 or step == self.total_steps
-        )
+        """Whether an evaluation is due after ``step`` steps."""
+        if not self.evaluate_every:
+            return False
+        if step == 0:
+            return self.evaluate_at_start
+        return step % self.evaluate_every == 0 or step == self.total_steps
 
     def is_saved(self, step: int) -> bool:
         """Whether a checkpoint is due after ``step`` steps."""

@@ -4,7 +4,8 @@ Every row is a variant of configs/thermo_digits.py with the fields that it names
 row train in one program. Base of all rows: batches of 75, N_t = 10, K = 20 posterior steps, p = 6.
 "frozen_prior" is the thesis's method as its code has it, "tempered" trains the prior too.
 
-Variants: "" the whole study; "quick" a few rows of it for a few epochs.
+Variants: "" the whole study; "quick" a few rows of it for a few epochs; "controls" the covariance
+estimator with control variates and with more chains, beside what it should beat.
 """
 
 from typing import Any
@@ -26,6 +27,7 @@ FIELDS = {
     "schedule": "loss.schedule",
     "warm_start": "sampler.warm_start",
     "sampler": "sampler.posterior.name",
+    "chains": "loss.chains_per_observation",
 }
 
 
@@ -84,6 +86,8 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "train.steps_per_dispatch": 19,
         "train.checkpoint_every_epochs": num_epochs,
         "eval.every_epochs": num_epochs,
+        # All rows start alike.
+        "eval.at_start": False,
         "eval.evidence_images": 16,
         "eval.evidence_chains": 32,
         "eval.evidence_methods": ("ais",),
@@ -107,6 +111,21 @@ STUDIES = {
         num_seeds=1,
         common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
         draw=thermo_figures.draw,
+    ),
+    "controls": Study(
+        rows=dict(
+            [
+                row("vanilla", batch=75),
+                row("telescoped", p=6.0, chains=4),
+                row("covariance", p=6.0),
+                row("controlled", p=6.0),
+                row("covariance", p=1.0),
+                row("controlled", p=1.0),
+            ]
+        ),
+        columns=COLUMNS,
+        num_seeds=1,
+        common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
     ),
     "quick": Study(
         rows=dict(

@@ -45,6 +45,11 @@ def test_zero_intervals_mean_never_but_the_end_is_saved():
     assert [s for s in range(24) if plan.is_saved(s)] == [23]
 
 
+def test_the_untrained_state_may_be_left_out():
+    plan = make_plan(evaluate_every=10, evaluate_at_start=False)
+    assert [s for s in range(24) if plan.is_evaluated(s)] == [10, 20, 23]
+
+
 @pytest.mark.parametrize(
     "name",
     [
