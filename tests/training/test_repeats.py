@@ -127,7 +127,13 @@ def test_the_devices_do_not_matter(together, num_devices):
     assert_close(result.state.shards, on_one.state.shards, 10 * ATOL)
 
 
-def test_a_step_of_all_repeats_is_one_all_reduce():
+def act_as(backend, monkeypatch):
+    """Lets ``repeat_step`` choose as it does on ``backend``."""
+    monkeypatch.setattr("ebmjax.training._repeats.jax.default_backend", lambda: backend)
+
+
+def test_a_step_of_all_repeats_at_once_is_one_all_reduce(monkeypatch):
+    act_as("gpu", monkeypatch)
     mesh = make_mesh(8)
     state = place_state(stack_states([initial(seed) for seed in SEEDS]), mesh)
     indices = jnp.zeros((5, 8, 3, 2), jnp.int32)
@@ -138,7 +144,10 @@ def test_a_step_of_all_repeats_is_one_all_reduce():
     ]
 
 
-def test_the_step_outside_of_fit():
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_the_step_outside_of_fit(backend, monkeypatch):
+    """Taken in turns, as on a CPU, and at once."""
+    act_as(backend, monkeypatch)
     train_step = chains(axis_name=None)[1]
     states = [initial(seed) for seed in SEEDS]
     batches = [split_batch(jnp.asarray(chains_data()[16 * i : 16 * (i + 1)]), 8) for i in range(3)]
