@@ -133,8 +133,9 @@ def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) 
             f"{available / 2**30:.1f}: config.loss.num_intervals={config.loss.num_intervals} "
             f"powers x config.train.batch_size={config.train.batch_size} images x "
             f"config.loss.chains_per_observation={config.loss.chains_per_observation} chains x "
-            f"config.train.num_repeats={config.train.num_repeats} repeats. Lower one of them, or "
-            "spread config.mesh.num_shards over more devices."
+            f"{repeats_at_once(config)} of config.train.num_repeats={config.train.num_repeats} "
+            "repeats at a time. Lower one of them, or spread config.mesh.num_shards over more "
+            "devices."
         )
 
 
@@ -149,12 +150,19 @@ def step_bytes(config: Config, generator_fn: Callable[..., Any], params: Any) ->
         num_powers
         * (config.train.batch_size // make_mesh(config.mesh.num_shards).size)
         * config.loss.chains_per_observation
-        * config.train.num_repeats
+        * repeats_at_once(config)
     )
+    if config.loss.control_variates:  # every activation has a tangent
+        kept *= 2
     is_remembered = config.loss.estimator == "through_chain"
     # A position and a score for every step of a chain that is differentiated.
     states = 8 * config.model.latent_dim * config.sampler.posterior.num_steps * is_remembered
     return num_latents * (kept + states)
+
+
+def repeats_at_once(config: Config) -> int:
+    """As ``training.repeat_step`` takes them: in turns on a CPU, together elsewhere."""
+    return 1 if jax.default_backend() == "cpu" else config.train.num_repeats
 
 
 def available_bytes() -> int:

@@ -110,7 +110,8 @@ WEIGHT = jax.ShapeDtypeStruct((1000, 16), jnp.float32)
         ({}, 3 * 72),
         ({"loss.estimator": "vanilla"}, 72),
         ({"loss.num_intervals": 30, "train.batch_size": 16}, 480),
-        ({"loss.chains_per_observation": 4, "train.num_repeats": 5}, 3 * 72 * 20),
+        ({"loss.chains_per_observation": 4, "train.num_repeats": 5}, 3 * 72 * 4),  # in turns
+        ({"loss.chains_per_observation": 4, "loss.control_variates": True}, 3 * 72 * 8),
     ],
 )
 def test_memory_is_estimated_from_what_the_generator_remembers(overrides, num_latents):
@@ -120,6 +121,13 @@ def test_memory_is_estimated_from_what_the_generator_remembers(overrides, num_la
     num_latents /= make_mesh(config.mesh.num_shards).size
     found = thermo_checks.step_bytes(config, hidden, WEIGHT) / num_latents
     assert 4000 <= found <= 2 * 4064 + 8
+
+
+def test_an_accelerator_remembers_all_repeats(monkeypatch):
+    config = digits(**{"train.num_repeats": 5})
+    in_turns = thermo_checks.step_bytes(config, hidden, WEIGHT)
+    monkeypatch.setattr("experiments.thermo_checks.jax.default_backend", lambda: "gpu")
+    assert thermo_checks.step_bytes(config, hidden, WEIGHT) == 5 * in_turns
 
 
 def test_a_step_beyond_the_memory_is_refused_with_the_estimate(monkeypatch):
