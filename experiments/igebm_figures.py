@@ -38,7 +38,8 @@ def over_training(panels: Sequence[Panel], name: str, folder: Path) -> None:
     """``<name>.png`` of a study's folder: a panel a number, a line a row, faintly every seed.
 
     Runs that diverged are drawn as far as they came; a logarithmic axis leaves zeros out. Seeds of
-    more than ``CROWD`` rows would hide the lines and are not drawn.
+    more than ``CROWD`` rows would hide the lines and are not drawn. A number that no row has leaves
+    its panel empty.
     """
     runs: dict[str, list[list[dict[str, Any]]]] = {}
     for path in sorted(folder.glob("*/seed*/metrics.jsonl")):
@@ -56,6 +57,8 @@ def over_training(panels: Sequence[Panel], name: str, folder: Path) -> None:
                 curves = [(steps, np.where(values > 0, values, np.nan)) for steps, values in curves]
             line(axes, curves, row.replace("_", " "), len(runs) <= CROWD, style)
         axes.set(xlabel="step", ylabel=label, yscale=scale)
+        if not any(len(curve.get_xdata()) for curve in axes.lines):  # no row logs it
+            axes.set_axis_off()
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     handles, labels = grid[0, 0].get_legend_handles_labels()
