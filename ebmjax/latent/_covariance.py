@@ -62,8 +62,8 @@ def covariance_loss(
       powers: increasing from 0 to 1, shape (num_powers,).
       num_chains: of each observation, at least 2 (static).
       control_variates: whether Stein's control variates take from :math:`\ell` what a field linear
-        in z explains, for one more gradient of the model at every chain (static). The expectation
-        under exact samples stays. They need an even ``num_chains`` of at least 4, of which the
+        in z explains, for a gradient and a directional derivative more at every chain (static).
+        The expectation under exact samples stays. They need an even ``num_chains`` of at least 4, of which the
         halves are centred separately, and more observations than one.
       energy_l2: as in ``vanilla_loss``.
 
@@ -89,11 +89,11 @@ def covariance_loss(
     terms = SampleTerms(grid[-1], energies(params, model, prior_latents), errors)
 
     powers = jnp.asarray(powers)
-    log_law = powers[:, None] * values - grid
     along = jnp.mean(values, axis=1)
     if control_variates:
         moving = _controlled_covariances(params, model, observations, latents, powers, num_chains)
     else:
+        log_law = powers[:, None] * values - grid
         prior = _covariances(values[:1], log_law[:1], values.shape[1])
         moving = jnp.concatenate([prior, _covariances(values[1:], log_law[1:], num_chains)])
     loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * (along + moving))

@@ -5,7 +5,7 @@ row train in one program. Base of all rows: batches of 75, N_t = 10, K = 20 post
 "frozen_prior" is the thesis's method as its code has it, "tempered" trains the prior too.
 
 Variants: "" the whole study; "quick" a few rows of it for a few epochs; "controls" the covariance
-estimator with control variates and with more chains, beside what it should beat.
+estimator with and without control variates, beside what it should beat.
 """
 
 from typing import Any
