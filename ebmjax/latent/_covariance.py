@@ -63,8 +63,8 @@ def covariance_loss(
       num_chains: of each observation, at least 2 (static).
       control_variates: whether Stein's control variates take from :math:`\ell` what a field linear
         in z explains, for a gradient and a directional derivative more at every chain (static).
-        The expectation under exact samples stays. They need an even ``num_chains`` of at least 4, of which the
-        halves are centred separately, and more observations than one.
+        The expectation under exact samples stays. They need an even ``num_chains`` of at least 4,
+        of which the halves are centred separately, and more observations than one.
       energy_l2: as in ``vanilla_loss``.
 
     Returns:
