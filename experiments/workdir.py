@@ -34,7 +34,8 @@ def check(workdir: Path, config: Config) -> None:
     with _told_as_workdir_error(workdir):
         if path.exists():
             _check_same(path, config)
-        elif workdir.exists() and any(workdir.iterdir()):
+        # A run killed while it wrote config.json has left a temporary file and nothing else.
+        elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
             raise WorkdirError(
                 f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
                 "a run. Name an empty or new folder; nothing in it was touched."
@@ -52,7 +53,7 @@ def prepare(workdir: Path, config: Config) -> None:
     with _told_as_workdir_error(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_text(json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+            _write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
 
 
@@ -123,8 +124,12 @@ def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
 def write_json(path: Path, report: dict[str, Any]) -> None:
     """Strict JSON, whole or not at all; null stands for a number that is not finite."""
     strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
+    _write_whole(path, json.dumps(strict, indent=2, sort_keys=True) + "\n")
+
+
+def _write_whole(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(strict, indent=2, sort_keys=True) + "\n")
+    temporary.write_text(text)
     temporary.replace(path)
 
 

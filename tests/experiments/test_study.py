@@ -25,7 +25,7 @@ from experiments.study import (
     table,
     write,
 )
-from experiments.workdir import flatten
+from experiments.workdir import flatten, write_json
 
 STUDY = Study(
     rows={
@@ -72,9 +72,9 @@ def calls(monkeypatch):
         folder.mkdir(parents=True)
         if seed == 1 and "b.py" in argument["--config"]:
             return Finished(1, "error: Training diverged: the last 20")
-        (folder / "summary.json").write_text(json.dumps({"run_seconds": 10.0 + seed}))
-        numbers = {"classification": {"accuracy": 0.5 + 0.25 * seed}}
-        (folder / "evaluation.json").write_text(json.dumps(numbers))
+        # As a run does, whole or not at all: the table may be made while another job writes.
+        write_json(folder / "summary.json", {"run_seconds": 10.0 + seed})
+        write_json(folder / "evaluation.json", {"classification": {"accuracy": 0.5 + 0.25 * seed}})
         return Finished(0, "")
 
     monkeypatch.setattr(subprocess, "Popen", fake)

@@ -28,6 +28,12 @@ def test_an_empty_folder_is_taken(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "digits"
 
 
+def test_a_folder_left_by_a_kill_at_the_first_write_is_taken(tmp_path):
+    (tmp_path / "config.123.tmp").write_text('{"data": {"na')
+    workdir.prepare(tmp_path, digits())
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "digits"
+
+
 def test_a_data_dir_may_move(tmp_path):
     workdir.prepare(tmp_path, digits())
     before = contents(tmp_path)
