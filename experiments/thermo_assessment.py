@@ -1,12 +1,10 @@
 """The full evaluation of a finished latent EBM run, for evaluation.json."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent, metrics
@@ -76,14 +74,6 @@ class ThermoAssessment:
         return spaced.round().astype(int).tolist()
 
     @cached_property
-    def _sample(self) -> Callable[..., Any]:
-        def sample(key: jax.Array, params: latent.LatentParams) -> jax.Array:
-            images = self.evaluation.sample(key, params, self.config.eval.num_generated)
-            return data.from_signed_unit(images)
-
-        return jax.jit(sample)
-
-    @cached_property
     def _reference(self) -> np.ndarray:
         assert self.extractor is not None
         images = self.evaluation.train.images.images
@@ -93,7 +83,8 @@ class ThermoAssessment:
         """Each metric at every size, against the training images."""
         assert self.extractor is not None
         sample_key, subset_key = jax.random.split(key)
-        images = np.asarray(self._sample(sample_key, params))
+        num_generated = self.config.eval.num_generated
+        images = np.asarray(self.evaluation.programs.sample(sample_key, params, num_generated))
         features, _ = metrics.extract_in_batches(self.extractor.outputs_fn, images, 128)
         reference = self._reference
         moments = metrics.feature_moments(reference)
@@ -133,9 +124,8 @@ class ThermoAssessment:
         return found
 
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
-        index = jnp.arange(self.config.train.batch_size)
-        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.evaluation.train)
-        gradient_fn = self.evaluation.gradient_fn
+        batch = self.evaluation.batch(np.arange(self.config.train.batch_size))
+        gradient_fn = self.evaluation.programs.gradient
         return thermo_cost.cost(gradient_fn, key, params, (), batch, num_steps=num_steps)
 
 

@@ -16,7 +16,7 @@ def cost(gradient_fn: Callable[..., Any], *arguments: Any, num_steps: int) -> di
     """Of one gradient of one repeat, chains included; the optimiser's update is small beside it.
 
     Args:
-      gradient_fn: the one that trains.
+      gradient_fn: the one that trains, jitted.
       *arguments: key, parameters, shard and a batch of training's size.
       num_steps: of the whole training.
 
@@ -24,9 +24,8 @@ def cost(gradient_fn: Callable[..., Any], *arguments: Any, num_steps: int) -> di
       ``seconds_per_step``, the median of five calls after compilation; ``flops_per_step``;
       ``steps`` and ``train_seconds``, their product with the seconds.
     """
-    compiled = jax.jit(gradient_fn).lower(*arguments).compile()
-    jax.block_until_ready(compiled(*arguments))
-    seconds = statistics.median(_seconds(compiled, arguments) for _ in range(TIMED_STEPS))
+    _seconds(gradient_fn, arguments)  # compiles it, if need be
+    seconds = statistics.median(_seconds(gradient_fn, arguments) for _ in range(TIMED_STEPS))
     return {
         "seconds_per_step": seconds,
         "flops_per_step": metrics.compiled_flops(gradient_fn, *arguments),
@@ -35,7 +34,7 @@ def cost(gradient_fn: Callable[..., Any], *arguments: Any, num_steps: int) -> di
     }
 
 
-def _seconds(compiled: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+def _seconds(gradient_fn: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
     started = time.perf_counter()
-    jax.block_until_ready(compiled(*arguments))
+    jax.block_until_ready(gradient_fn(*arguments))
     return time.perf_counter() - started

@@ -1,28 +1,47 @@
 """What is measured and pictured of a latent EBM while it trains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent, metrics
-from ebmjax.training import TrainState, select_repeat, tree_digest
+from ebmjax.training import TrainState, tree_digest
 from experiments import build as common
 from experiments.config import Config
 from experiments.plots import image_grid
 from experiments.thermo_parts import Examples
 
 
+class Programs(NamedTuple):
+    """What an evaluation computes, compiled apart: a run whose gradient alone differs from
+    another's finds the rest in the cache of compiled programs."""
+
+    sample: Callable[..., Any]
+    reconstructions: Callable[..., Any]
+    evidence: Callable[..., Any]
+    gradient: Callable[..., Any]
+    gradient_variance: Callable[..., Any]
+
+
 def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
-    """The parameters of the run, or of each of its repeats."""
+    """The parameters of the run, or of each of its repeats, on the host.
+
+    Those of a mesh and those of a checkpoint then run through the same program.
+    """
+    params = jax.device_get(state.params)
     if jnp.ndim(state.skipped) == 0:
-        return [state.params]
-    return [select_repeat(state, repeat).params for repeat in range(len(state.skipped))]
+        return [params]
+
+    def select(repeat: int) -> latent.LatentParams:
+        return jax.tree.map(lambda leaf: leaf[repeat], params)
+
+    return [select(repeat) for repeat in range(len(state.skipped))]
 
 
 @dataclass(frozen=True)
@@ -86,35 +105,36 @@ class ThermoEvaluation:
         """Rows and pictures of the parameters that were measured last, by their digest."""
         return {}
 
+    @cached_property
+    def programs(self) -> Programs:
+        """Jitted, each once."""
+        return Programs(
+            sample=jax.jit(self._sample, static_argnums=2),
+            reconstructions=jax.jit(self._reconstructions),
+            evidence=jax.jit(self._evidence),
+            gradient=jax.jit(self.gradient_fn),
+            gradient_variance=jax.jit(_gradient_variance),
+        )
+
     def _measure_one(
         self, key: jax.Array, params: latent.LatentParams
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        # On the host first: from a mesh's arrays and from a checkpoint's it is one program.
-        row, pictures = jax.device_get(self._report(key, jax.device_get(params)))
+        sample_key, power_key, evidence_key, gradient_key = jax.random.split(key, 4)
+        num_shown = self.config.eval.num_samples
+        samples = self.programs.sample(sample_key, params, num_shown)
+        row, reconstructions = self.programs.reconstructions(power_key, params)
+        row |= self.programs.evidence(evidence_key, params)
+        row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
+        pictures = {"samples": samples, "reconstructions": reconstructions[:num_shown]}
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
-        return row, pictures
-
-    @cached_property
-    def _report(self) -> Callable[..., Any]:
-        def report(
-            key: jax.Array, params: latent.LatentParams
-        ) -> tuple[dict[str, Any], dict[str, Any]]:
-            sample_key, power_key, evidence_key, gradient_key = jax.random.split(key, 4)
-            samples = self.sample(sample_key, params, self.config.eval.num_samples)
-            row, reconstructions = self._reconstructions(power_key, params)
-            row |= self._evidence(evidence_key, params)
-            row |= self._gradient_variance(gradient_key, params)
-            num_shown = self.config.eval.num_samples
-            pictures = {"samples": samples, "reconstructions": reconstructions[:num_shown]}
-            return row, {name: data.from_signed_unit(x) for name, x in pictures.items()}
-
-        return jax.jit(report)
+        return jax.device_get((row, pictures))
 
     def _generate(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
-        return jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
+        images = jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
+        return data.from_signed_unit(images)
 
-    def sample(self, key: jax.Array, params: latent.LatentParams, num_samples: int) -> jax.Array:
-        """Images in the generator's range, (num_samples, H, W, C), from fresh prior chains."""
+    def _sample(self, key: jax.Array, params: latent.LatentParams, num_samples: int) -> jax.Array:
+        """uint8 images, (num_samples, H, W, C), from fresh prior chains."""
         return self._generate(params, self._prior(key, params, num_samples))
 
     def _prior(self, key: jax.Array, params: latent.LatentParams, num_chains: int) -> jax.Array:
@@ -194,25 +214,30 @@ class ThermoEvaluation:
             "quadrature_discrepancy": correction.mean(),
         }
 
-    def _gradient_variance(
-        self, key: jax.Array, params: latent.LatentParams
-    ) -> dict[str, jax.Array]:
+    def _gradients(self, key: jax.Array, params: latent.LatentParams) -> list[Any]:
         """Over independent minibatches and chains, each of the size that trains."""
         num_examples, batch_size = len(self.train.index), self.config.train.batch_size
 
-        def one(key: jax.Array) -> tuple[Any, jax.Array]:
+        def one(key: jax.Array) -> Any:
             index_key, chain_key = jax.random.split(key)
             index = jax.random.choice(index_key, num_examples, (batch_size,), replace=False)
-            batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self.train)
-            gradients = self.gradient_fn(chain_key, params, (), batch)[0]
-            return gradients, metrics.coordinate_gradient_variance(gradients)
+            return self.programs.gradient(chain_key, params, (), self.batch(np.asarray(index)))[0]
 
-        keys = jax.random.split(key, self.config.eval.num_gradients)
-        gradients, over_coordinates = jax.lax.map(one, keys)
-        measured = metrics.gradient_variance(gradients)
-        return {
-            "mean_coordinate_gradient_variance": over_coordinates.mean(),
-            "gradient_variance": measured.variance,
-            "gradient_mean_norm": measured.mean_norm,
-            "gradient_signal_to_noise": measured.signal_to_noise,
-        }
+        return [one(key) for key in jax.random.split(key, self.config.eval.num_gradients)]
+
+    def batch(self, index: np.ndarray) -> Examples:
+        """The training examples of ``index``."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.train)
+
+
+def _gradient_variance(gradients: Sequence[Any]) -> dict[str, jax.Array]:
+    measured = metrics.gradient_variance(
+        jax.tree.map(lambda *leaves: jnp.stack(leaves), *gradients)
+    )
+    over_coordinates = [metrics.coordinate_gradient_variance(one) for one in gradients]
+    return {
+        "mean_coordinate_gradient_variance": jnp.stack(over_coordinates).mean(),
+        "gradient_variance": measured.variance,
+        "gradient_mean_norm": measured.mean_norm,
+        "gradient_signal_to_noise": measured.signal_to_noise,
+    }
