@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.training import make_mesh
+from ebmjax.training import make_mesh, repeats_take_turns
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
@@ -133,7 +133,7 @@ def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) 
             f"{available / 2**30:.1f}: config.loss.num_intervals={config.loss.num_intervals} "
             f"powers x config.train.batch_size={config.train.batch_size} images x "
             f"config.loss.chains_per_observation={config.loss.chains_per_observation} chains x "
-            f"{repeats_at_once(config)} of config.train.num_repeats={config.train.num_repeats} "
+            f"{_repeats_at_once(config)} of config.train.num_repeats={config.train.num_repeats} "
             "repeats at a time. Lower one of them, or spread config.mesh.num_shards over more "
             "devices."
         )
@@ -150,7 +150,7 @@ def step_bytes(config: Config, generator_fn: Callable[..., Any], params: Any) ->
         num_powers
         * (config.train.batch_size // make_mesh(config.mesh.num_shards).size)
         * config.loss.chains_per_observation
-        * repeats_at_once(config)
+        * _repeats_at_once(config)
     )
     if config.loss.control_variates:  # every activation has a tangent
         kept *= 2
@@ -160,9 +160,8 @@ def step_bytes(config: Config, generator_fn: Callable[..., Any], params: Any) ->
     return num_latents * (kept + states)
 
 
-def repeats_at_once(config: Config) -> int:
-    """As ``training.repeat_step`` takes them: in turns on a CPU, together elsewhere."""
-    return 1 if jax.default_backend() == "cpu" else config.train.num_repeats
+def _repeats_at_once(config: Config) -> int:
+    return 1 if repeats_take_turns() else config.train.num_repeats
 
 
 def available_bytes() -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from flax.linen.dtypes import promote_dtype
 from jax.nn.initializers import Initializer
 
@@ -84,10 +85,14 @@ class TransposedConvolution(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
         images, kernel, bias = _parameters(self, images)
+        # A lone pixel reaches each pixel of the output by one tap.
+        takes_bias = images.shape[-3:-1] == (1, 1) and self.kernel_size >= self.stride
+        if takes_bias:
+            images, kernel = _bias_as_channel(images, kernel, bias)
         out = convolve_transposed(
             images, kernel, stride=self.stride, padding=self.padding, lowering=self.lowering
         )
-        return _add_bias(out, bias)
+        return out if takes_bias else _add_bias(out, bias)
 
 
 def _parameters(
@@ -101,6 +106,19 @@ def _parameters(
     kernel = module.param("kernel", module.kernel_init, shape)
     bias = module.param("bias", nn.initializers.zeros_init(), (module.features,))
     return tuple(promote_dtype(images, kernel, bias, dtype=module.dtype))
+
+
+def _bias_as_channel(
+    images: jax.Array, kernel: jax.Array, bias: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """One more input channel, of ones, whose weight is the bias.
+
+    The sum then belongs to the product. As a loop of its own, repeated on the way back, XLA looks
+    the bias up entry by entry: a fifth of the time of a chain of thermo_digits on a CPU.
+    """
+    taps = jnp.broadcast_to(bias, (*kernel.shape[:2], 1, len(bias)))
+    ones = jnp.ones((*images.shape[:-1], 1), images.dtype)
+    return jnp.concatenate([images, ones], -1), jnp.concatenate([kernel, taps], 2)
 
 
 def _add_bias(out: jax.Array, bias: jax.Array) -> jax.Array:

@@ -42,6 +42,7 @@ from ebmjax.training._negatives import mean_squared_displacement as mean_squared
 from ebmjax.training._negatives import run_chains as run_chains
 from ebmjax.training._plan import Plan as Plan
 from ebmjax.training._repeats import repeat_step as repeat_step
+from ebmjax.training._repeats import repeats_take_turns as repeats_take_turns
 from ebmjax.training._repeats import select_repeat as select_repeat
 from ebmjax.training._repeats import stack_states as stack_states
 from ebmjax.training._rows import DivergenceError as DivergenceError

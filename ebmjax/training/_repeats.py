@@ -76,6 +76,11 @@ def select_repeat(state: TrainState, index: int) -> TrainState:
     return TrainState(*map(select, _AXES, state))
 
 
+def repeats_take_turns() -> bool:
+    """Whether ``repeat_step`` computes one repeat after the other here: on a CPU."""
+    return jax.default_backend() == "cpu"
+
+
 def repeat_step(train_step: TrainStep) -> TrainStep:
     """The step of all repeats, as ``fit`` runs it for many keys.
 
@@ -92,7 +97,7 @@ def repeat_step(train_step: TrainStep) -> TrainStep:
       Metrics have a leading axis of R. What one repeat does, its skipped steps included, touches
       no other.
     """
-    if jax.default_backend() == "cpu":
+    if repeats_take_turns():
         train_step = jax.custom_batching.sequential_vmap(train_step)
     # Taking turns, each returns a number of steps of its own.
     repeated = jax.vmap(train_step, in_axes=(0, _AXES, 1), out_axes=(_AXES._replace(step=0), 0))
