@@ -142,6 +142,37 @@ def test_matmul_lowering_equals_the_definition(case):
     assert_within(actual, expected, bounds(flax_layer, params, images, cotangent)[0])
 
 
+@pytest.mark.parametrize("features", [1, 2])
+@pytest.mark.parametrize("case", [case for case in TRANSPOSED if case[:2] != (1, 1)], ids=str)
+def test_stamps_are_added_by_a_product_where_that_is_cheap(case, features):
+    """Up to as many output entries as input channels; either way the numbers are XLA's."""
+    height, width, size, stride, padding = case
+    overhang = max(size - stride, 0) if padding == "VALID" else 0
+    shape = (stride * height + overhang, stride * width + overhang, features)
+    most = shape[0] * shape[1] * features
+    rng = np.random.default_rng(most)
+    cotangent = jnp.asarray(rng.normal(size=shape), jnp.float32)
+    for channels, is_product in ((most, True), (most - 1, False)):
+        images = jnp.asarray(rng.normal(size=(height, width, channels)), jnp.float32)
+        kernel = jnp.asarray(rng.normal(size=(size, size, channels, features)), jnp.float32)
+
+        def value_and_cotangents(lowering, *arrays):
+            layer = functools.partial(
+                convolve_transposed, stride=stride, padding=padding, lowering=lowering
+            )
+            out, vjp = jax.vjp(layer, *arrays[:2])
+            return (out, *vjp(arrays[2]))
+
+        arrays = (images, kernel, cotangent)
+        products, theirs = (
+            jax.jit(functools.partial(value_and_cotangents, lowering)) for lowering in LOWERINGS
+        )
+        terms = max(kernel.size // features, cotangent.size, images.size)
+        bound = [2 * terms * EPS * x for x in theirs(*map(jnp.abs, arrays))]
+        assert_within(products(*arrays), theirs(*arrays), bound)
+        assert ("pad" in primitives(jax.make_jaxpr(products)(*arrays).jaxpr)) is not is_product
+
+
 @pytest.mark.parametrize("lowering", LOWERINGS)
 @pytest.mark.parametrize("case", [CASES[2], CASES[10]], ids=["plain", "transposed"])
 def test_any_leading_axes_are_the_batch(case, lowering):
