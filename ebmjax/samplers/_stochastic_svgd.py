@@ -124,19 +124,10 @@ def stochastic_svgd_step(
     if terms.middle is not None:
         drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.middle)
     independent = jax.random.normal(key, terms.positions.shape, terms.positions.dtype)
-    factor = jax.lax.linalg.cholesky(mobility, symmetrize_input=False)
-    noise = _multiply_lower(factor, independent)
+    noise = multiply(jax.lax.linalg.cholesky(mobility, symmetrize_input=False), independent)
 
     moved = terms.positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
-
-
-def _multiply_lower(lower: jax.Array, right: jax.Array) -> jax.Array:
-    """A lower triangular matrix times ``right``; half of the zeros above are not multiplied."""
-    half = len(lower) // 2
-    return jnp.concatenate(
-        [multiply(lower[:half, :half], right[:half]), multiply(lower[half:], right)]
-    )
 
 
 def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) -> jax.Array:
