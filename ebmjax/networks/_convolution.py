@@ -15,6 +15,7 @@ from ebmjax.networks._convolve import (
     check_images,
     convolve,
     convolve_transposed,
+    is_matmul,
 )
 
 pytorch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -86,7 +87,8 @@ class TransposedConvolution(nn.Module):
     def __call__(self, images: jax.Array) -> jax.Array:
         images, kernel, bias = _parameters(self, images)
         # A lone pixel reaches each pixel of the output by one tap.
-        takes_bias = images.shape[-3:-1] == (1, 1) and self.kernel_size >= self.stride
+        is_stamp = images.shape[-3:-1] == (1, 1) and self.kernel_size >= self.stride
+        takes_bias = is_stamp and is_matmul(self.lowering)
         if takes_bias:
             images, kernel = _bias_as_channel(images, kernel, bias)
         out = convolve_transposed(
