@@ -121,27 +121,45 @@ PANELS = (
 def study(folder: Path) -> None:
     """divergences.png of a study's folder: total variation against beta, a line for each row.
 
-    A row is drawn in the panel of ``PANELS`` with the longest name that its own begins with.
+    A row is drawn in the panel of ``PANELS`` with the longest name that its own begins with; means
+    are of the runs that have a number.
     """
-    figure, grid = plt.subplots(2, len(PANELS), figsize=(3 * len(PANELS), 6), sharey="row")
-    for rowname, runs in sorted(reports(folder).items()):
-        label = rowname.replace("_", " ").replace(",", "")
-        panel = max((name for name in PANELS if label.startswith(name)), key=len, default=None)
+    found = sorted(reports(folder).items())
+    shown = [name for name in PANELS if any(_panel(rowname) == name for rowname, _ in found)]
+    if not shown:
+        return
+    figure, grid = plt.subplots(
+        2, len(shown), figsize=(3 * len(shown), 6), sharey="row", squeeze=False
+    )
+    for rowname, runs in found:
+        panel = _panel(rowname)
         if panel is None:
             continue
-        axes = grid[:, PANELS.index(panel)]
-        line = label.removeprefix(panel).strip() or "default"
+        axes = grid[:, shown.index(panel)]
+        line = _as_words(rowname).removeprefix(panel).strip() or "default"
         for place, name in zip(axes, ("density_tv", "sample_tv"), strict=True):
             betas, values = over_betas(runs, name)
-            place.errorbar(betas, values.mean(axis=0), values.std(axis=0), lw=1.2, label=line)
-    for axes, name in zip(grid[0], PANELS, strict=True):
+            has_any = ~np.isnan(values).all(axis=0)
+            betas, values = betas[has_any], values[:, has_any]
+            mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+            place.errorbar(betas, mean, spread, lw=1.2, label=line)
+    for axes, name in zip(grid[0], shown, strict=True):
         axes.set_title(name, fontsize=9)
     grid[0, 0].set_ylabel("total variation, density")
     grid[1, 0].set_ylabel("total variation, chains")
     for axes in grid.flat:
-        axes.set(xlabel="beta", ylim=(0, 1))
+        axes.set(xlabel="beta", ylim=(0, 1.03))
         legend(axes)
     finish(figure, folder / "divergences.png")
+
+
+def _as_words(rowname: str) -> str:
+    return rowname.replace("_", " ").replace(",", "")
+
+
+def _panel(rowname: str) -> str | None:
+    fitting = (name for name in PANELS if _as_words(rowname).startswith(name))
+    return max(fitting, key=len, default=None)
 
 
 def reports(folder: Path) -> dict[str, list[dict[str, Any]]]:
