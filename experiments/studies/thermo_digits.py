@@ -83,8 +83,8 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "train.num_repeats": num_repeats,
         "train.num_epochs": num_epochs,
         "train.batch_size": 75,
-        # Divides the steps of every row, so that each compiles its training once.
-        "train.steps_per_dispatch": 10,
+        # The epochs divide the steps of every row, so that each compiles its training once.
+        "train.steps_per_dispatch": num_epochs,
         "train.checkpoint_every_epochs": num_epochs,
         "eval.every_epochs": num_epochs,
         # All rows start alike.
