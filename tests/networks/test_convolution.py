@@ -157,7 +157,9 @@ def test_stamps_are_added_by_a_product_where_that_is_cheap(case, features):
     for channels, is_product in ((most, True), (most - 1, False)):
         images = jnp.asarray(rng.normal(size=(height, width, channels)), jnp.float32)
         params = jax.jit(layers[0].init)(jax.random.key(0), images)
-        products, theirs = (value_and_gradients(layer, params, images, cotangent) for layer in layers)
+        products, theirs = (
+            value_and_gradients(layer, params, images, cotangent) for layer in layers
+        )
         assert_within(products, theirs, bounds(layers[1], params, images, cotangent))
         program = jax.make_jaxpr(layers[0].apply)(params, images).jaxpr
         assert ("pad" in primitives(program)) is not is_product
