@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
     """All runs, seed by seed: after the first seeds there is a table of every row already."""
     made = []
     for seed in range(num_seeds):
-        for label, row in study.rows.items():
+        for label in from_both_ends(list(study.rows)):
+            row = study.rows[label]
             config, *arguments = [row] if isinstance(row, str) else row
             target = folder / label.replace("/", "-").replace(" ", "_") / f"seed{seed}"
             command = [
@@ -99,6 +101,16 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
             ]
             made.append(Cell(label, seed, target, command))
     return made
+
+
+def from_both_ends(labels: Sequence[str]) -> list[str]:
+    """The first, the last, the second, the last but one, and so on.
+
+    Neighbours in a table tend to share compiled programs: at the same time each would compile them.
+    """
+    half = (len(labels) + 1) // 2
+    pairs = zip_longest(labels[:half], reversed(labels[half:]))
+    return [label for pair in pairs for label in pair if label is not None]
 
 
 def run(cell: Cell, cpus: Collection[int] = ()) -> str:

@@ -50,8 +50,8 @@ def median_rule(squared_distances: jax.Array) -> MedianRule:
         return MedianRule(zero + 1.0, (zero, zero))
     num_pairs = num_particles * (num_particles - 1) // 2
     pairs = _each_pair_once(squared_distances)
-    # After the zeros of the diagonal.
-    rank = num_particles // 2 + (num_pairs - 1) // 2
+    # After the zeros of the diagonal and of the padding.
+    rank = pairs.size - num_pairs + (num_pairs - 1) // 2
     middle = _order_statistics(pairs, rank, wants_next=num_pairs % 2 == 0)
     at_median = bandwidth_at(middle, pairs, num_particles)
     mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
@@ -80,16 +80,15 @@ def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:
 
 
 def _each_pair_once(squared_distances: jax.Array) -> jax.Array:
-    """(m, m / 2), m = n or n + 1: every pair once, ``n // 2`` zeros, infinite entries if n is odd.
+    """(m, m / 2), m = n or n + 1: every pair once, and zeros.
 
     Of the two blocks on the diagonal the upper triangle of one and the lower of the other make one
     block, whose own diagonal stays zero.
     """
     num_particles = squared_distances.shape[0]
     half, is_odd = (num_particles + 1) // 2, num_particles % 2
-    pad = partial(jnp.pad, constant_values=jnp.inf)
-    below = pad(squared_distances[half:, half:], (0, is_odd))
-    across = pad(squared_distances[:half, half:], ((0, 0), (0, is_odd)))
+    below = jnp.pad(squared_distances[half:, half:], (0, is_odd))
+    across = jnp.pad(squared_distances[:half, half:], ((0, 0), (0, is_odd)))
     is_above = jnp.triu(jnp.ones((half, half), bool), 1)
     return jnp.concatenate([jnp.where(is_above, squared_distances[:half, :half], below), across])
 
@@ -110,7 +109,8 @@ def _order_statistics(
 
     Non-negative floats are ordered like their bit patterns, so the entry is found by halving the
     range of patterns until it is alone: some log2(size) cheap passes where a sort makes many
-    expensive ones.
+    expensive ones. The range starts above the zeros, for half of all patterns stand for numbers
+    below 2.
     """
     integer = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
     bits = jax.lax.bitcast_convert_type(jax.lax.stop_gradient(values), integer)
@@ -129,14 +129,16 @@ def _order_statistics(
             up_to_high=jnp.where(is_above, found.up_to_high, up_to_middle),
         )
 
-    whole = _Range(
-        low=jnp.maximum(jnp.min(bits), 0) - 1,
-        high=jnp.max(bits),
-        up_to_low=jnp.zeros((), jnp.int32),
-        up_to_high=jnp.full((), bits.size, jnp.int32),
-    )
-    found = jax.lax.while_loop(is_open, halve, whole)
     no_entry = jnp.iinfo(integer).max
+    num_zeros = _count(bits <= 0)
+    is_positive = num_zeros <= rank
+    above_zeros = _Range(
+        low=jnp.where(is_positive, jnp.min(jnp.where(bits > 0, bits, no_entry)) - 1, -1),
+        high=jnp.where(is_positive, jnp.max(bits), 0),
+        up_to_low=jnp.where(is_positive, num_zeros, 0),
+        up_to_high=jnp.where(is_positive, bits.size, num_zeros),
+    )
+    found = jax.lax.while_loop(is_open, halve, above_zeros)
     lower = jnp.min(jnp.where(bits > found.low, bits, no_entry))
     upper = lower
     if wants_next:

@@ -89,7 +89,7 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "eval.every_epochs": num_epochs,
         # All rows start alike.
         "eval.at_start": False,
-        "eval.evidence_images": 16,
+        "eval.evidence_images": 8,
         "eval.evidence_chains": 32,
         "eval.evidence_methods": ("ais",),
         "eval.evidence_steps": 20,

@@ -17,6 +17,7 @@ from experiments.study import (
     Study,
     as_markdown,
     cells,
+    from_both_ends,
     default_folder,
     load,
     run,
@@ -100,6 +101,13 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
         "--mode=all",
     ]
     assert len({cell.folder for cell in made}) == 4
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"), [("", ""), ("a", "a"), ("ab", "ab"), ("abcde", "aebdc"), ("abcd", "adbc")]
+)
+def test_neighbours_in_the_table_do_not_start_together(labels, order):
+    assert "".join(from_both_ends(labels)) == order
 
 
 def test_what_is_done_or_diverged_is_not_run_again(tmp_path, calls):
