@@ -42,8 +42,8 @@ def _flops(program: core.ClosedJaxpr) -> float:
 
 def _counted_once(program: core.ClosedJaxpr) -> float:
     lowered = jax.jit(core.jaxpr_as_fun(program)).lower(*program.in_avals)
-    # XLA counts before the machine code is made: nothing here runs, so none of it is polished. For a
-    # GPU XLA has no code below level 2.
+    # XLA counts before the machine code is made: nothing here runs, so none of it is polished. For
+    # GPUs XLA has no level below 2.
     level = "0" if jax.default_backend() == "cpu" else "2"
     compiled = lowered.compile({"xla_backend_optimization_level": level})
     return float((compiled.cost_analysis() or {}).get("flops", 0.0))
