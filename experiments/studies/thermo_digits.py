@@ -14,7 +14,7 @@ from experiments import thermo_figures
 from experiments.study import Study
 
 NUM_EPOCHS = 10
-# N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.1 in operations.
+# N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.
 EQUAL_TIME = 5
 
 FIELDS = {
