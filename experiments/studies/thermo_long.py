@@ -55,5 +55,6 @@ STUDY = Study(
         "posterior energy": ("posterior_energy", 1.0, 1),
     },
     num_seeds=1,
-    common=common(num_repeats=2, num_epochs=40),
+    # Beside training for so long, twice the images of importance sampling take little time.
+    common=(*common(num_repeats=2, num_epochs=40), "--config.eval.evidence_images=16"),
 )
