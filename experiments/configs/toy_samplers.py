@@ -19,8 +19,8 @@ burn-in: gradient descent 31.5 ± 17.0, SGLD 6.91 ± 1.47, pSGLD 3.47 ± 0.61, M
 Independent draws of chains that each keep to one mode have 7.65 ± 0.34: chains do not cross
 between modes (one of HMC's 50 did, once, and those of tempered MALA at a temperature of 10, which
 is another density), so R-hat tells which modes the starts fell to, and how many chains are still on
-the way. With near, where they cross, it is 1.00 to 1.02 for tuned MALA, SGLD, pSGLD and HMC (one
-seed). At this step MALA is SGLD: it accepts 99.97 %.
+the way. With near, where they cross, it is 1.00 to 1.04 for tuned HMC, MALA, pSGLD and SGLD (5
+seeds). At this step MALA is SGLD: it accepts 99.97 %.
 
 Variants: near (means 3 from the origin instead of 10: chains can cross), weak_l2 (0.001: they
 cannot at all), persistent (training chains go on where they stood), thesis (training chains of
