@@ -25,6 +25,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from experiments.workdir import write_whole
+
 HOME = Path(__file__).resolve().parent
 DIVERGED = "Training diverged"
 
@@ -196,13 +198,8 @@ def _mean_and_spread(values: Sequence[float], decimals: int) -> str:
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
     """table.md and table.json, each whole or not at all."""
     found = table(study, all_cells)
-    for name, text in (
-        ("table.md", as_markdown(study, found)),
-        ("table.json", json.dumps(found, indent=2) + "\n"),
-    ):
-        temporary = folder / f"{name}.tmp"
-        temporary.write_text(text)
-        temporary.replace(folder / name)
+    write_whole(folder / "table.md", as_markdown(study, found))
+    write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
 
 
 def load(name: str) -> Study:

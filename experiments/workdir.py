@@ -53,7 +53,7 @@ def prepare(workdir: Path, config: Config) -> None:
     with _told_as_workdir_error(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            _write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+            write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
 
 
@@ -124,10 +124,11 @@ def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
 def write_json(path: Path, report: dict[str, Any]) -> None:
     """Strict JSON, whole or not at all; null stands for a number that is not finite."""
     strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
-    _write_whole(path, json.dumps(strict, indent=2, sort_keys=True) + "\n")
+    write_whole(path, json.dumps(strict, indent=2, sort_keys=True) + "\n")
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
     temporary.write_text(text)
     temporary.replace(path)

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 # Before JAX is imported: the tests of data parallelism want eight devices on any machine, and most
-# of the suite's time goes into compiling programs that run once. So LLVM does not optimise them, and
-# gets them in one part from XLA's plain emitters, which halves that time; they run slower for it.
+# of the suite's time goes into compiling programs that run once. So LLVM does not optimise them,
+# and gets them in one part from XLA's plain emitters: half that time, for programs that run slower.
 os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),

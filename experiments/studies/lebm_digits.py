@@ -1,0 +1,31 @@
+"""A latent EBM prior on the digits, against a Gaussian one, and with chains that persist.
+
+Rows are variants of configs/lebm_digits.py, each with five repeats as one program. The log evidence
+is of 8 test images, by annealed importance sampling with chains long enough for deep priors.
+"""
+
+from experiments.studies.thermo_digits import COLUMNS
+from experiments.study import Study
+
+CONFIG = "configs/lebm_digits.py"
+
+STUDY = Study(
+    rows={
+        "energy": CONFIG,
+        "Gaussian": f"{CONFIG}:gaussian",
+        "energy, persistent chains": f"{CONFIG}:persistent",
+    },
+    columns={
+        **COLUMNS,
+        "prior energy": ("prior_energy", 1.0, 1),
+        "posterior energy": ("posterior_energy", 1.0, 1),
+    },
+    num_seeds=1,
+    common=(
+        "--config.train.num_repeats=5",
+        "--config.eval.evidence_methods=('ais',)",
+        "--config.eval.evidence_images=8",
+        "--config.eval.evidence_intervals=60",
+        "--config.eval.evidence_steps=40",
+    ),
+)
