@@ -8,7 +8,9 @@ rates ten times theirs. Their step s is a drift s^2 / 2 in our words: 0.08 (s = 
 Command:
   python experiments/run.py --config=configs/lebm_digits.py
 Hardware: 2 CPU cores.
-Expected numbers: not yet run.
+Expected numbers (2026-11-22, five repeats by studies/lebm_digits.py): FID_inf in features of a
+digits classifier 12.2 +- 2.8, "gaussian" 118.8 +- 2.5, "persistent" 46.5 +- 2.9; log evidence by
+annealed importance sampling -7.4 +- 0.4, -10.5 +- 0.4 and -7.0 +- 2.1 nats.
 
 Variants: "" with the energy (and so "vanilla"); "gaussian" with a linear energy, which only moves
 the mean of the Gaussian, to compare; "persistent" with chains that go on where they stood; "smoke"
