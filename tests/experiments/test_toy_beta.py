@@ -6,11 +6,11 @@ import math
 from functools import partial
 
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
+from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from experiments import families, toy_beta, toy_beta_plots
@@ -55,14 +55,22 @@ def step_of(config, workdir):
     return jax.jit(experiment.train_step)(jax.random.key(7), experiment.state, batch)
 
 
+def first_gradient(state, model):
+    """Of one of the models, a tenth of it: Adam's average after a step.
+
+    Not the parameters: they move by the gradient's sign, which rounding decides near 0.
+    """
+    return ravel_pytree(jax.tree.map(lambda leaf: leaf[model], state.opt_state[0].mu))[0]
+
+
 def test_a_beta_trains_alike_alone_and_among_others(tmp_path):
     """All betas share start, batch and noise; a model sees nothing of its neighbours."""
     together, _ = step_of(smoke(**{"loss.betas": (0.0, 0.5, 0.9)}), tmp_path)
     alone, _ = step_of(smoke(**{"loss.betas": (0.5,)}), tmp_path)
-    for many, one in zip(*map(jax.tree.leaves, (together.params, alone.params)), strict=True):
-        # Adam's first step is the rate times the gradient's sign, up to rounding near 0.
-        np.testing.assert_allclose(many[1], one[0], atol=1e-5)
-        assert not np.allclose(many[0], many[2], atol=1e-5)
+    many = [first_gradient(together, model) for model in range(3)]
+    # Entries of up to 0.2, sums over a batch of 50: float32 rounds them by 50 * 0.2 * 6e-8.
+    np.testing.assert_allclose(many[1], first_gradient(alone, 0), rtol=0, atol=1e-6)
+    assert np.max(np.abs(many[0] - many[2])) > 1e-3
 
 
 def test_a_model_that_diverges_leaves_the_others_alone(tmp_path):
@@ -138,7 +146,7 @@ def gradient_of(variant, beta):
     learn = jax.jit(partial(toy_beta.learn, config, energy_fn))
     gradients, _, metrics = learn(jax.random.key(7), params, jnp.float32(beta), points)
     assert float(metrics["positive_weight"]) > 0
-    return np.asarray(jax.flatten_util.ravel_pytree(gradients)[0])
+    return np.asarray(ravel_pytree(gradients)[0])
 
 
 def relative_distance(first, second):
