@@ -4,7 +4,7 @@ Rows are variants of configs/igebm_digits.py: samplers of the negatives, then ne
 and starts with SGLD. FID and KID are in features of a classifier of the digits, and compare with
 each other alone. training.png shows all rows over training.
 
-Variants: "" all; "cifar10" the table's samplers on real CIFAR-10 at 16x16, one seed, with
+Variants: "" all; "cifar10" the table's samplers on real CIFAR-10 at 16x16, two seeds, with
 TFDS_DATA_DIR naming the folder of the prepared data.
 """
 
@@ -69,7 +69,7 @@ STUDIES = {
             for label, name in CIFAR_ROWS.items()
         },
         columns=COLUMNS,
-        num_seeds=1,
+        num_seeds=2,
         draw=draw,
     ),
 }
