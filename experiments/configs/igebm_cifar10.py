@@ -9,9 +9,9 @@ that was drawn, not the oldest; Adam's gradients are clipped in norm, not a coor
 Command:
   python experiments/run.py --config=configs/igebm_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run but for "cpu" (2026-11-22, seeds 0 and 1, about 10 minutes of one core;
-FID of the buffer in features of a classifier of its own, test images 0.2, noise 29): SGLD 7.2 and
-2.4, MALA 24.6 and 26.4, MALA by the literal ratio 9.8 and 16.1, tempered MALA 4.5 and 4.9,
+Expected numbers: not yet run but for "cpu" (2026-11-22, seeds 0 and 1, about 10 minutes of one
+core; FID of the buffer in features of a classifier of its own, test images 0.2, noise 29): SGLD 7.2
+and 2.4, MALA 24.6 and 26.4, MALA by the literal ratio 9.8 and 16.1, tempered MALA 4.5 and 4.9,
 preconditioned SGLD 11.4 and 2.7.
 
 Variants: thesis (step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e-11), and with these
