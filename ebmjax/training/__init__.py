@@ -47,6 +47,9 @@ from ebmjax.training._repeats import select_repeat as select_repeat
 from ebmjax.training._repeats import stack_states as stack_states
 from ebmjax.training._rows import DivergenceError as DivergenceError
 from ebmjax.training._sharding import make_mesh as make_mesh
+from ebmjax.training._slot_write import SlotWrite as SlotWrite
+from ebmjax.training._slot_write import apply_writes as apply_writes
+from ebmjax.training._slot_write import write_slots as write_slots
 from ebmjax.training._state import TrainState as TrainState
 from ebmjax.training._state import init_state as init_state
 from ebmjax.training._state import state_axes as state_axes

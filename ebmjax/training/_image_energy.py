@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from ebmjax._checks import check_at_least
 from ebmjax.data import ImageData
 from ebmjax.losses import nearest_neighbour_entropy
-from ebmjax.samplers import replay_buffer_draw, replay_buffer_write
+from ebmjax.samplers import ReplayBuffer, replay_buffer_draw
 from ebmjax.training._image_energy_chains import ImageNegatives, run_kinds
 from ebmjax.training._image_energy_shards import ImageEnergyShard
 from ebmjax.training._joint import View
 from ebmjax.training._live_chains import run_live_chains
+from ebmjax.training._slot_write import write_slots
 from ebmjax.training._step import GradientFn
 from ebmjax.types import Key, Metrics, PyTree
 
@@ -149,7 +150,7 @@ class _Step(NamedTuple):
         (loss, (metrics, ends)), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
         buffer = shard.buffer
         if starts.slots is not None:
-            buffer = replay_buffer_write(buffer, starts.slots, ends)
+            buffer = ReplayBuffer(write_slots(starts.slots, ends))
         metrics = {**metrics, "loss": loss, "beta": jnp.float32(beta)}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
         return gradients, ImageEnergyShard(buffer, shard.step + 1, adaptation), metrics

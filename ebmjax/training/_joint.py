@@ -15,13 +15,13 @@ from ebmjax.samplers import (
     Draw,
     ReplayBuffer,
     replay_buffer_draw,
-    replay_buffer_write,
     select_particles,
 )
 from ebmjax.training._joint_network import JointNetwork
 from ebmjax.training._joint_objective import JointObjective
 from ebmjax.training._joint_shards import JointShard
 from ebmjax.training._negatives import Negatives, run_chains
+from ebmjax.training._slot_write import write_slots
 from ebmjax.training._step import GradientFn
 from ebmjax.types import Key, Metrics, PyTree
 
@@ -140,9 +140,7 @@ class _JointStep(NamedTuple):
         (loss, aux), gradients = self._differentiate(loss_fn, params)
         metrics, statistics, negative_log_density = aux
         smoothing = self._adapted(shard.smoothing, lambda p: terms(p)[0], params)
-        buffer = _put_back(
-            keep_key, negatives, shard.buffer, draw.slots, ends, negative_log_density
-        )
+        buffer = _put_back(keep_key, negatives, draw.slots, ends, negative_log_density)
         metrics = {**metrics, "loss": loss, "smoothing": shard.smoothing}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
         if negatives.is_interacting:
@@ -225,12 +223,11 @@ class _JointStep(NamedTuple):
 def _put_back(
     key: Key,
     negatives: Negatives,
-    buffer: ReplayBuffer,
     slots: jax.Array,
     ends: PyTree,
     log_densities: jax.Array,
 ) -> ReplayBuffer:
-    """The buffer with the chosen samples in the slots they were drawn from."""
+    """What changes of the buffer: the chosen samples, in the slots they were drawn from."""
     num_kept = negatives.num_kept or negatives.num_samples
     kept = select_particles(key, ends, log_densities, num_kept, policy=negatives.replacement)
-    return replay_buffer_write(buffer, slots[:num_kept], kept)
+    return ReplayBuffer(write_slots(slots[:num_kept], kept))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
+from ebmjax.training._slot_write import write_slots
 from ebmjax.types import Key, PyTree
 
 
@@ -108,9 +109,9 @@ def take_chains(shard: PyTree, indices: Any) -> LatentShard:
 
 
 def put_chains(shard: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
-    """The shard with the ends of the batch's chains in their places."""
+    """What changes of the shard: the ends of the batch's chains, in their places."""
     if not isinstance(shard, LatentShard):
         return shard
     num_powers, num_chains, latent_dim = shard.posterior.shape[1:]
     by_power = posterior.reshape(num_powers, -1, num_chains, latent_dim)
-    return LatentShard(prior, shard.posterior.at[indices].set(jnp.moveaxis(by_power, 0, 1)))
+    return LatentShard(prior, write_slots(indices, jnp.moveaxis(by_power, 0, 1)))

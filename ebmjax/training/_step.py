@@ -9,13 +9,16 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._checks import leading_size
+from ebmjax.training._slot_write import apply_writes
 from ebmjax.training._state import TrainState
 from ebmjax.types import Key, Metrics, PyTree
 
 GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]
 """``gradient_fn(key, params, shard, batch) -> (gradients, shard, metrics)`` of one logical shard.
 
-``shard`` is this shard's part of ``TrainState.shards``; ``metrics`` holds at least "loss".
+``shard`` is this shard's part of ``TrainState.shards``; the one returned is like it and may hold a
+``SlotWrite`` in place of an array that is large and little changed. ``metrics`` holds at least
+"loss".
 """
 
 TrainStep = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
@@ -82,7 +85,8 @@ def make_train_step(
         is_sound &= jnp.abs(metrics["loss"]) <= max_abs_loss
         is_taken = is_sound if hold_fn is None else is_sound & ~hold_fn(metrics)
         params, opt_state = _where(is_taken, (params, opt_state), (state.params, state.opt_state))
-        shards = _where(is_sound, shards, state.shards)
+        is_kept = jnp.broadcast_to(is_sound, num_local)
+        shards = jax.vmap(apply_writes)(state.shards, shards, is_kept)
         skipped = state.skipped + ~is_sound
         consecutive_skipped = jnp.where(is_sound, 0, state.consecutive_skipped + 1)
         metrics = {

@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.losses import contrastive_divergence_loss
@@ -151,9 +152,10 @@ def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0):
 
 def make_gradient_fn(classifier, negatives, objective=None, **options):
     views = {"classified_view": plain_view, "positive_view": plain_view}
-    return make_joint_gradient_fn(
+    gradient_fn = make_joint_gradient_fn(
         classifier, objective or joint_objective(), negatives=negatives, **(views | options)
     )
+    return settled(gradient_fn)
 
 
 def joint_objective(**options):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from blackjax.optimizers.dual_averaging import dual_averaging as blackjax_dual_averaging
+from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
@@ -88,7 +89,7 @@ def learn(draw=None, shard=None, *, loss_fn=cd_loss, params=PARAMS, key=KEY, **o
     step = make_image_energy_gradient_fn(
         energy_of, loss_fn, view=plain_view, negatives=draw, **options
     )
-    return *jax.jit(step)(key, params, shard, batch()), shard
+    return *jax.jit(settled(step))(key, params, shard, batch()), shard
 
 
 def moved(before, after):
@@ -231,7 +232,7 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     kind = {"sampler": mala, "num_steps": 5, "target_acceptance": 0.57, "step_size": 20.0}
     draw = negatives(num_classes=1, num_samples=64, kinds={"mala": ChainKind(**kind)})
     step = jax.jit(
-        make_image_energy_gradient_fn(energy_of, cd_loss, view=plain_view, negatives=draw)
+        settled(make_image_energy_gradient_fn(energy_of, cd_loss, view=plain_view, negatives=draw))
     )
     shard, seen = shard_of(draw, 64), []
     for key in jax.random.split(KEY, 200):

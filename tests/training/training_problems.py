@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from ebmjax.samplers import batch_step, run_chain, sgld
-from ebmjax.training import init_state, make_train_step
+from ebmjax.training import apply_writes, init_state, make_train_step
 
 NUM_EXAMPLES = 96
 
@@ -76,6 +76,16 @@ def chains(num_shards=8, chains_per_shard=4, **options):
     shards = jax.random.normal(jax.random.key(99), (num_shards, chains_per_shard, 2))
     train_step = make_train_step(chains_gradient, optimizer, **options)
     return init_state(params, optimizer, shards), train_step, chains_data()
+
+
+def settled(gradient_fn):
+    """``gradient_fn`` with the shard as a training step that counts leaves it."""
+
+    def settled_fn(key, params, shard, batch):
+        gradients, changed, metrics = gradient_fn(key, params, shard, batch)
+        return gradients, apply_writes(shard, changed), metrics
+
+    return settled_fn
 
 
 def split_batch(batch, num_shards):
