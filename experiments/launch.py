@@ -46,7 +46,7 @@ def launch(
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
-    experiment = build_or_explain(lambda: families.build(config, path))
+    experiment = build_or_explain(lambda: build_and_trace(config, path))
     if mode == "all":
         assess.check_family(experiment, config)
     workdir.prepare(path, config)
@@ -104,6 +104,19 @@ def evaluate(config: Config, folder: str | None) -> None:
     experiment = build_or_explain(lambda: families.build(config, path))
     assess.check_family(experiment, config)
     assess.assess(path, config, experiment, assess.restore(path, experiment))
+
+
+def build_and_trace(config: Config, path: Path) -> build.Experiment:
+    """The experiment, its training step traced: half of all mistakes show only then."""
+    experiment = families.build(config, path)
+    training.check_fits(
+        build.train_key(config),
+        experiment.state,
+        experiment.train_step,
+        experiment.data,
+        experiment.plan,
+    )
+    return experiment
 
 
 def build_or_explain(make: Callable[[], build.Experiment]) -> build.Experiment:

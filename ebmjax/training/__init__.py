@@ -5,6 +5,7 @@ from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMi
 from ebmjax.training._checkpoints import Checkpoints as Checkpoints
 from ebmjax.training._digest import tree_digest as tree_digest
 from ebmjax.training._fit import FitResult as FitResult
+from ebmjax.training._fit import check_fits as check_fits
 from ebmjax.training._fit import fit as fit
 from ebmjax.training._image_energy import Energy as Energy
 from ebmjax.training._image_energy import EnergyLoss as EnergyLoss

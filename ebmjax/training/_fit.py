@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax._checks import leading_size
 from ebmjax.data import block_indices
-from ebmjax.training._block import BlockRunner
+from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._plan import Plan
 from ebmjax.training._rows import PendingBlock, RowLogger
@@ -141,6 +141,31 @@ def fit(
     return FitResult(
         state, first_step, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"]
     )
+
+
+def check_fits(
+    key: Key,
+    state: TrainState,
+    train_step: TrainStep,
+    data: PyTree,
+    plan: Plan,
+    *,
+    devices: Sequence[Any] | None = None,
+) -> None:
+    """Traces what ``fit`` would compile for these arguments, and runs nothing.
+
+    What does not fit together mostly shows while tracing. A program that fills a folder calls this
+    first, so that a mistake leaves no folder behind.
+
+    Raises:
+      ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
+    """
+    num_examples = leading_size("data", data)
+    _check_repeats(key, state, plan)
+    _check_shards(state, plan)
+    block = make_block(train_step, make_mesh(plan.num_shards, devices))
+    indices = _indices(plan, 0, plan.steps_per_dispatch, num_examples)
+    jax.eval_shape(block, key, state, data, indices)
 
 
 def _check_repeats(key: Key, state: TrainState, plan: Plan) -> None:

@@ -13,7 +13,7 @@ from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from experiments import families
 from experiments.errors import ConfigError
-from experiments.launch import build_or_explain, launch
+from experiments.launch import launch
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 SLOW = pytest.mark.slow
@@ -138,4 +138,5 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
 def test_a_mistake_is_told(overrides, message, tmp_path):
     config = config_of("jem_digits", **overrides)
     with pytest.raises(ConfigError, match=message):
-        build_or_explain(lambda: trace(config, tmp_path))
+        launch(config, "configs/jem_digits.py:smoke", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -22,6 +22,7 @@ from ebmjax.training import (
     DivergenceError,
     JsonlWriter,
     Plan,
+    check_fits,
     fit,
     init_state,
     make_train_step,
@@ -254,6 +255,17 @@ def test_shards_must_be_as_many_as_planned():
 def test_a_batch_larger_than_the_data_is_refused():
     with pytest.raises(ValueError, match="batch_size=97 with num_examples=96"):
         run(make_plan(batch_size=97))
+
+
+def test_what_does_not_fit_is_found_without_running():
+    state, train_step, data = regression()
+    before = tree_digest(state)
+    check_fits(KEY, state, train_step, data, make_plan())
+    assert tree_digest(state) == before  # nothing was donated either
+    with pytest.raises(ValueError, match="batch_size=97 with num_examples=96"):
+        check_fits(KEY, state, train_step, data, make_plan(batch_size=97))
+    with pytest.raises(TypeError, match="contracting dimensions"):
+        check_fits(KEY, state, train_step, {**data, "x": data["x"][:, :2]}, make_plan())
 
 
 def test_data_must_share_their_leading_axis():
