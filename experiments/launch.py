@@ -1,6 +1,7 @@
 """One run from start to finish, inside its folder."""
 
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -64,6 +65,8 @@ def launch(
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]
+    # Overrides included: without them it would be another configuration.
+    command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
     try:
         result = training.fit(
             build.train_key(config),
@@ -75,12 +78,13 @@ def launch(
             writers=writers,
             evaluate=experiment.evaluate,
         )
+    except KeyboardInterrupt:
+        print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")
+        return signal.SIGINT
     finally:
         for writer in writers:
             writer.close()
     if result.signum is not None:
-        # Overrides included: without them it would be another configuration.
-        command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
         print(
             f"Interrupted at step {int(result.state.step)} of {experiment.plan.total_steps}; "
             f"saved. Continue with:\n  {command}"
@@ -101,6 +105,7 @@ def evaluate(config: Config, folder: str | None) -> None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a finished run.")
     path = Path(folder).expanduser()
     assess.check_folder(path, config)
+    workdir.check_writable(path)
     experiment = build_or_explain(lambda: families.build(config, path))
     assess.check_family(experiment, config)
     assess.assess(path, config, experiment, assess.restore(path, experiment))

@@ -23,10 +23,10 @@ A configuration file is looked for from the current directory, then from experim
   python experiments/run.py --config=configs/thermo_digits.py:smoke
   python experiments/run.py --config=configs/thermo_digits.py --config.loss.exponent=1.0
 
-The folder (--workdir, default runs/<config>/<time>) gets config.json, metrics.jsonl, summary.json,
-checkpoints/, plots/ and TensorBoard event files. Interrupt with Ctrl-C; the same command with the
-same --workdir continues, bit for bit. --config.data.data_dir= names the folder of prepared
-tensorflow-datasets.
+The folder (--workdir, default runs/<config>/<time>-<process>) gets config.json, metrics.jsonl,
+summary.json, checkpoints/, plots/ and TensorBoard event files. Interrupt with Ctrl-C; the same
+command with the same --workdir continues, bit for bit. --config.data.data_dir= names the folder of
+prepared tensorflow-datasets.
 
 --mode=eval evaluates the finished run of --workdir in full: evaluation.json and plots/eval_*.png.
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
     except USER_ERRORS as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        print("Interrupted before a safe point; the last checkpoint stands.", file=sys.stderr)
+        print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     sys.exit(128 + signum if signum else 0)
 

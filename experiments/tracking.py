@@ -18,8 +18,8 @@ class TensorBoardWriter:
         self._writer: SummaryWriter | None = None
 
     def start(self, first_step: int) -> None:
-        # purge_step hides what an interrupted run logged past its last checkpoint.
-        purge_step = first_step + 1 if first_step else None
+        # Hides what an interrupted run logged past its last checkpoint, or before its first.
+        purge_step = first_step + 1 if first_step else 0
         self._writer = SummaryWriter(str(self._directory), purge_step=purge_step)
 
     def write(self, step: int, row: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -20,8 +21,8 @@ LOCATIONS = ("data.data_dir",)
 
 
 def default_workdir(config_name: str) -> Path:
-    """``runs/<config>/<time>`` under the current directory."""
-    return Path("runs") / config_name / time.strftime("%Y%m%d-%H%M%S")
+    """``runs/<config>/<time>-<process>`` under the current directory: never that of another run."""
+    return Path("runs") / config_name / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def check(workdir: Path, config: Config) -> None:
@@ -52,9 +53,17 @@ def prepare(workdir: Path, config: Config) -> None:
     path = workdir / "config.json"
     with _told_as_workdir_error(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
+    check_writable(workdir)
+    with _told_as_workdir_error(workdir):
         if not path.exists():
             write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
+
+
+def check_writable(workdir: Path) -> None:
+    """Raises WorkdirError unless files can be made in the folder, by making one and removing it."""
+    with _told_as_workdir_error(workdir), tempfile.TemporaryFile(dir=workdir):
+        pass
 
 
 @contextlib.contextmanager

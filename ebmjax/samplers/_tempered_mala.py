@@ -124,7 +124,7 @@ def tempered_mala_step(
     )
     kept, fresh = acceptance_decay, 1.0 - acceptance_decay
     running_acceptance = kept * state.running_acceptance + fresh * info.acceptance_prob
-    rises = running_acceptance <= acceptance_threshold
+    rises = running_acceptance < acceptance_threshold
     state = TemperedMALAState(
         *scored,
         jnp.where(rises, temperature_growth * temperature, temperature).astype(temperature.dtype),

@@ -18,6 +18,7 @@ from experiment_runs import (
     wait_until,
 )
 
+from ebmjax import training
 from experiments.launch import launch
 
 STEPS = 120
@@ -85,6 +86,21 @@ def assert_same_run(workdir, uninterrupted):
         assert ours[name] == theirs[name], name
     for name in ("params_sha256", "steps", "loss", "test_log_evidence"):
         assert summary_of(workdir)[name] == summary_of(uninterrupted)[name]
+
+
+def test_an_interrupt_before_the_first_block_tells_the_command_too(tmp_path, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke"])
+    monkeypatch.setattr(training, "fit", interrupt)
+    assert launch(digits(), "configs/a.py:smoke", None) == signal.SIGINT
+    (workdir,) = tmp_path.glob("runs/a/*")
+    assert capsys.readouterr().out.endswith(
+        "Interrupted before a safe point. From the last one it goes on with:\n"
+        f"  python run.py --config=a.py:smoke --workdir={workdir.relative_to(tmp_path)}\n"
+    )
 
 
 def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):

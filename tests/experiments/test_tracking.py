@@ -119,7 +119,7 @@ def test_tensorboard_gets_lists_by_number(tmp_path):
         ("energies/0", 7): 0.25,
         ("energies/2", 7): 3.0,
     }
-    assert not session_starts(tmp_path)
+    assert session_starts(tmp_path) == [0]
 
 
 def test_tensorboard_gets_lists_of_lists_by_numbers(tmp_path):

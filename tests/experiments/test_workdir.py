@@ -76,6 +76,23 @@ def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
 
 
+def test_the_folder_of_a_run_that_may_no_longer_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    folder = tmp_path / "run"
+    workdir.prepare(folder, digits())
+    monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
+    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
+
+
+def test_runs_that_start_together_have_folders_of_their_own(monkeypatch):
+    monkeypatch.setattr(workdir.time, "strftime", lambda _: "20260101-000000")
+    ours = workdir.default_workdir("a")
+    monkeypatch.setattr(workdir.os, "getpid", lambda: -1)
+    assert workdir.default_workdir("a") != ours
+
+
 def test_a_folder_of_other_things(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()

@@ -44,10 +44,20 @@ def test_temperature_follows_the_documented_recursion(decay: float) -> None:
     for reported, probability in zip(infos.temperature, infos.acceptance_prob, strict=True):
         np.testing.assert_allclose(reported, temperature, rtol=1e-6)
         running = decay * running + (1 - decay) * float(probability)
-        if running <= threshold:
+        if running < threshold:
             temperature, running, rises = temperature * growth, 1.0, rises + 1
     assert rises >= 2
     assert np.mean(infos.acceptance_prob[-20:]) > threshold  # and the rises were worth it
+
+
+def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible() -> None:
+    def support(x: jax.Array) -> jax.Array:  # no density at all but where the chain starts
+        return jnp.where(jnp.all(x == 0), 0.0, -jnp.inf)
+
+    sampler = tempered_mala(support, step_size=0.3, acceptance_threshold=0.0, acceptance_decay=0.0)
+    state, _, _ = run_chain(jax.random.key(0), sampler.init(jnp.zeros(2)), sampler.step, 3)
+    assert float(state.running_acceptance) == 0.0
+    assert float(state.temperature) == 1.0
 
 
 def test_a_step_is_a_mala_step_at_the_temperature_of_the_state() -> None:
