@@ -36,12 +36,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network = parts.network(config)
     energy_of = parts.energy_of(network)
     negatives = parts.negatives(config, image_shape)
+    beta_fn = parts.beta_fn(config, plan.total_steps)
     gradient_fn = make_image_energy_gradient_fn(
         energy_of,
         parts.loss(config),
         view=parts.view(config),
         negatives=negatives,
-        beta_fn=parts.beta_fn(config, plan.total_steps),
+        beta_fn=beta_fn,
         live=parts.live_steps(config),
     )
     optimizer = parts.optimizer(config)
@@ -58,6 +59,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         negatives=negatives,
         test=test,
         distances=Distances(train, test, config),
+        beta_fn=beta_fn,
         config=config,
     )
     return common.Experiment(

@@ -12,14 +12,15 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax.optim import averaged_parameters
-from ebmjax.samplers import sgld_init
+from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.training import (
     DualAveraging,
+    Energy,
     EnergyOf,
     ImageNegatives,
     TrainState,
 )
-from ebmjax.types import Key, PyTree
+from ebmjax.types import Key, LogDensityFn, PyTree
 from experiments.config import Config
 from experiments.igebm_distances import Distances
 from experiments.igebm_literal import log_proposal_ratio
@@ -57,6 +58,7 @@ class IgebmEvaluation:
       negatives: how training draws its negatives.
       test: the test images.
       distances: of samples from the data.
+      beta_fn: beta at a step, as training has it: its chains follow ``-(1 - beta) E``.
       config: sections sampler and eval are read.
     """
 
@@ -66,6 +68,7 @@ class IgebmEvaluation:
     negatives: ImageNegatives
     test: data.ImageData
     distances: Distances
+    beta_fn: Callable[[jax.Array], Any]
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
@@ -75,7 +78,8 @@ class IgebmEvaluation:
             keys = jax.random.split(self.key, self.config.eval.num_samples)
             labels = jnp.arange(len(keys), dtype=jnp.int32) % self.negatives.num_classes
             samples = jax.vmap(self.negatives.law)(keys, labels)
-        row = jax.device_get(self._report(self.key, trained(state), samples, labels))
+        beta = jnp.float32(self.beta_fn(state.shards.step[0]))
+        row = jax.device_get(self._report(self.key, trained(state), beta, samples, labels))
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
         shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
@@ -100,7 +104,9 @@ class IgebmEvaluation:
         name = self.config.sampler.names[0]
         section = self.config.sampler[name]
 
-        def report(key: Key, model: Trained, samples: Any, labels: Any) -> dict[str, jax.Array]:
+        def report(
+            key: Key, model: Trained, beta: Any, samples: Any, labels: Any
+        ) -> dict[str, jax.Array]:
             energy = self.energy_of(model.params)
             images = data.to_signed_unit(jnp.asarray(self.test.images))
             step_size = jnp.float32(section.step_size)
@@ -110,19 +116,47 @@ class IgebmEvaluation:
             target = temperature(self.config, name)
             if noise_scale is None:
                 noise_scale = jnp.sqrt(2.0 * step_size * target)
+            density = self._density(energy, beta)
             return {
                 "test_energy": jnp.mean(energy(images, jnp.asarray(self.test.labels))),
                 "sample_energy": jnp.mean(energy(samples, labels)),
-                **anatomy(key, energy, samples, labels, step_size, noise_scale),
+                **anatomy(key, density, samples, labels, step_size, noise_scale),
             }
 
         return jax.jit(report)
 
+    def _density(self, energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensityFn]:
+        """What the chains of training follow, of each class: its score clipped where theirs is."""
+        max_score = self.config.sampler.max_score
+
+        def density(label: jax.Array) -> LogDensityFn:
+            def followed(x: jax.Array) -> jax.Array:
+                return -(1.0 - beta) * energy(x, label)
+
+            return followed if max_score is None else clip_score(followed, max_score)
+
+        return density
+
 
 def anatomy(
-    key: Key, energy: Callable[..., Any], starts: Any, labels: Any, step_size: Any, noise_scale: Any
+    key: Key,
+    density: Callable[[jax.Array], LogDensityFn],
+    starts: Any,
+    labels: Any,
+    step_size: Any,
+    noise_scale: Any,
 ) -> dict[str, jax.Array]:
     """One Langevin move from each start, weighed by every accept ratio; none is rejected.
+
+    Args:
+      key: split among the starts.
+      density: ``density(label) -> log_density_fn`` that chains follow. Where its score is clipped
+        (``ebmjax.samplers.clip_score``), so are the drifts of the move and of the way back; the log
+        densities are whole.
+      starts: (n, ...).
+      labels: (n,) int32.
+      step_size: of the move.
+      noise_scale: likewise.
 
     Returns:
       Means over the starts. "acceptance_literal": of energies and noise of variance 2 step, the
@@ -136,9 +170,9 @@ def anatomy(
     implied = jnp.square(noise_scale) / (2.0 * step_size)
 
     def one(key: Key, x: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
-        before = sgld_init(x, lambda x: -energy(x, label))
+        before = sgld_init(x, density(label))
         noise = noise_scale * jax.random.normal(key, x.shape)
-        after = sgld_init(x + step_size * before.score + noise, lambda x: -energy(x, label))
+        after = sgld_init(x + step_size * before.score + noise, density(label))
         rise = after.log_density - before.log_density
         quotient = jnp.log(jnp.maximum(after.log_density / before.log_density, 0.0))
         wide, true = (

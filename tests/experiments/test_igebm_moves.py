@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from igebm_smoke import smoke
 
-from ebmjax import samplers
-from experiments.igebm_evaluation import anatomy
+from ebmjax import data, samplers
+from experiments.igebm_evaluation import IgebmEvaluation, Trained, anatomy
 from experiments.igebm_literal import literal_mala
 from experiments.igebm_samplers import bound
 
@@ -120,9 +120,9 @@ def test_a_ratio_of_energies_of_two_signs_is_never_accepted():
 def test_the_anatomy_of_a_move():
     """Of one start, against the ratios by hand; a curvature of 1 changes the score by the move."""
     x, step, noise_scale = jnp.array([0.7, -1.1, 0.2]), 0.3, 0.4
-    energy = lambda x, label: 3.0 + 0.5 * jnp.sum(x**2, axis=-1)  # noqa: E731
+    density = lambda label: lambda x: normal(x) - 3.0  # noqa: E731
     key = jax.random.key(4)
-    found = anatomy(key, energy, x[None], jnp.zeros(1, jnp.int32), step, noise_scale)
+    found = anatomy(key, density, x[None], jnp.zeros(1, jnp.int32), step, noise_scale)
     noise = noise_scale * jax.random.normal(jax.random.split(key, 1)[0], (3,))
     x, y = np.asarray(x, np.float64), np.asarray((1 - step) * x + noise, np.float64)
     implied = noise_scale**2 / (2 * step)
@@ -140,3 +140,34 @@ def test_the_anatomy_of_a_move():
     )
     drift = np.sum((step * x) ** 2) / noise_scale**2 / 3
     assert float(found["squared_drift_to_noise"]) == pytest.approx(drift, rel=1e-5)
+
+
+@pytest.mark.parametrize(("max_score", "beta"), [(None, 0.0), (0.1, 0.0), (None, 0.5)])
+def test_an_evaluation_weighs_the_move_that_the_chains_of_training_make(max_score, beta, tmp_path):
+    """Its acceptance is the one that the run's own sampler reports of the same noise."""
+    config = smoke(**{"sampler.box": "none", "sampler.max_score": max_score})
+    config.sampler.sgld.step_size, config.sampler.sgld.noise_scale = 0.3, 0.1
+    energy = lambda x, label: 0.05 * jnp.sum(jnp.cos(9.0 * x), axis=(-3, -2, -1))  # noqa: E731
+    x = jax.random.uniform(jax.random.key(3), (1, 2, 2, 1), minval=-1.0, maxval=1.0)
+    labels = jnp.zeros(1, jnp.int32)
+    evaluation = IgebmEvaluation(
+        workdir=tmp_path,
+        key=jax.random.key(0),
+        energy_of=lambda params: energy,
+        negatives=None,  # pyright: ignore
+        test=data.ImageData(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.int32)),
+        distances=None,  # pyright: ignore
+        beta_fn=lambda step: beta,
+        config=config,
+    )
+    sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, labels[0]))
+    told = []
+    for key in jax.random.split(jax.random.key(5), 6):
+        found = evaluation._report(key, Trained({}, {}), beta, x, labels)
+        _, info = sampler.step(key, sampler.init(x[0]))
+        told.append(float(info.acceptance_prob))
+        assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)
+    assert max(told) - min(told) > 0.1
+    drift = jnp.clip(0.45 * jnp.sin(9.0 * x) * (1.0 - beta), -(max_score or 1.0), max_score or 1.0)
+    expected = float(jnp.mean(jnp.square(0.3 * drift / 0.1)))
+    assert float(found["squared_drift_to_noise"]) == pytest.approx(expected, rel=1e-4)
