@@ -103,6 +103,12 @@ def _check_improved(config: Config) -> None:
             "config.loss.name='improved' differentiates whole scores: unset "
             "config.sampler.max_score (=None)."
         )
+    if config.sampler.box == "reflect":
+        raise ConfigError(
+            "config.loss.name='improved' ends its differentiated steps in the box by projection, "
+            "and config.sampler.box='reflect' moves the chains before them between mirrors: set "
+            "--config.sampler.box=project, or none."
+        )
     if not config.sampler.buffer.is_used:
         raise ConfigError(
             "config.loss.name='improved' estimates an entropy over the buffer: "

@@ -48,6 +48,7 @@ from experiments.launch import build_or_explain
         ("improved", {"sampler.buffer.is_used": False}, "is_used must be True"),
         ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
         ("improved", {"sampler.max_score": 1.0}, "unset config.sampler.max_score"),
+        ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=project, or none"),
         ("", {"model.num_scales": 4}, "cannot be halved"),
         ("", {"loss.name": "gan"}, "config.loss.name must be one of"),
     ],
