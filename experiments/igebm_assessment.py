@@ -1,7 +1,7 @@
 """The full evaluation of a finished image energy, for evaluation.json."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +51,9 @@ class IgebmAssessment:
         report |= {name: first[name] for name in ("temperature", "implied_temperature")}
         report["energies"], energies = self._energies(model, sets)
         report["mixing"] = self._mixing(mixing_key, model)
-        images = {name: _as_images(ends) for name, (ends, _) in sets.items()}
-        report |= {name: self.evaluation.distances(shown) for name, shown in images.items()}
+        images = {}
+        for name, (ends, _) in sets.items():
+            report[name], images[name] = self._judge(ends)
         report["test_images"] = self.evaluation.distances(self.evaluation.test.images)
         report["extractor"] = self._extractor()
         report["over_training"] = over_training(read_rows(self.evaluation.workdir))
@@ -60,6 +61,13 @@ class IgebmAssessment:
         arrays: dict[str, Any] = dict(images)
         np.savez_compressed(self.evaluation.workdir / "evaluation.npz", **arrays)
         return report
+
+    def _judge(self, ends: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+        """Numbers of the samples that did not diverge, and how many did; the samples as uint8."""
+        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+        images = np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
+        num_diverged = int(np.sum(~is_finite))
+        return {"num_diverged": num_diverged, **self.evaluation.distances(images)}, images
 
     def _extractor(self) -> dict[str, Any] | None:
         judge = self.evaluation.distances.extractor
@@ -153,12 +161,7 @@ class IgebmAssessment:
         for name in self.config.sampler.names:
             found = self._diagnose(name)(key, model)
             by_sampler[name] = {k: float(value) for k, value in found.items()}
-        return {
-            "by_sampler": by_sampler,
-            "rhat_energy": max(found["rhat_energy"] for found in by_sampler.values()),
-            "rhat_pixel": max(found["rhat_pixel"] for found in by_sampler.values()),
-            "acceptance": min(found["acceptance"] for found in by_sampler.values()),
-        }
+        return {"by_sampler": by_sampler, **worst(by_sampler)}
 
     def _diagnose(self, name: str) -> Callable[..., dict[str, jax.Array]]:
         kind, num = self.evaluation.negatives.kinds[name], self.config.eval.num_diagnosed
@@ -196,10 +199,17 @@ class IgebmAssessment:
         return jax.jit(diagnose)
 
 
-def _as_images(ends: np.ndarray) -> np.ndarray:
-    """Those that are finite, as uint8."""
-    is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-    return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
+def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Of how each sampler's chains mix; NaN where one of them has no number."""
+
+    def of(name: str) -> list[float]:
+        return [found[name] for found in by_sampler.values()]
+
+    return {
+        "rhat_energy": float(np.max(of("rhat_energy"))),
+        "rhat_pixel": float(np.max(of("rhat_pixel"))),
+        "acceptance": float(np.min(of("acceptance"))),
+    }
 
 
 def over_training(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

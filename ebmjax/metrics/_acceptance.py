@@ -26,7 +26,6 @@ def acceptance_rate(infos: Any) -> jax.Array:
 
     Example:
       >>> from ebmjax.samplers import LangevinInfo
-      >>> from ebmjax.samplers import LangevinInfo
       >>> infos = LangevinInfo(jnp.array([1.0, 0.5]), jnp.array([True, False]), jnp.zeros(2))
       >>> float(acceptance_rate(infos))
       0.75

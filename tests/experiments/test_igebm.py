@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from igebm_smoke import smoke
 
 from experiments import igebm_figures
 from experiments.configs import igebm_cifar10, shortrun_cifar10
-from experiments.igebm_assessment import over_training
+from experiments.igebm_assessment import IgebmAssessment, over_training, worst
 from experiments.launch import launch
 
 
@@ -29,7 +31,8 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     report = strict_json((finished / "evaluation.json").read_text())
     for name in ("short", "fresh", "buffer", "test_images"):
         assert report[name]["fid_classifier_features"] > 0
-    assert report["short"]["num_images"] == report["fresh"]["num_images"] == 20
+    for name in ("short", "fresh", "buffer"):
+        assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
     assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala", "hmc"}
     worst = max(one["rhat_energy"] for one in report["mixing"]["by_sampler"].values())
     assert report["mixing"]["rhat_energy"] == worst
@@ -58,6 +61,26 @@ def test_the_best_of_a_run():
         "lowest_acceptance": 0.0,
     }
     assert over_training(rows[:1]) == {}
+
+
+def test_diverged_samples_are_counted_and_left_out():
+    evaluation = SimpleNamespace(distances=lambda images: {"num_images": len(images)})
+    assessment = IgebmAssessment(evaluation=evaluation, config=smoke())  # pyright: ignore
+    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    ends[1, 0], ends[2, 1] = np.nan, np.inf
+    report, images = assessment._judge(ends)
+    assert report == {"num_diverged": 2, "num_images": 2}
+    assert images.ravel().tolist() == [0, 23, 46, 209, 232, 255]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_worst_mixing_hides_no_sampler_without_a_number(place):
+    names = ("rhat_energy", "rhat_pixel", "acceptance")
+    found = [dict.fromkeys(names, float(i)) for i in range(3)]
+    by_sampler = dict(zip("abc", found, strict=True))
+    assert worst(by_sampler) == {"rhat_energy": 2.0, "rhat_pixel": 2.0, "acceptance": 0.0}
+    by_sampler["abc"[place]] = dict.fromkeys(names, math.nan)
+    assert all(math.isnan(value) for value in worst(by_sampler).values())
 
 
 def test_the_figures_of_a_study(finished, tmp_path):
