@@ -148,51 +148,71 @@ def shares(num_jobs: int) -> list[list[int]]:
 
 
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Label to column to the list of its numbers over the seeds and repeats that have them."""
+    """Label to column to the list of its numbers over the seeds and repeats that were run.
+
+    None stands for a seed or repeat without the number, as those that diverged.
+    """
     found: dict[str, dict[str, Any]] = {}
     for label in study.rows:
-        mine = [cell for cell in all_cells if cell.label == label]
-        done = [cell for cell in mine if cell.status == "done"]
-        numbers = [cell.numbers() for cell in done]
-        lost = sum(one.get("diverged_repeats", 0) for one in numbers)
-        row: dict[str, Any] = {
-            "diverged": lost + sum(cell.repeats for cell in mine if cell.status == "diverged"),
-            "finished": sum(cell.repeats for cell in done) - lost,
-        }
+        ran = [cell for cell in all_cells if cell.label == label and cell.status != "missing"]
+        numbers = [cell.numbers() if cell.status == "done" else None for cell in ran]
+        repeats = [cell.repeats for cell in ran]
+        diverged = sum(
+            num if one is None else one.get("diverged_repeats", 0)
+            for one, num in zip(numbers, repeats, strict=True)
+        )
+        row: dict[str, Any] = {"diverged": diverged, "finished": sum(repeats) - diverged}
         for heading, (name, factor, _) in study.columns.items():
-            values = [value for one in numbers for value in _descend(one, name)]
-            row[heading] = [factor * value for value in values if value is not None]
+            values = _every([_descend(one, name) for one in numbers], repeats)
+            row[heading] = [None if value is None else factor * value for value in values]
         found[label] = row
     return found
 
 
-def _descend(tree: Any, name: str) -> list[float | None]:
-    """The numbers under ``name``: one, or one a repeat; None for null."""
+def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
+    """The number of every run, or of every repeat where runs have a list of them."""
+    is_each_repeat = any(isinstance(values, list) for values in by_run)
+    lists = (
+        values if isinstance(values, list) else [values] * (num if is_each_repeat else 1)
+        for values, num in zip(by_run, repeats, strict=True)
+    )
+    return [value for values in lists for value in values]
+
+
+def _descend(tree: Any, name: str) -> Any:
+    """What stands under ``name``: a number, one a repeat, or None."""
     for part in name.split("."):
         if not isinstance(tree, dict) or part not in tree:
-            return []
+            return None
         tree = tree[part]
-    return tree if isinstance(tree, list) else [tree]
+    return tree
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table: mean and standard deviation over seeds and repeats, and how many diverged."""
+    """The table: mean and standard deviation over seeds and repeats, and how many diverged.
+
+    A number that not all of them have says how many it is of, diverged ones included.
+    """
     headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", "diverged"]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for label, row in found.items():
         entries = [label]
         for heading, (_, _, decimals) in study.columns.items():
-            entries.append(_mean_and_spread(row[heading], decimals))
+            entries.append(entry(row[heading], decimals))
         entries += [str(row["finished"] + row["diverged"]), str(row["diverged"])]
         lines.append("| " + " | ".join(entries) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _mean_and_spread(values: Sequence[float], decimals: int) -> str:
-    if not values:
+def entry(values: Sequence[float | None], decimals: int) -> str:
+    """Mean and spread of the numbers among ``values``, and how many they are if not all."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return "-"
-    mean = f"{statistics.mean(values):.{decimals}f}"
-    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.{decimals}f}"
+    text = f"{statistics.mean(numbers):.{decimals}f}"
+    if len(numbers) > 1:
+        text += f" ± {statistics.stdev(numbers):.{decimals}f}"
+    return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"
 
 
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:

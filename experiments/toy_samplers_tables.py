@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from experiments.plots import INK, finish, legend
+from experiments.study import entry
 from experiments.toy_samplers_plots import TITLES
 
 # Sampling-approaches thesis, section 4.1.
@@ -71,17 +72,6 @@ def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
     """Of one row. Runs without a finite number are left out, and told of."""
     rows = list(reports)
     return [entry([row.get(name) for row in rows], decimals) for name, decimals in COLUMNS.values()]
-
-
-def entry(values: list[float | None], decimals: int) -> str:
-    """Mean and spread of the numbers among ``values``, and how many they are if not all."""
-    numbers = [value for value in values if value is not None]
-    if not numbers:
-        return "-"
-    text = f"{statistics.mean(numbers):.{decimals}f}"
-    if len(numbers) > 1:
-        text += f" ± {statistics.stdev(numbers):.{decimals}f}"
-    return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"
 
 
 def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:

@@ -139,7 +139,7 @@ def test_the_table_has_mean_spread_and_divergences(tmp_path, calls):
     assert lines[0] == "|  | accuracy \\| % | seconds | absent | seeds | diverged |"
     spread = statistics.stdev([50.0, 75.0])
     assert lines[2] == f"| plain, a | 62.5 ± {spread:.1f} | 10 ± 1 | - | 2 | 0 |"
-    assert lines[3] == "| other/b | 50.0 | 10 | - | 2 | 1 |"
+    assert lines[3] == "| other/b | 50.0 (1 of 2) | 10 (1 of 2) | - | 2 | 1 |"
     write(STUDY, made, tmp_path)
     assert (tmp_path / "table.md").read_text().splitlines() == lines
     assert strict_json((tmp_path / "table.json").read_text()) == found
@@ -162,14 +162,31 @@ def test_a_run_of_several_repeats_counts_each(tmp_path):
             (cell.folder / "evaluation.json").write_text(json.dumps(evaluation))
     (made[1].folder / "diverged.txt").write_text("Training diverged")
     found = table(study, made)
-    assert found["many"]["KID"] == [10.0, 30.0, 10.0, 30.0]
+    assert found["many"]["KID"] == [10.0, None, 30.0, 10.0, None, 30.0]
     assert found["many"]["seconds"] == [7.0, 7.0]
     assert (found["many"]["finished"], found["many"]["diverged"]) == (4, 2)
     assert (found["lost"]["finished"], found["lost"]["diverged"]) == (0, 3)
     spread = statistics.stdev([10.0, 30.0, 10.0, 30.0])
     lines = as_markdown(study, found).splitlines()
-    assert lines[2] == f"| many | 20.0 ± {spread:.1f} | 7 ± 0 | 6 | 2 |"
+    assert lines[2] == f"| many | 20.0 ± {spread:.1f} (4 of 6) | 7 ± 0 | 6 | 2 |"
     assert lines[3] == "| lost | - | - | 3 | 3 |"
+
+
+def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path):
+    """Of five seeds one is null, one lacks the number, one diverged, and one is not run yet."""
+    columns = {"R-hat": ("mixing.rhat", 1.0, 1), "FID": ("fid", 1.0, 0)}
+    study = Study(rows={"row": "configs/a.py"}, columns=columns)
+    made = cells(study, tmp_path, 5)
+    evaluations = ({"rhat": 29.6}, {"rhat": None}, {})
+    for cell in made[:4]:
+        cell.folder.mkdir(parents=True)
+    for cell, mixing in zip(made, evaluations, strict=False):
+        write_json(cell.folder / "evaluation.json", {"mixing": mixing, "fid": 7.0 + cell.seed})
+    (made[3].folder / "diverged.txt").write_text("Training diverged")
+    found = table(study, made)
+    assert found["row"]["R-hat"] == [29.6, None, None, None]
+    lines = as_markdown(study, found).splitlines()
+    assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 (3 of 4) | 4 | 1 |"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no processes")
