@@ -1,5 +1,6 @@
-"""Figures of a study of image energies: what its rows logged, against the training step."""
+"""Figures of a study of image energies: what its rows logged against the step, and samples."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.plots import column
+from experiments.plots import column, finish, montage
+from experiments.study import folder_name
 from experiments.workdir import read_rows
 
 Panel = tuple[str, str, str]
@@ -85,6 +87,30 @@ def line(
     longest = min((len(steps) for steps, _ in curves), default=0)
     mean = np.mean([values[:longest] for _, values in curves], axis=0) if curves else []
     axes.plot(curves[0][0][:longest] if curves else [], mean, lw=1.3, label=label, **style)
+
+
+def samples(rows: Sequence[str], folder: Path) -> None:
+    """``samples.png`` of a study's folder: slots of the buffer at the end of seed 0's runs.
+
+    Args:
+      rows: those shown, a panel each, where they have a run; each with a buffer, for without one a
+        run's evaluations hold what its chains start from.
+      folder: of the study.
+    """
+    paths = {row: (folder / folder_name(row)).glob("seed0/evaluations/*.npz") for row in rows}
+    ends = {row: last for row, found in paths.items() if (last := max(found, default=None))}
+    if not ends:
+        return
+    columns = math.ceil(math.sqrt(len(ends)))
+    lines = -(-len(ends) // columns)
+    figure, grid = plt.subplots(lines, columns, figsize=(2.7 * columns, 2.9 * lines), squeeze=False)
+    for axes, (row, path) in zip(grid.flat, ends.items(), strict=False):
+        with np.load(path) as arrays:
+            axes.imshow(montage(arrays["samples"][:100], 10), interpolation="nearest")
+        axes.set_title(row, fontsize=8)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    finish(figure, folder / "samples.png")
 
 
 acceptance = partial(over_training, ACCEPTANCE, "acceptance")

@@ -153,10 +153,15 @@ def _grid(axis: Axes, images: np.ndarray, columns: int, title: str) -> None:
 def landscape(workdir: Path, coordinates: np.ndarray, energies: np.ndarray) -> None:
     """``eval_landscape.png``: contours of the mean energy around the trained parameters."""
     figure, axis = plt.subplots(figsize=(5, 4.2))
+    contours(axis, coordinates, energies)
+    finish(figure, workdir / "plots" / "eval_landscape.png")
+
+
+def contours(axis: Axes, coordinates: np.ndarray, energies: np.ndarray) -> None:
+    """A landscape with a colour scale of its own; energies that are not finite are left out."""
     shown = np.ma.masked_invalid(energies)
     if shown.count() and np.ptp(shown.compressed()) > 0:
         filled = axis.contourf(coordinates, coordinates, shown, levels=24, cmap="viridis")
-        figure.colorbar(filled, ax=axis, label="mean energy, nats")
+        plt.colorbar(filled, ax=axis, label="mean energy, nats")
     axis.plot(0, 0, "+", color="white", ms=10)
     axis.set(xlabel="first direction", ylabel="second direction", aspect="equal")
-    finish(figure, workdir / "plots" / "eval_landscape.png")

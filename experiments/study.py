@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import queue
-import statistics
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from experiments.tables import entry
 from experiments.workdir import write_whole
 
 HOME = Path(__file__).resolve().parent
@@ -90,7 +90,7 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
         for label in from_both_ends(list(study.rows)):
             row = study.rows[label]
             config, *arguments = [row] if isinstance(row, str) else row
-            target = folder / label.replace("/", "-").replace(" ", "_") / f"seed{seed}"
+            target = folder / folder_name(label) / f"seed{seed}"
             command = [
                 sys.executable,
                 str(HOME / "run.py"),
@@ -103,6 +103,11 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
             ]
             made.append(Cell(label, seed, target, command))
     return made
+
+
+def folder_name(label: str) -> str:
+    """Of a row's runs, within the study's folder."""
+    return label.replace("/", "-").replace(" ", "_")
 
 
 def from_both_ends(labels: Sequence[str]) -> list[str]:
@@ -202,17 +207,6 @@ def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
         entries += [str(row["finished"] + row["diverged"]), str(row["diverged"])]
         lines.append("| " + " | ".join(entries) + " |")
     return "\n".join(lines) + "\n"
-
-
-def entry(values: Sequence[float | None], decimals: int) -> str:
-    """Mean and spread of the numbers among ``values``, and how many they are if not all."""
-    numbers = [value for value in values if value is not None]
-    if not numbers:
-        return "-"
-    text = f"{statistics.mean(numbers):.{decimals}f}"
-    if len(numbers) > 1:
-        text += f" ± {statistics.stdev(numbers):.{decimals}f}"
-    return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"
 
 
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from experiments.plots import INK, finish, legend
-from experiments.study import entry
+from experiments.tables import entry
 from experiments.toy_samplers_plots import TITLES
 
 # Sampling-approaches thesis, section 4.1.

@@ -10,11 +10,13 @@ arrived. "adapted" also gives up the step for one that accepts 57 %. The rest tr
 mixes: other temperatures, a floor under the step, a larger penalty on energies, the robust
 objective, HMC, and a batch of three samplers.
 
-acceptance.png is the acceptance of all rows over training. Variants: "" all; "quick" a few rows of
-a few epochs.
+acceptance.png is the acceptance of all rows over training, samples.png the buffers of some at the
+end of seed 0. Variants: "" all; "quick" a few rows of a few epochs.
 """
 
-from experiments.igebm_figures import acceptance
+from pathlib import Path
+
+from experiments.igebm_figures import acceptance, samples
 from experiments.study import Study
 
 CONFIG = "configs/igebm_digits.py"
@@ -92,8 +94,23 @@ COLUMNS = {
 }
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
 
+SHOWN = (
+    "SGLD",
+    "MALA, implied T, beside SGLD",
+    "MALA, implied T, no box",
+    "MALA, adapted, T = 1e-3, beta 0.5",
+    "MALA, implied T",
+)
+
+
+def draw(folder: Path) -> None:
+    """The figures of a study's folder."""
+    acceptance(folder)
+    samples(SHOWN, folder)
+
+
 STUDIES = {
-    "": Study(rows=ROWS, columns=COLUMNS, common=COMMON, draw=acceptance),
+    "": Study(rows=ROWS, columns=COLUMNS, common=COMMON, draw=draw),
     "quick": Study(
         rows={
             name: ROWS[name] for name in ("SGLD", "MALA, literal", "MALA, T = 1", "MALA, adapted")
@@ -101,6 +118,6 @@ STUDIES = {
         columns=COLUMNS,
         num_seeds=1,
         common=("--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
-        draw=acceptance,
+        draw=draw,
     ),
 }

@@ -2,15 +2,17 @@
 
 Rows are variants of configs/igebm_digits.py: samplers of the negatives, then networks, objectives
 and starts with SGLD. FID and KID are in features of a classifier of the digits, and compare with
-each other alone. training.png shows all rows over training.
+each other alone. training.png shows all rows over training, samples.png the buffers of seed 0.
 
 Variants: "" all; "cifar10" the table's samplers on real CIFAR-10 at 16x16, with TFDS_DATA_DIR
 naming the folder of the prepared data.
 """
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
-from experiments.igebm_figures import ACCEPTANCE, RUNAWAY, over_training
+from experiments.igebm_figures import ACCEPTANCE, RUNAWAY, Panel, over_training, samples
 from experiments.study import Study
 
 CONFIG = "configs/igebm_digits.py"
@@ -54,12 +56,20 @@ COLUMNS = {
     "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
+
+
+def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
+    """The figures of a study's folder."""
+    over_training(panels, "training", folder)
+    samples(rows, folder)
+
+
 STUDIES = {
     "": Study(
         rows={label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
         columns=COLUMNS,
         common=("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40"),
-        draw=partial(over_training, ACCEPTANCE, "training"),
+        draw=partial(draw, ACCEPTANCE, [label for label in ROWS if label != "short-run"]),
     ),
     "cifar10": Study(
         rows={
@@ -67,6 +77,6 @@ STUDIES = {
             for label, name in CIFAR_ROWS.items()
         },
         columns=COLUMNS,
-        draw=partial(over_training, RUNAWAY, "training"),
+        draw=partial(draw, RUNAWAY, list(CIFAR_ROWS)),
     ),
 }

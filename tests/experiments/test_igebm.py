@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
 from igebm_smoke import smoke
+from PIL import Image
 
 from experiments import igebm_figures
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 from experiments.igebm_assessment import IgebmAssessment, over_training, worst
 from experiments.launch import launch
+from experiments.study import load
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,40 @@ def test_the_figures_of_a_study(finished, tmp_path):
     igebm_figures.damping(tmp_path)
     for name in ("acceptance", "damping"):
         assert (tmp_path / f"{name}.png").stat().st_size > 20_000
+
+
+def fake_run(folder, row, shade):
+    """A run of ``row`` with two evaluations, the last of ``shade`` throughout."""
+    evaluations = folder / row.replace(" ", "_") / "seed0" / "evaluations"
+    evaluations.mkdir(parents=True)
+    for step, level in ((0, 0), (20, shade)):
+        images = np.full((30, 8, 8, 1), level, np.uint8)
+        np.savez_compressed(evaluations / f"{step:06d}.npz", samples=images)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "rows"),
+    [
+        ("igebm_mala", "", ("SGLD", "MALA, implied T, no box")),
+        ("igebm_samplers", "", ("SGLD", "conditional", "short-run")),
+        ("igebm_samplers", "cifar10", ("MALA, literal",)),
+    ],
+)
+def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_path):
+    study = load(f"studies/{name}.py:{variant}")
+    study.draw(tmp_path)  # before any run has ended
+    assert not (tmp_path / "samples.png").exists()
+    shades = (60, 130, 200)
+    for row, shade in zip(rows, shades, strict=False):
+        assert row in study.rows
+        fake_run(tmp_path, row, shade)
+    study.draw(tmp_path)
+    with Image.open(tmp_path / "samples.png") as image:
+        found = np.asarray(image.convert("L"))
+    # A run without a buffer has nothing to show.
+    expected = {row: row != "short-run" for row in rows}
+    for (row, is_shown), shade in zip(expected.items(), shades, strict=False):
+        assert (np.sum(found == shade) > 10_000) == is_shown, row
 
 
 def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):

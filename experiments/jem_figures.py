@@ -1,0 +1,36 @@
+"""Figures of a study of joint energy models, from its folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from experiments.jem_assessment_plots import contours
+from experiments.plots import finish
+from experiments.study import folder_name
+
+
+def landscapes(rows: Mapping[str, str], folder: Path) -> None:
+    """``landscapes.png`` of a study's folder: the energies around seed 0's trained parameters.
+
+    Args:
+      rows: the label of a row to its panel's title. A row whose run is missing, or was evaluated
+        without a landscape, is left out.
+      folder: of the study.
+    """
+    found = {}
+    for row, title in rows.items():
+        path = folder / folder_name(row) / "seed0" / "evaluation.npz"
+        if not path.exists():
+            continue
+        with np.load(path) as arrays:
+            if "landscape_energies" in arrays:
+                found[title] = arrays["landscape_coordinates"], arrays["landscape_energies"]
+    if not found:
+        return
+    figure, grid = plt.subplots(1, len(found), figsize=(4.4 * len(found), 3.6), squeeze=False)
+    for axis, (title, (coordinates, energies)) in zip(grid[0], found.items(), strict=True):
+        contours(axis, coordinates, energies)
+        axis.set_title(title, fontsize=9)
+    finish(figure, folder / "landscapes.png")

@@ -1,0 +1,15 @@
+"""What a cell of a table over seeds says."""
+
+import statistics
+from collections.abc import Sequence
+
+
+def entry(values: Sequence[float | None], decimals: int) -> str:
+    """Mean and spread of the numbers among ``values``, and how many they are if not all."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    text = f"{statistics.mean(numbers):.{decimals}f}"
+    if len(numbers) > 1:
+        text += f" ± {statistics.stdev(numbers):.{decimals}f}"
+    return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"
