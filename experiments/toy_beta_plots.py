@@ -74,11 +74,15 @@ def tile(
     log_density: np.ndarray | None,
     shown: Callable[[np.ndarray], np.ndarray],
     limits: tuple[float, float],
+    missing: str = "mass at\nthe border",
 ) -> None:
-    """One square of the panels; colours beyond the limits are those of the limits."""
+    """One square of the panels; colours beyond the limits are those of the limits.
+
+    Where there is no density, ``missing`` says why.
+    """
     axes.set(xticks=[], yticks=[])
     if log_density is None:
-        axes.text(0.5, 0.5, "mass at\nthe border", ha="center", va="center", fontsize=7)
+        axes.text(0.5, 0.5, missing, ha="center", va="center", fontsize=7)
         axes.set_aspect("equal")
         return
     low, high = limits

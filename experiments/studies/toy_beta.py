@@ -3,16 +3,20 @@
 Rows are a data set, a setting and an objective, by the variants of configs/toy_beta.py; the betas
 of a row train in one program. Total variation lies in [0, 1]; "chains" is that of a kernel density
 estimate of 10,000 ends of the run's chains. Models that diverged, and densities that cannot be
-normalised on the grid, are left out of the means and counted.
+normalised on the grid, are left out of the means and counted. Figures: divergences.png, and for
+every data set and setting panels_*.png, the learned densities by objective and beta, seed 0.
 
 Variants: "" all rows; "gmm" those of the mixture, which take a fifth of the time; "negative" betas
 below 0; "quick" shows nothing, in a minute or two.
 """
 
+from pathlib import Path
+
 from experiments.configs import toy_beta
 from experiments.study import Study
 from experiments.toy_beta_evaluation import name_of
-from experiments.toy_beta_plots import study as draw
+from experiments.toy_beta_objectives import objectives
+from experiments.toy_beta_plots import study as divergences
 
 OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
 BETAS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -62,6 +66,12 @@ def rows(*data: str) -> dict[str, list[str]]:
         for setting, objectives in SETTINGS.items()
         for objective in objectives
     )
+
+
+def draw(folder: Path) -> None:
+    """The figures of a study's folder."""
+    divergences(folder)
+    objectives(folder)
 
 
 STUDIES = {
