@@ -65,8 +65,8 @@ def make_joint_gradient_fn(
       ValueError: for a conditional objective with interacting samples, whose particles cannot
         follow densities of different classes. While tracing: where the buffer of a conditional
         objective is not partitioned into the network's classes or a class has fewer slots than
-        there are negatives, and for chains that interact twice, by their sampler and by
-        ``chains="batch"`` of the norm policy.
+        there are negatives, for ``smoothing_axes`` that are not mapped, and for chains that
+        interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
     """
     if negatives is not None and objective.is_conditional and negatives.is_interacting:
         raise ValueError(
@@ -204,13 +204,16 @@ class _JointStep(NamedTuple):
     def _adapted(
         self, smoothing: jax.Array, terms: Callable[[PyTree], Any], params: PyTree
     ) -> jax.Array:
-        """The next smoothing, from the norms of the gradients of the loss's two terms."""
+        """The next smoothing, from the norms of the gradients of the loss's two terms.
+
+        The gradients are those of all shards: one smoothing divides the density of one network.
+        """
         if self.objective.smoothing_ratio is None:
             return smoothing
         _, pull_back = jax.vjp(terms, params)
-        classification_norm, generative_norm = (
-            optax.tree.norm(pull_back(chosen)[0]) for chosen in jnp.eye(2)
-        )
+        gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
+        gradients = _mean_over(self.objective.smoothing_axes, gradients)
+        classification_norm, generative_norm = map(optax.tree.norm, gradients)
         return adapt_smoothing(
             smoothing,
             generative_norm,
@@ -218,6 +221,17 @@ class _JointStep(NamedTuple):
             target_ratio=self.objective.smoothing_ratio,
             rate=self.objective.smoothing_rate,
         )
+
+
+def _mean_over(smoothing_axes: tuple[str, ...], tree: PyTree) -> PyTree:
+    try:
+        return jax.lax.pmean(tree, smoothing_axes) if smoothing_axes else tree
+    except NameError as error:
+        raise ValueError(
+            f"objective.smoothing_axes={smoothing_axes} must be mapped axes of the step ({error}): "
+            '("shard", "data") under fit, ("shard",) where make_train_step has axis_name=None, () '
+            "where the gradient is called by itself."
+        ) from error
 
 
 def _put_back(

@@ -1,13 +1,16 @@
 """The generative objectives of a joint step, its smoothing, and objectives that are refused."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from joint_problems import (
     ATOL,
     EPS,
     KEY,
     PARAMS,
+    SHAPE,
     added,
     assert_trees_close,
     batch,
@@ -15,6 +18,7 @@ from joint_problems import (
     classification_gradient,
     density_gradient,
     generative_gradient,
+    image_data,
     joint_objective,
     logits_by_hand,
     make_gradient_fn,
@@ -26,6 +30,7 @@ from joint_problems import (
     softmax_by_hand,
 )
 
+from ebmjax.data import ImageData
 from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy, svgd_generative_loss
 from ebmjax.samplers import svgd
 
@@ -80,7 +85,9 @@ def test_smoothing_divides_the_density_of_chains_and_loss():
 
 def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     weights = {"classification_weight": 0.5, "generative_weight": 2.0}
-    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
+    objective = joint_objective(
+        smoothing_ratio=0.7, smoothing_rate=0.25, smoothing_axes=(), **weights
+    )
     draw = negatives()
     shard = shard_of(quadratic(), draw, smoothing=1.5)
     (gradients, after, metrics), _ = run(objective, draw, shard=shard)
@@ -110,6 +117,50 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     goal = np.log(norm(starts) / norm(classification) / 0.7)
     by_hand = goal + (np.log(1.5) - goal) * 0.75 ** np.arange(21)
     np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
+
+
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_shards_share_the_smoothing_of_their_mean_gradients(num_shards):
+    """Shards with batches of their own; one alone has the smoothing of its own gradients."""
+    options = {"smoothing_ratio": 0.7, "smoothing_rate": 0.25}
+    draw = negatives()
+    images, labels = map(jnp.asarray, image_data())
+    labelled = ImageData(images[:12].reshape(2, 6, *SHAPE), labels[:12].reshape(2, 6))
+    unlabelled = ImageData(images[12:].reshape(2, 6, *SHAPE), labels[12:].reshape(2, 6))
+    batches = jax.tree.map(lambda leaf: leaf[:num_shards], (labelled, unlabelled))
+    shards = jax.tree.map(
+        lambda leaf: jnp.stack([leaf] * num_shards), shard_of(quadratic(), draw, smoothing=1.5)
+    )
+
+    def smoothings(axes):
+        objective = joint_objective(smoothing_axes=axes, **options)
+        gradient_fn = make_gradient_fn(quadratic(), draw, objective)
+        mapped = jax.vmap(gradient_fn, (None, None, 0, 0), axis_name="shard")
+        return jax.jit(mapped)(KEY, PARAMS, shards, batches)[1].smoothing
+
+    shared, own = smoothings(("shard",)), smoothings(())
+    if num_shards == 1:
+        np.testing.assert_array_equal(shared, own)
+        return
+    assert shared[0] == shared[1]
+    assert abs(own[0] - own[1]) > 1e-3
+
+    classification, generative = [], []
+    for i in range(2):
+        (one, two) = jax.tree.map(lambda leaf, i=i: leaf[i], batches)
+        for found, weight in ((classification, (1.0, 0.0)), (generative, (0.0, 1.0))):
+            alone = joint_objective(classification_weight=weight[0], generative_weight=weight[1])
+            gradient_fn = make_gradient_fn(quadratic(), draw, alone)
+            shard = shard_of(quadratic(), draw, smoothing=1.5)
+            found.append(gradient_fn(KEY, PARAMS, shard, (one, two))[0])
+    norms = [0.5 * optax.tree.norm(added(*pair)) for pair in (generative, classification)]
+    expected = 1.5 * (float(norms[0] / norms[1]) / 0.7) ** 0.25
+    np.testing.assert_allclose(shared, expected, rtol=1e-5)
+
+
+def test_an_average_over_an_axis_that_is_not_there_is_told():
+    with pytest.raises(ValueError, match=r"^objective.smoothing_axes=.* must be mapped axes of"):
+        run(joint_objective(smoothing_ratio=0.7))
 
 
 @pytest.mark.parametrize("variant", ["corrected", "literal"])

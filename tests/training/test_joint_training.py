@@ -94,7 +94,8 @@ def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
     for shards in (start.shards, result.state.shards):  # every shard has chains of its own
         positions = np.asarray(shards.buffer.positions)
         assert len(np.unique(positions)) == positions.size
-    assert len(set(result.state.shards.smoothing.tolist())) == 4
+    (smoothing,) = set(result.state.shards.smoothing.tolist())  # of all shards
+    assert abs(smoothing - 1.0) > 0.05
 
 
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
