@@ -11,17 +11,27 @@ import optax
 
 from ebmjax import data, samplers
 from ebmjax.training import Plan, TrainState
-from ebmjax.types import PyTree
+from ebmjax.types import PyTree, Sampler
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
+
+
+def tempered_mala(
+    log_density_fn: Any, *, step_size: Any, temperature: Any = 1.0, **options: Any
+) -> Sampler:
+    """Its first moves are MALA's of the same step: the library divides the step by T."""
+    return samplers.tempered_mala(
+        log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
+    )
+
 
 SAMPLERS = {
     "gradient_descent": samplers.gradient_descent,
     "sgld": samplers.sgld,
     "psgld": samplers.psgld,
     "mala": samplers.mala,
-    "tempered_mala": samplers.tempered_mala,
+    "tempered_mala": tempered_mala,
 }
 
 DIGITS_SIDE = 8

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax import densities, samplers
 from ebmjax.training import ChainKind
+from experiments.build import tempered_mala
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.igebm_literal import PROPOSALS, RATIOS, literal_mala
@@ -119,13 +120,6 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     return make_in_box
 
 
-def _tempered_mala(log_density_fn: Any, *, step_size: Any, temperature: Any, **others: Any) -> Any:
-    """Its first moves are MALA's of the same step: it divides the step by the temperature."""
-    return samplers.tempered_mala(
-        log_density_fn, step_size=step_size * temperature, temperature=temperature, **others
-    )
-
-
 def _hmc(
     log_density_fn: Any,
     *,
@@ -161,6 +155,6 @@ SAMPLERS: dict[str, Callable[..., Any]] = {
     "psgld": samplers.psgld,
     "mala": samplers.mala,
     "literal_mala": _literal_mala,
-    "tempered_mala": _tempered_mala,
+    "tempered_mala": tempered_mala,
     "hmc": _hmc,
 }

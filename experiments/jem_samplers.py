@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ebmjax import densities, samplers, training
+from experiments.build import tempered_mala
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
@@ -81,7 +82,7 @@ SAMPLERS = {
     "proximal_sgld": _proximal_sgld,
     "psgld": samplers.psgld,
     "mala": samplers.mala,
-    "tempered_mala": samplers.tempered_mala,
+    "tempered_mala": tempered_mala,
     "svgd": samplers.svgd,
     "stochastic_svgd": samplers.stochastic_svgd,
     "pyld": samplers.pyld,
