@@ -27,6 +27,7 @@ CPU = {
     "model.dtype": "float32",
     "sampler.dtype": "float32",
     "sampler.box": "clamp",
+    "sampler.num_steps": 10,
     "sampler.num_samples": 32,
     "sampler.buffer.size": 2000,
     "sampler.buffer.law": "informative",

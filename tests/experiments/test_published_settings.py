@@ -1,0 +1,101 @@
+"""The joint models' configurations on CIFAR say what the papers' tables say."""
+
+import importlib
+
+import pytest
+
+from experiments.workdir import flatten
+
+JEM = {
+    "sampler.name": "sgld",
+    "sampler.sgld.step_size": 1.0,
+    "sampler.sgld.noise_scale": 0.01,
+    "sampler.num_steps": 20,
+    "sampler.box": "none",
+    "sampler.buffer.law": "uniform",
+    "data.augment_positives": True,
+    "data.noise_scale": 0.03,
+    "model.norm": "none",
+    "optimizer.name": "adam",
+    "optimizer.learning_rate": 1e-4,
+    "optimizer.decay_epochs": (160, 180),
+    "train.num_epochs": 200,
+    "train.batch_size": 64,
+}
+JEMPP = {
+    "sampler.name": "pyld",
+    "sampler.pyld.step_size": 0.2,
+    "sampler.pyld.noise_scale": 0.0,
+    "sampler.pyld.num_inner": 5,
+    "sampler.num_steps": 10,
+    "sampler.box": "clamp",
+    "sampler.max_score": 1.0,
+    "sampler.buffer.law": "informative",
+    "model.norm": "batch",
+    "optimizer.learning_rate": 0.1,
+    "train.num_epochs": 150,
+}
+SADAJEM = {
+    "sampler.name": "proximal_sgld",
+    "sampler.proximal_sgld.step_size": 1.0,
+    "sampler.proximal_sgld.noise_scale": 0.0,
+    "sampler.proximal_sgld.max_drift": 1.0,
+    "sampler.num_steps": 10,
+    "sampler.box": "clamp",
+    "sampler.buffer.law": "informative",
+    "data.augment_positives": False,
+    "model.norm": "batch",
+    "optimizer.rho": 0.2,
+    "optimizer.decay_epochs": (60, 120, 180),
+    "train.num_epochs": 200,
+    "train.batch_size": 128,
+    "train.positive_batch_size": 64,
+}
+SVGD_THESIS = {
+    "sampler.name": "svgd",
+    "sampler.svgd.step_size": 0.09,
+    "sampler.num_samples": 30,
+    "sampler.num_steps": 10,
+    "loss.generative": "svgd",
+    "loss.svgd_variant": "literal",
+    "loss.smoothing": 50.0,
+    "optimizer.learning_rate": 0.1,
+    "optimizer.decay_epochs": (60, 120, 180),
+    "train.batch_size": 10,
+    "train.num_epochs": 100,
+}
+SHARED = {"sampler.buffer.size": 10_000, "sampler.buffer.reinit_prob": 0.05}
+# spec/samplers.md's table; Table 7 of SADA-JEM; Table 4.1 of the SVGD thesis.
+PUBLISHED = {
+    "jem_cifar10": JEM,
+    "jem_cifar10:svgd": {"sampler.num_samples": 10, "sampler.num_steps": 10},
+    "jempp_cifar10": JEMPP,
+    "jempp_cifar10:m5": {"sampler.num_steps": 5},
+    "sadajem_cifar10": SADAJEM | {"optimizer.learning_rate": 0.1},
+    "sadajem_cifar100": SADAJEM | {"optimizer.learning_rate": 0.01, "data.num_classes": 100},
+    "svgdjem_cifar10:literal": SVGD_THESIS,
+    "svgdjem_cifar10:sgld": {"sampler.num_steps": 10, "train.batch_size": 64},
+}
+
+
+def fields(file):
+    name, _, variant = file.partition(":")
+    module = importlib.import_module(f"experiments.configs.{name}")
+    return flatten(module.get_config(variant).to_dict())
+
+
+def chosen(file, names):
+    found = fields(file)
+    return {name: found[name] for name in names}
+
+
+@pytest.mark.parametrize("file", PUBLISHED)
+def test_a_configuration_is_the_published_one(file):
+    expected = SHARED | PUBLISHED[file]
+    assert chosen(file, expected) == expected
+
+
+@pytest.mark.parametrize("name", ["jem", "jempp", "sadajem", "svgdjem"])
+def test_the_runs_of_two_cores_are_those_that_were_measured(name):
+    expected = {"sampler.num_steps": 10, "data.max_train": 5000, "train.num_epochs": 12}
+    assert chosen(f"{name}_cifar10:cpu", expected) == expected
