@@ -1,7 +1,6 @@
 """What an image energy's configuration may not ask for together, told before training."""
 
-import importlib.util
-
+from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
 
@@ -13,11 +12,8 @@ def check(config: Config) -> None:
     _check_buffer(config)
     _check_beta(config)
     _check_improved(config)
-    if "hmc" in config.sampler.names and importlib.util.find_spec("blackjax") is None:
-        raise ConfigError(
-            "config.sampler.names with 'hmc' needs BlackJAX, which is not installed: pip install "
-            "blackjax."
-        )
+    if "hmc" in config.sampler.names:
+        check_installed("config.sampler.names with 'hmc'")
 
 
 def _check_classes(config: Config) -> None:

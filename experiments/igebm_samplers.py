@@ -1,20 +1,20 @@
 """The samplers that an image energy's configuration can name, and the temperatures they imply."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
-
 from ebmjax import densities, samplers
 from ebmjax.training import ChainKind
+from experiments.blackjax_kernels import hmc
 from experiments.build import tempered_mala
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.igebm_literal import PROPOSALS, RATIOS, literal_mala
 from experiments.validate import choose
 
-REJECTING = ("mala", "tempered_mala", "hmc")
+REJECTING = ("mala", "literal_mala", "tempered_mala", "hmc")
 ADAPTABLE = ("mala", "hmc")
 # "reject": by the samplers that reject; the others project.
 BOXES = ("none", "project", "reflect", "reject")
@@ -70,15 +70,15 @@ def check(config: Config, name: str) -> None:
             f"step_size)), or a temperature (implying the noise); set one of them."
         )
     implied = implied_temperature(config, name)
-    is_rejecting = name in REJECTING or name == "literal_mala"
-    if is_rejecting and implied == 0:
+    if name in REJECTING and implied == 0:
         raise ConfigError(
             f"{where}.noise_scale=0.0 implies the temperature 0: without noise no move can be "
             f"taken back and {name} would reject all of them. Set a noise_scale above 0, or take "
             "sgld, which never rejects."
         )
     is_decoupled = abs(implied - temperature(config, name)) > TOLERANCE * implied
-    if name in REJECTING and is_decoupled and not config.sampler.allow_decoupled:
+    is_meant = name == "literal_mala" or config.sampler.allow_decoupled
+    if name in REJECTING and is_decoupled and not is_meant:
         raise ConfigError(
             f"{where}.step_size={section.step_size:g} and noise_scale={noise_scale:g} imply the "
             f"temperature {implied:.3g}, not temperature={section.temperature:g}: that is no "
@@ -99,7 +99,7 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     options = {k: v for k, v in section.to_dict().items() if k != "temperature"}
     options["temperature"] = temperature(config, name) or 1.0  # 0: where there is no noise
     if name == "hmc":
-        options["num_pixels"] = image_shape[0] * image_shape[1] * image_shape[2]
+        options["num_coordinates"] = math.prod(image_shape)
     make = partial(choose("sampler.names", name, SAMPLERS), **options)
     low, high = config.sampler.low, config.sampler.high
     max_score = config.sampler.max_score
@@ -120,25 +120,6 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     return make_in_box
 
 
-def _hmc(
-    log_density_fn: Any,
-    *,
-    step_size: Any,
-    temperature: Any,
-    num_integration_steps: int,
-    num_pixels: int,
-) -> Any:
-    """BlackJAX's, with leapfrog steps whose first is the drift and noise of MALA's move."""
-    import blackjax
-
-    return blackjax.hmc(
-        densities.tempered(log_density_fn, temperature),
-        (2.0 * step_size * temperature) ** 0.5,
-        jnp.ones(num_pixels),
-        num_integration_steps=num_integration_steps,
-    )
-
-
 def _literal_mala(log_density_fn: Any, *, ratio: str, proposal: str, **options: Any) -> Any:
     return literal_mala(
         log_density_fn,
@@ -156,5 +137,5 @@ SAMPLERS: dict[str, Callable[..., Any]] = {
     "mala": samplers.mala,
     "literal_mala": _literal_mala,
     "tempered_mala": tempered_mala,
-    "hmc": _hmc,
+    "hmc": hmc,
 }

@@ -66,7 +66,18 @@ def defaults() -> ConfigDict:
                 "noise_scale": 0.0,
                 "outer_step_size": 0.0,
             },
-            "blackjax": {"kernel": "hmc", "step_size": 0.01, "num_integration_steps": 5},
+            # Steps of MALA's noise; the options of a kernel are BlackJAX's own.
+            "blackjax": {
+                "kernel": "hmc",
+                "temperature": 5e-4,
+                "adjusted_mclmc": {"step_size": 0.08, "num_integration_steps": 5},
+                "barker": {"step_size": 0.01},
+                "hmc": {"step_size": 0.01, "num_integration_steps": 5},
+                "mala": {"step_size": 5e-5},
+                "multinomial_hmc": {"step_size": 0.01, "num_integration_steps": 5},
+                "normal_random_walk": {"sigma": 0.01},
+                "nuts": {"step_size": 0.01, "max_num_doublings": 4},
+            },
             "buffer": {
                 "size": 10_000,
                 "reinit_prob": 0.05,

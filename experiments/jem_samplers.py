@@ -1,31 +1,39 @@
 """The samplers that a joint energy model's configuration can name, and the box they live in."""
 
-import inspect
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
-
 from ebmjax import densities, samplers, training
+from experiments.blackjax_kernels import KERNELS, check_installed, kernel
 from experiments.build import tempered_mala
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
 
 PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
+REJECTING = ("mala", "tempered_mala", "blackjax")
 
 
 def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
     """``log_density_fn -> Sampler`` from ``config.sampler``, with the box it lives in."""
     section = config.sampler
     make = choose("sampler.name", section.name, SAMPLERS)
-    options = section[section.name].to_dict()
     if section.name == "blackjax":
-        options["num_pixels"] = image_shape[0] * image_shape[1] * image_shape[2]
+        options = _blackjax(section.blackjax, image_shape)
+    else:
+        options = section[section.name].to_dict()
     box = choose("sampler.box", section.box, BOXES)
     if section.name == "pyld":
         return partial(_pyld, section, options)
+
+    if section.box == "reject" and section.name not in REJECTING:
+        raise ConfigError(
+            f"config.sampler.box='reject' takes back moves over the ends, and config.sampler.name="
+            f"{section.name!r} never takes one back: its chains would walk out and stay. Take "
+            f"'clamp' or 'reflect', or a sampler that rejects, one of {sorted(REJECTING)}."
+        )
 
     def bound(density: Any) -> Any:
         if section.max_score is not None:
@@ -53,28 +61,19 @@ def _pyld(section: Config, options: dict[str, Any], density: training.ChainDensi
     return samplers.pyld(density.first_layer, density.head, max_score=section.max_score, **options)
 
 
-def _blackjax(
-    log_density_fn: Any,
-    *,
-    kernel: str,
-    step_size: float,
-    num_integration_steps: int,
-    num_pixels: int,
-) -> Any:
-    """A kernel of BlackJAX with a unit mass matrix, given what its signature asks for."""
-    import blackjax
-
-    make = getattr(blackjax, kernel, None)
-    if make is None:
-        raise ConfigError(f"config.sampler.blackjax.kernel={kernel!r} is no kernel of BlackJAX.")
-    offered = {
-        "step_size": step_size,
-        "num_integration_steps": num_integration_steps,
-        "inverse_mass_matrix": jnp.ones(num_pixels),
+def _blackjax(section: Config, image_shape: tuple[int, ...]) -> dict[str, Any]:
+    """The options of ``kernel`` from ``config.sampler.blackjax``."""
+    name = section.kernel
+    choose("sampler.blackjax.kernel", name, KERNELS)
+    check_installed("config.sampler.name='blackjax'")
+    options = {
+        "name": name,
+        "temperature": section.temperature,
+        "num_pixels": math.prod(image_shape),
+        "options": section[name].to_dict(),
     }
-    # BlackJAX wraps the function that names its arguments.
-    asked = inspect.signature(getattr(make, "differentiable", make)).parameters
-    return make(log_density_fn, **{k: v for k, v in offered.items() if k in asked})
+    kernel(lambda position: 0.0, **options)  # told before anything is written
+    return options
 
 
 SAMPLERS = {
@@ -86,7 +85,7 @@ SAMPLERS = {
     "svgd": samplers.svgd,
     "stochastic_svgd": samplers.stochastic_svgd,
     "pyld": samplers.pyld,
-    "blackjax": _blackjax,
+    "blackjax": kernel,
 }
 
 

@@ -1,6 +1,5 @@
 """What a latent EBM's configuration may not ask for together, told before anything is trained."""
 
-import importlib.util
 import math
 import os
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax.training import make_mesh, repeats_take_turns
+from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
@@ -113,10 +113,8 @@ def _check_blackjax(config: Config) -> None:
     asking = [f"config.{field}='hmc'" for field, name in users.items() if name == "hmc"]
     if "smc" in config.eval.evidence_methods:
         asking.append("config.eval.evidence_methods with 'smc'")
-    if asking and importlib.util.find_spec("blackjax") is None:
-        raise ConfigError(
-            f"{asking[0]} needs BlackJAX, which is not installed: pip install blackjax."
-        )
+    if asking:
+        check_installed(asking[0])
 
 
 def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) -> None:

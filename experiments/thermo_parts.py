@@ -12,6 +12,7 @@ import optax
 from ebmjax import data, latent, networks
 from ebmjax.training import make_latent_gradient_fn, make_through_chain_gradient_fn
 from experiments import build as common
+from experiments.blackjax_kernels import hmc
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
@@ -49,19 +50,16 @@ def observe(batch: Examples) -> jax.Array:
 
 
 def sampler(config: Config, name: str) -> Callable[..., Any]:
-    """``log_density_fn -> Sampler`` of ``config.sampler.<name>``; "hmc" is BlackJAX's."""
+    """``log_density_fn -> Sampler`` of ``config.sampler.<name>``; "hmc" takes 3 leapfrog steps."""
     section = config.sampler[name]
     if section.name != "hmc":
         return common.sampler(config, f"sampler.{name}")
-    return partial(_hmc, config.model.latent_dim, section.step_size)
-
-
-def _hmc(latent_dim: int, step_size: float, log_density_fn: Any) -> Any:
-    """Three leapfrog steps of sqrt(2 step_size), so that one step's proposal is Langevin's."""
-    import blackjax
-
-    mass = jnp.ones(latent_dim)
-    return blackjax.hmc(log_density_fn, (2.0 * step_size) ** 0.5, mass, num_integration_steps=3)
+    return partial(
+        hmc,
+        step_size=section.step_size,
+        num_integration_steps=3,
+        num_coordinates=config.model.latent_dim,
+    )
 
 
 def chains(config: Config) -> dict[str, Any]:

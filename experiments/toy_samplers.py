@@ -14,6 +14,7 @@ from ebmjax.training import init_state, make_train_step
 from ebmjax.types import Key, Metrics, PyTree
 from experiments import build as common
 from experiments import toy_beta, toy_samplers_plots
+from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.toy_samplers_chains import SAMPLERS
@@ -60,6 +61,10 @@ def _check(config: Config) -> None:
         raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
     for name in section.samplers:
         choose("eval.samplers", name, SAMPLERS)
+    if "hmc" in section.samplers:
+        check_installed(
+            "config.eval.samplers with 'hmc'", "or leave it out of --config.eval.samplers"
+        )
     if section.burn_in > section.num_steps - MIN_DRAWS:
         raise ConfigError(
             f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_steps="

@@ -12,25 +12,18 @@ import numpy as np
 
 from ebmjax import metrics, samplers
 from ebmjax.densities import from_energy
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.types import Key, PyTree
 from experiments import build
+from experiments.blackjax_kernels import hmc
 
 INTERACTING = ("svgd", "stochastic_svgd")
-
-
-def _hmc(log_density_fn: LogDensityFn, *, step_size: Any, num_integration_steps: int) -> Any:
-    """BlackJAX's; a single leapfrog step is a proposal of MALA with this ``step_size``."""
-    import blackjax
-
-    leapfrog = jnp.sqrt(2.0 * step_size)
-    return blackjax.hmc(log_density_fn, leapfrog, jnp.ones(2), num_integration_steps)
 
 
 SAMPLERS: dict[str, Callable[..., Any]] = {
     **build.SAMPLERS,
     "svgd": samplers.svgd,
     "stochastic_svgd": samplers.stochastic_svgd,
-    "hmc": _hmc,
+    "hmc": partial(hmc, num_coordinates=2),
 }
 
 

@@ -38,6 +38,7 @@ POSITIVE = {
     "temperature_growth",
     "radius",
     "start_scale",
+    "sigma",
 }
 NOT_NEGATIVE = {
     "kl_weight",
@@ -107,6 +108,7 @@ AT_LEAST_ONE = {
     "num_kept",
     "num_inner",
     "num_integration_steps",
+    "max_num_doublings",
     "positive_batch_size",
     "num_points",
     "hidden",

@@ -15,11 +15,12 @@ Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation, 357 test im
 98.9 +- 0.2 %, ECE 2.1 +- 0.2 %, NLL 0.039 +- 0.003 nats; "softmax" 97.9 +- 0.7 %, 1.9 +- 0.6 %,
 0.081 +- 0.025. Most other variants: docs/results/jem_digits.md.
 
-Variants: the sampler (psgld, mala, tempered_mala, hmc), softmax (the classifier alone), sam,
-softmax_sam, augmented (crops of one pixel), unaugmented (crops for the labels, p(x) on plain
-images), conditional (chains of p(x, y)); the robust-objective paper's seven scenarios, of which
-unconfined is JEM itself: steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter, each also
-with exponent 2 (_beta_2); and beta_B, unconfined with exponent B in its weights (beta = B / 20000).
+Variants: the sampler (psgld; mala, tempered_mala and hmc at temperature 5e-4), softmax (the
+classifier alone), sam, softmax_sam, augmented (crops of one pixel), unaugmented (crops for the
+labels, p(x) on plain images), conditional (chains of p(x, y)); the robust-objective paper's seven
+scenarios, of which unconfined is JEM itself: steps_5, negatives_8, scale_2, scale_half, step_4,
+step_quarter, each also with exponent 2 (_beta_2); and beta_B, unconfined with exponent B in its
+weights (beta = B / 20000).
 """
 
 from typing import Any

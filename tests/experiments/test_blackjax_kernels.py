@@ -1,0 +1,119 @@
+"""BlackJAX's kernels by configuration: their targets, their options, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import samplers
+from experiments import igebm_checks, thermo_checks, toy_samplers
+from experiments.blackjax_kernels import KERNELS, kernel
+from experiments.configs import igebm_digits, jem_digits, thermo_digits
+from experiments.configs import toy_samplers as toy_config
+from experiments.errors import ConfigError
+from experiments.jem_samplers import sampler
+
+TEMPERATURE = 0.25
+# On a Gaussian of deviation 0.5.
+OPTIONS = {
+    "adjusted_mclmc": {"step_size": 0.5, "num_integration_steps": 3},
+    "barker": {"step_size": 0.5},
+    "hmc": {"step_size": 0.3, "num_integration_steps": 3},
+    "mala": {"step_size": 0.05},
+    "multinomial_hmc": {"step_size": 0.3, "num_integration_steps": 3},
+    "normal_random_walk": {"sigma": 0.3},
+    "nuts": {"step_size": 0.3, "max_num_doublings": 2},
+}
+
+
+def config_of(**overrides):
+    config = jem_digits.get_config("hmc")
+    config.update_from_flattened_dict(
+        {f"sampler.blackjax.{name}": value for name, value in overrides.items()}
+    )
+    return config
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_chains_of_a_kernel_keep_its_tempered_density(name):
+    """Images of 3 pixels from N(0, 0.25), 10 moves: all move, and the variance stays."""
+    chain = kernel(normal, name=name, temperature=TEMPERATURE, num_pixels=3, options=OPTIONS[name])
+    starts = TEMPERATURE**0.5 * jax.random.normal(jax.random.key(0), (1000, 3, 1, 1))
+
+    @jax.jit
+    def run(starts):
+        step = samplers.batch_step(chain.step)
+        return samplers.run_chain(jax.random.key(1), jax.vmap(chain.init)(starts), step, 10)[0]
+
+    ends = np.asarray(run(starts).position)
+    assert np.mean(np.abs(ends - starts)) > 0.1
+    # 3000 numbers of a Gaussian's variance, to 5 standard errors.
+    assert np.var(ends) == pytest.approx(TEMPERATURE, rel=5 * math.sqrt(2 / 3000))
+
+
+def test_a_configuration_hands_its_options_and_temperature_to_the_kernel():
+    config = config_of(temperature=TEMPERATURE, **{"hmc.step_size": 0.3})
+    config.sampler.box = "none"
+    key, start = jax.random.key(0), jnp.full((2, 1, 1), 0.3)
+    options = {"step_size": 0.3, "num_integration_steps": 5}
+    by_hand = kernel(normal, name="hmc", temperature=TEMPERATURE, num_pixels=2, options=options)
+    ours = sampler(config, (2, 1, 1))(normal)
+    found, expected = (chain.step(key, chain.init(start))[0] for chain in (ours, by_hand))
+    np.testing.assert_array_equal(found.position, expected.position)
+
+
+def test_the_temperature_of_hmc_is_that_of_mala():
+    """Not 1, where a density of this scale would be flat to the chains."""
+    section = jem_digits.get_config("hmc").sampler
+    assert section.blackjax.temperature == section.mala.temperature
+    noise = (2 * section.mala.step_size * section.mala.temperature) ** 0.5
+    assert section.blackjax.hmc.step_size == pytest.approx(noise)
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "ghmc", "diagnostics", "gibbs"])
+def test_what_is_no_kernel_of_a_log_density_is_refused(name):
+    with pytest.raises(ConfigError, match=r"config.sampler.blackjax.kernel must be one of \['adj"):
+        sampler(config_of(kernel=name), (2, 1, 1))
+
+
+def test_options_that_a_kernel_lacks_or_does_not_know_are_named():
+    config = jem_digits.get_config("hmc")
+    with config.unlocked():
+        del config.sampler.blackjax.hmc.num_integration_steps
+    missing = r"blackjax.hmc: missing a required argument: 'num_integration_steps'.*OPTION="
+    with pytest.raises(ConfigError, match=missing):
+        sampler(config, (2, 1, 1))
+    with config.unlocked():
+        config.sampler.blackjax.hmc.update(num_integration_steps=3, width=2.0)
+    with pytest.raises(ConfigError, match="got an unexpected keyword argument 'width'"):
+        sampler(config, (2, 1, 1))
+
+
+def test_an_option_beyond_the_defaults_is_passed_on():
+    config = jem_digits.get_config("hmc")
+    with config.unlocked():
+        config.sampler.blackjax.hmc.divergence_threshold = 10
+    sampler(config, (2, 1, 1))(normal)
+
+
+def test_every_family_tells_before_a_run_that_blackjax_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    thermo = thermo_digits.get_config()
+    thermo.sampler.prior.name = "hmc"
+    families = [
+        lambda: sampler(jem_digits.get_config("hmc"), (8, 8, 1)),
+        lambda: igebm_checks.check(igebm_digits.get_config("hmc")),
+        lambda: thermo_checks.check(thermo, num_test=352),
+        lambda: toy_samplers.build(toy_config.get_config("smoke"), tmp_path / "run"),
+    ]
+    for check in families:
+        with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed: pip"):
+            check()
+    assert not (tmp_path / "run").exists()
+    sampler(jem_digits.get_config(), (8, 8, 1))
