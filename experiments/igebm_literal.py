@@ -33,8 +33,8 @@ def literal_mala(
     for the move :math:`y = x - \epsilon \nabla E(x) + \sigma \xi`. Wrong twice: energies stand
     where their exponentials belong, and the density q is that of noise of variance
     :math:`2 \epsilon` whatever :math:`\sigma` is. A ratio below zero, of energies of two signs, is
-    taken as zero. The thesis prints :math:`+\nabla \log E` as the mean of q; here it is the mean of
-    the move.
+    taken as zero, and so is that of a move out of a box, to where the density is 0. The thesis
+    prints :math:`+\nabla \log E` as the mean of q; here it is the mean of the move.
 
     Args:
       log_density_fn: -E of one position.
@@ -64,7 +64,9 @@ def literal_mala(
         else:
             difference = proposed.log_density - state.log_density
             log_ratio = difference / temperature + log_proposals
-        probability = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+        # An infinite energy would have the largest ratio of energies.
+        is_lost = jnp.isnan(log_ratio) | jnp.isneginf(proposed.log_density)
+        probability = jnp.where(is_lost, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
         is_accepted = jax.random.uniform(coin_key) < probability
         state = jax.tree.map(partial(jnp.where, is_accepted), proposed, state)
         return state, LangevinInfo(probability, is_accepted, state.log_density)

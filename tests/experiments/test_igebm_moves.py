@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from igebm_smoke import smoke
 
-from ebmjax import data, samplers
+from ebmjax import data, densities, samplers
 from experiments.igebm_evaluation import IgebmEvaluation, Trained, anatomy
 from experiments.igebm_literal import literal_mala
 from experiments.igebm_samplers import bound
@@ -64,6 +64,17 @@ def test_no_chain_leaves_its_box(name, box):
     np.testing.assert_allclose(position, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("name", "expected"), [("sgld", 0.5), ("literal_mala", 0.45)])
+def test_a_box_that_rejects_projects_only_what_never_rejects(name, expected):
+    """Of energies above 0 on a slope of 0.5, so that the literal ratio likes to leave."""
+    config = smoke(**{"sampler.box": "reject", "sampler.low": -0.5, "sampler.high": 0.5})
+    sampler = bound(config, name, (2, 1, 1))(lambda x: 0.5 * jnp.sum(x) - 3.0)
+    state = sampler.init(jnp.full((2,), 0.45))
+    for key in jax.random.split(jax.random.key(0), 10):
+        state, _ = sampler.step(key, state)
+    np.testing.assert_allclose(state.position, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["sgld", "mala", "hmc"])
 def test_mirrors_lose_no_move(name):
     """On a flat density every move is accepted, those through a wall too."""
@@ -114,6 +125,14 @@ def test_the_literal_ratio_and_its_halves(ratio, proposal):
 def test_a_ratio_of_energies_of_two_signs_is_never_accepted():
     sampler = literal_mala(lambda x: jnp.sum(x), step_size=1.0, noise_scale=1e-3)
     _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([-0.5])))
+    assert float(info.acceptance_prob) == 0.0
+
+
+def test_an_infinite_energy_is_never_accepted_by_the_ratio_of_energies():
+    """Of energies above 0, infinity over one is the largest ratio there is."""
+    density = densities.within_box(lambda x: 10.0 * jnp.sum(x) - 30.0, -0.5, 0.5)
+    sampler = literal_mala(density, step_size=1.0, noise_scale=1e-3)
+    _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.45])))
     assert float(info.acceptance_prob) == 0.0
 
 

@@ -25,6 +25,22 @@ def test_where_a_step_over_the_wall_ends(box, expected):
     np.testing.assert_allclose(state.position, expected, atol=5 * 0.01)
 
 
+@pytest.mark.parametrize("name", ["sgld", "proximal_sgld", "psgld", "svgd", "stochastic_svgd"])
+def test_a_sampler_that_never_rejects_cannot_stay_in_a_box_that_rejects(name):
+    with pytest.raises(ConfigError, match=f"box='reject' .* config.sampler.name='{name}' never"):
+        bound(name, "reject", jnp.sum)
+
+
+@pytest.mark.parametrize("name", ["mala", "tempered_mala", "blackjax"])
+def test_a_box_that_rejects_takes_back_what_leaves_it(name):
+    """Uphill at a slope of 1e4 every move from 0.49 leaves [-0.5, 0.5]."""
+    chain = bound(name, "reject", lambda x: 1e4 * jnp.sum(x))
+    start = jnp.full((2,), 0.49)
+    for key in jax.random.split(jax.random.key(0), 5):
+        state, _ = chain.step(key, chain.init(start))
+        np.testing.assert_array_equal(state.position, start)
+
+
 @pytest.mark.parametrize("box", ["reflect", "reject"])
 def test_pyld_has_a_box_of_its_own(box):
     density = ChainDensity(jnp.sum, first_layer=lambda x: x, head=jnp.sum)
