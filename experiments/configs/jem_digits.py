@@ -20,7 +20,8 @@ classifier alone), sam, softmax_sam, augmented (crops of one pixel), unaugmented
 labels, p(x) on plain images), conditional (chains of p(x, y)); the robust-objective paper's seven
 scenarios, of which unconfined is JEM itself: steps_5, negatives_8, scale_2, scale_half, step_4,
 step_quarter, each also with exponent 2 (_beta_2); and beta_B, unconfined with exponent B in its
-weights (beta = B / 20000).
+weights (beta = B / 20000). step_4 has, as in the paper, also a quarter of the output scale and of
+the learning rate: four times alpha is then twice the noise, at the same drift.
 """
 
 from typing import Any
@@ -57,17 +58,17 @@ def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
     }
 
 
-# Scaling f by s multiplies the drift by s; scaling alpha also scales the noise by its root.
+# The drift is alpha o / 2 and the noise sqrt(alpha), for the output scale o.
 SCENARIOS: dict[str, dict[str, Any]] = {
     "unconfined": langevin(1.0, 0.01),
     "steps_5": langevin(1.0, 0.01) | {"sampler.num_steps": 5},
     "negatives_8": langevin(1.0, 0.01) | {"sampler.num_samples": 8},
     "scale_2": langevin(2.0, 0.01),
     "scale_half": langevin(0.5, 0.01),
-    "step_4": langevin(4.0, 0.02),
+    "step_4": langevin(1.0, 0.02) | {"optimizer.learning_rate": 1.25e-3},
     "step_quarter": langevin(0.25, 0.005),
 }
-OUTPUT_SCALES = {"scale_2": 4e4, "scale_half": 1e4}
+OUTPUT_SCALES = {"scale_2": 4e4, "scale_half": 1e4, "step_4": 5e3}
 VARIANTS: dict[str, dict[str, Any]] = {
     "softmax": {"loss.generative_weight": 0.0},
     "softmax_sam": {"loss.generative_weight": 0.0, "optimizer.rho": 0.05},

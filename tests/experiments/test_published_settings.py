@@ -99,3 +99,28 @@ def test_a_configuration_is_the_published_one(file):
 def test_the_runs_of_two_cores_are_those_that_were_measured(name):
     expected = {"sampler.num_steps": 10, "data.max_train": 5000, "train.num_epochs": 12}
     assert chosen(f"{name}_cifar10:cpu", expected) == expected
+
+
+# Appendix M of the robust-objective paper: step size alpha and output scale o.
+SCENARIOS = {
+    "unconfined": (1e-4, 2e4),
+    "scale_2": (1e-4, 4e4),
+    "scale_half": (1e-4, 1e4),
+    "step_4": (4e-4, 5e3),
+    "step_quarter": (2.5e-5, 2e4),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_of_the_robust_objective_is_that_of_its_alpha_and_scale(name):
+    alpha, scale = SCENARIOS[name]
+    found = fields(f"jem_digits:{name}")
+    assert found["sampler.sgld.step_size"] == pytest.approx(alpha * scale / 2)
+    assert found["sampler.sgld.noise_scale"] == pytest.approx(alpha**0.5)
+    weighted = fields("jem_digits:beta_2" if name == "unconfined" else f"jem_digits:{name}_beta_2")
+    assert weighted["loss.output_scale"] == scale
+    assert weighted["loss.beta"] * scale == pytest.approx(2.0)
+    slowed = 4 if name == "step_4" else 1
+    base = fields("jem_digits")["optimizer.learning_rate"]
+    for variant in (found, weighted):
+        assert variant["optimizer.learning_rate"] == base / slowed
