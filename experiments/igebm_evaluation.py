@@ -21,6 +21,7 @@ from ebmjax.training import (
     TrainState,
 )
 from ebmjax.types import Key, LogDensityFn, PyTree
+from experiments.buffers import spread_slots
 from experiments.config import Config
 from experiments.igebm_distances import Distances
 from experiments.igebm_literal import log_proposal_ratio
@@ -91,13 +92,13 @@ class IgebmEvaluation:
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> tuple[Any, Any]:
-        """``num`` slots, evenly spaced, of the first shard's buffer and their classes, or Nones."""
-        if not jax.tree.leaves(state.shards.buffer):
+        """``num`` slots of the first shard's buffer and their classes, or Nones."""
+        shown = spread_slots(state, num)
+        if shown is None:
             return None, None
-        slots = state.shards.buffer.positions[0]
-        chosen = np.linspace(0, len(slots) - 1, min(num, len(slots))).astype(int)
-        labels = chosen * self.negatives.num_classes // len(slots)
-        return slots[chosen], jnp.asarray(labels, jnp.int32)
+        size = state.shards.buffer.positions.shape[1]
+        labels = shown[1] * self.negatives.num_classes // size
+        return shown[0], jnp.asarray(labels, jnp.int32)
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

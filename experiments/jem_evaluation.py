@@ -14,6 +14,7 @@ from ebmjax import data, losses, metrics
 from ebmjax.networks import Classifier
 from ebmjax.training import TrainState
 from ebmjax.types import PyTree
+from experiments.buffers import spread_slots
 from experiments.config import Config
 from experiments.plots import image_grid
 
@@ -39,19 +40,15 @@ class JemEvaluation:
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """The row of this evaluation; its pictures go to the run's folder."""
         statistics = averaged_statistics(state)
-        row, pictures = jax.device_get(self._report(state.params, statistics, self._buffer(state)))
+        shown = spread_slots(state, self.config.eval.num_samples)  # None for a plain classifier
+        samples = shown[0] if shown else None
+        row, pictures = jax.device_get(self._report(state.params, statistics, samples))
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
         if "samples" in pictures:
             image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
-
-    def _buffer(self, state: TrainState) -> Any:
-        """The first slots of the first shard's buffer; None for a plain classifier."""
-        if not jax.tree.leaves(state.shards.buffer):
-            return None
-        return state.shards.buffer.positions[0, : self.config.eval.num_samples]
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

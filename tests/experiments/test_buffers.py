@@ -1,0 +1,48 @@
+"""What evaluations during training show of a replay buffer."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.data import ImageData, from_signed_unit
+from ebmjax.samplers import ReplayBuffer
+from experiments.buffers import spread_slots
+from experiments.configs import jem_digits
+from experiments.jem_evaluation import JemEvaluation
+
+NUM_CLASSES = 10
+
+
+def state_of(positions):
+    buffer = ReplayBuffer(positions) if positions is not None else ()
+    return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
+
+
+@pytest.mark.parametrize(("num", "expected"), [(3, [0, 4, 9]), (10, range(10)), (99, range(10))])
+def test_slots_are_spread_over_the_first_shard(num, expected):
+    positions, slots = spread_slots(state_of(jnp.arange(20.0).reshape(2, 10)), num)
+    assert list(slots) == list(expected)
+    np.testing.assert_array_equal(positions, slots)
+
+
+def test_no_buffer_shows_nothing():
+    assert spread_slots(state_of(None), 3) is None
+
+
+def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path):
+    """200 slots, each as bright as its class, in two shards."""
+    config = jem_digits.get_config("smoke")
+    levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
+    state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
+    state.params, state.shards.statistics = {}, {}
+    network = SimpleNamespace(logits=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
+    images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
+    row = JemEvaluation(tmp_path, jax.random.key(0), network, images, config)(state, 0)
+    shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
+    found, counts = np.unique(shown[:, 0, 0, 0], return_counts=True)
+    np.testing.assert_array_equal(found, from_signed_unit(levels[::10]))
+    np.testing.assert_array_equal(counts, config.eval.num_samples // NUM_CLASSES)
+    assert row["buffer_log_density"] == pytest.approx(float(levels.mean()) + np.log(2), rel=1e-5)
