@@ -61,7 +61,7 @@ def objective(config: Config) -> training.JointObjective:
     """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
     loss = config.loss
     return training.JointObjective(
-        generative_loss=choose("loss.generative", loss.generative, GENERATIVE_LOSSES)(loss),
+        generative_loss=_generative_loss(loss),
         classification_weight=loss.classification_weight,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
@@ -72,18 +72,35 @@ def objective(config: Config) -> training.JointObjective:
     )
 
 
-def _contrastive_divergence(loss: Config) -> training.GenerativeLoss:
+def _generative_loss(loss: Config) -> training.GenerativeLoss:
+    """The loss of p(x) proportional to exp(f / alpha), alpha the smoothing, and the penalty.
+
+    The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
+    weight of the penalty stays.
+    """
+    term = choose("loss.generative", loss.generative, GENERATIVE_LOSSES)(loss)
+
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        value, metrics = losses.contrastive_divergence_loss(
-            -positive / smoothing, -negative / smoothing, energy_l2=loss.energy_l2
-        )
-        return value, metrics
+        value, metrics = term(positive, negative, smoothing)
+        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        return value + penalty, {**metrics, "energy_l2": penalty}
 
     return generative_loss
 
 
+def _contrastive_divergence(loss: Config) -> training.GenerativeLoss:
+    del loss
+
+    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, _ = losses.contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
+        _, metrics = losses.contrastive_divergence_loss(-positive, -negative)
+        return value, metrics
+
+    return term
+
+
 def _beta_objective(loss: Config) -> training.GenerativeLoss:
-    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
         value, metrics = losses.beta_objective_loss(
             positive / smoothing,
             negative / smoothing,
@@ -91,24 +108,26 @@ def _beta_objective(loss: Config) -> training.GenerativeLoss:
             variant=choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS),
             output_scale=loss.output_scale,
         )
-        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
-        return value + penalty, {**metrics, "energy_l2": penalty}
+        means = {
+            "positive_log_density": jnp.mean(positive),
+            "negative_log_density": jnp.mean(negative),
+            "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
+        }
+        return value, {**metrics, **means}
 
-    return generative_loss
+    return term
 
 
 def _svgd_objective(loss: Config) -> training.GenerativeLoss:
-    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        value, metrics = losses.svgd_generative_loss(
+    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        return losses.svgd_generative_loss(
             positive,
             negative,
             smoothing=smoothing,
             variant=choose("loss.svgd_variant", loss.svgd_variant, SVGD_VARIANTS),
         )
-        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
-        return value + penalty, {**metrics, "energy_l2": penalty}
 
-    return generative_loss
+    return term
 
 
 GENERATIVE_LOSSES = {
