@@ -50,7 +50,7 @@ def defaults() -> ConfigDict:
             "max_score": optional(float),
             "sgld": {"step_size": 1.0, "noise_scale": 0.01},
             "proximal_sgld": {"step_size": 1.0, "noise_scale": 0.0, "max_drift": 1.0},
-            "psgld": {"step_size": 1.0, "noise_scale": 0.01, "decay": 0.99, "damping": 1.0},
+            "psgld": {"step_size": 1.0, "noise_scale": 0.01, "decay": 0.9, "damping": 1.0},
             "mala": {"step_size": 0.1, "temperature": 5e-4},
             "tempered_mala": {"step_size": 0.1, "temperature": 5e-4},
             "svgd": {"step_size": 8.0, "bandwidth": optional(float)},

@@ -12,9 +12,10 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: psgld, psgld_1e4 (damping 1e-4), mala (at temperature 5e-4), svgd (10 particles, 10 steps
-of sqrt(10), for the reason in svgdjem_digits.py), sam, beta_B (exponent B of the robust objective's
-weights), cpu (a small network on 5,000 images of 16x16, K = 10).
+Variants: psgld (Alg. 9 of the thesis: decay 0.9, damping 1), psgld_1e4 (damping 1e-4), mala (at
+temperature 5e-4), svgd (10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py),
+sam, beta_B (exponent B of the robust objective's weights), cpu (a small network on 5,000 images of
+16x16, K = 10).
 """
 
 from typing import Any

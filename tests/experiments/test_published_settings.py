@@ -68,6 +68,8 @@ SHARED = {"sampler.buffer.size": 10_000, "sampler.buffer.reinit_prob": 0.05}
 # spec/samplers.md's table; Table 7 of SADA-JEM; Table 4.1 of the SVGD thesis.
 PUBLISHED = {
     "jem_cifar10": JEM,
+    # Alg. 9 of the sampling-approaches thesis.
+    "jem_cifar10:psgld": {"sampler.psgld.decay": 0.9, "sampler.psgld.damping": 1.0},
     "jem_cifar10:svgd": {"sampler.num_samples": 10, "sampler.num_steps": 10},
     "jempp_cifar10": JEMPP,
     "jempp_cifar10:m5": {"sampler.num_steps": 5},
@@ -93,6 +95,11 @@ def chosen(file, names):
 def test_a_configuration_is_the_published_one(file):
     expected = SHARED | PUBLISHED[file]
     assert chosen(file, expected) == expected
+
+
+def test_the_measured_row_of_psgld_keeps_its_decay():
+    """docs/results/jem_digits.md."""
+    assert fields("jem_digits:psgld")["sampler.psgld.decay"] == 0.99
 
 
 @pytest.mark.parametrize("name", ["jem", "jempp", "sadajem", "svgdjem"])
