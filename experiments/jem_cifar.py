@@ -1,4 +1,10 @@
-"""What the joint energy models on CIFAR share: WRN-28-10 on 32x32 images, 50,000 of them."""
+"""What the joint energy models on CIFAR share: the network, the data, and how they are judged.
+
+WRN-28-10 on 50,000 images of 32x32. Attacks are SADA-JEM's: PGD of 50 steps on 1,000 test images,
+the same radii in both norms.
+"""
+
+RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)
 
 CIFAR = {
     "data.image_size": 32,
@@ -14,6 +20,13 @@ CIFAR = {
     "train.checkpoint_every_epochs": 5,
     "eval.every_epochs": 5,
     "eval.batch_size": 500,
+    "eval.num_ood": 10_000,
+    "eval.ood_tfds": ("svhn_cropped", "cifar100", "celeb_a"),
+    "eval.num_attacked": 1000,
+    "eval.attack_linf": RADII,
+    "eval.attack_l2": RADII,
+    "eval.attack_steps": 50,
+    "eval.num_generated": 10_000,
 }
 
 CPU = {
@@ -44,5 +57,12 @@ CPU = {
     "train.log_every": 10,
     "eval.every_epochs": 4,
     "eval.batch_size": 250,
+    "eval.num_ood": 1000,
+    "eval.ood_tfds": (),
+    "eval.num_attacked": 128,
+    "eval.attack_linf": (0, 4, 16, 32),
+    "eval.attack_l2": (0, 64, 128, 256),
+    "eval.attack_steps": 20,
+    "eval.num_generated": 256,
 }
 """Minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, with the digits' recipe."""

@@ -23,6 +23,7 @@ BASE = sadajem_cifar10.BASE | {
     "data.name": "cifar100",
     "data.num_classes": 100,
     "optimizer.learning_rate": 0.01,
+    "eval.ood_tfds": ("svhn_cropped", "cifar10", "celeb_a"),
 }
 VARIANTS = sadajem_cifar10.VARIANTS
 

@@ -2,8 +2,11 @@
 
 import importlib
 
+import numpy as np
 import pytest
 
+from experiments.configs import sadajem_cifar10
+from experiments.jem_ood import ood_sets
 from experiments.workdir import flatten
 
 JEM = {
@@ -95,6 +98,41 @@ def chosen(file, names):
 def test_a_configuration_is_the_published_one(file):
     expected = SHARED | PUBLISHED[file]
     assert chosen(file, expected) == expected
+
+
+RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)  # 0 beside SADA-JEM's
+PROTOCOL = {
+    "eval.attack_steps": 50,
+    "eval.attack_linf": RADII,
+    "eval.attack_l2": RADII,
+    "eval.num_generated": 10_000,
+}
+SMALL = {"eval.attack_steps": 20, "eval.num_generated": 256, "eval.num_attacked": 128}
+
+
+@pytest.mark.parametrize("name", ["jem", "jempp", "sadajem", "svgdjem"])
+def test_cifar_is_judged_by_the_published_protocol(name):
+    assert chosen(f"{name}_cifar10", PROTOCOL) == PROTOCOL
+    assert fields(f"{name}_cifar10")["eval.ood_tfds"] == ("svhn_cropped", "cifar100", "celeb_a")
+    assert chosen(f"{name}_cifar10:cpu", SMALL) == SMALL
+    for variant in ("cpu", "smoke"):
+        assert fields(f"{name}_cifar10:{variant}")["eval.ood_tfds"] == ()
+
+
+def test_a_data_set_is_not_its_own_outside():
+    assert fields("sadajem_cifar100")["data.name"] == "cifar100"
+    assert fields("sadajem_cifar100")["eval.ood_tfds"] == ("svhn_cropped", "cifar10", "celeb_a")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_published_sets_that_were_not_prepared_are_skipped_with_a_reason(is_there, tmp_path):
+    config = sadajem_cifar10.get_config()
+    config.data.data_dir = str(tmp_path if is_there else tmp_path / "nowhere")
+    sets, skipped = ood_sets(config, np.zeros((4, 32, 32, 3), np.uint8))
+    assert sets.keys() == {"natural_patches", "interp", "noise", "constant"}
+    assert skipped.keys() == set(config.eval.ood_tfds)
+    reason = "is not prepared" if is_there else "data_dir does not exist"
+    assert all(reason in text for text in skipped.values())
 
 
 def test_the_measured_row_of_psgld_keeps_its_decay():
