@@ -169,3 +169,34 @@ def test_a_scenario_of_the_robust_objective_is_that_of_its_alpha_and_scale(name)
     base = fields("jem_digits")["optimizer.learning_rate"]
     for variant in (found, weighted):
         assert variant["optimizer.learning_rate"] == base / slowed
+
+
+# Table 5 of SADA-JEM: augmented p(x), SAM, penalty on squared energies.
+ABLATION = {
+    "jem": (True, False, False),
+    "jem_sam": (True, True, False),
+    "jempp": (True, False, False),
+    "jempp_sam": (True, True, False),
+    "jempp_unaugmented": (False, False, False),
+    "jempp_unaugmented_l2": (False, False, True),
+    "sadajem": (False, True, False),
+}
+
+
+@pytest.mark.parametrize("row", ABLATION)
+def test_a_row_of_the_ablation_has_what_its_name_says(row):
+    found = fields(f"sadajem_digits:{row}")
+    has = (
+        found["data.augment_positives"],
+        found["optimizer.rho"] is not None,
+        found["loss.energy_l2"] > 0,
+    )
+    assert has == ABLATION[row]
+    is_jem = row.startswith("jem") and not row.startswith("jempp")
+    assert found["sampler.name"] == ("sgld" if is_jem else "proximal_sgld")
+
+
+@pytest.mark.parametrize(("file", "penalty"), [("", 0.01), (":k5", 0.01), (":literal", 0.0)])
+def test_the_measured_rows_of_sadajem_keep_their_penalty(file, penalty):
+    """docs/results/jem_digits.md."""
+    assert fields(f"sadajem_digits{file}")["loss.energy_l2"] == penalty
