@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import jax
+import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax import training
@@ -46,13 +47,21 @@ def restore(path: Path, experiment: Experiment) -> training.TrainState:
     """The state at the end of training, from the newest intact checkpoint in ``path``.
 
     Raises:
-      WorkdirError: if training has not come to its end.
+      WorkdirError: if training has not come to its end, or diverged.
       CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
     """
     with training.Checkpoints(path / "checkpoints") as checkpoints:
         restored = checkpoints.restore_latest(experiment.state)
     state = restored[0] if restored else experiment.state
     step, total = int(state.step), experiment.plan.total_steps
+    skipped = int(np.min(state.consecutive_skipped))  # as ``fit`` counts, of all repeats
+    if skipped >= experiment.plan.max_consecutive_skips:
+        raise WorkdirError(
+            f"--workdir {path} holds a run that diverged: the last {skipped} steps, up to step "
+            f"{step} of {total}, had no finite update. It cannot be continued and is not "
+            "evaluated. Train in another workdir, with a lower learning rate or lower step sizes "
+            "of the samplers, or with the energies regularised."
+        )
     if step < total:
         raise WorkdirError(
             f"--workdir {path} holds an unfinished run: its newest checkpoint that can be read is "

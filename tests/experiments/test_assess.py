@@ -1,0 +1,40 @@
+"""Which checkpoints --mode=eval takes, and what it says of the others."""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+from ebmjax import training
+from experiments.assess import restore
+from experiments.errors import WorkdirError
+
+LIMIT, TOTAL = 12, 40
+
+
+def restored(folder, step, skipped):
+    """``restore`` of a run whose newest checkpoint is of ``step``."""
+    state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
+    saved = state._replace(step=jnp.int32(step), consecutive_skipped=jnp.int32(skipped))
+    with training.Checkpoints(folder / "checkpoints") as checkpoints:
+        checkpoints.save(step, saved, {})
+    plan = training.Plan(total_steps=TOTAL, batch_size=1, max_consecutive_skips=LIMIT)
+    return restore(folder, SimpleNamespace(state=state, plan=plan))
+
+
+def test_a_finished_run_is_taken_even_if_its_last_steps_were_skipped(tmp_path):
+    assert int(restored(tmp_path, TOTAL, LIMIT - 1).step) == TOTAL
+
+
+def test_an_unfinished_run_is_to_be_continued(tmp_path):
+    with pytest.raises(WorkdirError, match=r"of step 19 of 40\. Continue it"):
+        restored(tmp_path, 19, LIMIT - 1)
+
+
+@pytest.mark.parametrize("step", [19, TOTAL])
+def test_a_run_that_diverged_cannot_be_continued(step, tmp_path):
+    message = rf"diverged: the last 12 steps, up to step {step} of 40, .* Train in another workdir"
+    with pytest.raises(WorkdirError, match=message) as error:
+        restored(tmp_path, step, LIMIT)
+    assert "Continue it" not in str(error.value)
