@@ -61,7 +61,11 @@ class Experiment(NamedTuple):
 
 
 def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
-    """The training and the test images of ``config.data``."""
+    """The images of ``config.data`` to train on and to judge by: the test images, or some held out.
+
+    Raises:
+      ConfigError: if the sizes do not fit the data.
+    """
     if config.data.name == "digits":
         if config.data.image_size != DIGITS_SIDE:
             raise ConfigError(
@@ -80,11 +84,18 @@ def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
             )
             for split, limit in (("train", config.data.max_train), ("test", config.data.max_test))
         ]
-    train, test = splits
-    return (
-        data.ImageData(*(array[: config.data.max_train] for array in train)),
-        data.ImageData(*(array[: config.data.max_test] for array in test)),
-    )
+    train = data.ImageData(*(array[: config.data.max_train] for array in splits[0]))
+    test = data.ImageData(*(array[: config.data.max_test] for array in splits[1]))
+    num_kept = len(train.labels) - config.data.num_validation
+    if num_kept < 1:
+        raise ConfigError(
+            f"config.data.num_validation must leave training images: it is "
+            f"{config.data.num_validation} of {len(train.labels)} (config.data.max_train)."
+        )
+    if config.data.num_validation:
+        test = data.ImageData(*(array[num_kept:] for array in train))
+        train = data.ImageData(*(array[:num_kept] for array in train))
+    return train, test
 
 
 def sampler(config: Config, name: str) -> Callable[..., Any]:

@@ -29,6 +29,8 @@ def defaults() -> ConfigDict:
             "num_classes": optional(int),
             "max_train": 1440,
             "max_test": 357,
+            # So many training images are held out and judged by, in place of the test images.
+            "num_validation": 0,
             "flip": False,
             "noise_scale": 0.03,
             "dequantise": False,

@@ -25,6 +25,8 @@ def defaults() -> ConfigDict:
             "num_classes": 10,
             "max_train": 1440,
             "max_test": 357,
+            # So many training images are held out and judged by, in place of the test images.
+            "num_validation": 0,
             "crop_padding": 1,
             "flip": False,
             "augment_positives": True,

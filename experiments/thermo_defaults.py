@@ -20,6 +20,8 @@ def defaults() -> ConfigDict:
             "num_classes": config_dict.placeholder(int),
             "max_train": 1440,
             "max_test": 352,
+            # So many training images are held out and judged by, in place of the test images.
+            "num_validation": 0,
         },
         "model": {
             "latent_dim": 16,

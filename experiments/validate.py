@@ -76,6 +76,7 @@ AT_LEAST_ZERO = {
     "buffer_size",
     "burn_in",
     "num_frames",
+    "num_validation",
 }
 AT_LEAST_ONE = {
     "image_size",

@@ -7,6 +7,7 @@ from experiment_runs import digits
 
 from ebmjax.data import load_digits
 from experiments import build
+from experiments.errors import ConfigError
 
 
 def test_the_plan_counts_epochs_in_whole_batches():
@@ -80,6 +81,17 @@ def test_images_are_limited_and_in_the_right_split():
     np.testing.assert_array_equal(train.images, load_digits("train").images[:30])
     np.testing.assert_array_equal(train.labels, load_digits("train").labels[:30])
     np.testing.assert_array_equal(test.images, load_digits("test").images[:20])
+
+
+def test_a_model_is_chosen_by_training_images_that_it_never_saw():
+    config = digits(**{"data.max_train": 30, "data.max_test": 20, "data.num_validation": 8})
+    train, held_out = build.images(config)
+    images = load_digits("train").images
+    np.testing.assert_array_equal(train.images, images[:22])
+    np.testing.assert_array_equal(held_out.images, images[22:30])
+    config.data.num_validation = 30
+    with pytest.raises(ConfigError, match=r"num_validation must leave .* it is 30 of 30"):
+        build.images(config)
 
 
 @pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/data", "/data")])
