@@ -17,11 +17,12 @@ from ebmjax.types import Sampler
 ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
-GROUND = {"types", "_checks"}
+GROUND = {"types", "_checks", "_axes"}
 # types -> densities -> samplers -> latent -> training; the side rooms stand on the ground alone.
 MAY_IMPORT = {
     "types": set(),
     "_checks": {"types"},
+    "_axes": set(),
     "densities": GROUND,
     "losses": GROUND,
     "networks": GROUND,

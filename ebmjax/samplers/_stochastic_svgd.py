@@ -44,6 +44,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import AxisName, gather_rows
 from ebmjax._checks import check_positive
 from ebmjax.samplers._bandwidth import bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
@@ -83,6 +84,7 @@ def stochastic_svgd_step(
     bandwidth: Any = None,
     temperature: Any = 1.0,
     langevin_weight: Any = 1e-3,
+    axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""One step of the SVGD/Langevin hybrid, whose particles are draws from :math:`p^{1/T}`.
 
@@ -97,7 +99,7 @@ def stochastic_svgd_step(
     ``(1 + langevin_weight) step_size``.
 
     Args:
-      key: consumed by the noise.
+      key: consumed by the noise; with ``axis_name`` every member needs one of its own.
       state: from ``stochastic_svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, positive. Time runs n times slower than in Langevin dynamics.
@@ -105,33 +107,38 @@ def stochastic_svgd_step(
       temperature: T of the target.
       langevin_weight: :math:`\delta`, positive: the share of independent Langevin dynamics. Below
         about ``n`` times the precision of float32 the Cholesky factor may fail (NaN).
+      axis_name: as in ``svgd_direction``. Every member draws the noise of its own particles,
+        gathers that of all and factors the whole (n, n) matrix, so that noise is correlated
+        between members as it is within one.
 
     Returns:
       The new state and an ``SVGDInfo`` about the drift.
 
     Raises:
-      ValueError: if a concrete hyperparameter is not positive.
+      ValueError: if a concrete hyperparameter is not positive, or as in ``svgd_direction``.
     """
     check_positive("step_size", step_size)
     check_positive("temperature", temperature)
     check_positive("langevin_weight", langevin_weight)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     num_particles = len(terms.positions)
+    positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
     identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
     mobility = (terms.kernel + langevin_weight * identity) / num_particles
-    drift = terms.direction(temperature) + langevin_weight / num_particles * terms.scores
+    drift = terms.direction(temperature) + langevin_weight / num_particles * scores
     if terms.middle is not None:
         drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.middle)
-    independent = jax.random.normal(key, terms.positions.shape, terms.positions.dtype)
-    noise = multiply(jax.lax.linalg.cholesky(mobility, symmetrize_input=False), independent)
+    independent = jax.random.normal(key, positions.shape, positions.dtype)
+    factor = jax.lax.linalg.cholesky(mobility, symmetrize_input=False)
+    noise = multiply(terms.own(factor), gather_rows(independent, axis_name))
 
-    moved = terms.positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
+    moved = positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 
 def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """(n, d): sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
+    """(m, d): sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
 
     ``middle`` holds the squared distances between which the median lies. Only the pairs that attain
     one of them move h: two at most, unless distances tie.
@@ -146,7 +153,7 @@ def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) ->
         pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
         offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
         growth = terms.kernel[:, rows] * squared[:, rows] / terms.bandwidth**3
-        return multiply(growth, 2.0 * offsets)
+        return multiply(terms.own(growth), 2.0 * offsets)
 
     def of_all() -> jax.Array:
         return of_rows(jnp.arange(num_particles), jax.grad(median_bandwidth)(squared))
@@ -173,6 +180,7 @@ def stochastic_svgd(
     bandwidth: Any = None,
     temperature: Any = 1.0,
     langevin_weight: Any = 1e-3,
+    axis_name: AxisName = None,
 ) -> Sampler:
     """Binds ``stochastic_svgd_init`` and ``stochastic_svgd_step``."""
     return bind(
@@ -183,4 +191,5 @@ def stochastic_svgd(
         bandwidth=bandwidth,
         temperature=temperature,
         langevin_weight=langevin_weight,
+        axis_name=axis_name,
     )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from ebmjax._axes import AxisName, gather_rows, own_rows
 from ebmjax._checks import check_floating, check_positive, check_scalar_density, leading_size
 from ebmjax.samplers._bandwidth import median_rule
 from ebmjax.samplers._bind import bind
@@ -31,6 +32,9 @@ class SVGDInfo(NamedTuple):
         distance travelled is ``step_size`` times this: with many particles in many dimensions the
         median rule leaves each particle about 1/n of its own score, and steps must be larger.
       log_density: (n,), at the particles the step started from.
+
+    Of a system that is spread over an axis, ``direction_norm`` and ``log_density`` are those of the
+    member's own particles.
     """
 
     bandwidth: jax.Array
@@ -42,13 +46,14 @@ class SteinTerms(NamedTuple):
     """One evaluation of the kernel and the scores, on particles flattened to rows.
 
     Attributes:
-      positions: (n, d), float32 or wider.
+      positions: (n, d), float32 or wider: of all n particles, also where they are spread.
       scores: (n, d).
-      log_density: (n,).
+      log_density: (m,), of the m = n / members own particles.
       squared: (n, n), squared distances.
       kernel: (n, n), entries in (0, 1].
       bandwidth: scalar.
       middle: of the median rule, see ``MedianRule``; None where the bandwidth was given.
+      axis_name: over which the particles are spread.
     """
 
     positions: jax.Array
@@ -58,9 +63,14 @@ class SteinTerms(NamedTuple):
     kernel: jax.Array
     bandwidth: jax.Array
     middle: tuple[jax.Array, jax.Array] | None
+    axis_name: AxisName
+
+    def own(self, rows: jax.Array) -> jax.Array:
+        """(m, ...): of (n, ...) the rows of the own particles."""
+        return own_rows(rows, len(self.log_density), self.axis_name)
 
     def direction(self, temperature: Any = 1.0) -> jax.Array:
-        r"""(n, d): attraction by the kernel-averaged score, plus ``temperature`` times repulsion.
+        r"""(m, d): attraction by the kernel-averaged score, plus ``temperature`` times repulsion.
 
         With :math:`\nabla_{x_j} k = k\, (x_i - x_j) / h^2` the terms in :math:`x_j` join the score,
         so one product with the kernel makes both sums.
@@ -68,9 +78,10 @@ class SteinTerms(NamedTuple):
         per_distance = temperature / self.bandwidth**2
         # Differences do not change with the origin, their rounding does.
         centred = centre(self.positions)
-        row_sums = jnp.sum(self.kernel, axis=1, keepdims=True)
-        pulled = multiply(self.kernel, self.scores - per_distance * centred)
-        return (pulled + per_distance * row_sums * centred) / len(self.positions)
+        kernel = self.own(self.kernel)
+        row_sums = jnp.sum(kernel, axis=1, keepdims=True)
+        pulled = multiply(kernel, self.scores - per_distance * centred)
+        return (pulled + per_distance * row_sums * self.own(centred)) / len(self.positions)
 
 
 def check_particles(particles: PyTree) -> None:
@@ -124,24 +135,35 @@ def squared_distances(positions: jax.Array) -> jax.Array:
     return jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
 
 
-def stein_terms(particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any) -> SteinTerms:
-    """Scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix."""
+def stein_terms(
+    particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any, axis_name: AxisName
+) -> SteinTerms:
+    """Scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix.
+
+    Every member of ``axis_name`` scores its own particles and has the matrices of all. Were their
+    rows computed apart, rounding could tell (i, j) from (j, i) and one member's bandwidth from
+    another's.
+    """
     check_particles(particles)
     check_scalar_density(log_density_fn, jax.tree.map(lambda leaf: leaf[0], particles))
     if bandwidth is not None:
         check_positive("bandwidth", bandwidth)
     log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
-    positions = flatten_particles(particles)
+    positions = gather_rows(flatten_particles(particles), axis_name)
 
     squared = squared_distances(positions)
     width, middle = median_rule(squared) if bandwidth is None else (jnp.asarray(bandwidth), None)
     kernel = jnp.exp(-0.5 * squared / width**2)
-    scores = flatten_particles(scores)
-    return SteinTerms(positions, scores, log_density, squared, kernel, width, middle)
+    scores = gather_rows(flatten_particles(scores), axis_name)
+    return SteinTerms(positions, scores, log_density, squared, kernel, width, middle, axis_name)
 
 
 def svgd_direction(
-    particles: PyTree, log_density_fn: LogDensityFn, *, bandwidth: Any = None
+    particles: PyTree,
+    log_density_fn: LogDensityFn,
+    *,
+    bandwidth: Any = None,
+    axis_name: AxisName = None,
 ) -> PyTree:
     r"""The direction in which SVGD moves each particle.
 
@@ -154,6 +176,9 @@ def svgd_direction(
       log_density_fn: one particle to scalar.
       bandwidth: h in units of the particles, positive; None for the median rule
         ``h^2 = median^2 / (2 log n)``, evaluated on these very particles.
+      axis_name: mapped axis, or axes, over which one system is spread: every member holds equally
+        many of its particles, and n counts those of all. Positions and scores are gathered,
+        O(n d) numbers, and every member has the (n, n) kernel. None where ``particles`` are all.
 
     Returns:
       A PyTree like ``particles``. One particle gets its score; particles that coincide do not
@@ -163,7 +188,8 @@ def svgd_direction(
     Raises:
       TypeError: if a leaf is not floating point.
       ValueError: if leaves differ in their leading size or hold no particle, if
-        ``log_density_fn`` does not return a scalar, or a concrete bandwidth is not positive.
+        ``log_density_fn`` does not return a scalar, a concrete bandwidth is not positive, or
+        ``axis_name`` is not mapped where this is called.
 
     Example:
       >>> import jax.numpy as jnp
@@ -173,7 +199,7 @@ def svgd_direction(
 
     Source: Liu & Wang 2016, Alg. 1; SVGD-in-JEM thesis, section 3.3.
     """
-    terms = stein_terms(particles, log_density_fn, bandwidth)
+    terms = stein_terms(particles, log_density_fn, bandwidth, axis_name)
     return unflatten_like(terms.direction(), particles)
 
 
@@ -196,6 +222,7 @@ def svgd_step(
     *,
     step_size: Any,
     bandwidth: Any = None,
+    axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
 
@@ -209,24 +236,39 @@ def svgd_step(
       log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, positive.
       bandwidth: as in ``svgd_direction``.
+      axis_name: as in ``svgd_direction``.
 
     Raises:
-      ValueError: if a concrete hyperparameter is not positive.
+      ValueError: if a concrete hyperparameter is not positive, or as in ``svgd_direction``.
     """
     del key
     check_positive("step_size", step_size)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     direction = terms.direction()
-    particles = unflatten_like(terms.positions + step_size * direction, state.particles)
+    moved = terms.own(terms.positions) + step_size * direction
+    particles = unflatten_like(moved, state.particles)
     return SVGDState(particles), stein_info(terms, direction)
 
 
 def stein_info(terms: SteinTerms, direction: jax.Array) -> SVGDInfo:
-    """What a step along ``direction`` (n, d) reports."""
+    """What a step along ``direction`` (m, d) reports."""
     direction_norm = jnp.sqrt(jnp.mean(jnp.sum(direction**2, axis=1)))
     return SVGDInfo(terms.bandwidth, direction_norm, terms.log_density)
 
 
-def svgd(log_density_fn: LogDensityFn, *, step_size: Any, bandwidth: Any = None) -> Sampler:
+def svgd(
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    bandwidth: Any = None,
+    axis_name: AxisName = None,
+) -> Sampler:
     """Binds ``svgd_init`` and ``svgd_step`` to a density and hyperparameters."""
-    return bind(svgd_init, svgd_step, log_density_fn, step_size=step_size, bandwidth=bandwidth)
+    return bind(
+        svgd_init,
+        svgd_step,
+        log_density_fn,
+        step_size=step_size,
+        bandwidth=bandwidth,
+        axis_name=axis_name,
+    )

@@ -1,6 +1,7 @@
 """Stochastic SVGD: its drift and noise by automatic differentiation, its law by simulation."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from monte_carlo import assert_mean, assert_moments, run_replicas
+from spread_systems import spread_over
 
 from ebmjax import densities
-from ebmjax.samplers import stochastic_svgd, stochastic_svgd_init, stochastic_svgd_step
+from ebmjax.samplers import Sampler, stochastic_svgd
 from ebmjax.samplers._bandwidth import median_bandwidth
 
 BANDWIDTH, WEIGHT = 0.9, 0.2
@@ -49,21 +51,23 @@ def exact_drift(particles: jax.Array, temperature: float, bandwidth: Any = BANDW
 
 
 def drift_and_noise(
-    key: Any, particles: jax.Array, temperature: float, bandwidth: float | None = BANDWIDTH
+    key: Any,
+    particles: jax.Array,
+    temperature: float,
+    bandwidth: float | None = BANDWIDTH,
+    make: Callable[..., Sampler] = stochastic_svgd,
 ) -> tuple[jax.Array, jax.Array]:
     """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T) L xi."""
 
     def displacement(step_size: float) -> jax.Array:
-        state = stochastic_svgd_init(particles, log_density)
-        after, _ = stochastic_svgd_step(
-            key,
-            state,
+        sampler = make(
             log_density,
             step_size=step_size,
             bandwidth=bandwidth,
             temperature=temperature,
             langevin_weight=WEIGHT,
         )
+        after, _ = sampler.step(key, sampler.init(particles))
         return after.particles - particles
 
     once, four_times = displacement(1.0), displacement(4.0)
@@ -116,6 +120,27 @@ def test_noise_has_the_covariance_of_the_mobility() -> None:
     assert_mean(rows[:, :, None] * rows[:, None, :], mobility(particles))
 
 
+@pytest.mark.parametrize("bandwidth", [BANDWIDTH, None])
+def test_shards_move_as_one_system_by_noise_of_their_own(bandwidth: float | None) -> None:
+    """The drift of all particles together; L xi with the xi that each shard drew by its key."""
+    num_shards, key = 3, jax.random.key(1)
+    make = partial(spread_over, num_shards, stochastic_svgd)
+    with jax.enable_x64(True):
+        particles = jax.random.normal(jax.random.key(0), (6, 2), jnp.float64)
+        expected, _ = jax.jit(drift_and_noise, static_argnums=3)(key, particles, 1.3, bandwidth)
+        drift, noise = jax.jit(drift_and_noise, static_argnums=(3, 4))(
+            key, particles, 1.3, bandwidth, make
+        )
+        np.testing.assert_allclose(drift, expected, rtol=1e-11, atol=1e-11)
+        draws = [
+            jax.random.normal(shard_key, (2, 2), jnp.float64)
+            for shard_key in jax.random.split(key, num_shards)
+        ]
+        of_each = np.asarray(mobility(particles, bandwidth))[::2, ::2]  # the same in either
+        by_hand = np.linalg.cholesky(of_each) @ np.concatenate(draws)
+        np.testing.assert_allclose(noise, by_hand, rtol=1e-11, atol=1e-11)
+
+
 def test_one_particle_is_langevin_dynamics() -> None:
     """With step (1 + weight) eps: on N(0, v) the variance is v T / (1 - (1 + weight) eps / 2v)."""
     variance, temperature, step_size = 0.8, 1.5, 0.3
@@ -132,9 +157,18 @@ def test_one_particle_is_langevin_dynamics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_particles", "bandwidth"), [(2, BANDWIDTH), (3, BANDWIDTH), (2, None), (3, None)]
+    ("num_particles", "bandwidth", "make"),
+    [
+        (2, BANDWIDTH, stochastic_svgd),
+        (3, BANDWIDTH, stochastic_svgd),
+        (2, None, stochastic_svgd),
+        (3, None, stochastic_svgd),
+        (4, BANDWIDTH, partial(spread_over, 4, stochastic_svgd)),
+    ],
 )
-def test_particles_are_independent_draws(num_particles: int, bandwidth: float | None) -> None:
+def test_particles_are_independent_draws(
+    num_particles: int, bandwidth: float | None, make: Callable[..., Sampler]
+) -> None:
     """The product law is kept: skewed marginals, uncorrelated particles, T other than 1.
 
     Replicas start in the law and run for a time of 4, several relaxation times, with two step
@@ -150,7 +184,7 @@ def test_particles_are_independent_draws(num_particles: int, bandwidth: float | 
         start_key, key = jax.random.split(jax.random.key(num_steps))
         shape = (num_replicas, num_particles, 1)
         gamma = jax.random.gamma(start_key, concentration / temperature, shape)
-        sampler = stochastic_svgd(
+        sampler = make(
             log_gamma,
             step_size=step_size,
             bandwidth=bandwidth,

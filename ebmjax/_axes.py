@@ -1,0 +1,41 @@
+"""Rows that are spread over mapped axes: the whole from its parts, and a member's part of it."""
+
+import jax
+
+AxisName = str | tuple[str, ...] | None
+"""A mapped axis, or several with the last one running fastest; None outside of any."""
+
+
+def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
+    """(n, ...) on every member, from the (n / members, ...) of each in the order of their index.
+
+    Under ``vmap`` the result is one for all members, so that what is made of it is computed once.
+
+    Raises:
+      ValueError: if an axis is not mapped where this is called.
+    """
+    if _num_members(axis_name) == 1:  # the program stays that without axes, bit for bit
+        return rows
+    names = (axis_name,) if isinstance(axis_name, str) else axis_name or ()
+    for name in reversed(names):  # one at a time: vmap gathers over no more
+        rows = jax.lax.all_gather(rows, name, tiled=True)
+    return rows
+
+
+def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:
+    """The ``num_local`` rows that this member gave to ``gather_rows``."""
+    if axis_name is None or num_local == len(rows):
+        return rows
+    first = jax.lax.axis_index(axis_name) * num_local
+    return jax.lax.dynamic_slice_in_dim(rows, first, num_local)
+
+
+def _num_members(axis_name: AxisName) -> int:
+    try:
+        return 1 if axis_name is None else jax.lax.axis_size(axis_name)
+    except NameError as error:
+        raise ValueError(
+            f"axis_name must name axes that are mapped where it is used, by jax.vmap, "
+            f"jax.shard_map or make_train_step; got axis_name={axis_name!r}, {error}. "
+            "Outside of any, pass None."
+        ) from error

@@ -1,0 +1,141 @@
+"""One particle system spread over mapped axes: the same step, computed once, on any devices."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+from jax.sharding import Mesh, PartitionSpec
+from spread_systems import spread_over
+
+from ebmjax.samplers import stochastic_svgd as stochastic
+from ebmjax.samplers import svgd, svgd_direction, svgd_init, svgd_step
+from ebmjax.types import PyTree
+
+EPS = float(np.finfo(np.float32).eps)
+NUM_PARTICLES, DIMENSION, STEP_SIZE = 24, 3, 0.3
+
+
+def log_density(particle: dict[str, jax.Array]) -> jax.Array:
+    """Skewed, and coupled between the leaves."""
+    x = jnp.concatenate([particle["a"][None], particle["b"].ravel()])
+    return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
+
+
+def cloud() -> dict[str, jax.Array]:
+    """Particles of two leaves around (5, 5, 5), three of them in one place."""
+    rows = 5 + np.random.default_rng(0).normal(size=(NUM_PARTICLES, DIMENSION))
+    rows[[7, 20]] = rows[0]
+    x = jnp.asarray(rows, jnp.float32)
+    return {"a": x[:, 0], "b": x[:, 1:].reshape(NUM_PARTICLES, 2, 1)}
+
+
+def shifted(particle: dict[str, jax.Array]) -> jax.Array:
+    """``log_density`` around the cloud."""
+    return log_density(jax.tree.map(lambda leaf: leaf - 5.0, particle))
+
+
+def bound_on_directions(bandwidth: float) -> float:
+    """How far two orders of the same float32 sums may lie apart.
+
+    Scores stay below 10 and particles within 3 of their mean, so the n terms of an entry's mean
+    are below 10 + 2 * 3 / h^2. Their sum is off by up to n roundings, and each kernel by those of
+    its exponent: ten or so of the squared norms of up to 9 d, over 2 h^2.
+    """
+    terms = 10 + 6 / bandwidth**2
+    return (NUM_PARTICLES + 10 * 9 * DIMENSION / (2 * bandwidth**2)) * terms * EPS
+
+
+def assert_close(got: PyTree, expected: PyTree, atol: float) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected)
+
+
+@pytest.mark.parametrize("num_shards", [4, NUM_PARTICLES])
+@pytest.mark.parametrize("bandwidth", [None, 0.7])
+def test_a_step_of_shards_is_the_step_of_all(num_shards: int, bandwidth: float | None) -> None:
+    options: Any = {"step_size": STEP_SIZE, "bandwidth": bandwidth}
+    whole, spread = svgd(shifted, **options), spread_over(num_shards, svgd, shifted, **options)
+    key, state = jax.random.key(0), svgd_init(cloud(), shifted)
+    expected, info = jax.jit(whole.step)(key, state)
+    got, infos = jax.jit(spread.step)(key, state)
+    atol = bound_on_directions(float(info.bandwidth))
+    assert_close(got, expected, STEP_SIZE * atol + 16 * EPS)  # positions below 16 are rounded, too
+    assert_close(infos.bandwidth, jnp.full(num_shards, info.bandwidth), 4 * EPS)
+    assert_close(infos.log_density.ravel(), info.log_density, 100 * EPS)
+    norm = jnp.sqrt(jnp.mean(infos.direction_norm**2))  # each member's own
+    assert_close(norm, info.direction_norm, np.sqrt(DIMENSION) * atol)
+
+
+@pytest.mark.parametrize(
+    ("names", "num_devices"),
+    [*((("data", "shard"), n) for n in (1, 2, 4)), (("shard", "data"), 2)],
+)
+def test_shards_of_devices_are_one_system(names: tuple[str, str], num_devices: int) -> None:
+    """Whichever axis comes first, every member finds its own rows among all."""
+    direction = partial(svgd_direction, log_density_fn=shifted)
+    of_shards = jax.vmap(partial(direction, axis_name=names), axis_name="shard")
+    mesh = Mesh(np.array(jax.devices()[:num_devices]), ("data",))
+    split = PartitionSpec("data")
+    of_devices = jax.shard_map(
+        of_shards, mesh=mesh, in_specs=split, out_specs=split, check_vma=False
+    )
+    parts = jax.tree.map(lambda leaf: leaf.reshape(8, 3, *leaf.shape[1:]), cloud())
+    got = jax.tree.map(
+        lambda leaf: leaf.reshape(NUM_PARTICLES, *leaf.shape[2:]), jax.jit(of_devices)(parts)
+    )
+    _, info = svgd_step(
+        jax.random.key(0), svgd_init(cloud(), shifted), shifted, step_size=STEP_SIZE
+    )
+    expected = jax.jit(direction)(cloud())
+    assert_close(got, expected, bound_on_directions(float(info.bandwidth)))
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from equations(inner)
+
+
+@pytest.mark.parametrize("make", [svgd, stochastic])
+def test_shards_of_one_device_share_the_matrices(make: Any) -> None:
+    """No array is larger than n^2 or n d, and what is factored and searched is one for all."""
+    num_particles, dimension = 30, 29
+    spread = spread_over(5, make, lambda x: -jnp.sum(x**2), step_size=1.0)
+    state = spread.init(jnp.zeros((num_particles, dimension)))
+    program = jax.make_jaxpr(spread.step)(jax.random.key(0), state).jaxpr
+    found = list(equations(program))
+    sizes = [variable.aval.size for equation in found for variable in equation.outvars]
+    assert max(sizes) <= num_particles * max(num_particles, dimension)
+    for equation in found:
+        if equation.primitive.name == "cholesky":
+            assert equation.outvars[0].aval.shape == (num_particles, num_particles)
+        if equation.primitive.name == "while":
+            assert all(v.aval.shape == () for v in equation.outvars)
+
+
+@pytest.mark.parametrize("make", [svgd, stochastic])
+def test_one_shard_takes_the_program_without_axes(make: Any) -> None:
+    def program(**options: Any) -> str:
+        step = make(log_density, step_size=0.1, **options).step
+        mapped = jax.jit(jax.vmap(step, axis_name="shard"))
+        state = jax.tree.map(lambda leaf: leaf[None], svgd_init(cloud(), log_density))
+        return mapped.lower(jax.random.split(jax.random.key(0), 1), state).as_text()
+
+    assert program(axis_name="shard") == program()
+
+
+@pytest.mark.parametrize("names", ["shard", ("data", "shard")])
+def test_an_axis_that_is_not_mapped(names: Any) -> None:
+    message = f"^axis_name must name axes that are mapped.*got axis_name={re.escape(repr(names))}"
+    with pytest.raises(ValueError, match=message):
+        svgd_direction(cloud(), log_density, axis_name=names)
+    for make in (svgd, stochastic):
+        sampler = make(log_density, step_size=0.1, axis_name=names)
+        with pytest.raises(ValueError, match=message):
+            jax.jit(sampler.step)(jax.random.key(0), sampler.init(cloud()))
