@@ -83,7 +83,7 @@ def move(
         label = jnp.int32(ANY_CLASS) if negatives.is_interacting else label
         return chain_density(classifier, negatives.density_scale, model, label)
 
-    moved = dataclasses.replace(negatives, num_steps=num_steps)
+    moved = dataclasses.replace(negatives, num_steps=num_steps, axis_name=None)
     return run_chains(key, density, moved, starts, labels)[0]
 
 

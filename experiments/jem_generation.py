@@ -100,10 +100,11 @@ class Generation:
         Interacting particles come in groups of the size they were trained in.
         """
         num, batch_size = self.config.eval.num_generated, self.config.eval.batch_size
-        size = self.negatives.num_samples if self.negatives.is_interacting else min(batch_size, num)
+        is_interacting = self.negatives.is_interacting
+        size = self.config.sampler.num_samples if is_interacting else min(batch_size, num)
         shape = (-(-num // size), size)
         any_class = np.full(shape, ANY_CLASS, np.int32)
-        if self.negatives.is_interacting:
+        if is_interacting:
             return any_class, any_class[:0]
         turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
         return any_class, turns.reshape(shape)

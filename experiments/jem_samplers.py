@@ -13,6 +13,8 @@ from experiments.errors import ConfigError
 from experiments.validate import choose
 
 PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
+PARTICLE_AXES = ("data", "shard")
+"""Over which a training step's particles are one system; evaluation has neither."""
 REJECTING = ("mala", "tempered_mala", "blackjax")
 
 
@@ -35,10 +37,10 @@ def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
             f"'clamp' or 'reflect', or a sampler that rejects, one of {sorted(REJECTING)}."
         )
 
-    def bound(density: Any) -> Any:
+    def bound(density: Any, **spread: Any) -> Any:
         if section.max_score is not None:
             density = samplers.clip_score(density, section.max_score)
-        return box(make, section.low, section.high)(density, **options)
+        return box(make, section.low, section.high)(density, **options, **spread)
 
     return bound
 

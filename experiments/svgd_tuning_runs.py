@@ -83,7 +83,9 @@ def gradient_fn(
             classified_view=jem_parts.classified_view(config),
             positive_view=jem_parts.positive_view(config),
             negatives=dataclasses.replace(
-                negatives, sampler=partial(sampler, config.sampler, dials.step_size)
+                negatives,
+                sampler=partial(sampler, config.sampler, dials.step_size),
+                axis_name=None,  # one shard holds all
             ),
         )
         gradients, joint, metrics = turned(key, params, joint, batch)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import gather_rows
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.optim import sam_gradients
@@ -58,8 +59,9 @@ def make_joint_gradient_fn(
     Returns:
       A ``GradientFn`` whose shard state is a ``JointShard``. Metrics: "loss", those of
       ``cross_entropy_loss``, of the generative loss, and of ``run_chains`` (prefixed "chain_"),
-      "smoothing", and with interacting samples "negative_entropy" in nats. A plain classifier's
-      loss is its cross-entropy, without the weights of ``objective``.
+      "smoothing", and with interacting samples "negative_entropy" in nats, that of the whole
+      system where shards share it (``Negatives.axis_name``). A plain classifier's loss is
+      its cross-entropy, without the weights of ``objective``.
 
     Raises:
       ValueError: for a conditional objective with interacting samples, whose particles cannot
@@ -144,7 +146,9 @@ class _JointStep(NamedTuple):
         metrics = {**metrics, "loss": loss, "smoothing": shard.smoothing}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
         if negatives.is_interacting:
-            metrics["negative_entropy"] = nearest_neighbour_entropy(ends)
+            metrics["negative_entropy"] = nearest_neighbour_entropy(
+                gather_rows(ends, negatives.axis_name)
+            )
         return gradients, JointShard(buffer, statistics, smoothing), metrics
 
     def _draw(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, leading_size
 from ebmjax.samplers import InitialLaw, position_of
 from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
@@ -39,12 +40,16 @@ class Negatives:
       num_classes: classes that ``law`` knows: the buffer starts with as many of each, and chains of
         no class that start anew take a random one. 1 for a law without classes.
       is_interacting: whether ``sampler`` moves all samples at once (SVGD) instead of one chain.
+      axis_name: mapped axis, or axes, over which the interacting samples of all shards are one
+        system, handed to ``sampler`` by this name: ("data", "shard") in training, "shard" in a
+        step without a mesh axis. None for a system in every shard.
       replacement: which of the moved samples go back to the buffer, see ``select_particles``.
       num_kept: how many of them; None for all.
 
     Raises:
       ValueError: for counts below 1, ``reinit_prob`` outside [0, 1], a negative
-        ``density_scale``, or more kept than drawn.
+        ``density_scale``, an ``axis_name`` for chains that do not interact, or more kept than
+        drawn.
     """
 
     sampler: Callable[..., Sampler]
@@ -55,6 +60,7 @@ class Negatives:
     density_scale: Any = 1.0
     num_classes: int = 1
     is_interacting: bool = False
+    axis_name: AxisName = None
     replacement: Literal["in_place", "softmax", "argmax"] = "in_place"
     num_kept: int | None = None
 
@@ -63,6 +69,11 @@ class Negatives:
             check_at_least(name, getattr(self, name), 1)
         check_fraction("reinit_prob", self.reinit_prob)
         check_not_negative("density_scale", self.density_scale)
+        if self.axis_name is not None and not self.is_interacting:
+            raise ValueError(
+                f"axis_name must be None where is_interacting is False, for independent chains "
+                f"are no system that shards could share; got axis_name={self.axis_name!r}."
+            )
         if self.num_kept is not None:
             check_at_least("num_kept", self.num_kept, 1)
             if self.num_kept > self.num_samples:
@@ -99,7 +110,8 @@ def run_chains(
       reports of "acceptance_prob", "direction_norm", "bandwidth" and "temperature".
     """
     if negatives.is_interacting:
-        whole = negatives.sampler(density(jnp.int32(0)))
+        spread = {} if negatives.axis_name is None else {"axis_name": negatives.axis_name}
+        whole = negatives.sampler(density(jnp.int32(0)), **spread)
         states, step = whole.init(starts), whole.step
     else:
         states, step = _independent(density, negatives.sampler, starts, labels)

@@ -123,7 +123,11 @@ def generation(**overrides):
         "test": images,
         "score": Stub.score,
         "config": ConfigDict(
-            {"eval": section, "data": {"num_classes": 2}, "sampler": {"name": "x", "num_steps": 1}}
+            {
+                "eval": section,
+                "data": {"num_classes": 2},
+                "sampler": {"name": "x", "num_steps": 1, "num_samples": 4},
+            }
         ),
     }
     return Generation(**options | overrides)
@@ -169,11 +173,16 @@ def test_generation_of_every_set():
 
 
 def test_interacting_particles_move_in_their_own_number_without_a_class():
-    found = generation(negatives=negatives(is_interacting=True, num_samples=4))
+    spread = {"is_interacting": True, "axis_name": ("data", "shard")}
+    sampler = partial(samplers.svgd, step_size=0.1)
+    of_two_shards = negatives(num_samples=2, sampler=sampler, **spread)
+    found = generation(negatives=of_two_shards)
     any_class, of_class = found._labels()
     assert any_class.shape == (3, 4)
     assert np.all(any_class == ANY_CLASS)
     assert of_class.size == 0
+    ends = found._chains(jax.random.key(0), MODEL)["fresh"][0]  # without training's axes
+    assert ends.shape == (12, 3, 1, 1)
 
 
 def test_diverged_samples_are_counted_and_left_out():

@@ -203,6 +203,7 @@ def test_interacting_samples_move_together():
         ({"density_scale": -0.5}, "density_scale must be zero or more"),
         ({"num_kept": 0}, "num_kept must be an integer of at least 1"),
         ({"num_kept": 9}, "num_kept must be at most num_samples=8, got 9"),
+        ({"axis_name": "shard"}, "axis_name must be None where is_interacting is False"),
     ],
 )
 def test_bad_negatives_are_refused(options, message):

@@ -1,0 +1,128 @@
+"""Particles of all logical shards as one system, in the training of a joint energy model."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from joint_problems import (
+    DIM,
+    EPS,
+    SHAPE,
+    image_data,
+    joint_objective,
+    negatives,
+    quadratic,
+    quadratic_logits,
+    trainable,
+)
+from scipy.spatial.distance import pdist
+from training_problems import split_batch
+
+from ebmjax.losses import joint_log_density, nearest_neighbour_entropy
+from ebmjax.samplers import run_chain, stochastic_svgd, svgd
+from ebmjax.training import Plan, fit, make_train_step
+
+KEY = jax.random.key(7)
+NUM_SHARDS, NUM_PARTICLES, NUM_STEPS = 4, 12, 3
+SVGD = functools.partial(svgd, step_size=0.5)
+STOCHASTIC = functools.partial(stochastic_svgd, step_size=0.5)
+
+
+def problem(sampler, axes=("data", "shard"), num_shards=NUM_SHARDS, mesh_axis="data"):
+    """(state, train_step) whose particles are all that the buffers hold."""
+    draw = negatives(
+        sampler=sampler,
+        num_steps=NUM_STEPS,
+        num_samples=NUM_PARTICLES // num_shards,
+        is_interacting=True,
+        axis_name=axes,
+    )
+    optimizer = optax.sgd(0.05)
+    state, gradient_fn = trainable(
+        quadratic(),
+        draw,
+        joint_objective(),
+        optimizer,
+        num_shards=num_shards,
+        buffer_size=NUM_PARTICLES,
+    )
+    return state, make_train_step(gradient_fn, optimizer, axis_name=mesh_axis)
+
+
+def train(sampler, num_devices, num_steps, **options):
+    state, train_step = problem(sampler, **options)
+    plan = Plan(
+        total_steps=num_steps,
+        batch_size=(16, 8),
+        num_shards=NUM_SHARDS,
+        steps_per_dispatch=num_steps,
+    )
+    devices = jax.devices()[:num_devices]
+    return state, fit(KEY, state, train_step, image_data(num=96), plan, devices=devices)
+
+
+def particles(state):
+    return np.asarray(state.shards.buffer.positions).reshape(NUM_PARTICLES, *SHAPE)
+
+
+def moved_together(state):
+    """Where a step takes all particles of ``state`` if they are one system."""
+
+    def log_density(x):
+        return joint_log_density(quadratic_logits(state.params, {}, x)[0])
+
+    sampler = SVGD(log_density)
+    start = sampler.init(jnp.asarray(particles(state)))
+    return run_chain(KEY, start, sampler.step, NUM_STEPS)[0].particles
+
+
+# Particles below 5 through three steps of directions that are sums of 12 terms below 10, each sum
+# off by 12 roundings; energies are convex, so nothing is amplified by more than a small factor.
+ATOL = 2 * NUM_STEPS * 0.5 * 12 * 10 * EPS
+
+
+@pytest.mark.parametrize("num_devices", [1, 4])
+def test_a_step_moves_the_particles_of_all_shards_as_one_system(num_devices):
+    before, result = train(SVGD, num_devices, 1)
+    expected = moved_together(before)
+    np.testing.assert_allclose(particles(result.state), expected, rtol=0, atol=ATOL)
+    assert np.max(np.abs(expected - particles(before))) > 1000 * ATOL
+    entropy = nearest_neighbour_entropy(jnp.asarray(expected))
+    # DIM times a mean of logarithms of distances, each off by twice the square root of DIM.
+    nearest = pdist(np.reshape(expected, (NUM_PARTICLES, DIM))).min()
+    atol = DIM * 2 * np.sqrt(DIM) * ATOL / nearest
+    np.testing.assert_allclose(result.row["negative_entropy"], entropy, rtol=0, atol=atol)
+    assert int(result.state.skipped) == 0
+
+
+def test_a_step_without_a_mesh_spreads_them_over_its_shards():
+    state, train_step = problem(SVGD, axes="shard", mesh_axis=None)
+    data = image_data(num=16)
+    batch = split_batch((data, data), NUM_SHARDS)
+    after, _ = jax.jit(train_step)(KEY, state, batch)
+    np.testing.assert_allclose(particles(after), moved_together(state), rtol=0, atol=ATOL)
+
+
+@pytest.mark.parametrize("sampler", [SVGD, STOCHASTIC])
+def test_the_devices_do_not_change_the_trajectory(sampler):
+    start, on_one = train(sampler, 1, 6)
+    _, on_four = train(sampler, 4, 6)
+    # Of particles as above over six steps; parameters follow them at the rate 0.05.
+    atol = 6 * ATOL
+    for part in ("params", "shards"):
+        got, expected = getattr(on_four.state, part), getattr(on_one.state, part)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected
+        )
+    moved = optax.tree.norm(optax.tree.sub(on_one.state.params, start.params))
+    assert moved > 100 * atol
+
+
+def test_an_axis_that_the_step_does_not_have():
+    state, train_step = problem(SVGD, mesh_axis=None)
+    data = image_data(num=16)
+    with pytest.raises(ValueError, match=r"axis_name must name axes that are mapped.*'data'"):
+        jax.eval_shape(train_step, KEY, state, split_batch((data, data), NUM_SHARDS))
