@@ -152,7 +152,8 @@ def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) ->
         """From the particles ``rows``, given dh/d(squared distance) among them."""
         pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
         offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
-        growth = terms.kernel[:, rows] * squared[:, rows] / terms.bandwidth**3
+        # In this order no cube of a small bandwidth is formed, which float32 would round to zero.
+        growth = terms.kernel[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
         return multiply(terms.own(growth), 2.0 * offsets)
 
     def of_all() -> jax.Array:

@@ -81,6 +81,7 @@ TABLE = {
         {"step_size": 0.1, "bandwidth": 0.7, "temperature": 0.9, "langevin_weight": 0.1},
         has_particles=True,
     ),
+    "stochastic_svgd_median_rule": row("stochastic_svgd", {"step_size": 0.1}, has_particles=True),
     # Split where nothing comes before the head; tests/samplers/test_pyld.py splits for real.
     "pyld": Row(
         partial(samplers.pyld, lambda position: position),
@@ -112,8 +113,8 @@ def skewed(position: Any) -> jax.Array:
 
 
 def start(entry: Row, dtype: Any = jnp.float32, seed: int = 0) -> Any:
-    """A PyTree of a scalar, a vector and a matrix; with three of each for particle samplers."""
-    lead = (3,) if entry.has_particles else ()
+    """A PyTree of a scalar, a vector and a matrix; with six of each for particle samplers."""
+    lead = (6,) if entry.has_particles else ()
     shapes = {"bias": (), "vector": (2,), "matrix": (2, 1)}
     generator = np.random.default_rng(seed)
     return {
@@ -192,7 +193,7 @@ def test_dtypes_and_structure_are_kept(entry: Row, dtype: Any) -> None:
         inner = after.inner if hasattr(after, "inner") else after
         for name in {"score", "second_moment"} & set(inner._fields):
             chex.assert_trees_all_equal_shapes_and_dtypes(getattr(inner, name), position)
-        assert all(leaf.shape in ((), (3,)) for leaf in jax.tree.leaves(info))
+        assert all(leaf.shape in ((), (6,)) for leaf in jax.tree.leaves(info))
 
 
 @every_row

@@ -204,6 +204,16 @@ def test_particles_are_independent_draws(
     assert_mean(extrapolated(lambda x: x[:, :, None] * x[:, None, :]), expected)
 
 
+@pytest.mark.parametrize("num_particles", [3, 10])
+def test_a_cloud_of_any_size_moves_by_finite_numbers(num_particles: int) -> None:
+    cloud = jax.random.normal(jax.random.key(0), (num_particles, 2))
+    sampler = stochastic_svgd(lambda x: 0.0 * jnp.sum(x), step_size=1e-3)
+    step = jax.jit(sampler.step)
+    for scale in (1e-14, 1e-6, 1e6, 1e14):
+        after, _ = step(jax.random.key(1), sampler.init(scale * cloud))
+        assert np.isfinite(after.particles).all(), scale
+
+
 def test_coincident_particles_part() -> None:
     """The share of independent dynamics gives each its own noise, of variance 2 eps w / n."""
     step_size = 0.1

@@ -16,7 +16,15 @@ from monte_carlo import assert_mean
 from scipy.spatial.distance import pdist
 
 from ebmjax import densities
-from ebmjax.samplers import SVGDState, gradient_descent, svgd, svgd_direction, svgd_init, svgd_step
+from ebmjax.samplers import (
+    SVGDState,
+    gradient_descent,
+    stochastic_svgd,
+    svgd,
+    svgd_direction,
+    svgd_init,
+    svgd_step,
+)
 
 FLOAT32 = float(np.finfo(np.float32).eps)
 
@@ -210,7 +218,8 @@ def test_some_particles_coincide(dimension: int, offset: float, num_same: int) -
         np.testing.assert_allclose(direction, expected, atol=atol)
 
 
-def test_memory_is_that_of_the_gram_matrix() -> None:
+@pytest.mark.parametrize("sampler", [svgd, stochastic_svgd])
+def test_memory_is_that_of_the_gram_matrix(sampler: Any) -> None:
     """No intermediate is larger than n^2 or n d numbers; in particular none is (n, n, d)."""
     num_particles, dimension = 31, 29
 
@@ -221,7 +230,7 @@ def test_memory_is_that_of_the_gram_matrix() -> None:
                 yield from sizes(inner)
 
     state = svgd_init(jnp.zeros((num_particles, dimension)), log_density)
-    program = jax.make_jaxpr(svgd(log_density, step_size=1.0).step)(jax.random.key(0), state)
+    program = jax.make_jaxpr(sampler(log_density, step_size=1.0).step)(jax.random.key(0), state)
     assert max(sizes(program.jaxpr)) <= num_particles * max(num_particles, dimension)
 
 
