@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ebmjax import latent
 from ebmjax.training import make_mesh, repeats_take_turns
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
@@ -16,14 +18,33 @@ from experiments.validate import choose
 
 COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
 REJECTING = ("mala", "tempered_mala", "hmc")
+# The fields that make a power law: numbers of intervals and exponents.
+LADDERS = (
+    ("loss.num_intervals", "loss.exponent"),
+    ("eval.evidence_intervals", "eval.evidence_exponent"),
+)
 
 
 def check(config: Config, num_test: int) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
+    _check_ladders(config)
     _check_gaussians(config)
     _check_chains(config)
     _check_sizes(config, num_test)
     _check_blackjax(config)
+
+
+def _check_ladders(config: Config) -> None:
+    """Refuses powers that float32 cannot tell apart: within a compiled program nobody would."""
+    for intervals, exponent in LADDERS:
+        num_intervals, p = config[intervals], config[exponent]
+        powers = np.asarray(latent.power_schedule(num_intervals, p))
+        if not np.all(np.diff(powers) > 0):
+            raise ConfigError(
+                f"config.{intervals}={num_intervals} and config.{exponent}={p} make powers that "
+                "coincide in float32, where they must increase strictly from 0 to 1. Take an "
+                "exponent nearer to 1, or fewer intervals."
+            )
 
 
 def _check_gaussians(config: Config) -> None:

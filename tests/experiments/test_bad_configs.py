@@ -56,6 +56,8 @@ OUT_OF_RANGE = [
     ("model.prior_hidden", (100.0,)),
     ("model.prior_hidden", ("wide",)),
 ]
+# Numbers of intervals and exponents whose powers underflow near 0, or round to 1.
+INDISTINCT = [(10, 38.0), (10, 40.0), (10, 60.0), (30, 30.0), (10, 1e-7), (10, 1e-9)]
 UNKNOWN = [
     ("family", "thermal", "'toy_beta'"),
     ("sampler.prior.name", "nuts", "'sgld'"),
@@ -127,6 +129,15 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
         (
             {"eval.evidence_images": 25},
             r"config\.eval\.evidence_images must be at most 24, .* got 25",
+        ),
+        *(
+            (
+                {f"{section}intervals": num_intervals, f"{other}exponent": exponent},
+                rf"config\.{section}intervals={num_intervals} and config\.{other}exponent="
+                rf"{exponent} make powers that coincide .* Take an exponent nearer to 1, or fewer",
+            )
+            for section, other in (("loss.num_", "loss."), ("eval.evidence_", "eval.evidence_"))
+            for num_intervals, exponent in INDISTINCT
         ),
         ({"data.name": "cifar11"}, r"name must be a data set of .*; got name='cifar11'"),
     ],
