@@ -17,7 +17,7 @@ from ebmjax.training import (
     stack_states,
 )
 from experiments import build as common
-from experiments import thermo_checks, thermo_plots, thermo_schedule
+from experiments import thermo_checks, thermo_memory, thermo_plots, thermo_schedule
 from experiments import thermo_parts as parts
 from experiments.config import Config
 from experiments.thermo_assessment import ThermoAssessment
@@ -33,7 +33,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     plan = common.plan(config, len(train.images))
     model, init = parts.model_of(config, train.images.shape[1:])
     shapes = jax.eval_shape(init, jax.random.key(0))
-    thermo_checks.check_memory(config, model.generator_fn, shapes.generator)
+    thermo_memory.check_memory(config, model.generator_fn, shapes.generator)
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
     powers = thermo_schedule.powers(config, model, init, optimizer, examples)

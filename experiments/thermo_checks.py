@@ -1,16 +1,8 @@
 """What a latent EBM's configuration may not ask for together, told before anything is trained."""
 
-import math
-import os
-from collections.abc import Callable
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
-from ebmjax.training import make_mesh, repeats_take_turns
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
@@ -136,60 +128,3 @@ def _check_blackjax(config: Config) -> None:
         asking.append("config.eval.evidence_methods with 'smc'")
     if asking:
         check_installed(asking[0])
-
-
-def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) -> None:
-    """Refuses a training step that the device cannot hold, with the estimate.
-
-    Raises:
-      ConfigError: if what the generator must remember of a shard's chains, so as to be
-        differentiated at all powers at once, exceeds the memory.
-    """
-    needed, available = step_bytes(config, generator_fn, params), available_bytes()
-    if needed > available:
-        raise ConfigError(
-            f"one training step needs about {needed / 2**30:.1f} GiB and the device has "
-            f"{available / 2**30:.1f}: config.loss.num_intervals={config.loss.num_intervals} "
-            f"powers x config.train.batch_size={config.train.batch_size} images x "
-            f"config.loss.chains_per_observation={config.loss.chains_per_observation} chains x "
-            f"{_repeats_at_once(config)} of config.train.num_repeats={config.train.num_repeats} "
-            "repeats at a time. Lower one of them, or spread config.mesh.num_shards over more "
-            "devices."
-        )
-
-
-def step_bytes(config: Config, generator_fn: Callable[..., Any], params: Any) -> int:
-    """Estimate for one device: the activations of all chains of a step, and their states."""
-    z = jax.ShapeDtypeStruct((config.model.latent_dim,), jnp.float32)
-    _, pullback = jax.eval_shape(lambda w, z: jax.vjp(generator_fn, w, z), params, z)
-    shared = sum(_bytes(leaf) for leaf in jax.tree.leaves(params))
-    kept = max(sum(_bytes(leaf) for leaf in jax.tree.leaves(pullback)) - shared, 0)
-    num_powers = 1 if config.loss.estimator == "vanilla" else config.loss.num_intervals
-    num_latents = (
-        num_powers
-        * (config.train.batch_size // make_mesh(config.mesh.num_shards).size)
-        * config.loss.chains_per_observation
-        * _repeats_at_once(config)
-    )
-    if config.loss.control_variates:  # every activation has a tangent
-        kept *= 2
-    is_remembered = config.loss.estimator == "through_chain"
-    # A position and a score for every step of a chain that is differentiated.
-    states = 8 * config.model.latent_dim * config.sampler.posterior.num_steps * is_remembered
-    return num_latents * (kept + states)
-
-
-def _repeats_at_once(config: Config) -> int:
-    return 1 if repeats_take_turns() else config.train.num_repeats
-
-
-def available_bytes() -> int:
-    """Of one device; of the machine where the device does not say."""
-    statistics = jax.devices()[0].memory_stats() or {}
-    if "bytes_limit" in statistics:
-        return statistics["bytes_limit"]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _bytes(leaf: Any) -> int:
-    return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -1,11 +1,8 @@
-"""Latent EBM configurations whose fields do not go together, and the estimate of memory."""
+"""Latent EBM configurations whose fields do not go together."""
 
-import jax
-import jax.numpy as jnp
 import pytest
 from experiment_runs import digits
 
-from ebmjax.training import make_mesh
 from experiments import thermo_checks
 from experiments.errors import ConfigError
 
@@ -94,50 +91,3 @@ def test_blackjax_is_asked_for_only_where_it_is_used(monkeypatch):
     ):
         with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed"):
             thermo_checks.check(digits(**overrides), num_test=24)
-
-
-def hidden(weight, z):
-    """A generator that must remember, for its gradient, a hidden layer of 1000 floats."""
-    return jnp.tanh(weight @ z).sum() * jnp.ones(4)
-
-
-WEIGHT = jax.ShapeDtypeStruct((1000, 16), jnp.float32)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "num_latents"),
-    [
-        ({}, 3 * 72),
-        ({"loss.estimator": "vanilla"}, 72),
-        ({"loss.num_intervals": 30, "train.batch_size": 16}, 480),
-        ({"loss.chains_per_observation": 4, "train.num_repeats": 5}, 3 * 72 * 4),  # in turns
-        ({"loss.chains_per_observation": 4, "loss.control_variates": True}, 3 * 72 * 8),
-    ],
-)
-def test_memory_is_estimated_from_what_the_generator_remembers(overrides, num_latents):
-    """By hand: 4000 bytes of tanh and 64 of the latent; at most as much again for its cotangent."""
-    config = digits(**overrides)
-    # The chains are spread over as many devices as divide the shards.
-    num_latents /= make_mesh(config.mesh.num_shards).size
-    found = thermo_checks.step_bytes(config, hidden, WEIGHT) / num_latents
-    assert 4000 <= found <= 2 * 4064 + 8
-
-
-def test_an_accelerator_remembers_all_repeats(monkeypatch):
-    config = digits(**{"train.num_repeats": 5})
-    in_turns = thermo_checks.step_bytes(config, hidden, WEIGHT)
-    monkeypatch.setattr("experiments.thermo_checks.jax.default_backend", lambda: "gpu")
-    assert thermo_checks.step_bytes(config, hidden, WEIGHT) == 5 * in_turns
-
-
-def test_a_step_beyond_the_memory_is_refused_with_the_estimate(monkeypatch):
-    monkeypatch.setattr(thermo_checks, "available_bytes", lambda: 2**20)
-    config = digits(**{"loss.num_intervals": 100, "loss.chains_per_observation": 8})
-    with pytest.raises(
-        ConfigError, match=r"needs about 0\.\d GiB .*num_intervals=100 powers x .*8"
-    ):
-        thermo_checks.check_memory(config, hidden, WEIGHT)
-
-
-def test_the_machine_says_how_much_it_has():
-    assert 2**28 < thermo_checks.available_bytes() < 2**50
