@@ -37,6 +37,23 @@ SAMPLERS = {
 DIGITS_SIDE = 8
 
 
+class Seconds(NamedTuple):
+    """How long something took.
+
+    Attributes:
+      wall: from its start to its end.
+      compile: the part of it spent compiling.
+    """
+
+    wall: float
+    compile: float
+
+    @property
+    def run(self) -> float:
+        """What the same work takes once it is compiled."""
+        return self.wall - self.compile
+
+
 class Experiment(NamedTuple):
     """What ``run.py`` needs of a family of experiments.
 
@@ -49,6 +66,8 @@ class Experiment(NamedTuple):
       draw: draws the plots of the run's folder.
       assess: ``state -> report``, the full evaluation of the finished run for evaluation.json; may
         write into the run's folder. None where the family has none.
+      pilot: of a run before the first step that training rests on, part of its time; None where
+        there was none.
     """
 
     state: TrainState
@@ -58,6 +77,7 @@ class Experiment(NamedTuple):
     evaluate: Callable[[TrainState, int], dict[str, Any]]
     draw: Callable[[], None]
     assess: Callable[[TrainState], dict[str, Any]] | None = None
+    pilot: Seconds | None = None
 
 
 def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
@@ -167,7 +187,7 @@ def train_key(config: Config) -> jax.Array:
 def over_repeats(config: Config, make: Callable[[int], Any], stack: Callable[..., Any]) -> Any:
     """``make(0)``, or with ``config.train.num_repeats`` above 1 ``stack`` of what each repeat has.
 
-    Repeat r is the run of seed ``config.seed + r``.
+    Repeat r is the run of seed ``config.seed + r``; the powers of an adaptive schedule are shared.
     """
     num_repeats = config.train.get("num_repeats", 1)
     return make(0) if num_repeats == 1 else stack([make(r) for r in range(num_repeats)])

@@ -93,7 +93,7 @@ def launch(
     if result.first_step == experiment.plan.total_steps:
         print("This run had finished already: nothing was trained, its plots are drawn again.")
     experiment.draw()
-    summarise(path, config, result, time.perf_counter() - started)
+    summarise(path, config, result, experiment.pilot, time.perf_counter() - started)
     if mode == "all":
         assess.assess(path, config, experiment, result.state)
     return None
@@ -143,19 +143,29 @@ def use_compilation_cache() -> None:
 
 
 def summarise(
-    path: Path, config: Config, result: training.FitResult, sitting_seconds: float
+    path: Path,
+    config: Config,
+    result: training.FitResult,
+    pilot: build.Seconds | None,
+    sitting_seconds: float,
 ) -> None:
-    """Writes summary.json and prints where things are."""
+    """Writes summary.json and prints where things are; a pilot's time is the run's."""
+    before = pilot or build.Seconds(0.0, 0.0)
+    seconds = build.Seconds(
+        before.wall + result.wall_seconds, before.compile + result.compile_seconds
+    )
     summary: dict[str, Any] = {
         **result.row,
         "steps": int(result.state.step),
         "seed": config.seed,
         "versions": workdir.versions(),
         "devices": [str(device.device_kind) for device in jax.devices()],
-        "wall_seconds": round(result.wall_seconds, 3),
-        "compile_seconds": round(result.compile_seconds, 3),
-        "run_seconds": round(result.wall_seconds - result.compile_seconds, 3),
+        "wall_seconds": round(seconds.wall, 3),
+        "compile_seconds": round(seconds.compile, 3),
+        "run_seconds": round(seconds.run, 3),
         "params_sha256": training.tree_digest(result.state.params),
     }
+    if pilot is not None:
+        summary["pilot_seconds"] = round(pilot.wall, 3)
     workdir.write_summary(path, summary)
     print(f"Done in {sitting_seconds:.0f} s. Numbers in {path}/summary.json, plots in {path}/plots")

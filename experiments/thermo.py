@@ -17,7 +17,7 @@ from ebmjax.training import (
     stack_states,
 )
 from experiments import build as common
-from experiments import thermo_checks, thermo_memory, thermo_plots, thermo_schedule
+from experiments import thermo_checks, thermo_memory, thermo_pilot, thermo_plots, thermo_schedule
 from experiments import thermo_parts as parts
 from experiments.config import Config
 from experiments.thermo_assessment import ThermoAssessment
@@ -36,8 +36,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     thermo_memory.check_memory(config, model.generator_fn, shapes.generator)
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
-    powers = thermo_schedule.powers(config, model, init, optimizer, examples)
-    gradient_fn = parts.gradient_fn(config, model, powers)
+
+    def pilot(law: jax.Array) -> thermo_pilot.Pilot:
+        params = init(common.root_keys(config)[0])
+        return thermo_pilot.run(config, model, params, optimizer, examples, law)
+
+    schedule = thermo_schedule.schedule(config, workdir, pilot)
+    gradient_fn = parts.gradient_fn(config, model, schedule.powers)
 
     def initial_state(repeat: int) -> TrainState:
         params_key, _, _ = common.root_keys(config, repeat)
@@ -48,7 +53,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         workdir=workdir,
         model=model,
         chains=parts.chains(config),
-        powers=powers,
+        powers=schedule.powers,
         gradient_fn=gradient_fn,
         train=examples,
         test=test.images[: config.eval.num_test],
@@ -66,8 +71,11 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=examples,
         plan=plan,
         evaluate=evaluation,
-        draw=partial(thermo_plots.draw, workdir, np.asarray(powers)),
-        assess=ThermoAssessment(evaluation=evaluation, test=test, config=config),
+        draw=partial(thermo_plots.draw, workdir, np.asarray(schedule.powers)),
+        assess=ThermoAssessment(
+            evaluation=evaluation, test=test, config=config, pilot=schedule.pilot
+        ),
+        pilot=schedule.pilot,
     )
 
 

@@ -29,11 +29,13 @@ class ThermoAssessment:
       evaluation: what training measured along the way.
       test: the test images.
       config: of the run.
+      pilot: the time of the pilot run, None where there was none.
     """
 
     evaluation: ThermoEvaluation
     test: data.ImageData
     config: Config
+    pilot: common.Seconds | None = None
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. Distances of generated images need features, so class labels or Inception."""
@@ -126,7 +128,10 @@ class ThermoAssessment:
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
         batch = self.evaluation.batch(np.arange(self.config.train.batch_size))
         gradient_fn = self.evaluation.programs.gradient
-        return thermo_cost.cost(gradient_fn, key, params, (), batch, num_steps=num_steps)
+        pilot_seconds = self.pilot.run if self.pilot else 0.0
+        return thermo_cost.cost(
+            gradient_fn, key, params, (), batch, num_steps=num_steps, pilot_seconds=pilot_seconds
+        )
 
 
 def _finite_or_null(diverged: np.ndarray, values: np.ndarray) -> Any:

@@ -13,6 +13,7 @@ REJECTING = ("mala", "tempered_mala", "hmc")
 # The fields that make a power law: numbers of intervals and exponents.
 LADDERS = (
     ("loss.num_intervals", "loss.exponent"),
+    ("loss.pilot_intervals", "loss.pilot_exponent"),
     ("eval.evidence_intervals", "eval.evidence_exponent"),
 )
 

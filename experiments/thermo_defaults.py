@@ -45,8 +45,11 @@ def defaults() -> ConfigDict:
             "schedule": "power",
             "num_intervals": 10,
             "exponent": 6.0,
-            # Of the pilot run that places the powers of the schedule "adaptive".
+            # Of the pilot run that places the powers of the schedule "adaptive": it trains with the
+            # power law above and then looks at a finer one.
             "pilot_epochs": 5,
+            "pilot_intervals": 20,
+            "pilot_exponent": 6.0,
             "chains_per_observation": 1,
             # Of "covariance" alone, by Stein's identity.
             "control_variates": False,

@@ -13,7 +13,7 @@ from experiments.thermo_figure_sweeps import SCORES, title
 
 GRID_SIDE = 6
 COSTS = {
-    "train_seconds": "seconds of training, one repeat (steps times a gradient's)",
+    "train_seconds": "seconds of training, one repeat (steps times a gradient's, and the pilot's)",
     "flops_per_step": "floating-point operations a gradient, one repeat",
 }
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax.training import make_mesh, repeats_take_turns
+from experiments import thermo_pilot
 from experiments.config import Config
 from experiments.errors import ConfigError
 
@@ -65,11 +66,18 @@ def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> l
         _told(config, f"eval.evidence_{name}", name): config.eval[f"evidence_{name}"]
         for name in ("images", "chains")
     }
-    return [
+    found = [
         _training_step(config, kept, powers),
         Program("reconstructing the evaluation's images", powers | test, kept),
         Program("the evaluation's log evidence", powers | evidence, kept),
     ]
+    if config.loss.schedule == "adaptive":
+        pilot = {
+            _told(config, "loss.pilot_intervals", "powers"): config.loss.pilot_intervals,
+            f"{thermo_pilot.IMAGES} images": thermo_pilot.IMAGES,
+        }
+        found.append(Program("the pilot run's look at its powers", pilot, kept))
+    return found
 
 
 def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program:

@@ -87,6 +87,8 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "train.steps_per_dispatch": num_epochs,
         "train.checkpoint_every_epochs": num_epochs,
         "eval.every_epochs": num_epochs,
+        # Where the measured rows' pilots looked: the powers of their training.
+        "loss.pilot_intervals": 10,
         # All rows start alike.
         "eval.at_start": False,
         "eval.evidence_images": 8,

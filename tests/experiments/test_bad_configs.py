@@ -26,6 +26,7 @@ COUNTS = (
     "sampler.prior.num_steps",
     "sampler.posterior.num_steps",
     "loss.num_intervals",
+    "loss.pilot_intervals",
     "eval.every_epochs",
     "eval.num_samples",
     "eval.num_test",
@@ -36,6 +37,7 @@ POSITIVE = (
     "sampler.prior.step_size",
     "sampler.posterior.step_size",
     "loss.exponent",
+    "loss.pilot_exponent",
     "model.base_scale",
     "model.likelihood_scale",
     "optimizer.prior.learning_rate",
@@ -136,7 +138,11 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
                 rf"config\.{section}intervals={num_intervals} and config\.{other}exponent="
                 rf"{exponent} make powers that coincide .* Take an exponent nearer to 1, or fewer",
             )
-            for section, other in (("loss.num_", "loss."), ("eval.evidence_", "eval.evidence_"))
+            for section, other in (
+                ("loss.num_", "loss."),
+                ("loss.pilot_", "loss.pilot_"),
+                ("eval.evidence_", "eval.evidence_"),
+            )
             for num_intervals, exponent in INDISTINCT
         ),
         ({"data.name": "cifar11"}, r"name must be a data set of .*; got name='cifar11'"),
