@@ -54,7 +54,8 @@ def defaults() -> ConfigDict:
             # Of "covariance" alone, by Stein's identity.
             "control_variates": False,
             "energy_l2": 0.0,
-            # Of the log evidence that is reported, and of the objective of "through_chain".
+            # Of the divergences in the objective of "through_chain" alone. The log evidence that is
+            # reported has them in full.
             "kl_weight": 1.0,
             "kl_covariance": "full",
         },

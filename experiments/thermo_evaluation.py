@@ -183,7 +183,11 @@ class ThermoEvaluation:
         return row, self._generate(params, nodes[-1])
 
     def _evidence(self, key: jax.Array, params: latent.LatentParams) -> dict[str, jax.Array]:
-        """Log evidence a test image, each with chains and Gaussians of its own."""
+        """Log evidence a test image, each with chains and Gaussians of its own.
+
+        The correction counts in full, whatever weight the objective gives it: else the numbers of
+        two runs would not be of the same quantity.
+        """
         num_images, num_chains = self.config.eval.evidence_images, self.config.eval.evidence_chains
         images = data.to_signed_unit(jnp.asarray(self.test[:num_images]))
         observations = jnp.repeat(images, num_chains, axis=0)
@@ -200,17 +204,13 @@ class ThermoEvaluation:
         )
         forward, backward = latent.adjacent_divergences(mean, covariance)
         corrected = latent.log_evidence(
-            energies,
-            self.powers,
-            kl_forward=forward,
-            kl_backward=backward,
-            kl_weight=self.config.loss.kl_weight,
+            energies, self.powers, kl_forward=forward, kl_backward=backward
         )
         correction = 0.5 * jnp.sum(forward - backward, axis=0)
         return {
             "test_trapezium_log_evidence": latent.log_evidence(energies, self.powers).mean(),
             "test_log_evidence": corrected.mean(),
-            # What the trapezium rule lacks on this schedule, whatever the weight.
+            # What the trapezium rule lacks on this schedule.
             "quadrature_discrepancy": correction.mean(),
         }
 
