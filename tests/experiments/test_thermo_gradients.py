@@ -1,0 +1,92 @@
+"""Every learning gradient that a latent EBM's configuration can ask for, traced through the step.
+
+Nothing is compiled: the shapes tell that the parts fit, and that a field changes the program tells
+that it arrives there.
+"""
+
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from experiment_runs import digits
+
+from ebmjax.training import make_mesh
+from ebmjax.training._block import make_block
+from experiments import families
+
+PERSISTENT = {"sampler.persistent": True}
+THROUGH = {"loss.estimator": "through_chain", "loss.kl_weight": 0.0}
+WITH_DIVERGENCES = {
+    "loss.estimator": "through_chain",
+    "loss.chains_per_observation": 2,
+    "loss.kl_covariance": "diagonal",
+}
+COVARIANCE = {"loss.estimator": "covariance", "loss.chains_per_observation": 4}
+
+
+def hashable(overrides):
+    return tuple(sorted(overrides.items()))
+
+
+@functools.cache
+def traced(items):
+    """(the block's program as text, its state before, its state after, its metrics)."""
+    config = digits(**dict(items))
+    experiment = families.build(config, Path("nowhere"))
+    plan = experiment.plan
+    shard = plan.batch_size // plan.num_shards
+    indices = jax.ShapeDtypeStruct((1, plan.num_shards, shard), jnp.int32)
+    block = make_block(experiment.train_step, make_mesh(plan.num_shards, jax.devices()[:1]))
+    program, (state, metrics) = jax.make_jaxpr(block, return_shape=True)(
+        jax.random.key(0), experiment.state, experiment.data, indices
+    )
+    return str(program), experiment.state, state, metrics
+
+
+def shapes(tree):
+    return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+
+@pytest.mark.parametrize(
+    ("base", "change"),
+    [
+        ({}, {"loss.estimator": "vanilla"}),
+        ({}, {"loss.estimator": "telescoped"}),
+        ({}, {"loss.estimator": "frozen_prior"}),
+        ({}, COVARIANCE),
+        (COVARIANCE, {"loss.control_variates": True}),
+        ({}, THROUGH),
+        (THROUGH, WITH_DIVERGENCES),
+        ({}, {"sampler.warm_start": True}),
+        ({}, PERSISTENT),
+        (COVARIANCE, PERSISTENT),
+        ({}, {"loss.energy_l2": 0.1}),
+        ({}, {"sampler.prior.name": "hmc"}),
+        ({}, {"sampler.posterior.name": "hmc"}),
+        ({}, {"sampler.posterior.name": "psgld"}),
+        ({}, {"sampler.posterior.name": "tempered_mala"}),
+    ],
+    ids=lambda overrides: ",".join(map(str, overrides.values())) or "tempered",
+)
+def test_a_field_of_the_gradient_changes_the_step_and_the_step_fits(base, change):
+    before, *_ = traced(hashable(base))
+    after, start, end, metrics = traced(hashable(base | change))
+    assert after != before
+    assert shapes(end) == shapes(start)
+    overrides = base | change
+    num_powers = 1 if overrides.get("loss.estimator") == "vanilla" else 4
+    assert metrics["mean_log_likelihoods"].shape == (1, num_powers)
+    assert metrics["loss"].shape == metrics["prior_energy"].shape == (1,)
+    assert metrics["posterior_acceptance"].shape == (1, max(num_powers - 1, 1))
+
+
+def test_what_is_only_evaluated_changes_no_step():
+    assert traced(hashable({}))[0] == traced(hashable({"eval.num_samples": 7}))[0]
+
+
+def test_persistent_chains_stand_at_every_power_of_every_example():
+    _, state, *_ = traced(hashable(COVARIANCE | PERSISTENT))
+    assert state.shards.prior.shape == (8, 72 // 8 * 4, 16)
+    assert state.shards.posterior.shape == (8, 144, 3, 4, 16)
