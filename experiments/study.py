@@ -5,7 +5,8 @@
 
 A study file names its rows, each a configuration with a variant, and its columns, each a number of
 summary.json or evaluation.json, or a list of one number for each repeat of the run. Every cell is a
-run of its own (experiments/run.py --mode=all) in FOLDER/<row>/seed<k>; what is there already is not
+run of its own (experiments/run.py --mode=all) in FOLDER/<row>/seed<k>, of seed k, or of the seeds
+from k on if it trains several repeats at once; no seed counts twice. What is there already is not
 run again, and what was interrupted continues. A run that diverged counts as such and is not
 repeated. table.md and table.json are written anew after every run; figures, where the study has
 any, are drawn at the end. With --jobs=N every run has its own share of the CPUs."""
@@ -24,6 +25,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from experiments.study_seeds import first_seed
 from experiments.tables import entry
 from experiments.workdir import write_whole
 
@@ -39,7 +41,7 @@ class Study:
       rows: label to ``CONFIG[:VARIANT]``, or to a list of it and further ``--config.`` arguments.
       columns: heading to (name in summary.json or evaluation.json, factor, decimals). Dots in a
         name descend into nested objects.
-      num_seeds: seeds 0, 1, ... of every row.
+      num_seeds: runs of every row; their seeds are 0, 1, ..., or of R repeats each 0, R, ...
       common: arguments of every run.
       draw: called with the study's folder once all runs are made: its figures.
     """
@@ -84,18 +86,19 @@ class Cell:
 
 
 def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
-    """All runs, seed by seed: after the first seeds there is a table of every row already."""
+    """All runs, a first one of every row first: after them the table has every row already."""
     made = []
-    for seed in range(num_seeds):
+    for number in range(num_seeds):
         for label in from_both_ends(list(study.rows)):
             row = study.rows[label]
             config, *arguments = [row] if isinstance(row, str) else row
+            arguments = [*study.common, *arguments]
+            seed = first_seed(number, config, arguments)
             target = folder / folder_name(label) / f"seed{seed}"
             command = [
                 sys.executable,
                 str(HOME / "run.py"),
                 f"--config={config}",
-                *study.common,
                 *arguments,
                 f"--config.seed={seed}",
                 f"--workdir={target}",
@@ -275,7 +278,7 @@ def main() -> None:
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
-    parser.add_argument("--seeds", type=int, help="instead of the study's own number")
+    parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
     options = parser.parse_args()
     # As this file runs as a script, its classes are not those the study file imports.
     from experiments import study as module
