@@ -1,4 +1,4 @@
-"""The full evaluation of a finished run: evaluation.json and further plots in its folder."""
+"""The full evaluation of a finished run: evaluation.json, and what its family adds."""
 
 import contextlib
 import json
@@ -88,7 +88,9 @@ def assess(path: Path, config: Config, experiment: Experiment, state: training.T
         "evaluation_seconds": round(time.perf_counter() - started, 3),
     }
     workdir.write_json(path / "evaluation.json", report)
+    # Not every family draws what it evaluates.
+    drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""
     print(
-        f"Evaluated in {report['evaluation_seconds']:.0f} s. Numbers in {path}/evaluation.json, "
-        f"plots in {path}/plots/eval_*.png"
+        f"Evaluated in {report['evaluation_seconds']:.0f} s. Numbers in "
+        f"{path}/evaluation.json{drawn}"
     )

@@ -28,7 +28,8 @@ summary.json, checkpoints/, plots/ and TensorBoard event files. Interrupt with C
 command with the same --workdir continues, bit for bit. --config.data.data_dir= names the folder of
 prepared tensorflow-datasets.
 
---mode=eval evaluates the finished run of --workdir in full: evaluation.json and plots/eval_*.png.
+--mode=eval evaluates the finished run of --workdir in full: evaluation.json and, but for latent
+EBMs and toy_beta, evaluation.npz and plots/eval_*.
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
 differ from those the run was trained with."""
 

@@ -1,0 +1,29 @@
+"""What --mode=eval says it wrote."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from experiment_runs import digits, strict_json
+
+from experiments import assess
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "training.png").touch()  # drawn by the training
+
+    def report(state):
+        if is_drawn:
+            (tmp_path / "plots" / "eval_energies.png").touch()
+        return {"number": 1.5}
+
+    state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
+    experiment = SimpleNamespace(assess=report)
+    assess.assess(tmp_path, digits(), experiment, state)
+    assert strict_json((tmp_path / "evaluation.json").read_text())["number"] == 1.5
+    said = capsys.readouterr().out
+    assert f"Numbers in {tmp_path}/evaluation.json" in said
+    assert (f"plots in {tmp_path}/plots/eval_*" in said) == is_drawn
+    assert ("plots" in said.replace(str(tmp_path), "")) == is_drawn
