@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +16,19 @@ from experiments.jem_extractors import Extractor, extractor
 from experiments.thermo_evaluation import ThermoEvaluation, params_of_repeats
 
 NUM_SIZES = 10
+
+
+class Keys(NamedTuple):
+    """Of a repeat's full evaluation, for what each is named after."""
+
+    distances: jax.Array
+    evidence: jax.Array
+    cost: jax.Array
+
+
+def keys_of(eval_key: jax.Array) -> Keys:
+    """Apart from the four that the evaluations along training split ``eval_key`` into."""
+    return Keys(*jax.random.split(jax.random.fold_in(eval_key, 4), len(Keys._fields)))
 
 
 @dataclass(frozen=True)
@@ -43,18 +56,23 @@ class ThermoAssessment:
         row, _ = self.evaluation.measure(state)
         row["coordinate_gradient_variance"] = row.pop("mean_coordinate_gradient_variance")
         params = params_of_repeats(state)
-        keys = [common.root_keys(self.config, repeat)[2] for repeat in range(len(params))]
+        keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
         report = jax.tree.map(partial(_finite_or_null, diverged), row)
         if self.extractor is not None:
-            distances = [self._distances(*pair) for pair in zip(keys, params, strict=True)]
+            pairs = zip(keys, params, strict=True)
+            distances = [self._distances(key.distances, one) for key, one in pairs]
             report |= self._extrapolated(distances, diverged)
         report["extractor"] = self.extractor and self.extractor.name
         report["powers"] = self.evaluation.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
-        report["cost"] = self._cost(keys[0], params[0], int(state.step))
+        report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))
         if self.config.eval.evidence_methods:
             evidence = thermo_evidence.compare(
-                keys, self.evaluation.model, params, self.test.images, self.config
+                [key.evidence for key in keys],
+                self.evaluation.model,
+                params,
+                self.test.images,
+                self.config,
             )
             report["evidence"] = jax.tree.map(partial(_finite_or_null, diverged), evidence)
         return report
