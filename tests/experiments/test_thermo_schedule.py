@@ -96,10 +96,13 @@ def test_a_pilot_that_tells_nothing_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_pilots_own_ladder_is_checked_and_its_images_counted():
+def test_the_images_of_the_pilot_count_for_the_memory():
     hidden = jax.ShapeDtypeStruct((10, 16), jnp.float32)
     config = digits(**ADAPTIVE, **{"loss.pilot_intervals": 30})
-    generator_fn = lambda weight, z: jnp.tanh(weight @ z)  # noqa: E731
+
+    def generator_fn(weight, z):
+        return jnp.tanh(weight @ z)
+
     *_, pilot = thermo_memory.programs(config, generator_fn, hidden)
     kept = thermo_memory.chain_bytes(generator_fn, hidden, 16)
     assert pilot.num_bytes == 30 * thermo_pilot.IMAGES * kept
