@@ -30,7 +30,7 @@ DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", THERMODYNAMIC.split("Plots:")
 def test_the_run_says_where_things_are(smoke_process, smoke):
     finished, folder = smoke_process
     where = smoke.relative_to(folder)
-    assert re.fullmatch(r"runs/thermo_digits/\d{8}-\d{6}", str(where))
+    assert re.fullmatch(r"runs/thermo_digits/\d{8}-\d{6}-\d+", str(where))
     first, *_, last = finished.stdout.splitlines()
     assert first.endswith(f"thermo_digits.py:smoke -> {where}")
     assert re.fullmatch(rf"Done in \d+ s\. Numbers in {where}/summary.json, plots in .*", last)
