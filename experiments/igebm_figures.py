@@ -17,7 +17,7 @@ from experiments.workdir import read_rows
 Panel = tuple[str, str, str]
 """A number's name in metrics.jsonl, its label, and the scale of its axis."""
 
-GAP: Panel = ("energy_gap", "energy of samples - of data, nats", "symlog")
+GAP = "energy of samples - of data, nats"
 ACCEPTANCE: tuple[Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("acceptance_implied", "acceptance of a move, T implied", "linear"),
@@ -26,11 +26,14 @@ ACCEPTANCE: tuple[Panel, ...] = (
     ("chain_step_size", "adapted step size", "log"),
     ("sample_fid", "FID of the buffer, classifier features", "log"),
 )
-RUNAWAY = (*(panel for panel in ACCEPTANCE if panel[0] != "chain_step_size"), GAP)
+RUNAWAY = (
+    *(panel for panel in ACCEPTANCE if panel[0] != "chain_step_size"),
+    ("energy_gap", GAP, "linear"),
+)
 """What runs that adapt no step size and may lose their chains are best seen by."""
 DAMPING: tuple[Panel, ...] = (
     ("sample_fid", "FID of the buffer, classifier features", "log"),
-    GAP,
+    ("energy_gap", GAP, "symlog"),
     ("chain_displacement", "squared distance travelled, a pixel", "log"),
     ("skipped", "skipped steps", "symlog"),
 )
