@@ -98,8 +98,10 @@ def test_options_that_a_kernel_lacks_or_does_not_know_are_named():
 def test_an_option_beyond_the_defaults_is_passed_on():
     config = jem_digits.get_config("hmc")
     with config.unlocked():
-        config.sampler.blackjax.hmc.divergence_threshold = 10
-    sampler(config, (2, 1, 1))(normal)
+        config.sampler.blackjax.hmc.divergence_threshold = -1e9  # below any change of energy
+    hmc = sampler(config, (2, 1, 1))(normal)
+    _, info = hmc.step(jax.random.key(0), hmc.init(jnp.zeros((2, 1, 1))))
+    assert info.is_divergent
 
 
 def test_every_family_tells_before_a_run_that_blackjax_is_missing(monkeypatch, tmp_path):
