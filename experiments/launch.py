@@ -112,7 +112,7 @@ def evaluate(config: Config, folder: str | None) -> None:
 
 
 def build_and_trace(config: Config, path: Path) -> build.Experiment:
-    """The experiment, its training step traced: half of all mistakes show only then."""
+    """The experiment, its training step traced: some mistakes show only then."""
     experiment = families.build(config, path)
     training.check_fits(
         build.train_key(config),

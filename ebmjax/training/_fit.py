@@ -154,7 +154,7 @@ def check_fits(
 ) -> None:
     """Traces what ``fit`` would compile for these arguments, and runs nothing.
 
-    What does not fit together mostly shows while tracing. A program that fills a folder calls this
+    Some of what does not fit together shows only while tracing. A program that fills a folder calls this
     first, so that a mistake leaves no folder behind.
 
     Raises:
