@@ -154,8 +154,8 @@ def check_fits(
 ) -> None:
     """Traces what ``fit`` would compile for these arguments, and runs nothing.
 
-    Some of what does not fit together shows only while tracing. A program that fills a folder calls this
-    first, so that a mistake leaves no folder behind.
+    Some of what does not fit together shows only while tracing. A program that fills a
+    folder calls this first, so that a mistake leaves no folder behind.
 
     Raises:
       ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
