@@ -1,6 +1,8 @@
-"""Rows that are spread over mapped axes: the whole from its parts, and a member's part of it."""
+"""What is spread over mapped axes: the whole from its parts, a member's part of it, their mean."""
 
 import jax
+
+from ebmjax.types import PyTree
 
 AxisName = str | tuple[str, ...] | None
 """A mapped axis, or several with the last one running fastest; None outside of any."""
@@ -28,6 +30,15 @@ def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:
         return rows
     first = jax.lax.axis_index(axis_name) * num_local
     return jax.lax.dynamic_slice_in_dim(rows, first, num_local)
+
+
+def mean_over_members(tree: PyTree, axis_name: AxisName) -> PyTree:
+    """The mean over the members of ``axis_name``; the tree itself outside of any.
+
+    Raises:
+      ValueError: if an axis is not mapped where this is called.
+    """
+    return tree if _num_members(axis_name) == 1 else jax.lax.pmean(tree, axis_name)
 
 
 def _num_members(axis_name: AxisName) -> int:

@@ -69,6 +69,7 @@ def objective(config: Config) -> training.JointObjective:
         is_adaptive=config.optimizer.adaptive,
         smoothing_ratio=loss.smoothing_ratio,
         smoothing_rate=loss.smoothing_rate,
+        axis_name=jem_samplers.SHARD_AXES,
     )
 
 
@@ -176,7 +177,7 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
         density_scale=_density_scale(config),
         num_classes=config.data.num_classes if has_classes else 1,
         is_interacting=is_interacting,
-        axis_name=jem_samplers.PARTICLE_AXES if is_interacting else None,
+        axis_name=jem_samplers.SHARD_AXES if is_interacting else None,
         replacement=choose(
             "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
         ),

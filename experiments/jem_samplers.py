@@ -13,8 +13,9 @@ from experiments.errors import ConfigError
 from experiments.validate import choose
 
 PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
-PARTICLE_AXES = ("data", "shard")
-"""Over which a training step's particles are one system; evaluation has neither."""
+SHARD_AXES = ("data", "shard")
+"""Over which a training step's particles are one system and its smoothing one; evaluation has
+neither."""
 REJECTING = ("mala", "tempered_mala", "blackjax")
 
 

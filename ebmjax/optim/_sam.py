@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_positive
 from ebmjax.types import PyTree
 
@@ -20,7 +21,7 @@ def sam_gradients(
     rho: float | jax.Array,
     adaptive: bool = False,
     second_loss_fn: LossFn | None = None,
-    axis_name: str | tuple[str, ...] | None = None,
+    axis_name: AxisName = None,
 ) -> tuple[tuple[jax.Array, PyTree], PyTree]:
     r"""The gradient of a loss at parameters displaced to where it is highest nearby.
 
@@ -57,7 +58,8 @@ def sam_gradients(
       gradients of the second at the displaced ones, shaped like ``params``.
 
     Raises:
-      ValueError: if a concrete ``rho`` is not positive and finite, or ``rho`` is not a scalar.
+      ValueError: if a concrete ``rho`` is not positive and finite, if ``rho`` is not a scalar, or
+        if ``axis_name`` is not mapped where this is called.
 
     Source: Foret et al. 2021 (SAM); Kwon et al. 2021 (ASAM); SADA-JEM, Eqs. 7 and 8.
 
@@ -72,8 +74,7 @@ def sam_gradients(
     if jnp.ndim(rho) != 0:
         raise ValueError(f"rho must be a scalar, got shape {jnp.shape(rho)}.")
     value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
-    if axis_name is not None:
-        gradients = jax.lax.pmean(gradients, axis_name)
+    gradients = mean_over_members(gradients, axis_name)
     displaced = optax.apply_updates(params, _displacement(params, gradients, rho, adaptive))
     second = jax.grad(second_loss_fn or loss_fn, has_aux=True)(displaced)[0]
     return value, second

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._axes import gather_rows
+from ebmjax._axes import gather_rows, mean_over_members
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.optim import sam_gradients
@@ -67,7 +67,7 @@ def make_joint_gradient_fn(
       ValueError: for a conditional objective with interacting samples, whose particles cannot
         follow densities of different classes. While tracing: where the buffer of a conditional
         objective is not partitioned into the network's classes or a class has fewer slots than
-        there are negatives, for ``smoothing_axes`` that are not mapped, and for chains that
+        there are negatives, for an ``axis_name`` that is not mapped, and for chains that
         interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
     """
     if negatives is not None and objective.is_conditional and negatives.is_interacting:
@@ -216,7 +216,7 @@ class _JointStep(NamedTuple):
             return smoothing
         _, pull_back = jax.vjp(terms, params)
         gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
-        gradients = _mean_over(self.objective.smoothing_axes, gradients)
+        gradients = mean_over_members(gradients, self.objective.axis_name)
         classification_norm, generative_norm = map(optax.tree.norm, gradients)
         return adapt_smoothing(
             smoothing,
@@ -225,17 +225,6 @@ class _JointStep(NamedTuple):
             target_ratio=self.objective.smoothing_ratio,
             rate=self.objective.smoothing_rate,
         )
-
-
-def _mean_over(smoothing_axes: tuple[str, ...], tree: PyTree) -> PyTree:
-    try:
-        return jax.lax.pmean(tree, smoothing_axes) if smoothing_axes else tree
-    except NameError as error:
-        raise ValueError(
-            f"objective.smoothing_axes={smoothing_axes} must be mapped axes of the step ({error}): "
-            '("shard", "data") under fit, ("shard",) where make_train_step has axis_name=None, () '
-            "where the gradient is called by itself."
-        ) from error
 
 
 def _put_back(

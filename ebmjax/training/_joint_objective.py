@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import jax
 
+from ebmjax._axes import AxisName
 from ebmjax._checks import check_fraction, check_not_negative, check_positive
 from ebmjax.types import Metrics
 
@@ -28,9 +29,9 @@ class JointObjective:
         included, that the smoothing is steered to; None leaves the smoothing as it is. Costs a
         forward pass and two backward ones.
       smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
-      smoothing_axes: mapped axes of the data-parallel shards, over which the two gradients are
-        averaged before their norms are taken, so that all shards keep one smoothing. Those of
-        ``fit``; ("shard",) where ``make_train_step`` has no mesh axis, () outside of it.
+      axis_name: mapped axis, or axes, over which the two gradients are averaged before their norms
+        are taken, so that the shards share one smoothing: ("data", "shard") under ``fit``,
+        "shard" where ``make_train_step`` has no mesh axis. With None each has one of its own.
 
     Raises:
       ValueError: for negative weights, a ``rho`` or ratio that is not positive, or a rate outside
@@ -47,7 +48,7 @@ class JointObjective:
     is_adaptive: bool = False
     smoothing_ratio: float | None = None
     smoothing_rate: float = 0.1
-    smoothing_axes: tuple[str, ...] = ("shard", "data")
+    axis_name: AxisName = None
 
     def __post_init__(self) -> None:
         for name in ("classification_weight", "generative_weight"):

@@ -188,6 +188,11 @@ def test_one_displacement_for_all_shards():
     np.testing.assert_allclose(gradients(None), alone, rtol=0, atol=10 * 6 * EPS)
 
 
+def test_an_axis_that_is_not_mapped():
+    with pytest.raises(ValueError, match=r"^axis_name must name axes that are mapped.*'shards'"):
+        sam_gradients(lambda x: (x**2, {}), jnp.array(3.0), rho=0.5, axis_name="shards")
+
+
 def test_a_new_rho_does_not_trace_again():
     traces = []
 

@@ -85,9 +85,7 @@ def test_smoothing_divides_the_density_of_chains_and_loss():
 
 def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     weights = {"classification_weight": 0.5, "generative_weight": 2.0}
-    objective = joint_objective(
-        smoothing_ratio=0.7, smoothing_rate=0.25, smoothing_axes=(), **weights
-    )
+    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
     draw = negatives()
     shard = shard_of(quadratic(), draw, smoothing=1.5)
     (gradients, after, metrics), _ = run(objective, draw, shard=shard)
@@ -132,13 +130,13 @@ def test_shards_share_the_smoothing_of_their_mean_gradients(num_shards):
         lambda leaf: jnp.stack([leaf] * num_shards), shard_of(quadratic(), draw, smoothing=1.5)
     )
 
-    def smoothings(axes):
-        objective = joint_objective(smoothing_axes=axes, **options)
+    def smoothings(axis_name):
+        objective = joint_objective(axis_name=axis_name, **options)
         gradient_fn = make_gradient_fn(quadratic(), draw, objective)
         mapped = jax.vmap(gradient_fn, (None, None, 0, 0), axis_name="shard")
         return jax.jit(mapped)(KEY, PARAMS, shards, batches)[1].smoothing
 
-    shared, own = smoothings(("shard",)), smoothings(())
+    shared, own = smoothings("shard"), smoothings(None)
     if num_shards == 1:
         np.testing.assert_array_equal(shared, own)
         return
@@ -159,8 +157,8 @@ def test_shards_share_the_smoothing_of_their_mean_gradients(num_shards):
 
 
 def test_an_average_over_an_axis_that_is_not_there_is_told():
-    with pytest.raises(ValueError, match=r"^objective.smoothing_axes=.* must be mapped axes of"):
-        run(joint_objective(smoothing_ratio=0.7))
+    with pytest.raises(ValueError, match=r"^axis_name must name axes that are mapped.*'data'"):
+        run(joint_objective(smoothing_ratio=0.7, axis_name="data"))
 
 
 @pytest.mark.parametrize("variant", ["corrected", "literal"])
