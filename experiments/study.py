@@ -226,18 +226,24 @@ def load(name: str) -> Study:
     if found is None:
         names = sorted(f"studies/{p.name}" for p in (HOME / "studies").glob("*.py"))
         sys.exit(f"error: no study file {path!r}. There are {', '.join(names)}.")
-    namespace: dict[str, Any] = {}
-    exec(compile(found.read_text(), str(found), "exec"), namespace)
-    studies = namespace.get("STUDIES", {"": namespace.get("STUDY")})
-    if not all(isinstance(study, Study) for study in studies.values()):
-        sys.exit(
-            f"error: {found} must define STUDY, a Study from experiments.study, or STUDIES, such "
-            "studies by variant."
-        )
+    studies = read(found)
     if variant not in studies:
         choices = ", ".join(path + (f":{one}" if one else "") for one in studies)
         sys.exit(f"error: {path} has no variant {variant!r}. There are {choices}.")
     return studies[variant]
+
+
+def read(path: Path) -> Mapping[str, Study]:
+    """The studies of a file by variant, "" where it has but one."""
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    studies = namespace.get("STUDIES", {"": namespace.get("STUDY")})
+    if not all(isinstance(study, Study) for study in studies.values()):
+        sys.exit(
+            f"error: {path} must define STUDY, a Study from experiments.study, or STUDIES, such "
+            "studies by variant."
+        )
+    return studies
 
 
 def default_folder(name: str) -> Path:

@@ -3,9 +3,15 @@
 Every row trains WRN-10-1 for 40 epochs of 22 steps with the same optimiser; only what its name says
 differs. 357 test images: a percentage point of accuracy is 3.6 images. landscapes.png has the
 energies around the parameters of four rows, which are evaluated with them.
+
+Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
+"ablation" (SADA-JEM's Table 5) and "time" (SVGD and SGLD with nothing else, for their seconds:
+give it an idle machine and as many jobs as CPUs).
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from experiments.jem_figures import landscapes
 from experiments.study import Study
@@ -18,56 +24,86 @@ LANDSCAPES = {
 }
 POINTS = "--config.eval.landscape_points=11"
 
-STUDY = Study(
-    rows={
-        "softmax": "configs/jem_digits.py:softmax",
-        "softmax, SAM": "configs/jem_digits.py:softmax_sam",
-        "JEM, SGLD": ["configs/jem_digits.py", POINTS],
-        "JEM, SGLD, SAM": ["configs/jem_digits.py:sam", POINTS],
-        "JEM, pSGLD": "configs/jem_digits.py:psgld",
-        "JEM, MALA": "configs/jem_digits.py:mala",
-        "JEM, augmented": ["configs/jem_digits.py:augmented", POINTS],
-        "JEM, p(x) unaugmented": ["configs/jem_digits.py:unaugmented", POINTS],
-        "SADA-JEM, K = 5": "configs/sadajem_digits.py:k5",
-        "SADA-JEM, K = 10": "configs/sadajem_digits.py",
-        "SADA-JEM, K = 20": "configs/sadajem_digits.py:k20",
-        "SADA-JEM, as published": "configs/sadajem_digits.py:literal",
-        "SVGD, literal": "configs/svgdjem_digits.py:literal",
-        "SVGD, literal, SAM": "configs/svgdjem_digits.py:literal_sam",
-        "SVGD, corrected": "configs/svgdjem_digits.py:corrected",
-        "SVGD, corrected, SAM": "configs/svgdjem_digits.py:corrected_sam",
-        "SVGD, beta 0.1": "configs/svgdjem_digits.py",
-        "SVGD, beta 0.1, SAM": "configs/svgdjem_digits.py:sam",
-        "stochastic SVGD, beta 0.1": "configs/svgdjem_digits.py:stochastic",
-        "stochastic SVGD, beta 0.1, SAM": "configs/svgdjem_digits.py:stochastic_sam",
-        "unconfined JEM, exponent 0": "configs/jem_digits.py:unconfined",
-        "unconfined JEM, exponent 0.5": "configs/jem_digits.py:beta_half",
-        "unconfined JEM, exponent 2": "configs/jem_digits.py:beta_2",
-        "unconfined JEM, exponent 10": "configs/jem_digits.py:beta_10",
-    },
-    columns={
-        "accuracy, %": ("classification.accuracy", 100.0, 1),
-        "ECE, %": ("classification.ece", 100.0, 1),
-        "NLL, nats": ("classification.nll", 1.0, 3),
-        "AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3),
-        "AUROC max p(y|x)": ("ood.mean_auroc.max_probability", 1.0, 3),
-        "AUROC -|score|": ("ood.mean_auroc.negative_score_norm", 1.0, 3),
-        "FID (digits classifier features), buffer": (
-            "generation.buffer.fid_classifier_features",
-            1.0,
-            1,
-        ),
-        "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
-        "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
-        "seconds of training": ("run_seconds", 1.0, 0),
-    },
-    num_seeds=5,
-    common=(
-        "--config.train.checkpoint_every_epochs=40",
-        "--config.eval.every_epochs=40",
-        "--config.eval.attack_linf=(0, 16)",
-        "--config.eval.attack_l2=()",
-        "--config.eval.landscape_points=0",
+ROWS = {
+    "softmax": "configs/jem_digits.py:softmax",
+    "softmax, SAM": "configs/jem_digits.py:softmax_sam",
+    "JEM, SGLD": ["configs/jem_digits.py", POINTS],
+    "JEM, SGLD, SAM": ["configs/jem_digits.py:sam", POINTS],
+    "JEM, pSGLD": "configs/jem_digits.py:psgld",
+    "JEM, MALA": "configs/jem_digits.py:mala",
+    "JEM, augmented": ["configs/jem_digits.py:augmented", POINTS],
+    "JEM, p(x) unaugmented": ["configs/jem_digits.py:unaugmented", POINTS],
+    "SADA-JEM, K = 5": "configs/sadajem_digits.py:k5",
+    "SADA-JEM, K = 10": "configs/sadajem_digits.py",
+    "SADA-JEM, K = 20": "configs/sadajem_digits.py:k20",
+    "SADA-JEM, as published": "configs/sadajem_digits.py:literal",
+    "SVGD, literal": "configs/svgdjem_digits.py:literal",
+    "SVGD, literal, SAM": "configs/svgdjem_digits.py:literal_sam",
+    "SVGD, corrected": "configs/svgdjem_digits.py:corrected",
+    "SVGD, corrected, SAM": "configs/svgdjem_digits.py:corrected_sam",
+    "SVGD, beta 0.1": "configs/svgdjem_digits.py",
+    "SVGD, beta 0.1, SAM": "configs/svgdjem_digits.py:sam",
+    "stochastic SVGD, beta 0.1": "configs/svgdjem_digits.py:stochastic",
+    "stochastic SVGD, beta 0.1, SAM": "configs/svgdjem_digits.py:stochastic_sam",
+    "unconfined JEM, exponent 0": "configs/jem_digits.py:unconfined",
+    "unconfined JEM, exponent 0.5": "configs/jem_digits.py:beta_half",
+    "unconfined JEM, exponent 2": "configs/jem_digits.py:beta_2",
+    "unconfined JEM, exponent 10": "configs/jem_digits.py:beta_10",
+}
+COLUMNS = {
+    "accuracy, %": ("classification.accuracy", 100.0, 1),
+    "ECE, %": ("classification.ece", 100.0, 1),
+    "NLL, nats": ("classification.nll", 1.0, 3),
+    "AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3),
+    "AUROC max p(y|x)": ("ood.mean_auroc.max_probability", 1.0, 3),
+    "AUROC -|score|": ("ood.mean_auroc.negative_score_norm", 1.0, 3),
+    "FID (digits classifier features), buffer": (
+        "generation.buffer.fid_classifier_features",
+        1.0,
+        1,
     ),
-    draw=partial(landscapes, LANDSCAPES),
+    "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
+    "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
+    "seconds of training": ("run_seconds", 1.0, 0),
+}
+COMMON = (
+    "--config.train.checkpoint_every_epochs=40",
+    "--config.eval.every_epochs=40",
+    "--config.eval.attack_linf=(0, 16)",
+    "--config.eval.attack_l2=()",
+    "--config.eval.landscape_points=0",
 )
+
+JEMPP = {
+    "JEM++, M = 5": "configs/jempp_digits.py:m5",
+    "JEM++, M = 10": "configs/jempp_digits.py",
+    "JEM++, M = 20": "configs/jempp_digits.py:m20",
+    "JEM++, M = 10, SAM": "configs/jempp_digits.py:sam",
+    "the same by proximal SGLD, K = 10": "configs/jempp_digits.py:proximal",
+    "JEM++, as published": "configs/jempp_digits.py:literal",
+}
+ABLATION = {
+    "JEM": "configs/sadajem_digits.py:jem",
+    "JEM, SAM": "configs/sadajem_digits.py:jem_sam",
+    "JEM++": "configs/sadajem_digits.py:jempp",
+    "JEM++, SAM": "configs/sadajem_digits.py:jempp_sam",
+    "JEM++, p(x) unaugmented": "configs/sadajem_digits.py:jempp_unaugmented",
+    "JEM++, p(x) unaugmented, energy L2": "configs/sadajem_digits.py:jempp_unaugmented_l2",
+    "SADA-JEM": "configs/sadajem_digits.py:sadajem",
+}
+TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
+
+
+def study(
+    rows: Mapping[str, str | Sequence[str]], draw: Callable[[Path], None] | None = None
+) -> Study:
+    """Of the same columns and evaluations."""
+    return Study(rows=rows, columns=COLUMNS, common=COMMON, draw=draw)
+
+
+STUDIES = {
+    "": study(ROWS, partial(landscapes, LANDSCAPES)),
+    "jempp": study(JEMPP),
+    "ablation": study(ABLATION),
+    "time": study({label: ROWS[label] for label in TIMED}),
+}

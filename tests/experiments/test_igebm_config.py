@@ -1,18 +1,14 @@
-"""Image energies from configurations: what is refused, and every variant and row of a study."""
-
-import importlib.util
+"""Image energies from configurations: what is refused, and every variant."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS
 from igebm_smoke import smoke
 
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from experiments import families, igebm_parts
-from experiments.configs import igebm_cifar10, igebm_digits
 from experiments.errors import ConfigError
 from experiments.igebm_samplers import implied_temperature, temperature
 from experiments.launch import build_or_explain
@@ -136,24 +132,3 @@ def test_beta_over_the_run():
     config.loss.beta_start = None
     assert igebm_parts.beta_fn(config, 10)(jnp.int32(3)) == 0.4
     assert igebm_parts.beta_fn(smoke(), 10)(jnp.int32(3)) == 0.0
-
-
-@pytest.mark.parametrize("name", ["igebm_mala", "igebm_lambda", "igebm_samplers"])
-def test_every_row_of_the_studies_is_a_configuration(name):
-    """Fields and variants exist, and the columns are told by a run's files."""
-    path = EXPERIMENTS / "studies" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"study_{name}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for study in getattr(module, "STUDIES", {"": getattr(module, "STUDY", None)}).values():
-        for row in study.rows.values():
-            file, *arguments = [row] if isinstance(row, str) else row
-            name, _, variant = file.partition(":")
-            configs = {"igebm_digits": igebm_digits, "igebm_cifar10": igebm_cifar10}
-            fields = configs[name[len("configs/") : -len(".py")]].get_config(variant).to_dict()
-            for argument in (*study.common, *arguments):
-                section = fields
-                *parents, last = argument.removeprefix("--config.").partition("=")[0].split(".")
-                for part in parents:
-                    section = section[part]
-                assert last in section, argument

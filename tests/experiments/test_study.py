@@ -275,8 +275,8 @@ def test_a_study_file_has_variants(tmp_path):
     assert (load(str(path)).num_seeds, load(f"{path}:quick").num_seeds) == (1, 2)
     with pytest.raises(SystemExit, match=r"no variant 'slow'. There .*several.py, .*py:quick\."):
         load(f"{path}:slow")
-    with pytest.raises(SystemExit, match=r"no variant 'quick'. There are studies/jem_digits.py\."):
-        load("studies/jem_digits.py:quick")
+    with pytest.raises(SystemExit, match=r"no variant 'quick'. There are studies/lebm_digits.py\."):
+        load("studies/lebm_digits.py:quick")
     assert default_folder("studies/several.py") == Path("runs/studies/several")
     assert default_folder("several.py:quick") == Path("runs/studies/several_quick")
 
