@@ -48,16 +48,17 @@ def _check_gaussians(config: Config) -> None:
     if config.loss.estimator == "through_chain" and config.loss.kl_weight > 0:
         counts["loss.chains_per_observation"] = config.loss.chains_per_observation
     for name, num_chains in counts.items():
-        if covariance == "full" and num_chains <= latent_dim:
+        if covariance == "full" and num_chains < latent_dim + 3:
             raise ConfigError(
                 f"config.{name}={num_chains} cannot carry the full covariance of "
-                f"config.model.latent_dim={latent_dim} dimensions. Take more than {latent_dim}, or "
-                "--config.loss.kl_covariance=shrunk or =diagonal."
+                f"config.model.latent_dim={latent_dim} dimensions. Take at least {latent_dim + 3}, "
+                "or --config.loss.kl_covariance=shrunk or =diagonal."
             )
-        if num_chains < 2:
+        smallest = 4 if covariance == "diagonal" else 2
+        if num_chains < smallest:
             raise ConfigError(
-                f"config.{name}={num_chains} has no covariance at all. Take at least 2, or "
-                "--config.loss.kl_weight=0.0 to train on the trapezium sum alone."
+                f"config.{name}={num_chains} cannot carry a {covariance} covariance. Take at least "
+                f"{smallest}, or --config.loss.kl_weight=0.0 to train on the trapezium sum alone."
             )
 
 

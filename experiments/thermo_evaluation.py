@@ -198,11 +198,10 @@ class ThermoEvaluation:
 
         by_chain = jax.vmap(jax.vmap(log_likelihood), (0, None))(nodes, observations)
         energies = by_chain.reshape(-1, num_images, num_chains).mean(axis=-1)
-        mean, covariance = latent.gaussian_moments(
+        forward, backward = latent.fitted_divergences(
             nodes.reshape(-1, num_images, num_chains, nodes.shape[-1]),
             covariance=self.config.loss.kl_covariance,
         )
-        forward, backward = latent.adjacent_divergences(mean, covariance)
         corrected = latent.log_evidence(
             energies, self.powers, kl_forward=forward, kl_backward=backward
         )

@@ -108,10 +108,9 @@ def _thermodynamic(
     model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
 ) -> latent.Estimate:
     nodes, log_likelihoods = _ladder(model, config, key, params, observations)
-    moments = latent.gaussian_moments(
+    forward, backward = latent.fitted_divergences(
         jnp.moveaxis(nodes, 1, 2), covariance=config.loss.kl_covariance
     )
-    forward, backward = latent.adjacent_divergences(*moments)
     return latent.thermodynamic_log_evidence(
         log_likelihoods, _powers(config), kl_forward=forward, kl_backward=backward
     )

@@ -9,13 +9,14 @@ from ebmjax.latent._annealing import annealed_importance_sampling as annealed_im
 from ebmjax.latent._annealing import path_to_posterior as path_to_posterior
 from ebmjax.latent._annealing import path_to_prior as path_to_prior
 from ebmjax.latent._covariance import covariance_loss as covariance_loss
+from ebmjax.latent._divergences import adjacent_divergences as adjacent_divergences
+from ebmjax.latent._divergences import fitted_divergences as fitted_divergences
 from ebmjax.latent._estimators import frozen_prior_loss as frozen_prior_loss
 from ebmjax.latent._estimators import telescoped_loss as telescoped_loss
 from ebmjax.latent._estimators import tempered_loss as tempered_loss
 from ebmjax.latent._estimators import vanilla_loss as vanilla_loss
 from ebmjax.latent._evidence import log_evidence as log_evidence
 from ebmjax.latent._evidence import thermodynamic_log_evidence as thermodynamic_log_evidence
-from ebmjax.latent._gaussian import adjacent_divergences as adjacent_divergences
 from ebmjax.latent._gaussian import gaussian_kl as gaussian_kl
 from ebmjax.latent._gaussian import gaussian_moments as gaussian_moments
 from ebmjax.latent._ladder import sample_ladder as sample_ladder

@@ -1,4 +1,4 @@
-"""Gaussians fitted to samples, and the divergence between two."""
+"""The divergence between two Gaussians, and Gaussians fitted to samples."""
 
 import jax
 import jax.numpy as jnp
@@ -50,45 +50,13 @@ def gaussian_kl(
     # One call for both: two batched factorisations that run at once can block each other for ever
     # on a CPU backend of two threads (JAX 0.10.2).
     factor_p, factor_q = jnp.linalg.cholesky(jnp.stack([cov_p, cov_q]))
-    return _kl_of_factors(mean_p, factor_p, mean_q, factor_q)
+    return kl_of_factors(mean_p, factor_p, mean_q, factor_q)
 
 
-def adjacent_divergences(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both divergences between neighbours of a ladder of Gaussians, for ``log_evidence``.
-
-    Args:
-      mean: of each rung, shape (N_t + 1, ..., d).
-      covariance: positive definite, shape (N_t + 1, ..., d, d).
-
-    Returns:
-      ``kl_forward`` and ``kl_backward``, each of shape (N_t, ...) in nats: entry i is
-      KL(p_i || p_{i+1}), and KL(p_{i+1} || p_i).
-
-    Raises:
-      ValueError: if the shapes do not belong together or there are fewer than two rungs.
-
-    Example:
-      >>> forward, backward = adjacent_divergences(
-      ...     jnp.array([[0.0], [1.0], [1.0]]), jnp.ones((3, 1, 1)))
-      >>> forward.tolist(), backward.tolist()
-      ([0.5, 0.0], [0.5, 0.0])
-    """
-    if mean.ndim < 2 or len(mean) < 2 or covariance.shape != (*mean.shape, mean.shape[-1]):
-        raise ValueError(
-            "adjacent_divergences needs means of shape (rungs, ..., d) with at least two rungs and "
-            f"covariances of shape (rungs, ..., d, d), got {mean.shape} and {covariance.shape}."
-        )
-    factor = jnp.linalg.cholesky(covariance)  # each once, in one call; see gaussian_kl
-    lower, upper = (mean[:-1], factor[:-1]), (mean[1:], factor[1:])
-    from_both = jax.tree.map(lambda p, q: jnp.stack([p, q]), lower, upper)
-    to_both = jax.tree.map(lambda array: array[::-1], from_both)
-    forward, backward = _kl_of_factors(*from_both, *to_both)
-    return forward, backward
-
-
-def _kl_of_factors(
+def kl_of_factors(
     mean_p: jax.Array, factor_p: jax.Array, mean_q: jax.Array, factor_q: jax.Array
 ) -> jax.Array:
+    """``gaussian_kl`` from Cholesky factors."""
     offset = (mean_p - mean_q)[..., None]
     solved = solve_triangular(
         factor_q, jnp.concatenate([factor_p - factor_q, offset], axis=-1), lower=True
@@ -101,7 +69,7 @@ def _kl_of_factors(
 def gaussian_moments(
     samples: jax.Array, *, covariance: str = "full"
 ) -> tuple[jax.Array, jax.Array]:
-    r"""Mean and covariance of samples, for ``gaussian_kl``.
+    r"""Mean and covariance of samples.
 
     Args:
       samples: shape (..., n, d): n draws in d dimensions, one Gaussian per leading index.
@@ -113,8 +81,8 @@ def gaussian_moments(
         n >= 2 draws that are not all the same.
 
     Returns:
-      Means of shape (..., d) and covariances of shape (..., d, d). The fitted divergences are
-      biased upwards when n is not much larger than d.
+      Means of shape (..., d) and covariances of shape (..., d, d). Divergences between such
+      Gaussians are biased; ``fitted_divergences`` are not.
 
     Raises:
       ValueError: if ``samples`` lacks the two axes, n is below 2, n <= d with ``"full"``, or

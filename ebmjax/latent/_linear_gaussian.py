@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from ebmjax._checks import check_positive
-from ebmjax.latent._gaussian import adjacent_divergences
+from ebmjax.latent._divergences import adjacent_divergences
 from ebmjax.latent._model import LatentModel, LatentParams, gaussian_log_density
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_not_negative
+from ebmjax.latent._divergences import fitted_divergences
 from ebmjax.latent._evidence import log_evidence
-from ebmjax.latent._gaussian import adjacent_divergences, gaussian_moments
 from ebmjax.latent._ladder import sample_ladder
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._sampling import SamplerFn
@@ -74,7 +74,7 @@ def through_chain_loss(
       warm_start: whether the powers above 0 are annealed instead of started afresh (static).
       kl_weight: :math:`\eta`, 0 for the trapezium sum alone (a Python number, static). Above 0,
         Gaussians are fitted to the ``num_chains`` chains of each observation at each power.
-      kl_covariance: of those Gaussians, as in ``gaussian_moments``.
+      kl_covariance: of those Gaussians, as in ``fitted_divergences``.
       energy_l2: as in ``vanilla_loss``; the penalty alone takes its samples as given.
 
     Returns:
@@ -140,8 +140,7 @@ def _log_evidences(
     if kl_weight == 0:
         return log_evidence(means, powers)
     own = latents.reshape(num_powers, -1, num_chains, latent_dim)
-    moments = gaussian_moments(own, covariance=kl_covariance)
-    forward, backward = adjacent_divergences(*moments)
+    forward, backward = fitted_divergences(own, covariance=kl_covariance)
     return log_evidence(
         means, powers, kl_forward=forward, kl_backward=backward, kl_weight=kl_weight
     )

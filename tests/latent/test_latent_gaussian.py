@@ -8,7 +8,6 @@ import pytest
 from scipy import integrate, stats
 from sklearn.covariance import oas
 
-from ebmjax import latent
 from ebmjax.latent import gaussian_kl, gaussian_moments
 
 
@@ -146,35 +145,3 @@ def test_full_covariance_with_too_few_samples_names_the_way_out():
 def test_bad_shapes_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_adjacent_divergences_are_those_of_the_pairs():
-    generator = np.random.default_rng(7)
-    mean = jnp.asarray(generator.normal(size=(4, 3, 2)), jnp.float32)
-    roots = jnp.asarray(generator.normal(size=(4, 3, 2, 5)), jnp.float32)
-    covariance = roots @ jnp.swapaxes(roots, -1, -2)
-    forward, backward = latent.adjacent_divergences(mean, covariance)
-    assert forward.shape == backward.shape == (3, 3)
-    # The same arithmetic on the same factors, batched differently: a few roundings apart.
-    for i in range(3):
-        here, there = (mean[i], covariance[i]), (mean[i + 1], covariance[i + 1])
-        np.testing.assert_allclose(forward[i], latent.gaussian_kl(*here, *there), rtol=1e-5)
-        np.testing.assert_allclose(backward[i], latent.gaussian_kl(*there, *here), rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("mean_shape", "covariance_shape"), [((1, 2), (1, 2, 2)), ((3, 2), (2, 2, 2)), ((3,), (3, 3))]
-)
-def test_adjacent_divergences_refuse_other_shapes(mean_shape, covariance_shape):
-    with pytest.raises(ValueError, match="adjacent_divergences needs means"):
-        latent.adjacent_divergences(jnp.zeros(mean_shape), jnp.ones(covariance_shape))
-
-
-def test_many_divergences_at_once_come_back():
-    """Two batched factorisations at once have blocked each other for ever on two CPU threads."""
-    samples = jax.random.normal(jax.random.key(0), (11, 32, 64, 16))
-    divergences = jax.jit(lambda x: latent.adjacent_divergences(*latent.gaussian_moments(x)))
-    for _ in range(20):
-        forward, backward = jax.block_until_ready(divergences(samples))
-    assert jnp.all(forward > 0)
-    assert jnp.all(backward > 0)
