@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax.latent._schedule import check_whole_ladder, trapezium_weights
-from ebmjax.latent._weights import Estimate
+from ebmjax.latent._weights import Estimate, mean_error
 
 
 def log_evidence(
@@ -71,11 +71,11 @@ def thermodynamic_log_evidence(
     r"""``log_evidence`` from the chains themselves, with its standard error.
 
     .. math::
-        \operatorname{se}^2 = \sum_i w_i^2 \operatorname{var}_i / n
+        \operatorname{se} = \operatorname{sd}_c\Big(\sum_i w_i l_{ic}\Big) / \sqrt n
 
-    with the trapezium weights w and the variance over the n chains at each power. It is the error
-    of the trapezium part alone: that of divergences fitted to the same chains is not in it, nor is
-    the quadrature error of the trapezium rule without them.
+    with the trapezium weights w and the spread over the n chains c of what each adds along the
+    ladder. It is the error of the trapezium part alone: that of divergences fitted to the same
+    chains is not in it, nor is the quadrature error of the trapezium rule without them.
 
     Args:
       log_likelihoods: of the chains at every power, in nats with the likelihood's constant, shape
@@ -86,8 +86,9 @@ def thermodynamic_log_evidence(
       kl_weight: as in ``log_evidence``.
 
     Returns:
-      Shape (...). The standard error is that of independent chains, at every power its own; chains
-      that were annealed along the powers are correlated, and theirs is a lower bound.
+      Shape (...). The standard error is that of chains that are independent of each other. Each
+      may be independent at every power, too, or remember the powers below because it was annealed;
+      then it must have the same place at every power.
 
     Raises:
       ValueError: as ``log_evidence``, and for fewer than two chains.
@@ -107,9 +108,8 @@ def thermodynamic_log_evidence(
         kl_backward=kl_backward,
         kl_weight=kl_weight,
     )
-    weights = trapezium_weights(powers).reshape(-1, *[1] * (log_likelihoods.ndim - 2))
-    variances = jnp.var(log_likelihoods, axis=1, ddof=1) / log_likelihoods.shape[1]
-    return Estimate(value, jnp.sqrt(jnp.sum(jnp.square(weights) * variances, axis=0)))
+    weights = trapezium_weights(powers).reshape(-1, *[1] * (log_likelihoods.ndim - 1))
+    return Estimate(value, mean_error(jnp.sum(weights * log_likelihoods, axis=0)))
 
 
 def check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:

@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import logsumexp
 
 from ebmjax.latent._evidence import check_chains
-from ebmjax.latent._weights import Estimate, log_mean_exp
+from ebmjax.latent._weights import Estimate, mean_error
 
 
 def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -> Estimate:
@@ -23,8 +24,8 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
       powers: shape (num_powers,), increasing from 0 to 1.
 
     Returns:
-      Shape (...). The standard error is that of independent chains, at every power its own; chains
-      that were annealed along the powers are correlated, and theirs is a lower bound.
+      Shape (...). The standard error is that of independent chains, as in
+      ``thermodynamic_log_evidence``.
 
     Raises:
       ValueError: if the shapes do not belong together, there are fewer than two chains, or
@@ -40,9 +41,10 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
     """
     check_chains(log_likelihoods, powers)
     log_likelihoods = jnp.asarray(log_likelihoods)
+    num_chains = log_likelihoods.shape[1]
     widths = jnp.diff(jnp.asarray(powers)).reshape(-1, *[1] * (log_likelihoods.ndim - 1))
-    ratios = log_mean_exp(jnp.swapaxes(widths * log_likelihoods[:-1], 0, 1))
-    return Estimate(
-        jnp.sum(ratios.value, axis=0),
-        jnp.sqrt(jnp.sum(jnp.square(ratios.standard_error), axis=0)),
-    )
+    log_weights = widths * log_likelihoods[:-1]
+    log_ratios = logsumexp(log_weights, axis=1) - jnp.log(num_chains)
+    # Of every chain the sum of its influences, so that it may remember the powers below.
+    influences = jnp.sum(jnp.exp(log_weights - log_ratios[:, None]), axis=0)
+    return Estimate(jnp.sum(log_ratios, axis=0), mean_error(influences))

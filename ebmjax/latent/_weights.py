@@ -62,7 +62,12 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
     n = _check_draws(log_weights)
     value = logsumexp(log_weights, axis=0) - jnp.log(n)
     relative = jnp.exp(log_weights - value[None])
-    return Estimate(value, jnp.std(relative, axis=0, ddof=1) / jnp.sqrt(n))
+    return Estimate(value, mean_error(relative))
+
+
+def mean_error(values: jax.Array) -> jax.Array:
+    """The standard error of the mean of independent values over the leading axis."""
+    return jnp.std(values, axis=0, ddof=1) / jnp.sqrt(values.shape[0])
 
 
 def weight_sample_size(log_weights: jax.Array) -> jax.Array:

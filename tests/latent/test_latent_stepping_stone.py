@@ -38,11 +38,17 @@ REPEATS, CHAINS = 400, 200
 @pytest.fixture(scope="module")
 def log_likelihoods():
     """Independent exact draws of every power posterior, (repeats, powers, chains)."""
+    return exact_draws(memory=0.0)
+
+
+def exact_draws(memory):
+    """Of which those of one chain share so much of their noise along the powers."""
     moments = jax.vmap(lambda t: linear_gaussian_power_posterior(MODEL, PARAMS, X, t))(POWERS)
 
     @jax.jit
     def draw(key):
-        noise = jax.random.normal(key, (REPEATS, len(POWERS), CHAINS, 2))
+        own, common = jax.random.normal(key, (2, REPEATS, len(POWERS), CHAINS, 2))
+        noise = jnp.sqrt(1 - memory) * own + jnp.sqrt(memory) * common[:, :1]
         factor = jnp.linalg.cholesky(moments.covariance)
         z = moments.mean[None, :, None] + jnp.einsum("tij,rtnj->rtni", factor, noise)
         flat = jax.vmap(lambda z: log_likelihood(MODEL, PARAMS, z, X))(z.reshape(-1, 2))
@@ -70,6 +76,20 @@ def assert_honest(estimates, exact):
 def test_stepping_stones_are_exact_and_know_their_error(log_likelihoods):
     estimates = jax.jit(jax.vmap(lambda l: stepping_stone_log_evidence(l, POWERS)))(log_likelihoods)
     assert_honest(estimates, float(linear_gaussian_log_evidence(MODEL, PARAMS, X)))
+
+
+@pytest.mark.parametrize(
+    "estimator", [stepping_stone_log_evidence, thermodynamic_log_evidence], ids=["stones", "sum"]
+)
+def test_chains_that_remember_the_power_below_know_their_error(estimator):
+    """As annealed ones do. Errors that add up power by power are half as large as the spread."""
+    estimates = jax.jit(jax.vmap(lambda l: estimator(l, POWERS)))(exact_draws(memory=0.9))
+    terms = linear_gaussian_terms(MODEL, PARAMS, X, POWERS)
+    exact = {
+        stepping_stone_log_evidence: linear_gaussian_log_evidence(MODEL, PARAMS, X),
+        thermodynamic_log_evidence: log_evidence(terms.mean_log_likelihoods, POWERS),
+    }
+    assert_honest(estimates, float(exact[estimator]))
 
 
 def test_stepping_stones_by_hand(log_likelihoods):
