@@ -152,20 +152,12 @@ def mean_log_likelihoods(params, mean, covariance):
     return -0.5 * squares / scale**2 - 1.5 * np.log(2 * np.pi * scale**2)
 
 
-def fitted_divergence(p, q, n, kind):
-    """The mean of KL(p || q) of Gaussians fitted to n independent draws of each.
-
-    Inverse Wishart: the mean of S_q^-1 is the inverse covariance times (n - 1) / (n - d - 2). The
-    logarithms' mean errors are those of n and d alone, the same in both, and cancel. A diagonal
-    fit is d fits in one dimension.
-    """
+def divergence(p, q, kind):
+    """KL(p || q) of Gaussians, or with ``kind`` "diagonal" the sum of their coordinates'."""
     (mean_p, cov_p), (mean_q, cov_q) = p, q
-    d = 2
-    factor = (n - 1) / (n - d - 2)
     if kind == "diagonal":
-        cov_p, cov_q, factor = np.diag(np.diag(cov_p)), np.diag(np.diag(cov_q)), (n - 1) / (n - 3)
+        cov_p, cov_q = np.diag(np.diag(cov_p)), np.diag(np.diag(cov_q))
     precision = np.linalg.inv(cov_q)
     offset = mean_p - mean_q
-    trace = np.trace(precision @ cov_p) * (1 + 1 / n) + d / n
     log_dets = np.linalg.slogdet(cov_q)[1] - np.linalg.slogdet(cov_p)[1]
-    return 0.5 * (factor * (trace + offset @ precision @ offset) - d + log_dets)
+    return 0.5 * (np.trace(precision @ cov_p) + offset @ precision @ offset - 2 + log_dets)
