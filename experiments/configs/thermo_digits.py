@@ -8,11 +8,11 @@ z of 16 dimensions, rates ten times the thesis's, and posterior steps of 0.04 in
 Command:
   python experiments/run.py --config=configs/thermo_digits.py
 Hardware: 2 CPU cores; about 95 s, 50 s for "vanilla", 20 s for "smoke" (2026-11-21).
-Expected numbers (2026-11-21, seeds 0-2, mean +- standard deviation; log evidence of 32 test images
+Expected numbers (2026-11-22, seeds 0-2, mean +- standard deviation; log evidence of 32 test images
 with 64 chains each, squared error a pixel of 352):
   variant     log evidence, nats  its trapezium part  squared error   gradient variance
-  ""          -17.1 +- 0.5        -22.6 +- 0.6        0.063 +- 0.002  0.0113 +- 0.0008
-  "vanilla"    -9.6 +- 0.1        -17.82 +- 0.04      0.041 +- 0.001  0.0094 +- 0.0007
+  ""          -21.4 +- 0.5        -22.6 +- 0.6        0.063 +- 0.002  0.0113 +- 0.0008
+  "vanilla"   -15.9 +- 0.1        -17.82 +- 0.04      0.041 +- 0.001  0.0094 +- 0.0007
   before training: -233 nats and 0.69.
 
 Variants: "" generator by thermodynamic integration, prior by the contrast (loss.estimator
