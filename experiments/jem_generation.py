@@ -70,7 +70,7 @@ class Generation:
         return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
 
     def _chains(self, key: Key, model: Trained) -> dict[str, tuple[np.ndarray, Any]]:
-        """Ends and labels of fresh chains; interacting particles have no class."""
+        """Ends and labels of ``num_generated`` chains; interacting particles have no class."""
 
         @jax.jit
         def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> jax.Array:
@@ -89,9 +89,12 @@ class Generation:
         labels = np.concatenate([any_class, of_class])
         ends = np.asarray(run(key, model, self.negatives.law, labels))
         ends = ends.reshape(-1, *ends.shape[2:])
-        generated: dict[str, tuple[np.ndarray, Any]] = {"fresh": (ends[: any_class.size], None)}
+        # Without what the last group has too many: distances of different numbers do not compare.
+        num = self.config.eval.num_generated
+        generated: dict[str, tuple[np.ndarray, Any]] = {"fresh": (ends[:num], None)}
         if of_class.size:
-            generated["conditional"] = ends[any_class.size :], of_class.ravel()
+            conditional = ends[any_class.size :]
+            generated["conditional"] = conditional[:num], of_class.ravel()[:num]
         return generated
 
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:

@@ -34,9 +34,17 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
     skipped = {}
     for name in config.eval.ood_tfds:
         try:
-            sets[name] = _tfds_images(config, name, test)
+            found = _tfds_images(config, name, test)
         except (data.DataUnavailableError, FileNotFoundError) as error:
             skipped[name] = str(error)
+            continue
+        if len(found) == num:
+            sets[name] = found
+        else:
+            skipped[name] = (
+                f"{name} has {len(found)} test images where {num} are tested. Take "
+                f"--config.eval.num_ood={len(found)} to compare with as many."
+            )
     return sets, skipped
 
 

@@ -171,7 +171,7 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
     return training.Negatives(
         sampler=jem_samplers.sampler(config, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
-        num_samples=_samples_a_shard(config),
+        num_samples=_a_shard(config, "num_samples"),
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
         density_scale=_density_scale(config),
@@ -181,21 +181,24 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
         replacement=choose(
             "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
         ),
-        num_kept=config.sampler.buffer.num_kept,
+        num_kept=_a_shard(config, "buffer.num_kept"),
     )
 
 
 REPLACEMENTS = {name: name for name in ("in_place", "softmax", "argmax")}
 
 
-def _samples_a_shard(config: Config) -> int:
-    num_samples, num_shards = config.sampler.num_samples, config.mesh.num_shards
-    if num_samples % num_shards:
+def _a_shard(config: Config, name: str) -> Any:
+    """A shard's part of a number of samples, None of None."""
+    total, num_shards = config.sampler[name], config.mesh.num_shards
+    if total is None:
+        return None
+    if total % num_shards:
         raise ConfigError(
-            f"config.sampler.num_samples must be a multiple of "
-            f"config.mesh.num_shards={num_shards}, got {num_samples}."
+            f"config.sampler.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
+            f"{total}."
         )
-    return num_samples // num_shards
+    return total // num_shards
 
 
 def _density_scale(config: Config) -> float:

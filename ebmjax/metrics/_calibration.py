@@ -117,7 +117,7 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
       labels: (N,), integers in [0, classes).
 
     Returns:
-      Scalar in [0, 1].
+      Scalar in [0, 1]; NaN where a traced logit is.
 
     Raises:
       ValueError: if shapes do not fit or there are no examples; of concrete values, if a label is
@@ -129,7 +129,9 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
       0.5
     """
     logits, labels = _checked_logits(logits, labels)
-    return jnp.mean(jnp.argmax(logits, axis=-1) == labels)
+    # The largest of a row with NaN would be the NaN, a class like any other.
+    is_right = jnp.argmax(logits, axis=-1) == labels
+    return jnp.where(jnp.any(jnp.isnan(logits)), jnp.nan, jnp.mean(is_right))
 
 
 def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:

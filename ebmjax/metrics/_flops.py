@@ -12,8 +12,8 @@ def compiled_flops(fn: Callable[..., Any], *args: Any) -> float:
 
     XLA counts the body of a loop once, however often it runs, so that a chain of 60 steps seems to
     cost as much as one of 20. Here every ``scan`` is compiled on its own as well and counted with
-    its length. A ``while_loop``, whose length nobody knows beforehand, stays counted once, and a
-    ``cond`` as XLA counts it.
+    its length. A ``while_loop``, whose length nobody knows beforehand, stays counted once, and of a
+    ``cond`` the dearest branch.
 
     Args:
       fn: any function that ``jax.jit`` takes.
@@ -35,8 +35,15 @@ def compiled_flops(fn: Callable[..., Any], *args: Any) -> float:
 
 def _flops(program: core.ClosedJaxpr) -> float:
     total = _counted_once(program)
-    for length, body in _scans(program.jaxpr):
-        total += length * _flops(body) - _counted_once(body)
+    for equation in _scans_and_branches(program.jaxpr):
+        if equation.primitive.name == "cond":
+            branches = equation.params["branches"]
+            total += max(map(_flops, branches)) - max(map(_counted_once, branches))
+        else:
+            length, unroll, body = (equation.params[k] for k in ("length", "unroll", "jaxpr"))
+            # How often the program holds the body: in the loop, and for what is left over.
+            written = length if unroll >= length else unroll + length % unroll
+            total += length * _flops(body) - written * _counted_once(body)
     return total
 
 
@@ -49,17 +56,17 @@ def _counted_once(program: core.ClosedJaxpr) -> float:
     return float((compiled.cost_analysis() or {}).get("flops", 0.0))
 
 
-def _scans(jaxpr: core.Jaxpr) -> Iterator[tuple[int, core.ClosedJaxpr]]:
-    """Length and body of every scan that is not inside another one."""
+def _scans_and_branches(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
+    """Every scan and cond that is not inside another one."""
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan":
-            yield equation.params["length"], equation.params["jaxpr"]
+        if equation.primitive.name in ("scan", "cond"):
+            yield equation
             continue
         for inner in jax.tree.leaves(
             list(equation.params.values()),
             is_leaf=lambda leaf: isinstance(leaf, core.Jaxpr | core.ClosedJaxpr),
         ):
             if isinstance(inner, core.ClosedJaxpr):
-                yield from _scans(inner.jaxpr)
+                yield from _scans_and_branches(inner.jaxpr)
             elif isinstance(inner, core.Jaxpr):
-                yield from _scans(inner)
+                yield from _scans_and_branches(inner)

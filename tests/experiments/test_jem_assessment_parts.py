@@ -158,12 +158,9 @@ def test_generation_of_every_set():
     report, samples = generation()(jax.random.key(0), MODEL, buffer_of(positions))
     assert report["num_chain_steps"] == 3
     # Ten chains in groups of six; the buffer's slots come from both shards, none twice.
-    assert [len(samples[name]["images"]) for name in ("fresh", "conditional", "buffer")] == [
-        12,
-        12,
-        10,
-    ]
-    assert samples["conditional"]["labels"].tolist() == [0, 1] * 6
+    for name in ("fresh", "conditional", "buffer"):
+        assert len(samples[name]["images"]) == report[name]["num_images"] == 10
+    assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
     shown = samples["conditional"]["class_probability"]
     assert report["conditional"]["mean_class_probability"] == pytest.approx(shown.mean())
     slots = {tuple(image.ravel()) for image in samples["buffer"]["images"]}
@@ -182,7 +179,7 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     assert np.all(any_class == ANY_CLASS)
     assert of_class.size == 0
     ends = found._chains(jax.random.key(0), MODEL)["fresh"][0]  # without training's axes
-    assert ends.shape == (12, 3, 1, 1)
+    assert ends.shape == (10, 3, 1, 1)
 
 
 def test_diverged_samples_are_counted_and_left_out():
@@ -284,6 +281,16 @@ def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
         jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("no_such_set",)}), test)
+
+
+def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
+    """The area under precision and recall depends on how many there are of each."""
+    test = data.load_digits("test").images[:6]
+    few = data.ImageData(test[:4], np.zeros(4, np.int32))
+    monkeypatch.setattr(data, "load_tfds", lambda *_, **__: few)
+    sets, skipped = jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
+    assert "svhn_cropped" not in sets
+    assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
 
 
 def test_not_a_number_is_told_and_not_ranked():

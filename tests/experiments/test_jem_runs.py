@@ -120,6 +120,10 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
         ({"sampler.buffer.size": 201, "loss.is_conditional": True}, "num_classes must divide"),
         ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
         ({"sampler.num_samples": 9, "mesh.num_shards": 2}, "config.sampler.num_samples must be"),
+        (
+            {"sampler.buffer.num_kept": 3, "mesh.num_shards": 2},
+            r"config.sampler.buffer.num_kept must be a multiple of .*num_shards=2, got 3",
+        ),
         ({"sampler.name": "gibbs"}, "config.sampler.name must be one of"),
         ({"sampler.box": "round"}, "config.sampler.box must be one of"),
         ({"sampler.buffer.law": "cauchy"}, "config.*law must be one of"),

@@ -48,7 +48,7 @@ REFUSED = [
     ),
     (
         {"loss.estimator": "through_chain", "loss.kl_covariance": "diagonal"},
-        r"config\.loss\.chains_per_observation=1 cannot carry a diagonal .*at least 4.*kl_weight=0\.0",
+        r"chains_per_observation=1 cannot carry a diagonal .*at least 4.*kl_weight=0\.0",
     ),
     (
         {"eval.smallest_generated": 40},

@@ -165,7 +165,7 @@ def test_half_precision_is_summed_in_single(probabilities_and_labels):
 def test_nan_inside_jit_is_not_swallowed():
     probabilities = jnp.array([[0.5, 0.5], [jnp.nan, 0.5]])
     labels = jnp.array([0, 1])
-    for function in (expected_calibration_error, brier_score, negative_log_likelihood):
+    for function in (expected_calibration_error, brier_score, negative_log_likelihood, accuracy):
         assert jnp.isnan(jax.jit(function)(probabilities, labels))
 
 

@@ -16,8 +16,8 @@ def step(x, _=None):
     return W @ x, None
 
 
-def looped(length):
-    return lambda x: jax.lax.scan(step, x, length=length)[0]
+def looped(length, unroll=1):
+    return lambda x: jax.lax.scan(step, x, length=length, unroll=unroll)[0]
 
 
 def nested(x):
@@ -28,10 +28,24 @@ def within_calls(x):
     return jax.checkpoint(jax.jit(looped(5)))(W @ x)
 
 
+def branched(x):
+    return jax.lax.cond(x[0, 0] > 0, looped(3), lambda x: looped(5)(looped(4)(x)), x)
+
+
 # A loop's counter and its bounds add a handful of operations an iteration.
 @pytest.mark.parametrize(
     ("fn", "products"),
-    [(lambda x: step(x)[0], 1), (looped(7), 7), (nested, 4 * (1 + 3)), (within_calls, 6)],
+    [
+        (lambda x: step(x)[0], 1),
+        (looped(7), 7),
+        (looped(7, unroll=2), 7),
+        (looped(7, unroll=3), 7),
+        (looped(7, unroll=7), 7),
+        (looped(6, unroll=2), 6),
+        (nested, 4 * (1 + 3)),
+        (within_calls, 6),
+        (branched, 9),
+    ],
 )
 def test_matrix_products_are_counted_by_hand(fn, products):
     np.testing.assert_allclose(compiled_flops(fn, X), products * PRODUCT, rtol=1e-3)
