@@ -1,6 +1,5 @@
 """The full evaluation of a finished image energy, for evaluation.json."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics, samplers
-from ebmjax.training import ImageNegatives, TrainState, run_kinds
+from ebmjax.training import TrainState
 from ebmjax.types import Key
 from experiments import igebm_plots
 from experiments.config import Config
-from experiments.igebm_evaluation import IgebmEvaluation, Trained, trained
+from experiments.igebm_chains import Trained, make_fresh_chains, trained
+from experiments.igebm_evaluation import IgebmEvaluation
 from experiments.igebm_samplers import implied_temperature, temperature
 from experiments.workdir import read_rows
 
@@ -91,43 +91,22 @@ class IgebmAssessment:
             for name in self.config.sampler.names
         }
 
-    def _lengthened(self, num: int, num_steps: int) -> ImageNegatives:
-        negatives = self.evaluation.negatives
-        kinds = {
-            name: dataclasses.replace(kind, num_steps=num_steps)
-            for name, kind in negatives.kinds.items()
-        }
-        return dataclasses.replace(negatives, kinds=kinds, num_samples=num)
-
-    def _density(self, model: Trained) -> Any:
-        """What chains of a class follow: as in training at the end of it, 1 - beta of the whole."""
-        energy = self.evaluation.energy_of(model.params)
+    @property
+    def _beta(self) -> jax.Array:
+        """Of the whole energy, what chains lack at the end of training."""
         loss = self.config.loss
-        scale = 1.0 - (loss.beta_end if loss.name == "beta" else 0.0)
-        return lambda label: lambda x: -scale * energy(x, label)
+        return jnp.float32(loss.beta_end if loss.name == "beta" else 0.0)
 
     def _chains(self, key: Key, model: Trained, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ends and classes of chains from the initial law, an equal part by each sampler."""
-        num_kinds = len(self.config.sampler.names)
-        wanted = self.config.eval.num_generated
-        size = -(-min(self.config.eval.batch_size, wanted) // num_kinds) * num_kinds
-        negatives = self._lengthened(size, num_steps)
-        num_groups = -(-wanted // size)
-        labels = np.arange(num_groups * size, dtype=np.int32) % negatives.num_classes
-        labels = labels.reshape(num_groups, size)
-
-        @jax.jit
-        def run(model: Trained, keys: Key) -> jax.Array:
-            def group(keyed: tuple[Key, jax.Array]) -> jax.Array:
-                start_key, chain_key = jax.random.split(keyed[0])
-                starts = jax.vmap(negatives.law)(jax.random.split(start_key, size), keyed[1])
-                density, adaptation = self._density(model), model.adaptation
-                return run_kinds(chain_key, density, negatives, starts, keyed[1], adaptation)[0]
-
-            return jax.lax.map(group, (keys, jnp.asarray(labels)))
-
-        ends = np.asarray(run(model, jax.random.split(key, num_groups)))
-        return ends.reshape(-1, *ends.shape[2:])[:wanted], labels.ravel()[:wanted]
+        """Ends and classes of ``eval.num_generated`` chains from the initial law."""
+        run = make_fresh_chains(
+            self.evaluation.energy_of,
+            self.evaluation.negatives,
+            num=self.config.eval.num_generated,
+            num_steps=num_steps,
+            batch_size=self.config.eval.batch_size,
+        )
+        return run(key, model, self._beta)
 
     def _energies(
         self, model: Trained, sets: dict[str, tuple[np.ndarray, np.ndarray]]
@@ -169,7 +148,11 @@ class IgebmAssessment:
         thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
 
         def diagnose(key: Key, model: Trained) -> dict[str, jax.Array]:
-            label, density = jnp.int32(0), self._density(model)(jnp.int32(0))
+            label, energy = jnp.int32(0), self.evaluation.energy_of(model.params)
+
+            def density(x: jax.Array) -> jax.Array:
+                return -(1.0 - self._beta) * energy(x, label)
+
             given = {}
             if name in model.adaptation:
                 given["step_size"] = jnp.exp(model.adaptation[name].log_step_size)

@@ -4,48 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
-from ebmjax.optim import averaged_parameters
 from ebmjax.samplers import clip_score, sgld_init
-from ebmjax.training import (
-    DualAveraging,
-    Energy,
-    EnergyOf,
-    ImageNegatives,
-    TrainState,
-)
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState
+from ebmjax.types import Key, LogDensityFn
 from experiments.buffers import spread_slots
 from experiments.config import Config
+from experiments.igebm_chains import Trained, make_fresh_chains, trained
 from experiments.igebm_distances import Distances
 from experiments.igebm_literal import log_proposal_ratio
 from experiments.igebm_samplers import temperature
 from experiments.plots import image_grid
-
-
-class Trained(NamedTuple):
-    """What is used of a run's state.
-
-    Attributes:
-      params: averaged over training.
-      adaptation: of the first shard, at the averaged step sizes.
-    """
-
-    params: PyTree
-    adaptation: dict[str, DualAveraging]
-
-
-def trained(state: TrainState) -> Trained:
-    """The trained model of ``state``."""
-    first = jax.tree.map(lambda leaf: leaf[0], state.shards.adaptation)
-    settled = {name: s._replace(log_step_size=s.log_average) for name, s in first.items()}
-    return Trained(averaged_parameters(state.opt_state), settled)
 
 
 @dataclass(frozen=True)
@@ -74,13 +49,12 @@ class IgebmEvaluation:
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """The row of this evaluation; its pictures go to the run's folder."""
-        samples, labels = self.buffered(state, self.config.eval.num_samples)
-        if samples is None:  # the chains of training start from the initial law
-            keys = jax.random.split(self.key, self.config.eval.num_samples)
-            labels = jnp.arange(len(keys), dtype=jnp.int32) % self.negatives.num_classes
-            samples = jax.vmap(self.negatives.law)(keys, labels)
+        model = trained(state)
         beta = jnp.float32(self.beta_fn(state.shards.step[0]))
-        row = jax.device_get(self._report(self.key, trained(state), beta, samples, labels))
+        samples, labels = self.buffered(state, self.config.eval.num_samples)
+        if samples is None:
+            samples, labels = self._fresh_chains(self.key, model, beta)
+        row = jax.device_get(self._report(self.key, model, beta, samples, labels))
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
         shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
@@ -99,6 +73,17 @@ class IgebmEvaluation:
         size = state.shards.buffer.positions.shape[1]
         labels = shown[1] * self.negatives.num_classes // size
         return shown[0], jnp.asarray(labels, jnp.int32)
+
+    @cached_property
+    def _fresh_chains(self) -> Callable[..., tuple[Any, Any]]:
+        """What training draws where it keeps no buffer."""
+        return make_fresh_chains(
+            self.energy_of,
+            self.negatives,
+            num=self.config.eval.num_samples,
+            num_steps=self.config.sampler.num_steps,
+            batch_size=self.config.eval.batch_size,
+        )
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

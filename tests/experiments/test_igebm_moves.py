@@ -9,7 +9,8 @@ import pytest
 from igebm_smoke import smoke
 
 from ebmjax import data, densities, samplers
-from experiments.igebm_evaluation import IgebmEvaluation, Trained, anatomy
+from experiments.igebm_chains import Trained
+from experiments.igebm_evaluation import IgebmEvaluation, anatomy
 from experiments.igebm_literal import literal_mala
 from experiments.igebm_samplers import bound
 

@@ -1,0 +1,84 @@
+"""A trained image energy and chains of it from the initial law."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.optim import averaged_parameters
+from ebmjax.training import DualAveraging, EnergyOf, ImageNegatives, TrainState, run_kinds
+from ebmjax.types import Key, PyTree
+
+
+class Trained(NamedTuple):
+    """What is used of a run's state.
+
+    Attributes:
+      params: averaged over training.
+      adaptation: of the first shard, at the averaged step sizes.
+    """
+
+    params: PyTree
+    adaptation: dict[str, DualAveraging]
+
+
+def trained(state: TrainState) -> Trained:
+    """The trained model of ``state``."""
+    first = jax.tree.map(lambda leaf: leaf[0], state.shards.adaptation)
+    settled = {name: s._replace(log_step_size=s.log_average) for name, s in first.items()}
+    return Trained(averaged_parameters(state.opt_state), settled)
+
+
+def make_fresh_chains(
+    energy_of: EnergyOf, negatives: ImageNegatives, *, num: int, num_steps: int, batch_size: int
+) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """Chains as training draws them, but all from the initial law and of another length.
+
+    Args:
+      energy_of: parameters to energy.
+      negatives: how training draws its negatives.
+      num: of chains, the classes in turn and an equal part by each sampler.
+      num_steps: of each chain.
+      batch_size: of chains that run at the same time, at least.
+
+    Returns:
+      ``(key, model, beta) -> (ends, classes)`` for a ``Trained`` model, whose chains follow
+      ``-(1 - beta) E``.
+    """
+    num_kinds = len(negatives.kinds)
+    size = -(-min(batch_size, num) // num_kinds) * num_kinds
+    kinds = {
+        name: dataclasses.replace(kind, num_steps=num_steps)
+        for name, kind in negatives.kinds.items()
+    }
+    negatives = dataclasses.replace(negatives, kinds=kinds, num_samples=size)
+    num_groups = -(-num // size)
+    labels = np.arange(num_groups * size, dtype=np.int32) % negatives.num_classes
+    by_group = jnp.asarray(labels.reshape(num_groups, size))
+
+    @jax.jit
+    def run(keys: Key, model: Trained, beta: jax.Array) -> jax.Array:
+        energy = energy_of(model.params)
+
+        def group(keyed: tuple[Key, jax.Array]) -> jax.Array:
+            start_key, chain_key = jax.random.split(keyed[0])
+            starts = jax.vmap(negatives.law)(jax.random.split(start_key, size), keyed[1])
+            return run_kinds(
+                chain_key,
+                lambda label: lambda x: -(1.0 - beta) * energy(x, label),
+                negatives,
+                starts,
+                keyed[1],
+                model.adaptation,
+            )[0]
+
+        return jax.lax.map(group, (keys, by_group))
+
+    def fresh_chains(key: Key, model: Trained, beta: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+        ends = np.asarray(run(jax.random.split(key, num_groups), model, beta))
+        return ends.reshape(-1, *ends.shape[2:])[:num], labels[:num]
+
+    return fresh_chains
