@@ -93,11 +93,11 @@ def line(
 
 
 def samples(rows: Sequence[str], folder: Path) -> None:
-    """``samples.png`` of a study's folder: slots of the buffer at the end of seed 0's runs.
+    """``samples.png`` of a study's folder: what seed 0's runs show at the end.
 
     Args:
-      rows: those shown, a panel each, where they have a run; each with a buffer, for without one a
-        run's evaluations hold what its chains start from.
+      rows: those shown, a panel each, where they have a run: slots of its buffer, or where it has
+        none chains as in training.
       folder: of the study.
     """
     paths = {row: (folder / folder_name(row)).glob("seed0/evaluations/*.npz") for row in rows}

@@ -62,9 +62,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         max_abs_loss=config.train.max_abs_loss,
         hold_fn=parts.hold_fn(config),
     )
-    evaluation = JemEvaluation(
-        workdir=workdir, key=eval_key, classifier=classifier, test=test, config=config
-    )
+    evaluation = JemEvaluation(workdir=workdir, classifier=classifier, test=test, config=config)
     assessment = JemAssessment(
         workdir=workdir,
         key=eval_key,

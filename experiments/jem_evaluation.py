@@ -25,14 +25,12 @@ class JemEvaluation:
 
     Attributes:
       workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
-      key: of all evaluations: the same test noise every time.
       classifier: the network.
       test: the test images.
       config: sections data and eval are read.
     """
 
     workdir: Path
-    key: jax.Array
     classifier: Classifier
     test: data.ImageData
     config: Config

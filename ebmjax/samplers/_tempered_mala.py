@@ -84,7 +84,7 @@ def tempered_mala_step(
     .. math::
         y = x + \frac{\epsilon}{T} s(x) + \sigma \xi, \qquad
         A' = d A + (1 - d)\, \alpha, \qquad
-        T' = \begin{cases} g\, T & A' \le u \\ T & \text{otherwise} \end{cases}
+        T' = \begin{cases} g\, T & A' < u \\ T & \text{otherwise} \end{cases}
 
     with exact noise :math:`\sigma = \sqrt{2 \epsilon}`. After a rise the running acceptance A
     starts again at 1, so that the new temperature is judged by its own moves. While T rises the

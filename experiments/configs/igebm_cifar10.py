@@ -15,9 +15,10 @@ FID of the buffer in features of a classifier of its own, test images 0.2, noise
 preconditioned SGLD 8.7 +- 8.7 (docs/results/igebm_cifar10.md).
 
 Variants: thesis (step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e-11), and with these
-psgld (lambda 1), mala, mala_literal (by the ratio the thesis prints), tempered_mala, mala_adapted;
-conditional; icd (Du et al. 2021: three scales, swish, KL term and entropy, augmented starts);
-bfloat16; cpu (a small network on 5,000 images of 16x16).
+psgld (lambda 1), mala, mala_literal (by the ratio the thesis prints), tempered_mala; mala_adapted
+(the base's temperature, its step adapted to an acceptance of 0.57); conditional; icd (Du et al.
+2021: three scales, swish, KL term and entropy, augmented starts); bfloat16; cpu (a small
+network on 5,000 images of 16x16).
 """
 
 from typing import Any

@@ -15,7 +15,8 @@ Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation, 357 test im
 
 Variants: literal, corrected, stochastic (the base's loss is the robust objective with beta 0.1),
 literal_50 (smoothing 50), adaptive (smoothing steered to a gradient ratio of 1), step_thesis (step
-0.09), beta_half (beta 0.5), argmax (replacement), and _sam of them.
+0.09), beta_half (beta 0.5), argmax and softmax_replacement, stochastic_corrected; with SAM sam,
+literal_sam, corrected_sam, stochastic_sam and beta_half_sam.
 """
 
 from typing import Any

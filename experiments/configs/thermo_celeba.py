@@ -2,7 +2,7 @@
 
 Claim: the schedule exponent p shapes the variance of the learning gradient and with it the
 quality of the samples (KID_inf best near p = 6; p <= 1 collapses).
-Paper: thermodynamic-integration thesis, Tables 3 and 5 (generator as corrected in docs/latent.md).
+Paper: thermodynamic-integration thesis, Tables 3 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_celeba.py --config.data.data_dir=FOLDER
 where FOLDER holds the prepared celeb_a of tensorflow-datasets; without --config.data.data_dir it is

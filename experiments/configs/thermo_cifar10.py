@@ -2,7 +2,7 @@
 
 Claim: the schedule exponent p shapes the variance of the learning gradient and with it the
 quality of the samples (KID_inf best near p = 6).
-Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as corrected in docs/latent.md).
+Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_cifar10.py --config.data.data_dir=FOLDER
 where FOLDER holds the prepared cifar10 of tensorflow-datasets; without --config.data.data_dir it is
