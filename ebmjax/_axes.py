@@ -1,8 +1,8 @@
 """What is spread over mapped axes: the whole from its parts, a member's part of it, their mean."""
 
-import jax
+from typing import Any
 
-from ebmjax.types import PyTree
+import jax
 
 AxisName = str | tuple[str, ...] | None
 """A mapped axis, or several with the last one running fastest; None outside of any."""
@@ -32,8 +32,8 @@ def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:
     return jax.lax.dynamic_slice_in_dim(rows, first, num_local)
 
 
-def mean_over_members(tree: PyTree, axis_name: AxisName) -> PyTree:
-    """The mean over the members of ``axis_name``; the tree itself outside of any.
+def mean_over_members(tree: Any, axis_name: AxisName) -> Any:
+    """The mean of a PyTree over the members of ``axis_name``; the tree itself outside of any.
 
     Raises:
       ValueError: if an axis is not mapped where this is called.

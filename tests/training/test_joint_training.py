@@ -43,7 +43,9 @@ def everything_at_once():
         num_classes=NUM_CLASSES,
         reinit_prob=0.2,
     )
-    objective = joint_objective(is_conditional=True, rho=0.1, smoothing_ratio=1.0)
+    objective = joint_objective(
+        is_conditional=True, rho=0.1, smoothing_ratio=1.0, axis_name=("data", "shard")
+    )
     optimizer = optax.sgd(0.05)
     state, gradient_fn = trainable(
         centred(), draw, objective, optimizer, num_shards=4, buffer_size=4 * 12
