@@ -130,7 +130,9 @@ def stochastic_svgd_step(
     if terms.middle is not None:
         drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.middle)
     independent = jax.random.normal(key, positions.shape, positions.dtype)
-    factor = jax.lax.linalg.cholesky(mobility, symmetrize_input=False)
+    # LAPACK wants columns next to each other. Given the rows of a symmetric matrix for its columns,
+    # XLA need not rearrange that matrix, nor the distances and the kernel that it is made of.
+    factor = jax.lax.linalg.cholesky(mobility.T, symmetrize_input=False)
     noise = multiply(terms.own(factor), gather_rows(independent, axis_name))
 
     moved = positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
