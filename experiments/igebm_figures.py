@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.plots import column, finish, montage
-from experiments.study import folder_name
+from experiments.study_cells import folder_name
 from experiments.workdir import read_rows
 
 Panel = tuple[str, str, str]

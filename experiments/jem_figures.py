@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.jem_assessment_plots import contours
 from experiments.plots import finish
-from experiments.study import folder_name
+from experiments.study_cells import folder_name
 
 
 def landscapes(rows: Mapping[str, str], folder: Path) -> None:

@@ -16,6 +16,7 @@ from experiments import assess, build, families, workdir
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
 from experiments.tracking import TensorBoardWriter, progress_writer
+from experiments.workdir_lock import only_process
 
 USER_ERRORS = (
     ConfigError,
@@ -51,7 +52,29 @@ def launch(
     if mode == "all":
         assess.check_family(experiment, config)
     workdir.prepare(path, config)
-    print(f"{config_argument} -> {path}", flush=True)
+    # Overrides included: without them it would be another configuration.
+    command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
+    with only_process(path):
+        print(f"{config_argument} -> {path}", flush=True)
+        result = train(config, experiment, path, command)
+        if result is None:
+            return signal.SIGINT
+        if result.signum is not None:
+            return result.signum
+        experiment.draw()
+        summarise(path, config, result, experiment.pilot, time.perf_counter() - started)
+        if mode == "all":
+            assess.assess(path, config, experiment, result.state)
+    return None
+
+
+def train(
+    config: Config, experiment: build.Experiment, path: Path, command: str
+) -> training.FitResult | None:
+    """Trains and says how it ended; None where it was interrupted before a safe point.
+
+    ``command`` is what to give to go on.
+    """
     num_used = training.make_mesh(experiment.plan.num_shards).size
     if num_used < jax.device_count():
         print(
@@ -59,14 +82,11 @@ def launch(
             f"config.mesh.num_shards={experiment.plan.num_shards}, which divides "
             "config.train.batch_size."
         )
-
     writers = [
         training.JsonlWriter(path / "metrics.jsonl"),
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]
-    # Overrides included: without them it would be another configuration.
-    command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
     try:
         result = training.fit(
             build.train_key(config),
@@ -80,7 +100,7 @@ def launch(
         )
     except KeyboardInterrupt:
         print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")
-        return signal.SIGINT
+        return None
     finally:
         for writer in writers:
             writer.close()
@@ -89,14 +109,9 @@ def launch(
             f"Interrupted at step {int(result.state.step)} of {experiment.plan.total_steps}; "
             f"saved. Continue with:\n  {command}"
         )
-        return result.signum
-    if result.first_step == experiment.plan.total_steps:
+    elif result.first_step == experiment.plan.total_steps:
         print("This run had finished already: nothing was trained, its plots are drawn again.")
-    experiment.draw()
-    summarise(path, config, result, experiment.pilot, time.perf_counter() - started)
-    if mode == "all":
-        assess.assess(path, config, experiment, result.state)
-    return None
+    return result
 
 
 def evaluate(config: Config, folder: str | None) -> None:

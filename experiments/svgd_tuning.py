@@ -20,6 +20,7 @@ from experiments.config import Config
 from experiments.configs import svgdjem_digits
 from experiments.svgd_tuning_sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
 from experiments.validate import check_ranges
+from experiments.workdir_lock import only_process
 
 
 def configuration(study: Study, setting: Setting) -> Config:
@@ -58,12 +59,18 @@ def run(study: Study, setting: Setting, folder: Path) -> int | None:
     """Makes the run in its folder unless it is there; returns the signal that stopped it, or None.
 
     Raises:
-      WorkdirError: if the folder holds a run of another configuration.
+      WorkdirError: if the folder holds a run of another configuration, or another process is in it.
     """
     path, config = folder / setting.name, configuration(study, setting)
     workdir.prepare(path, config)
-    if (path / "summary.json").exists():
-        return None
+    with only_process(path):
+        if (path / "summary.json").exists():
+            return None
+        return train(path, config)
+
+
+def train(path: Path, config: Config) -> int | None:
+    """As ``run``, once the folder is prepared."""
     prepared = svgd_tuning_runs.prepare(config)
     writer = training.JsonlWriter(path / "metrics.jsonl")
     diverged = False

@@ -5,8 +5,8 @@ differs. 357 test images: a percentage point of accuracy is 3.6 images. landscap
 energies around the parameters of four rows, which are evaluated with them.
 
 Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
-"ablation" (SADA-JEM's Table 5) and "time" (SVGD and SGLD with nothing else, for their seconds:
-give it an idle machine and as many jobs as CPUs).
+"ablation" and "radius" (SADA-JEM's Tables 5 and 6) and "time" (SVGD and SGLD with nothing else, for
+their seconds: give it an idle machine and as many jobs as CPUs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +91,18 @@ ABLATION = {
     "JEM++, p(x) unaugmented, energy L2": "configs/sadajem_digits.py:jempp_unaugmented_l2",
     "SADA-JEM": "configs/sadajem_digits.py:sadajem",
 }
+RADIUS = {
+    "SAM, rho 0.05": "configs/sadajem_digits.py:sam_005",
+    "SAM, rho 0.1": "configs/sadajem_digits.py:sam_01",
+    "SAM, rho 0.2": "configs/sadajem_digits.py:sam_02",
+    "SAM, rho 0.4": "configs/sadajem_digits.py:sam_04",
+    "SAM, rho 0.8": "configs/sadajem_digits.py:sam_08",
+    "ASAM, rho 0.5": "configs/sadajem_digits.py:asam_05",
+    "ASAM, rho 1": "configs/sadajem_digits.py:asam_1",
+    "ASAM, rho 2": "configs/sadajem_digits.py:asam_2",
+    "ASAM, rho 4": "configs/sadajem_digits.py:asam_4",
+    "ASAM, rho 8": "configs/sadajem_digits.py:asam_8",
+}
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -105,5 +117,6 @@ STUDIES = {
     "": study(ROWS, partial(landscapes, LANDSCAPES)),
     "jempp": study(JEMPP),
     "ablation": study(ABLATION),
+    "radius": study(RADIUS),
     "time": study({label: ROWS[label] for label in TIMED}),
 }

@@ -1,7 +1,6 @@
 """experiments/study.py: what it runs, what it skips, and the table."""
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -11,21 +10,9 @@ from pathlib import Path
 import pytest
 from experiment_runs import EXPERIMENTS, strict_json
 
-from experiments import study as studies
-from experiments.study import (
-    Cell,
-    Study,
-    as_markdown,
-    cells,
-    default_folder,
-    from_both_ends,
-    load,
-    run,
-    run_all,
-    shares,
-    table,
-    write,
-)
+from experiments.study import as_markdown, default_folder, load, run_all, table, write
+from experiments.study_cells import Study, cells, from_both_ends
+from experiments.study_jobs import run_each
 from experiments.workdir import flatten, write_json
 
 STUDY = Study(
@@ -69,7 +56,7 @@ def calls(monkeypatch):
     def fake(command, **options):
         made.append(command)
         argument = dict(part.split("=", 1) for part in command if part.startswith("--"))
-        folder, seed = studies.Path(argument["--workdir"]), int(argument["--config.seed"])
+        folder, seed = Path(argument["--workdir"]), int(argument["--config.seed"])
         folder.mkdir(parents=True)
         if seed == 1 and "b.py" in argument["--config"]:
             return Finished(1, "error: Training diverged: the last 20")
@@ -80,6 +67,14 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(subprocess, "Popen", fake)
     return made
+
+
+def run(all_cells):
+    """What is told of every cell, one run at a time."""
+    told = []
+    run_each(all_cells, 1, lambda cell, status: told.append((cell, status)))
+    assert [cell for cell, _ in told] == all_cells
+    return [status for _, status in told]
 
 
 def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
@@ -150,9 +145,9 @@ def test_neighbours_in_the_table_do_not_start_together(labels, order):
 
 def test_what_is_done_or_diverged_is_not_run_again(tmp_path, calls):
     made = cells(STUDY, tmp_path, 2)
-    assert [run(cell) for cell in made] == ["done", "done", "done", "diverged"]
+    assert run(made) == ["done", "done", "done", "diverged"]
     assert len(calls) == 4
-    assert [run(cell) for cell in made] == ["done", "done", "done", "diverged"]
+    assert run(made) == ["done", "done", "done", "diverged"]
     assert len(calls) == 4
 
 
@@ -160,15 +155,14 @@ def test_a_run_that_fails_is_told_and_stays_missing(tmp_path, monkeypatch):
     failed = Finished(2, "Traceback ...\nerror: no such data")
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: failed)
     (cell, *_) = cells(STUDY, tmp_path, 1)
-    assert run(cell).endswith("error: no such data")
-    assert "exit code 2" in run(cell)
+    for _ in range(2):
+        assert run([cell]) == ["failed with exit code 2: Traceback ...\nerror: no such data"]
     assert cell.status == "missing"
 
 
 def test_the_table_has_mean_spread_and_divergences(tmp_path, calls):
     made = cells(STUDY, tmp_path, 2)
-    for cell in made:
-        run(cell)
+    run(made)
     found = table(STUDY, made)
     assert found["plain, a"]["accuracy | %"] == [50.0, 75.0]
     assert found["plain, a"]["seconds"] == [10.0, 11.0]
@@ -225,28 +219,6 @@ def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path):
     assert found["row"]["R-hat"] == [29.6, None, None, None]
     lines = as_markdown(study, found).splitlines()
     assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 (3 of 4) | 4 | 1 |"
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no processes")
-def test_a_run_keeps_to_its_cpus(tmp_path):
-    (tmp_path / "row").mkdir()
-    write_affinity = (
-        "import json, os, sys, time; time.sleep(0.2); "
-        "json.dump(sorted(os.sched_getaffinity(0)), open(sys.argv[1], 'w'))"
-    )
-    path = tmp_path / "row" / "evaluation.json"
-    cell = Cell("row", 0, tmp_path / "row", [sys.executable, "-c", write_affinity, str(path)])
-    last = max(os.sched_getaffinity(0))
-    assert run(cell, [last]) == "done"
-    assert json.loads(path.read_text()) == [last]
-
-
-def test_jobs_share_out_the_cpus(monkeypatch):
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None, raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 4, 7, 9}, raising=False)
-    assert shares(1) == [[]]
-    assert shares(2) == [[0, 4, 9], [3, 7]]
-    assert shares(7) == [[0], [3], [4], [7], [9], [0], [3]]
 
 
 def test_figures_are_drawn_after_all_runs_and_again(tmp_path, calls):

@@ -9,7 +9,8 @@ from thermo_study_folder import LOST, REPEATS, labels, make, write_run
 
 from experiments import thermo_figure_runs as runs
 from experiments import thermo_figure_sweeps as sweeps
-from experiments.study import cells, load
+from experiments.study import load
+from experiments.study_cells import cells
 from experiments.thermo_figure_data import (
     Absent,
     gather,

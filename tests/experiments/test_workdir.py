@@ -1,3 +1,4 @@
+import fcntl
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from ebmjax.training import CheckpointDamagedError
 from experiments import workdir
 from experiments.errors import WorkdirError
 from experiments.launch import launch
+from experiments.workdir_lock import only_process
 
 
 def smoke_again(folder):
@@ -195,3 +197,25 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way, so that nothing is trained")
     with pytest.raises(WorkdirError, match=re.escape(f"--workdir {tmp_path}/file cannot be used")):
         smoke_again("~/file")
+
+
+def test_a_folder_that_another_process_trains_in(tmp_path):
+    folder = tmp_path / "run"
+    workdir.prepare(folder, digits())
+    with only_process(folder):
+        before = contents(folder)
+        with pytest.raises(WorkdirError, match=f"--workdir {folder} is in use: another process"):
+            smoke_again(folder)
+        assert contents(folder) == before
+    with only_process(folder):  # the lock is gone with the first
+        pass
+
+
+def test_a_folder_without_locks_is_used(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no locks available")
+
+    workdir.prepare(tmp_path, digits())
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with only_process(tmp_path):
+        pass

@@ -6,7 +6,8 @@ import json
 import numpy as np
 from experiment_runs import digits
 
-from experiments.study import cells, load
+from experiments.study import load
+from experiments.study_cells import cells
 from experiments.workdir import as_json
 
 REPEATS = 3

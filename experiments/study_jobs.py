@@ -1,0 +1,75 @@
+"""The runs of a study: so many at a time, each on its own share of the CPUs, stopped together."""
+
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from experiments.study_cells import Cell
+
+DIVERGED = "Training diverged"
+
+
+def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str], None]) -> None:
+    """Runs what is missing and tells the status of every cell, of one at a time.
+
+    What ends this early, as Ctrl-C, passes on once the runs under way have stopped: they get a
+    SIGTERM, which is a request to save what they have.
+    """
+    lock, free = threading.Lock(), queue.SimpleQueue[list[int]]()
+    processes: set[subprocess.Popen[str]] = set()
+    for share in shares(num_jobs):
+        free.put(share)
+
+    def run_one(cell: Cell) -> None:
+        share = free.get()
+        status = run(cell, share, processes)
+        free.put(share)
+        with lock:
+            tell(cell, status)
+
+    with ThreadPoolExecutor(num_jobs) as pool:
+        try:
+            list(pool.map(run_one, all_cells))
+        except BaseException:
+            for process in list(processes):
+                process.terminate()
+            raise
+
+
+def run(cell: Cell, cpus: Collection[int], processes: set[subprocess.Popen[str]]) -> str:
+    """Runs a cell that is missing, on ``cpus`` alone if any are named.
+
+    It is among ``processes`` as long as it runs.
+
+    Returns:
+      its status, or the last words of what failed.
+    """
+    if cell.status != "missing":
+        return cell.status
+    with subprocess.Popen(
+        cell.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        processes.add(process)
+        if cpus:
+            os.sched_setaffinity(process.pid, cpus)
+        _, errors = process.communicate()
+        processes.discard(process)
+    if DIVERGED in errors:
+        (cell.folder / "diverged.txt").write_text(errors)
+    if cell.status == "missing":
+        return f"failed with exit code {process.returncode}: {errors.strip()[-400:]}"
+    return cell.status
+
+
+def shares(num_jobs: int) -> list[list[int]]:
+    """The CPUs of this process dealt out to ``num_jobs`` jobs; none where they cannot be bound.
+
+    Runs that keep to CPUs of their own finish sooner than runs that share them all.
+    """
+    if num_jobs == 1 or not hasattr(os, "sched_setaffinity"):
+        return [[] for _ in range(num_jobs)]
+    cpus = sorted(os.sched_getaffinity(0))
+    return [cpus[job % len(cpus) :: num_jobs] for job in range(num_jobs)]

@@ -1,0 +1,36 @@
+"""One process at a time may train in the folder of a run."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.errors import WorkdirError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows has other locks)
+    fcntl = None
+
+
+@contextlib.contextmanager
+def only_process(workdir: Path) -> Iterator[None]:
+    """While entered, no other process (nor this one, again) enters with the same prepared folder.
+
+    The lock is on config.json, which is written once, and ends with the process, also by kill -9.
+    Folders of systems without such locks are not guarded.
+
+    Raises:
+      WorkdirError: if another process is there.
+    """
+    with (workdir / "config.json").open() as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WorkdirError(
+                f"--workdir {workdir} is in use: another process is training in it. Wait for it, "
+                "interrupt it, or use another --workdir. Nothing was changed."
+            ) from error
+        except OSError:  # a network's file system may have no locks
+            pass
+        yield

@@ -1,0 +1,96 @@
+"""The runs of a study: their CPUs, and what a signal does to them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from experiment_runs import EXPERIMENTS, LENGTHENED, as_arguments, last_step, wait_until
+
+from experiments import study_jobs
+from experiments.study_cells import Cell
+from experiments.study_jobs import run_each, shares
+
+# Says that it runs, and on SIGTERM that it was asked to stop, once it has taken its time.
+PATIENT = """
+import pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+def stop(*_):
+    time.sleep(0.3)
+    (folder / "asked").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+(folder / "running").touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no processes")
+def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
+    (tmp_path / "row").mkdir()
+    write_affinity = (
+        "import json, os, sys, time; time.sleep(0.2); "
+        "json.dump(sorted(os.sched_getaffinity(0)), open(sys.argv[1], 'w'))"
+    )
+    path = tmp_path / "row" / "evaluation.json"
+    cell = Cell("row", 0, tmp_path / "row", [sys.executable, "-c", write_affinity, str(path)])
+    last = max(os.sched_getaffinity(0))
+    monkeypatch.setattr(study_jobs, "shares", lambda num_jobs: [[last]])
+    told = []
+    run_each([cell], 1, lambda cell, status: told.append(status))
+    assert told == ["done"]
+    assert json.loads(path.read_text()) == [last]
+
+
+def test_jobs_share_out_the_cpus(monkeypatch):
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 4, 7, 9}, raising=False)
+    assert shares(1) == [[]]
+    assert shares(2) == [[0, 4, 9], [3, 7]]
+    assert shares(7) == [[0], [3], [4], [7], [9], [0], [3]]
+
+
+def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
+    folders = [tmp_path / name for name in "abc"]
+    made = [
+        Cell(folder.name, 0, folder, [sys.executable, "-c", PATIENT, str(folder)])
+        for folder in folders
+    ]
+    for folder in folders:
+        folder.mkdir()
+
+    def interrupt():
+        wait_until(lambda: all((folder / "running").exists() for folder in folders[:2]))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        run_each(made, 2, lambda cell, status: told.append((cell.label, status)))
+    assert sorted(told) == [(name, "failed with exit code 143: ") for name in "ab"]
+    found = {folder.name: {path.name for path in folder.iterdir()} for folder in folders}
+    assert found == {"a": {"running", "asked"}, "b": {"running", "asked"}, "c": set()}
+
+
+def test_sigterm_stops_a_study_and_its_run(tmp_path):
+    arguments = ["configs/thermo_digits.py:smoke", *as_arguments(LENGTHENED)]
+    (tmp_path / "small.py").write_text(
+        "from experiments.study import Study\n"
+        f"STUDY = Study({{'row': {arguments!r}}}, {{'seconds': ('run_seconds', 1.0, 0)}})\n"
+    )
+    command = [sys.executable, str(EXPERIMENTS / "study.py"), "--study=small.py", "--folder=all"]
+    study = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    workdir = tmp_path / "all" / "row" / "seed0"
+    wait_until(lambda: last_step(workdir) >= 12 or study.poll() is not None)
+    study.terminate()
+    _, errors = study.communicate(timeout=200)
+    assert study.returncode == 130
+    assert errors == "Interrupted, and so are its runs. The same command continues.\n"
+    # The run has saved what it had and is gone: nothing is added to its rows.
+    step = last_step(workdir)
+    assert 12 <= step < 120
+    assert (workdir / "checkpoints" / str(step)).is_dir()
+    assert not (workdir / "summary.json").exists()
