@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics, samplers
-from ebmjax.training import TrainState
+from ebmjax.training import TrainState, class_densities
 from ebmjax.types import Key
 from experiments import igebm_plots
 from experiments.config import Config
@@ -149,10 +149,7 @@ class IgebmAssessment:
 
         def diagnose(key: Key, model: Trained) -> dict[str, jax.Array]:
             label, energy = jnp.int32(0), self.evaluation.energy_of(model.params)
-
-            def density(x: jax.Array) -> jax.Array:
-                return -(1.0 - self._beta) * energy(x, label)
-
+            density = class_densities(energy, self._beta)(label)
             given = {}
             if name in model.adaptation:
                 given["step_size"] = jnp.exp(model.adaptation[name].log_step_size)

@@ -9,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.optim import averaged_parameters
-from ebmjax.training import DualAveraging, EnergyOf, ImageNegatives, TrainState, run_kinds
+from ebmjax.training import (
+    DualAveraging,
+    EnergyOf,
+    ImageNegatives,
+    TrainState,
+    class_densities,
+    run_kinds,
+)
 from ebmjax.types import Key, PyTree
 
 
@@ -46,7 +53,7 @@ def make_fresh_chains(
 
     Returns:
       ``(key, model, beta) -> (ends, classes)`` for a ``Trained`` model, whose chains follow
-      ``-(1 - beta) E``.
+      ``training.class_densities``.
     """
     num_kinds = len(negatives.kinds)
     size = -(-min(batch_size, num) // num_kinds) * num_kinds
@@ -61,14 +68,14 @@ def make_fresh_chains(
 
     @jax.jit
     def run(keys: Key, model: Trained, beta: jax.Array) -> jax.Array:
-        energy = energy_of(model.params)
+        densities = class_densities(energy_of(model.params), beta)
 
         def group(keyed: tuple[Key, jax.Array]) -> jax.Array:
             start_key, chain_key = jax.random.split(keyed[0])
             starts = jax.vmap(negatives.law)(jax.random.split(start_key, size), keyed[1])
             return run_kinds(
                 chain_key,
-                lambda label: lambda x: -(1.0 - beta) * energy(x, label),
+                densities,
                 negatives,
                 starts,
                 keyed[1],

@@ -12,7 +12,7 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax.samplers import clip_score, sgld_init
-from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState
+from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
 from ebmjax.types import Key, LogDensityFn
 from experiments.buffers import spread_slots
 from experiments.config import Config
@@ -34,7 +34,7 @@ class IgebmEvaluation:
       negatives: how training draws its negatives.
       test: the test images.
       distances: of samples from the data.
-      beta_fn: beta at a step, as training has it: its chains follow ``-(1 - beta) E``.
+      beta_fn: beta at a step, as training has it: its chains follow ``class_densities``.
       config: sections sampler and eval are read.
     """
 
@@ -115,13 +115,10 @@ class IgebmEvaluation:
         """What the chains of training follow, of each class: its score clipped where theirs is."""
         max_score = self.config.sampler.max_score
 
-        def density(label: jax.Array) -> LogDensityFn:
-            def followed(x: jax.Array) -> jax.Array:
-                return -(1.0 - beta) * energy(x, label)
-
-            return followed if max_score is None else clip_score(followed, max_score)
-
-        return density
+        densities = class_densities(energy, beta)
+        if max_score is None:
+            return densities
+        return lambda label: clip_score(densities(label), max_score)
 
 
 def anatomy(

@@ -11,6 +11,7 @@ from ebmjax.training._image_energy import Energy as Energy
 from ebmjax.training._image_energy import EnergyLoss as EnergyLoss
 from ebmjax.training._image_energy import EnergyOf as EnergyOf
 from ebmjax.training._image_energy import LiveSteps as LiveSteps
+from ebmjax.training._image_energy import class_densities as class_densities
 from ebmjax.training._image_energy import (
     make_image_energy_gradient_fn as make_image_energy_gradient_fn,
 )

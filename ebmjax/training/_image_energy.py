@@ -17,7 +17,7 @@ from ebmjax.training._joint import View
 from ebmjax.training._live_chains import run_live_chains
 from ebmjax.training._slot_write import write_slots
 from ebmjax.training._step import GradientFn
-from ebmjax.types import Key, Metrics, PyTree
+from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 Energy = Callable[[jax.Array, jax.Array], jax.Array]
 """``energy(images, labels)``: (..., H, W, C) and (...,) to (...,); labels may be ignored."""
@@ -57,6 +57,16 @@ class LiveSteps:
             check_at_least(name, getattr(self, name), 1)
 
 
+def class_densities(energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensityFn]:
+    """``label -> log_density_fn``: what chains of a class follow, ``-(1 - beta) E``.
+
+    Args:
+      energy: of images (H, W, C) and their labels.
+      beta: of the robust objective, below 1: its weights carry the rest of the density. 0 without.
+    """
+    return lambda label: lambda x: -(1.0 - beta) * energy(x, label)
+
+
 def make_image_energy_gradient_fn(
     energy_of: EnergyOf,
     loss_fn: EnergyLoss,
@@ -69,7 +79,7 @@ def make_image_energy_gradient_fn(
     """Draws negatives by chains and differentiates the loss of an energy of images.
 
     Chains go on from the shard's replay buffer, or start anew where the shard has none. They follow
-    ``-(1 - beta) E``; under the robust objective the loss weighs in the rest.
+    ``class_densities``; under the robust objective the loss weighs in the rest.
 
     Args:
       energy_of: the model.
@@ -128,7 +138,7 @@ class _Step(NamedTuple):
         starts = self._starts(start_key, shard)
         moved, adaptation, chain_metrics = run_kinds(
             chain_key,
-            self._density(params, beta),
+            class_densities(self.energy_of(params), beta),
             self.negatives,
             starts.positions,
             starts.labels,
@@ -154,10 +164,6 @@ class _Step(NamedTuple):
         metrics = {**metrics, "loss": loss, "beta": jnp.float32(beta)}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
         return gradients, ImageEnergyShard(buffer, shard.step + 1, adaptation), metrics
-
-    def _density(self, params: PyTree, beta: Any) -> Callable[[jax.Array], Callable[..., Any]]:
-        energy = self.energy_of(params)
-        return lambda label: lambda x: -(1.0 - beta) * energy(x, label)
 
     def _starts(self, key: Key, shard: ImageEnergyShard) -> _Starts:
         negatives, num = self.negatives, self.negatives.num_samples
@@ -193,7 +199,7 @@ class _Step(NamedTuple):
             return moved, ()
         ends = run_live_chains(
             key,
-            self._density(params, beta),
+            class_densities(self.energy_of(params), beta),
             moved,
             starts.labels,
             step_size=self.live.step_size,
