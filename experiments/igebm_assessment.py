@@ -13,7 +13,8 @@ from ebmjax.training import TrainState, class_densities
 from ebmjax.types import Key
 from experiments import igebm_plots
 from experiments.config import Config
-from experiments.igebm_chains import Trained, make_fresh_chains, trained
+from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
+from experiments.igebm_distances import finite_images
 from experiments.igebm_evaluation import IgebmEvaluation
 from experiments.igebm_samplers import implied_temperature, temperature
 from experiments.workdir import read_rows
@@ -54,7 +55,9 @@ class IgebmAssessment:
         images = {}
         for name, (ends, _) in sets.items():
             report[name], images[name] = self._judge(ends)
-        report["test_images"] = self.evaluation.distances(self.evaluation.test.images)
+        # As many as are generated: what such numbers are depends on how many there are.
+        as_many = self.evaluation.test.images[: section.num_generated]
+        report["test_images"] = self.evaluation.distances(as_many)
         report["extractor"] = self._extractor()
         report["over_training"] = over_training(read_rows(self.evaluation.workdir))
         igebm_plots.assessed(self.evaluation.workdir, images, energies)
@@ -64,10 +67,9 @@ class IgebmAssessment:
 
     def _judge(self, ends: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
         """Numbers of the samples that did not diverge, and how many did; the samples as uint8."""
-        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-        images = np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
-        num_diverged = int(np.sum(~is_finite))
-        return {"num_diverged": num_diverged, **self.evaluation.distances(images)}, images
+        images = finite_images(ends)
+        report = {"num_diverged": len(ends) - len(images)}
+        return report | self.evaluation.distances(images), images
 
     def _extractor(self) -> dict[str, Any] | None:
         judge = self.evaluation.distances.extractor
@@ -117,8 +119,7 @@ class IgebmAssessment:
         @jax.jit
         def energies(model: Trained, images: jax.Array, labels: jax.Array) -> jax.Array:
             energy = self.evaluation.energy_of(model.params)
-            size = min(self.config.eval.batch_size, len(images))
-            return jax.lax.map(lambda pair: energy(*pair), (images, labels), batch_size=size)
+            return energies_in_batches(energy, images, labels, self.config.eval.batch_size)
 
         floats = data.to_signed_unit(jnp.asarray(test.images))
         everything = {"test": (floats, test.labels), **sets}

@@ -11,6 +11,7 @@ import numpy as np
 from ebmjax.optim import averaged_parameters
 from ebmjax.training import (
     DualAveraging,
+    Energy,
     EnergyOf,
     ImageNegatives,
     TrainState,
@@ -39,6 +40,14 @@ def trained(state: TrainState) -> Trained:
     return Trained(averaged_parameters(state.opt_state), settled)
 
 
+def energies_in_batches(
+    energy: Energy, images: jax.Array, labels: jax.Array, batch_size: int
+) -> jax.Array:
+    """(N,): of (N, H, W, C) images, at most ``batch_size`` at a time."""
+    size = min(batch_size, len(images))
+    return jax.lax.map(lambda pair: energy(*pair), (images, labels), batch_size=size)
+
+
 def make_fresh_chains(
     energy_of: EnergyOf, negatives: ImageNegatives, *, num: int, num_steps: int, batch_size: int
 ) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
@@ -47,22 +56,24 @@ def make_fresh_chains(
     Args:
       energy_of: parameters to energy.
       negatives: how training draws its negatives.
-      num: of chains, the classes in turn and an equal part by each sampler.
+      num: of chains, the classes in turn; samplers get equal parts of every group of chains that
+        run together, but for chains too many in the last.
       num_steps: of each chain.
-      batch_size: of chains that run at the same time, at least.
+      batch_size: of chains that run at the same time, or by a few more, one for each sampler.
 
     Returns:
       ``(key, model, beta) -> (ends, classes)`` for a ``Trained`` model, whose chains follow
       ``training.class_densities``.
     """
     num_kinds = len(negatives.kinds)
-    size = -(-min(batch_size, num) // num_kinds) * num_kinds
+    # Groups of nearly equal size: of one that is cut off only some of its samplers' chains count.
+    size = -(-num // (-(-num // batch_size) * num_kinds)) * num_kinds
+    num_groups = -(-num // size)
     kinds = {
         name: dataclasses.replace(kind, num_steps=num_steps)
         for name, kind in negatives.kinds.items()
     }
     negatives = dataclasses.replace(negatives, kinds=kinds, num_samples=size)
-    num_groups = -(-num // size)
     labels = np.arange(num_groups * size, dtype=np.int32) % negatives.num_classes
     by_group = jnp.asarray(labels.reshape(num_groups, size))
 

@@ -4,6 +4,9 @@ from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
 
+MIN_CHAIN_STEPS = 8
+"""Split R-hat takes four draws, and the first half of a chain is burn-in."""
+
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
@@ -12,6 +15,7 @@ def check(config: Config) -> None:
     _check_buffer(config)
     _check_beta(config)
     _check_improved(config)
+    _check_eval(config)
     if "hmc" in config.sampler.names:
         check_installed("config.sampler.names with 'hmc'")
 
@@ -114,4 +118,18 @@ def _check_improved(config: Config) -> None:
         raise ConfigError(
             f"config.loss.live_steps must be below config.sampler.num_steps="
             f"{config.sampler.num_steps}, of which they are the last; got {config.loss.live_steps}."
+        )
+
+
+def _check_eval(config: Config) -> None:
+    section = config.eval
+    if section.num_generated == 0:
+        raise ConfigError(
+            "config.eval.num_generated must be at least 2: the evaluation of an image energy is of "
+            "its samples; got 0."
+        )
+    if section.num_chain_steps is not None and section.num_chain_steps < MIN_CHAIN_STEPS:
+        raise ConfigError(
+            f"config.eval.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
+            f"says how chains mix, got {section.num_chain_steps}."
         )

@@ -4,11 +4,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics
 from experiments.config import Config
 from experiments.jem_extractors import Extractor, extractor
+
+
+def finite_images(ends: np.ndarray) -> np.ndarray:
+    """As uint8, those of ``ends`` (N, H, W, C), from -1 to 1, that are finite everywhere."""
+    is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+    return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
 
 
 @dataclass(frozen=True)

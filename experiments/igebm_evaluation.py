@@ -1,5 +1,6 @@
 """What is measured and pictured of an image energy while it trains."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +17,8 @@ from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_
 from ebmjax.types import Key, LogDensityFn
 from experiments.buffers import spread_slots
 from experiments.config import Config
-from experiments.igebm_chains import Trained, make_fresh_chains, trained
-from experiments.igebm_distances import Distances
+from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
+from experiments.igebm_distances import Distances, finite_images
 from experiments.igebm_literal import log_proposal_ratio
 from experiments.igebm_samplers import temperature
 from experiments.plots import image_grid
@@ -58,9 +59,9 @@ class IgebmEvaluation:
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
         shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
-        judged = self.distances(shown)
         if self.distances.extractor is not None:
-            row["sample_fid"] = judged[f"fid_{self.distances.extractor.name}"]
+            judged = self.distances(finite_images(np.asarray(samples)))
+            row["sample_fid"] = judged.get(f"fid_{self.distances.extractor.name}", math.nan)
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", samples=shown)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
@@ -95,6 +96,7 @@ class IgebmEvaluation:
         ) -> dict[str, jax.Array]:
             energy = self.energy_of(model.params)
             images = data.to_signed_unit(jnp.asarray(self.test.images))
+            labels_of_test, size = jnp.asarray(self.test.labels), self.config.eval.batch_size
             step_size = jnp.float32(section.step_size)
             if name in model.adaptation:
                 step_size = jnp.exp(model.adaptation[name].log_step_size)
@@ -104,7 +106,7 @@ class IgebmEvaluation:
                 noise_scale = jnp.sqrt(2.0 * step_size * target)
             density = self._density(energy, beta)
             return {
-                "test_energy": jnp.mean(energy(images, jnp.asarray(self.test.labels))),
+                "test_energy": jnp.mean(energies_in_batches(energy, images, labels_of_test, size)),
                 "sample_energy": jnp.mean(energy(samples, labels)),
                 **anatomy(key, density, samples, labels, step_size, noise_scale),
             }

@@ -1,7 +1,7 @@
 """What the joint energy models on CIFAR share: the network, the data, and how they are judged.
 
-WRN-28-10 on 50,000 images of 32x32. Attacks are SADA-JEM's: PGD of 50 steps on 1,000 test images,
-the same radii in both norms.
+WRN-28-10 on 50,000 images of 32x32. Attacks are SADA-JEM's: PGD of 50 steps of 2/255 on 1,000 test
+images, the same radii in both norms.
 """
 
 RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)
@@ -26,6 +26,7 @@ CIFAR = {
     "eval.attack_linf": RADII,
     "eval.attack_l2": RADII,
     "eval.attack_steps": 50,
+    "eval.attack_step_size": 2.0,
     "eval.num_generated": 10_000,
 }
 
@@ -63,6 +64,7 @@ CPU = {
     "eval.attack_linf": (0, 4, 16, 32),
     "eval.attack_l2": (0, 64, 128, 256),
     "eval.attack_steps": 20,
+    "eval.attack_step_size": None,
     "eval.num_generated": 256,
 }
 """Minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, with the digits' recipe."""

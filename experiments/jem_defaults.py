@@ -140,6 +140,7 @@ def defaults() -> ConfigDict:
             "attack_linf": (0, 4, 16, 32),
             "attack_l2": (0, 64, 128, 256),
             "attack_steps": 20,
+            "attack_step_size": optional(float),
             "attack_restarts": 1,
             "refine_steps": 0,
             "num_eot": 1,

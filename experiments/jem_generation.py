@@ -56,7 +56,8 @@ class Generation:
             "sampler": self.config.sampler.name,
             "num_chain_steps": self.num_chain_steps,
             "num_reference": len(self.train),
-            "test_images": self._distances(self.test, reference),
+            # As many as are generated: what such numbers are depends on how many there are.
+            "test_images": self._distances(self.test[: self.config.eval.num_generated], reference),
         }
         samples = {}
         for name, (ends, labels) in generated.items():

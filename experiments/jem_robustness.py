@@ -46,11 +46,11 @@ def robustness(
             "attack": "PGD from a random start; an image broken at any step counts as broken",
             "num_images": num_batches * size,
             "num_steps": section.attack_steps,
-            "step_size": "2.5 epsilon / num_steps",
+            "step_size": section.attack_step_size or "2.5 epsilon / num_steps",
             "num_restarts": section.attack_restarts,
             "refine_steps": section.refine_steps,
             "num_eot": section.num_eot,
-            "radii": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
+            "units": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
         }
     }
     for norm, norm_key in zip(NORMS, jax.random.split(key), strict=True):
@@ -67,6 +67,9 @@ def robustness(
 def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Callable[..., Any]:
     """``(model, epsilons, keys, images, labels) -> (batches, radii)`` of one norm, compiled."""
 
+    level = section.attack_step_size
+    step_size = None if level is None else metrics.epsilon_from_levels(level)
+
     def curve(model: Trained, epsilons: jax.Array, *batches: jax.Array) -> jax.Array:
         def one_batch(batch: tuple[Key, jax.Array, jax.Array]) -> jax.Array:
             key, images, labels = batch
@@ -78,6 +81,7 @@ def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Ca
                 epsilons,
                 norm=norm,
                 num_steps=section.attack_steps,
+                step_size=step_size,
                 num_restarts=section.attack_restarts,
                 num_eot=section.num_eot,
             )

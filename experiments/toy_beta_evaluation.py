@@ -41,17 +41,23 @@ class ToyBetaEvaluation(PlaneEvaluation):
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """The row of this evaluation: a list over the models for every number."""
-        log_densities, samples = jax.device_get(self._arrays(state.params))
-        arrays = {"log_densities": log_densities, "samples": samples}
-        models = [self.numbers(*pair) for pair in zip(log_densities, samples, strict=True)]
+        row, arrays = self._measure(state)
         (self.workdir / "evaluations").mkdir(exist_ok=True)
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
         np.savez_compressed(self.workdir / "truth.npz", log_density=self.truth)
-        return {name: [model[name] for model in models] for name in models[0]}
+        return row
+
+    def _measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The row, and the log densities and samples that it is of."""
+        log_densities, samples = jax.device_get(self._arrays(state.params))
+        models = [self.numbers(*pair) for pair in zip(log_densities, samples, strict=True)]
+        row = {name: [model[name] for model in models] for name in models[0]}
+        return row, {"log_densities": log_densities, "samples": samples}
 
     def assess(self, state: TrainState) -> dict[str, Any]:
         """The same of the finished run by beta, beside what as many points of the data score."""
-        row, consecutive = self(state, int(state.step)), state.shards.consecutive_skipped[0]
+        # Without a file: those of training belong to training's grid, and are drawn with it.
+        row, consecutive = self._measure(state)[0], state.shards.consecutive_skipped[0]
         by_beta = {}
         for i, beta in enumerate(self.config.loss.betas):
             is_diverged = bool(consecutive[i] >= self.config.train.max_consecutive_skips)

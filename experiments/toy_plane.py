@@ -47,8 +47,13 @@ class PlaneEvaluation:
         return toy_grid.normalised(np.asarray(values), self.grid)
 
     def check(self) -> None:
-        """Raises ConfigError for a grid that cuts off the data."""
+        """Raises ConfigError for a grid that cuts off the data, and for a single sample."""
         share, section = toy_grid.border_mass(self.truth, self.grid), self.config.eval
+        if section.num_samples < 2:
+            raise ConfigError(
+                "config.eval.num_samples must be at least 2: distances between samples are "
+                f"measured; got {section.num_samples}."
+            )
         if share > section.max_border_mass:
             raise ConfigError(
                 f"config.eval.half_width={section.half_width} leaves {share:.2g} of the data's own "

@@ -29,7 +29,8 @@ def draws_numbers(
       data: (m, 2), fresh points of the data.
       model: (m, 2), independent draws from the learned density; None where there are none.
       means: (modes, 2).
-      num: of draws, evenly spaced over the chains, that the distances are taken of.
+      num: of draws, evenly spaced in every chain, that the distances are taken of; a few more
+        where it does not divide.
 
     Returns:
       R-hat by both definitions (the larger of the coordinates), effective sample sizes (the
@@ -40,12 +41,16 @@ def draws_numbers(
     if not np.isfinite(draws).all():
         return dict.fromkeys((*names, "distance_to_data", "distance_to_model"), math.nan) | visits
     numbers: dict[str, float] = dict(zip(names, map(float, _diagnostics(draws)), strict=True))
-    every = max(1, draws.shape[0] * draws.shape[1] // num)
-    kept = draws.swapaxes(0, 1).reshape(-1, 2)[::every]
-    distance = partial(metrics.energy_distance, kept)
+    distance = partial(metrics.energy_distance, spread_draws(draws, num))
     numbers["distance_to_data"] = distance(data)
     numbers["distance_to_model"] = math.nan if model is None else distance(model)
     return numbers | visits
+
+
+def spread_draws(draws: np.ndarray, num: int) -> np.ndarray:
+    """Of ``draws`` (chains, n, 2) equally many of every chain, at least ``num`` if there are."""
+    every = max(1, draws.shape[0] * draws.shape[1] // num)
+    return draws[:, ::every].reshape(-1, 2)
 
 
 @jax.jit

@@ -10,6 +10,7 @@ from experiments.workdir import flatten
 
 # By the last part of a field's name: a name means the same in every family.
 POSITIVE = {
+    "attack_step_size",
     "step_size",
     "temperature",
     "base_scale",
@@ -70,7 +71,6 @@ AT_LEAST_ZERO = {
     "seed",
     "crop_padding",
     "warmup_steps",
-    "num_ood",
     "num_attacked",
     "refine_steps",
     "chain_length",
@@ -128,7 +128,7 @@ AT_LEAST_ONE = {
     "num_references",
 }
 AT_LEAST_TWO = {"num_gradients", "evidence_chains", "num_diagnosed", "num_chains"}
-ZERO_OR_TWO = {"num_generated", "landscape_points"}
+ZERO_OR_TWO = {"num_generated", "num_ood", "landscape_points"}
 LEVELS = {"attack_linf", "attack_l2"}
 
 RULES = (

@@ -35,6 +35,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         assert report[name]["fid_classifier_features"] > 0
     for name in ("short", "fresh", "buffer"):
         assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
+    assert report["test_images"]["num_images"] == 20  # what as many real images get
     assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala", "hmc"}
     worst = max(one["rhat_energy"] for one in report["mixing"]["by_sampler"].values())
     assert report["mixing"]["rhat_energy"] == worst

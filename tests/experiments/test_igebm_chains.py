@@ -47,7 +47,9 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     left = (ends[:, 0, 0, 0] - labels) / (0.5 - labels)
     nearest = np.abs(left[:, None] - shares)
     assert np.all(nearest.min(axis=1) < 1e-6)
-    assert set(nearest.argmin(axis=1)) == {0, 1}
+    # Equal parts, but for those too many in the last of the groups that run together.
+    first, second = np.bincount(nearest.argmin(axis=1), minlength=2)
+    assert 0 <= first - second < 2 * -(-num // batch_size)
 
 
 def test_without_a_buffer_an_evaluation_shows_chains_and_not_their_starts(tmp_path):

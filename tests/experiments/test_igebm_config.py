@@ -46,6 +46,8 @@ from experiments.launch import build_or_explain
         ("improved", {"sampler.max_score": 1.0}, "unset config.sampler.max_score"),
         ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=project, or none"),
         ("", {"model.num_scales": 4}, "cannot be halved"),
+        ("", {"eval.num_generated": 0}, "config.eval.num_generated must be at least 2"),
+        ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
         ("", {"loss.name": "gan"}, "config.loss.name must be one of"),
     ],
 )

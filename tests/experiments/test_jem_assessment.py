@@ -233,6 +233,8 @@ def test_the_command_line(tmp_path):
         ("num_generated", 1),
         ("landscape_points", 1),
         ("num_ood", -1),
+        ("num_ood", 1),
+        ("attack_step_size", 0.0),
         ("num_eot", 0),
         ("num_chain_steps", 0),
         ("attack_linf", (4, -1)),

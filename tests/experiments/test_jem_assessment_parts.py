@@ -201,6 +201,7 @@ def attack_section(**overrides):
         "attack_linf": (0, 10, 60),
         "attack_l2": (),
         "attack_steps": 3,
+        "attack_step_size": None,
         "attack_restarts": 1,
         "refine_steps": 0,
         "num_eot": 1,
@@ -229,6 +230,32 @@ def test_robust_accuracy_of_a_linear_classifier():
     assert report["linf"] == dict(zip(["0", "10", "60"], expected, strict=True))
     assert "l2" not in report
     assert report["protocol"]["num_images"] == 4
+    assert report["protocol"]["step_size"] == "2.5 epsilon / num_steps"
+
+
+def test_steps_of_an_attack_may_be_given():
+    """With steps of 1/255 three of them cannot cross a margin of 0.05, which is six."""
+    difference = WEIGHTS[:, 1] - WEIGHTS[:, 0]
+    x = 0.05 * difference / np.abs(difference).sum() / np.abs(difference).max()
+    margin = float(x @ difference) / np.abs(difference).sum()
+    attacked = partial(
+        robustness,
+        jax.random.key(0),
+        classify_fn(LINEAR, LINEAR, None, 0),
+        MODEL,
+        jnp.asarray(x, jnp.float32).reshape(1, 3, 1, 1),
+        jnp.ones(1, jnp.int32),
+    )
+    level = 255 * margin / 2  # of a radius that just reaches the boundary
+    assert level > 0.1
+    sizes = {"attack_linf": (1.5 * level,), "attack_steps": 1}
+    name = f"{1.5 * level:g}"
+    broken = attacked(attack_section(**sizes))
+    assert broken["linf"] == {name: 0.0}
+    # From a random start, whose logits differ by less than the margin on average.
+    small = attacked(attack_section(attack_step_size=1e-3 * level, **sizes))
+    assert small["linf"] == {name: 1.0}
+    assert small["protocol"]["step_size"] == 1e-3 * level
 
 
 def test_refinement_moves_the_images_and_passes_gradients_through():

@@ -103,11 +103,17 @@ def test_a_configuration_is_the_published_one(file):
 RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)  # 0 beside SADA-JEM's
 PROTOCOL = {
     "eval.attack_steps": 50,
+    "eval.attack_step_size": 2.0,
     "eval.attack_linf": RADII,
     "eval.attack_l2": RADII,
     "eval.num_generated": 10_000,
 }
-SMALL = {"eval.attack_steps": 20, "eval.num_generated": 256, "eval.num_attacked": 128}
+SMALL = {
+    "eval.attack_steps": 20,
+    "eval.attack_step_size": None,
+    "eval.num_generated": 256,
+    "eval.num_attacked": 128,
+}
 
 
 @pytest.mark.parametrize("name", ["jem", "jempp", "sadajem", "svgdjem"])

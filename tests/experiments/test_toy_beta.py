@@ -2,20 +2,21 @@
 
 import dataclasses
 import math
+import shutil
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
+from experiment_runs import EXPERIMENTS, contents, rows_of, strict_json, summary_of
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from experiments import families, toy_beta, toy_beta_plots
 from experiments.configs.toy_beta import get_config
 from experiments.errors import ConfigError
-from experiments.launch import launch
+from experiments.launch import evaluate, launch
 from experiments.study import read
 from experiments.toy_beta_evaluation import name_of
 from experiments.toy_grid import (
@@ -190,6 +191,16 @@ def test_a_run_leaves_its_numbers_and_panels(finished):
     assert last["positive_weight"][0] == pytest.approx(1 / 5)  # of 4 negatives and itself
 
 
+def test_an_evaluation_on_another_grid_leaves_the_panels_alone(finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    before = {name: body for name, body in contents(folder).items() if name.endswith(".npz")}
+    assert before
+    evaluate(smoke(**{"eval.grid_points": 90}), str(folder))
+    after = contents(folder)
+    assert {name: after[name] for name in before} == before
+
+
 def test_numbers_of_a_known_model(tmp_path):
     """An energy that is the truth's own scores nothing, and a linear one is refused."""
     config = smoke(**{"loss.output_scale": 1.0})
@@ -274,6 +285,7 @@ def test_the_studies_have_a_column_for_every_beta():
             {"loss.beta_variant": "true_objective", "train.batch_size": 25},
             r"config\.train\.batch_size must be even .* got 25",
         ),
+        ({"eval.num_samples": 1}, r"config\.eval\.num_samples must be at least 2: .* got 1"),
         ({"eval.half_width": 1.0}, r"config\.eval\.half_width=1\.0 leaves .* Widen it"),
         ({"eval.grid_points": 20}, r"config\.eval\.bandwidth=0\.05 must be at least .* 0\.2\."),
         ({"train.batch_size": 502}, r"config\.train\.batch_size must be at most .* 500 examples"),

@@ -12,7 +12,13 @@ from scipy import stats
 from ebmjax import samplers
 from experiments import toy_samplers_chains
 from experiments.toy_grid import Grid
-from experiments.toy_samplers_numbers import draws_numbers, grid_draws, mode_visits, nearest_mode
+from experiments.toy_samplers_numbers import (
+    draws_numbers,
+    grid_draws,
+    mode_visits,
+    nearest_mode,
+    spread_draws,
+)
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 SIZES = {"num_steps": 200, "burn_in": 0}
@@ -41,6 +47,20 @@ def autoregressive(rng, correlation, shape):
     for t in range(1, shape[1]):
         draws[:, t] = correlation * draws[:, t - 1] + math.sqrt(1 - correlation**2) * noise[:, t]
     return draws
+
+
+@pytest.mark.parametrize(
+    ("num", "kept"), [(2000, 2000), (1999, 2000), (40, 40), (1, 10), (10**6, 40_000)]
+)
+def test_distances_are_of_all_chains_alike(num, kept):
+    """Draws that name their chain and their place in it."""
+    draws = np.stack(np.meshgrid(np.arange(10), np.arange(4000), indexing="ij"), -1)
+    spread = spread_draws(draws, num)
+    assert spread.shape == (kept, 2)
+    assert (np.bincount(spread[:, 0], minlength=10) == kept // 10).all()
+    places = spread[spread[:, 0] == 3, 1]
+    assert places[0] == 0
+    assert len(set(np.diff(places))) <= 1  # evenly spaced
 
 
 def test_diagnostics_are_those_of_arviz():

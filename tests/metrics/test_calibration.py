@@ -103,6 +103,14 @@ def test_a_confidence_on_an_edge_belongs_to_the_bin_below(wrap, num_bins):
         np.testing.assert_array_equal(bins.confidence[index], confidence)
 
 
+def test_a_million_examples_lose_no_digits():
+    """Numbers added one by one in float32 had lost 1 % here."""
+    num = 1_000_000
+    probabilities = np.tile(np.float32([0.97, 0.03]), (num, 1))
+    labels = (np.arange(num) % 100 >= 97).astype(np.int32)
+    assert abs(float(expected_calibration_error(probabilities, labels))) < 10 * EPS
+
+
 def test_calibration_error_in_closed_form():
     sure = jnp.array([[1.0, 0.0], [0.0, 1.0]])
     assert expected_calibration_error(sure, jnp.array([0, 1])) == 0.0
