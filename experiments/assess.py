@@ -34,12 +34,22 @@ def check_folder(path: Path, config: Config) -> None:
         )
 
 
-def check_family(experiment: Experiment, config: Config) -> None:
-    """Raises ConfigError for a family without a full evaluation."""
+def check(experiment: Experiment, config: Config) -> None:
+    """Raises ConfigError for a family without a full evaluation, and for weights that are no file.
+
+    Before training: its end is late to learn of a mistake in a path.
+    """
     if experiment.assess is None:
         raise ConfigError(
             f"config.family={config.family!r} has no evaluation beyond that of its training, whose "
             "numbers are in summary.json: use --mode=train."
+        )
+    weights = config.eval.get("inception_weights")
+    if weights and not Path(weights).expanduser().is_file():
+        raise ConfigError(
+            f"config.eval.inception_weights: no weights at {weights}. Make the file with "
+            "experiments/convert_inception.py, or leave the field empty for features of a "
+            "classifier of the run's own images."
         )
 
 
@@ -73,7 +83,7 @@ def restore(path: Path, experiment: Experiment) -> training.TrainState:
 
 def assess(path: Path, config: Config, experiment: Experiment, state: training.TrainState) -> None:
     """Evaluates ``state``, writes evaluation.json and says where things are."""
-    check_family(experiment, config)
+    check(experiment, config)
     assert experiment.assess is not None
     started = time.perf_counter()
     (path / "plots").mkdir(exist_ok=True)

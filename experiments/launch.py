@@ -50,7 +50,7 @@ def launch(
     workdir.check(path, config)
     experiment = build_or_explain(lambda: build_and_trace(config, path))
     if mode == "all":
-        assess.check_family(experiment, config)
+        assess.check(experiment, config)
     workdir.prepare(path, config)
     # Overrides included: without them it would be another configuration.
     command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
@@ -122,7 +122,7 @@ def evaluate(config: Config, folder: str | None) -> None:
     assess.check_folder(path, config)
     workdir.check_writable(path)
     experiment = build_or_explain(lambda: families.build(config, path))
-    assess.check_family(experiment, config)
+    assess.check(experiment, config)
     assess.assess(path, config, experiment, assess.restore(path, experiment))
 
 

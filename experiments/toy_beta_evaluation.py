@@ -47,7 +47,7 @@ class ToyBetaEvaluation(PlaneEvaluation):
         np.savez_compressed(self.workdir / "truth.npz", log_density=self.truth)
         return row
 
-    def _measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def _measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
         """The row, and the log densities and samples that it is of."""
         log_densities, samples = jax.device_get(self._arrays(state.params))
         models = [self.numbers(*pair) for pair in zip(log_densities, samples, strict=True)]

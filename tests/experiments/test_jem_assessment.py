@@ -216,6 +216,13 @@ def test_bad_weights_are_refused(copied):
     assert "config.eval.inception_weights: no weights" in refusal(ConfigError, config, copied)
 
 
+def test_missing_weights_are_told_before_training(tmp_path):
+    config = smoke(**{"eval.inception_weights": "~/nothing.npz"})
+    with pytest.raises(ConfigError, match=r"inception_weights: no weights at ~/nothing\.npz"):
+        launch(config, "jem_digits.py:smoke", str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_command_line(tmp_path):
     config = "--config=configs/jem_digits.py:smoke"
     finished = run_script(config, "--mode=eval", "--workdir=none", cwd=tmp_path)
