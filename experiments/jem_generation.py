@@ -151,6 +151,8 @@ class Generation:
 
     def _distances(self, images: np.ndarray, reference: np.ndarray) -> dict[str, Any]:
         """Distances of uint8 images from the reference features, named after the extractor."""
+        if len(images) < 2:  # have no covariance
+            return {"num_images": len(images)}
         features, probabilities = self._features(images)
         theirs, ours = metrics.feature_moments(features), metrics.feature_moments(reference)
         name = self.extractor.name
