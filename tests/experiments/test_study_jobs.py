@@ -28,6 +28,14 @@ time.sleep(60)
 """
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """A process that a shell starts in the background begins with SIGINT ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no processes")
 def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
     (tmp_path / "row").mkdir()
@@ -53,6 +61,7 @@ def test_jobs_share_out_the_cpus(monkeypatch):
     assert shares(7) == [[0], [3], [4], [7], [9], [0], [3]]
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
     folders = [tmp_path / name for name in "abc"]
     made = [
