@@ -217,5 +217,5 @@ def test_a_folder_without_locks_is_used(tmp_path, monkeypatch):
 
     workdir.prepare(tmp_path, digits())
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with only_process(tmp_path):
-        pass
+    with only_process(tmp_path), only_process(tmp_path):
+        assert (tmp_path / "config.json").exists()
