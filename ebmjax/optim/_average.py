@@ -47,6 +47,8 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
     def update(
         updates: PyTree, state: Any, params: PyTree = None
     ) -> tuple[PyTree, ParameterAverage]:
+        if params is None:
+            raise ValueError("average_parameters averages parameters: give update() the params.")
         new = optax.apply_updates(params, updates)
         average = optax.incremental_update(new, state.parameter_average, 1.0 - decay)
         return updates, ParameterAverage(average)

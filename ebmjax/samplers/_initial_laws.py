@@ -138,7 +138,7 @@ def _class_moments(flat: np.ndarray, jitter: float) -> tuple[jax.Array, jax.Arra
 
 def _checked_images(images: Any, low: float, high: float) -> np.ndarray:
     images = np.asarray(images)
-    if not np.issubdtype(images.dtype, np.floating):
+    if not jnp.issubdtype(images.dtype, jnp.floating):
         raise TypeError(
             f"images must be floating point in [{low}, {high}], got dtype {images.dtype}. "
             "Scale them first, for bytes to [-1, 1] by images / 127.5 - 1."

@@ -152,7 +152,10 @@ def stein_terms(
     positions = gather_rows(flatten_particles(particles), axis_name)
 
     squared = squared_distances(positions)
-    width, middle = median_rule(squared) if bandwidth is None else (jnp.asarray(bandwidth), None)
+    if bandwidth is None:
+        width, middle = median_rule(squared)
+    else:  # as a float: the square of an integer may not fit
+        width, middle = jnp.asarray(bandwidth, positions.dtype), None
     kernel = jnp.exp(-0.5 * squared / width**2)
     scores = gather_rows(flatten_particles(scores), axis_name)
     return SteinTerms(positions, scores, log_density, squared, kernel, width, middle, axis_name)

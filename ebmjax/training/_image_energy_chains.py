@@ -71,8 +71,10 @@ def dual_averaging_update(
     count = state.count + 1
     t = count.astype(jnp.float32)
     weight = 1.0 / (t + DAMPED)
-    mean_error = (1.0 - weight) * state.mean_error + weight * (target - acceptance_prob)
-    log_step_size = jnp.log(10.0 * step_size) - jnp.sqrt(t) / GAIN * mean_error
+    # A scan's carry keeps its dtype, whatever the chains are computed in.
+    error = target - jnp.asarray(acceptance_prob, jnp.float32)
+    mean_error = (1.0 - weight) * state.mean_error + weight * error
+    log_step_size = jnp.log(10.0 * jnp.float32(step_size)) - jnp.sqrt(t) / GAIN * mean_error
     log_step_size = jnp.maximum(log_step_size, jnp.log(jnp.float32(min_step_size)))
     share = t**-FORGETTING
     log_average = share * log_step_size + (1.0 - share) * state.log_average

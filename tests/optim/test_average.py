@@ -29,3 +29,9 @@ def test_parameters_are_averaged_and_skipped_steps_do_not_count():
 def test_a_decay_above_one_is_told():
     with pytest.raises(ValueError, match="decay must lie between"):
         average_parameters(1.5)
+
+
+def test_without_parameters_there_is_nothing_to_average():
+    optimizer = average_parameters(0.75)
+    with pytest.raises(ValueError, match=r"give update\(\) the params"):
+        optimizer.update(jnp.ones(3), optimizer.init(jnp.ones(3)))

@@ -256,3 +256,10 @@ def test_blackjax_has_the_same_median_rule(num_particles: int) -> None:
     _, info = compiled_step(svgd_init(x, log_density))
     length_scale = jax.jit(lambda x: median_heuristic({}, x)["length_scale"])(x)
     np.testing.assert_allclose(2 * info.bandwidth**2, length_scale, rtol=1e-5)
+
+
+def test_a_bandwidth_may_be_a_large_integer():
+    particles = jnp.array([[0.0], [1.0]])
+    direction = svgd_direction(particles, lambda x: -0.5 * jnp.sum(x**2), bandwidth=2**16)
+    # The kernel is one everywhere: both take the mean score.
+    np.testing.assert_allclose(direction, [[-0.5], [-0.5]], atol=1e-6)

@@ -276,3 +276,13 @@ def test_what_does_not_go_together_is_told():
         learn(draw, shard_of(draw, 0), live=LiveSteps(step_size=0.1, noise_scale=0.0))
     with pytest.raises(ValueError, match="target_acceptance must"):
         ChainKind(sampler=mala, num_steps=1, target_acceptance=1.5)
+
+
+def test_a_step_size_adapts_to_acceptances_of_any_dtype():
+    """As the carry of a scan it keeps the dtypes it began with."""
+    state = dual_averaging_init(0.3)
+    acceptance = np.float64(0.5) if jax.config.jax_enable_x64 else jnp.bfloat16(0.5)
+    moved = dual_averaging_update(state, acceptance, step_size=np.float64(0.3), target=0.57)
+    assert jax.tree.map(lambda leaf: leaf.dtype, moved) == jax.tree.map(
+        lambda leaf: leaf.dtype, state
+    )
