@@ -27,7 +27,7 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
       decay: d in [0, 1]; 0 for the newest parameters.
 
     Raises:
-      ValueError: if ``decay`` lies outside.
+      ValueError: if ``decay`` lies outside, or ``update`` is not given the parameters.
 
     Source: Du et al. 2021 sample from such an average, d = 0.99 in their code.
 

@@ -234,7 +234,7 @@ def test_robust_accuracy_of_a_linear_classifier():
 
 
 def test_steps_of_an_attack_may_be_given():
-    """With steps of 1/255 three of them cannot cross a margin of 0.05, which is six."""
+    """One step of the default length crosses the margin, and one of a thousandth of it does not."""
     difference = WEIGHTS[:, 1] - WEIGHTS[:, 0]
     x = 0.05 * difference / np.abs(difference).sum() / np.abs(difference).max()
     margin = float(x @ difference) / np.abs(difference).sum()
