@@ -14,6 +14,7 @@ from experiments import workdir
 from experiments.build import Experiment
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
+from experiments.jem_extractors import inception
 
 
 def check_folder(path: Path, config: Config) -> None:
@@ -35,22 +36,19 @@ def check_folder(path: Path, config: Config) -> None:
 
 
 def check(experiment: Experiment, config: Config) -> None:
-    """Raises ConfigError for a family without a full evaluation, and for weights that are no file.
+    """Raises ConfigError for a family without a full evaluation, and for one that could not end.
 
-    Before training: its end is late to learn of a mistake in a path.
+    Before training: its end is late to learn of a mistake in ``config.eval``.
     """
     if experiment.assess is None:
         raise ConfigError(
             f"config.family={config.family!r} has no evaluation beyond that of its training, whose "
             "numbers are in summary.json: use --mode=train."
         )
-    weights = config.eval.get("inception_weights")
-    if weights and not Path(weights).expanduser().is_file():
-        raise ConfigError(
-            f"config.eval.inception_weights: no weights at {weights}. Make the file with "
-            "experiments/convert_inception.py, or leave the field empty for features of a "
-            "classifier of the run's own images."
-        )
+    if config.eval.get("inception_weights"):
+        inception(config.eval.inception_weights, config.eval.inception_sha256)
+    if experiment.check_assess is not None:
+        experiment.check_assess()
 
 
 def restore(path: Path, experiment: Experiment) -> training.TrainState:

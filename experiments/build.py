@@ -66,6 +66,7 @@ class Experiment(NamedTuple):
       draw: draws the plots of the run's folder.
       assess: ``state -> report``, the full evaluation of the finished run for evaluation.json; may
         write into the run's folder. None where the family has none.
+      check_assess: raises ConfigError for what would end ``assess`` half-way; None for nothing.
       pilot: of a run before the first step that training rests on, part of its time; None where
         there was none.
     """
@@ -77,6 +78,7 @@ class Experiment(NamedTuple):
     evaluate: Callable[[TrainState, int], dict[str, Any]]
     draw: Callable[[], None]
     assess: Callable[[TrainState], dict[str, Any]] | None = None
+    check_assess: Callable[[], None] | None = None
     pilot: Seconds | None = None
 
 

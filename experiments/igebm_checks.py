@@ -3,6 +3,8 @@
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.igebm_samplers import ADAPTABLE, REJECTING
+from experiments.initial_laws import check_starts
 
 MIN_CHAIN_STEPS = 8
 """Split R-hat takes four draws, and the first half of a chain is burn-in."""
@@ -16,6 +18,8 @@ def check(config: Config) -> None:
     _check_beta(config)
     _check_improved(config)
     _check_eval(config)
+    _check_adaptation(config.sampler)
+    check_starts(config, set(config.sampler.names) & set(REJECTING))
     if "hmc" in config.sampler.names:
         check_installed("config.sampler.names with 'hmc'")
 
@@ -100,8 +104,8 @@ def _check_improved(config: Config) -> None:
         )
     if config.sampler.max_score is not None:
         raise ConfigError(
-            "config.loss.name='improved' differentiates whole scores: unset "
-            "config.sampler.max_score (=None)."
+            "config.loss.name='improved' differentiates whole scores: set "
+            "--config.sampler.max_score=None."
         )
     if config.sampler.box == "reflect":
         raise ConfigError(
@@ -118,6 +122,21 @@ def _check_improved(config: Config) -> None:
         raise ConfigError(
             f"config.loss.live_steps must be below config.sampler.num_steps="
             f"{config.sampler.num_steps}, of which they are the last; got {config.loss.live_steps}."
+        )
+
+
+def _check_adaptation(section: Config) -> None:
+    if section.target_acceptance is not None and not set(section.names) & set(ADAPTABLE):
+        raise ConfigError(
+            f"config.sampler.target_acceptance={section.target_acceptance:g} adapts the steps of "
+            f"{sorted(ADAPTABLE)}, and config.sampler.names={tuple(section.names)} has none of "
+            "them: set --config.sampler.target_acceptance=None, or name one."
+        )
+    if section.min_step_size and section.target_acceptance is None:
+        raise ConfigError(
+            f"config.sampler.min_step_size={section.min_step_size:g} is the least step that "
+            "adaptation may choose, and nothing adapts: set "
+            "--config.sampler.target_acceptance=0.57, or --config.sampler.min_step_size=0.0."
         )
 
 

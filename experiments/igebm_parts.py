@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, losses, networks, optim, samplers, training
+from ebmjax import data, losses, networks, optim, training
 from ebmjax.types import Metrics, PyTree
 from experiments import igebm_samplers
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.initial_laws import laws
 from experiments.jem_parts import BETA_VARIANTS, DTYPES, LOWERINGS
 from experiments.validate import choose
 
@@ -166,14 +167,10 @@ def negatives(config: Config, image_shape: tuple[int, ...]) -> training.ImageNeg
     """How negatives are drawn, by ``config.sampler``."""
     section = config.sampler
     buffer = section.buffer
-    laws = {
-        "uniform": lambda: samplers.uniform_law(image_shape, -buffer.law_scale, buffer.law_scale),
-        "gaussian": lambda: samplers.gaussian_law(image_shape, scale=buffer.law_scale),
-    }
     return training.ImageNegatives(
         kinds=igebm_samplers.kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
-        law=choose("sampler.buffer.law", buffer.law, laws)(),
+        law=choose("sampler.buffer.law", buffer.law, laws(buffer, image_shape))(),
         reinit_prob=buffer.reinit_prob,
         num_classes=config.data.num_classes if config.model.is_conditional else 1,
         augment=augmentation(config, image_shape),

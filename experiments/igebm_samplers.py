@@ -82,14 +82,15 @@ def check(config: Config, name: str) -> None:
         raise ConfigError(
             f"{where}.step_size={section.step_size:g} and noise_scale={noise_scale:g} imply the "
             f"temperature {implied:.3g}, not temperature={section.temperature:g}: that is no "
-            "Langevin chain, whose moves would hardly ever be accepted. Leave temperature or "
-            "noise_scale unset (None), or try it with --config.sampler.allow_decoupled=True."
+            f"Langevin chain, whose moves would hardly ever be accepted. Set --{where}"
+            ".temperature=None or noise_scale=None, or try it with "
+            "--config.sampler.allow_decoupled=True."
         )
     if config.sampler.target_acceptance is not None and name in ADAPTABLE and noise_scale:
         raise ConfigError(
             f"config.sampler.target_acceptance adapts the step of {name}, and the noise must "
-            f"follow it: unset {where}.noise_scale (=None) and set {where}.temperature="
-            f"{implied:.3g}, what they imply now."
+            f"follow it: set --{where}.noise_scale=None and --{where}.temperature={implied:.3g}, "
+            "what they imply now."
         )
 
 

@@ -15,8 +15,8 @@ from ebmjax.training import (
     make_train_step,
 )
 from experiments import build as common
+from experiments import jem_checks, jem_plots
 from experiments import jem_parts as parts
-from experiments import jem_plots
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.jem_assessment import JemAssessment
@@ -25,6 +25,7 @@ from experiments.jem_evaluation import JemEvaluation
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``jem_defaults.py`` for the fields)."""
+    jem_checks.check(config)
     train, test = common.images(config)
     data.check_image_data(train, config.data.num_classes)
     data.check_image_data(test, config.data.num_classes)
@@ -81,6 +82,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluation,
         draw=partial(jem_plots.draw, workdir),
         assess=assessment,
+        check_assess=assessment.check,
     )
 
 

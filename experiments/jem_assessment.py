@@ -21,7 +21,7 @@ from experiments.jem_chains import Trained, trained
 from experiments.jem_evaluation import predict
 from experiments.jem_extractors import extractor
 from experiments.jem_generation import Generation
-from experiments.jem_ood import detections, ood_sets
+from experiments.jem_ood import check_sets, detections, ood_sets
 from experiments.jem_robustness import classify_fn, robustness
 
 NUM_BINS = 20
@@ -51,13 +51,16 @@ class JemAssessment:
     test: data.ImageData
     config: Config
 
+    def check(self) -> None:
+        """Raises ConfigError for what ``config.eval`` asks of this run and cannot have."""
+        _ = self._classify
+        if self.config.eval.num_ood:
+            check_sets(self.config, self.test.images[:1])
+
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. A part whose size in ``config.eval`` is 0 is left out."""
         section, model = self.config.eval, trained(state)
         attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
-        classify = classify_fn(
-            self.classifier, self.chain_classifier, self.negatives, section.refine_steps
-        )
         generation = self._generation() if section.num_generated and self.negatives else None
 
         test_scores = self._score(model, _floats(self.test.images))
@@ -69,7 +72,7 @@ class JemAssessment:
         if section.num_attacked:
             images, labels = (array[: section.num_attacked] for array in self.test)
             report["robustness"] = robustness(
-                attack_key, classify, model, _floats(images), jnp.asarray(labels), section
+                attack_key, self._classify, model, _floats(images), jnp.asarray(labels), section
             )
             plots.robustness(self.workdir, report["robustness"])
         if generation:
@@ -84,6 +87,15 @@ class JemAssessment:
             plots.landscape(self.workdir, **grid)
         np.savez_compressed(self.workdir / "evaluation.npz", **arrays)
         return report
+
+    @cached_property
+    def _classify(self) -> Callable[..., jax.Array]:
+        return classify_fn(
+            self.classifier,
+            self.chain_classifier,
+            self.negatives,
+            self.config.eval.refine_steps if self.config.eval.num_attacked else 0,
+        )
 
     def _generation(self) -> Generation:
         assert self.negatives is not None

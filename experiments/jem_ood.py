@@ -1,5 +1,6 @@
 """The images that a trained model should find unlikely, and how well its scores tell them apart."""
 
+import contextlib
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ SCORES = ("log_density", "max_probability", "negative_score_norm")
 SEED = 0
 # A photograph shows structure in 32 pixels, so smaller patches are cut from smaller photographs.
 PATCH_SIDE = 32
+
+UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
 
 
 def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -35,7 +38,7 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
     for name in config.eval.ood_tfds:
         try:
             found = _tfds_images(config, name, test)
-        except (data.DataUnavailableError, FileNotFoundError) as error:
+        except UNAVAILABLE as error:
             skipped[name] = str(error)
             continue
         if len(found) == num:
@@ -46,6 +49,13 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
                 f"--config.eval.num_ood={len(found)} to compare with as many."
             )
     return sets, skipped
+
+
+def check_sets(config: Config, test: np.ndarray) -> None:
+    """Raises as ``ood_sets`` does, at the cost of an image of each set."""
+    for name in config.eval.ood_tfds:
+        with contextlib.suppress(*UNAVAILABLE):
+            _tfds_images(config, name, test[:1])
 
 
 def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:

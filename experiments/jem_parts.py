@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, losses, networks, samplers, training
-from experiments import jem_samplers
+from experiments import initial_laws, jem_samplers
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.validate import choose
@@ -145,14 +145,7 @@ SVGD_VARIANTS = {name: name for name in ("corrected", "literal")}
 def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
     """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
     limit = config.loss.max_positive_weight
-    if limit is None:
-        return None
-    if config.loss.generative != "beta" or not config.loss.generative_weight:
-        raise ConfigError(
-            "config.loss.max_positive_weight is a limit on the weights of the robust objective; "
-            "set --config.loss.generative=beta, or leave it out."
-        )
-    return lambda metrics: metrics["positive_weight"] > limit
+    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
 def negatives(config: Config, train: data.ImageData) -> training.Negatives | None:
@@ -211,14 +204,11 @@ def _density_scale(config: Config) -> float:
 
 def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
     """The law that chains start from, ``config.sampler.buffer.law``."""
-    buffer, shape = config.sampler.buffer, train.images.shape[1:]
-    laws = {
-        "uniform": lambda: samplers.uniform_law(shape, -buffer.law_scale, buffer.law_scale),
-        "gaussian": lambda: samplers.gaussian_law(shape, scale=buffer.law_scale),
-        "informative": lambda: samplers.informative_law(
-            data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
-        ),
-    }
+    buffer = config.sampler.buffer
+    laws = initial_laws.laws(buffer, train.images.shape[1:])
+    laws["informative"] = lambda: samplers.informative_law(
+        data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
+    )
     return choose("sampler.buffer.law", buffer.law, laws)()
 
 

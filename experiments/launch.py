@@ -123,7 +123,8 @@ def evaluate(config: Config, folder: str | None) -> None:
     workdir.check_writable(path)
     experiment = build_or_explain(lambda: families.build(config, path))
     assess.check(experiment, config)
-    assess.assess(path, config, experiment, assess.restore(path, experiment))
+    with only_process(path):  # restoring deletes a checkpoint that it cannot read
+        assess.assess(path, config, experiment, assess.restore(path, experiment))
 
 
 def build_and_trace(config: Config, path: Path) -> build.Experiment:

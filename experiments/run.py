@@ -8,6 +8,8 @@ from pathlib import Path
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from experiments import unset
+
 # Read when JAX is imported: arrays that a program closes over go to it as arguments, not as its
 # text. So the runs of a sweep over powers share their compiled programs, and the informative law of
 # CIFAR does not lengthen one by 377 MB.
@@ -23,10 +25,10 @@ A configuration file is looked for from the current directory, then from experim
   python experiments/run.py --config=configs/thermo_digits.py:smoke
   python experiments/run.py --config=configs/thermo_digits.py --config.loss.exponent=1.0
 
-The folder (--workdir, default runs/<config>/<time>-<process>) gets config.json, metrics.jsonl,
-summary.json, checkpoints/, plots/ and TensorBoard event files. Interrupt with Ctrl-C; the same
-command with the same --workdir continues, bit for bit. --config.data.data_dir= names the folder of
-prepared tensorflow-datasets.
+=None unsets a field that may be without a value. The folder (--workdir, default
+runs/<config>/<time>-<process>) gets config.json, metrics.jsonl, summary.json, checkpoints/, plots/
+and TensorBoard event files. Interrupt with Ctrl-C; the same command with the same --workdir
+continues, bit for bit. --config.data.data_dir= names the folder of prepared tensorflow-datasets.
 
 --mode=eval evaluates the finished run of --workdir in full: evaluation.json and, but for latent
 EBMs and toy_beta, evaluation.npz and plots/eval_*.
@@ -68,10 +70,13 @@ def parse(argv: list[str]) -> list[str]:
     if "--help" in argv or "-h" in argv or len(argv) == 1:
         print(USAGE)
         sys.exit(0)
+    argv, unset_names = unset.split(_joined(argv))
     try:
-        rest = flags.FLAGS([resolve(argument) for argument in _joined(argv)])
+        rest = flags.FLAGS([resolve(argument) for argument in argv])
         if CONFIG.value is None:
             sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
+        for name in unset_names:
+            unset.unset(CONFIG.value, name)
     except (AttributeError, KeyError) as error:
         sys.exit(f"error: unknown field in a --config override: {_innermost(error)}")
     except (flags.Error, TypeError, ValueError) as error:

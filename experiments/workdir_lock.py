@@ -1,4 +1,4 @@
-"""One process at a time may train in the folder of a run."""
+"""One process at a time may train in the folder of a run, or evaluate it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ def only_process(workdir: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WorkdirError(
-                f"--workdir {workdir} is in use: another process is training in it. Wait for it, "
-                "interrupt it, or use another --workdir. Nothing was changed."
+                f"--workdir {workdir} is in use: another process trains or evaluates there. "
+                "Wait for it, interrupt it, or use another --workdir. Nothing was changed."
             ) from error
         except OSError:  # a network's file system may have no locks
             pass

@@ -11,7 +11,7 @@ from ebmjax.types import PyTree
 
 
 class ParameterAverage(NamedTuple):
-    """Attributes: ``parameter_average``, like the parameters."""
+    """Attributes: ``parameter_average``, shaped like the parameters, in float32 at least."""
 
     parameter_average: PyTree
 
@@ -21,7 +21,8 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
 
     The last member of an ``optax.chain``: it leaves updates as they are and averages the parameters
     that they lead to. A step that is skipped or held does not count, since its optimiser state
-    does not either.
+    does not either. The average of narrower parameters is in float32, in which a step of
+    ``1 - decay`` is not rounded away.
 
     Args:
       decay: d in [0, 1]; 0 for the newest parameters.
@@ -42,18 +43,22 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
 
     def init(params: PyTree) -> ParameterAverage:
         # Arrays of their own: a buffer cannot be donated twice.
-        return ParameterAverage(jax.tree.map(jnp.array, params))
+        return ParameterAverage(_widened(params))
 
     def update(
         updates: PyTree, state: Any, params: PyTree = None
     ) -> tuple[PyTree, ParameterAverage]:
         if params is None:
             raise ValueError("average_parameters averages parameters: give update() the params.")
-        new = optax.apply_updates(params, updates)
+        new = _widened(optax.apply_updates(params, updates))
         average = optax.incremental_update(new, state.parameter_average, 1.0 - decay)
         return updates, ParameterAverage(average)
 
     return optax.GradientTransformation(init, update)
+
+
+def _widened(params: PyTree) -> PyTree:
+    return jax.tree.map(lambda p: jnp.array(p, jnp.promote_types(p.dtype, jnp.float32)), params)
 
 
 def averaged_parameters(opt_state: Any) -> PyTree:

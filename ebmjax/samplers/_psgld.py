@@ -25,7 +25,8 @@ class PSGLDState(NamedTuple):
       position: any PyTree of floating-point arrays; one chain.
       log_density: scalar.
       score: gradient of the log density at ``position``.
-      second_moment: V, shaped like ``position``; zero at the start.
+      second_moment: V, shaped like ``position``; zero at the start. In float32 at least: each step
+        moves it by a hundredth or so, which bfloat16 would round away.
     """
 
     position: PyTree
@@ -42,7 +43,10 @@ def psgld_init(position: PyTree, log_density_fn: LogDensityFn) -> PSGLDState:
       ValueError: if ``log_density_fn`` does not return a scalar.
     """
     scored = langevin_init(position, log_density_fn)
-    return PSGLDState(*scored, optax.tree.zeros_like(scored.score))
+    second_moment = jax.tree.map(
+        lambda s: jnp.zeros(s.shape, jnp.promote_types(s.dtype, jnp.float32)), scored.score
+    )
+    return PSGLDState(*scored, second_moment)
 
 
 def psgld_step(
@@ -96,7 +100,7 @@ def psgld_step(
     check_positive("damping", damping)
     check_fraction("decay", decay)
     second_moment = jax.tree.map(
-        lambda v, s: (decay * v + (1.0 - decay) * s * s).astype(v.dtype),
+        lambda v, s: (decay * v + (1.0 - decay) * jnp.square(s.astype(v.dtype))).astype(v.dtype),
         state.second_moment,
         state.score,
     )

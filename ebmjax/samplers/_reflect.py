@@ -1,5 +1,6 @@
 """A box whose walls are mirrors: the one box inside which samplers keep their law."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -7,11 +8,8 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_finite, check_interval
 from ebmjax.samplers._chains import position_of
-from ebmjax.samplers._wrappers import MakeSampler, ScheduledState, replace_position
+from ebmjax.samplers._wrappers import MakeSampler, map_gradient, replace_position
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
-
-_GRADIENTS = ("score", "logdensity_grad")
-"""What states call the gradient they carry, here and in BlackJAX."""
 
 
 def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
@@ -32,27 +30,8 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     check_finite("low", low)
     check_finite("high", high)
 
-    def in_box(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Where ``x`` falls inside the box, and the slope of that: -1 behind an odd mirror."""
-        width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
-        offset = jnp.mod(x - low, 2.0 * width)
-        is_inside = (x >= low) & (x <= high)
-        folded = jnp.clip(low + jnp.minimum(offset, 2.0 * width - offset), low, high)
-        sign = jnp.where(is_inside | (offset <= width), 1.0, -1.0)
-        return jnp.where(is_inside, x, folded).astype(x.dtype), sign.astype(x.dtype)
-
-    @jax.custom_jvp
-    def fold_leaf(x: jax.Array) -> jax.Array:
-        return in_box(x)[0]
-
-    def fold_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        place, sign = in_box(*primals)
-        return place, sign * tangents[0]
-
-    fold_leaf.defjvp(fold_slope)
-
     def fold(position: PyTree) -> PyTree:
-        return jax.tree.map(fold_leaf, position)
+        return jax.tree.map(lambda x: _fold(x, low, high), position)
 
     def make_reflected(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
         inner = make(lambda position: log_density_fn(fold(position)), **hyperparameters)
@@ -63,19 +42,34 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             state, info = inner.step(key, state)
             position = position_of(state)
-            signs = jax.tree.map(lambda x: in_box(x)[1], position)
-            return replace_position(_mirror_gradient(state, signs), fold(position)), info
+            signs = jax.tree.map(lambda x: _in_box(x, low, high)[1], position)
+            state = map_gradient(partial(jax.tree.map, jnp.multiply, signs), state)
+            return replace_position(state, fold(position)), info
 
         return Sampler(init, step)
 
     return make_reflected
 
 
-def _mirror_gradient(state: Any, signs: PyTree) -> Any:
-    """The gradient that ``state`` carries, if any, as it is at the folded position."""
-    if isinstance(state, ScheduledState):
-        return state._replace(inner=_mirror_gradient(state.inner, signs))
-    for name in _GRADIENTS:
-        if hasattr(state, name):
-            return state._replace(**{name: jax.tree.map(jnp.multiply, signs, getattr(state, name))})
-    return state
+def _in_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
+    """Where ``x`` falls inside the box, and the slope of that: -1 behind an odd mirror."""
+    width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
+    offset = jnp.mod(x - low, 2.0 * width)
+    is_inside = (x >= low) & (x <= high)
+    folded = jnp.clip(low + jnp.minimum(offset, 2.0 * width - offset), low, high)
+    sign = jnp.where(is_inside | (offset <= width), 1.0, -1.0)
+    return jnp.where(is_inside, x, folded).astype(x.dtype), sign.astype(x.dtype)
+
+
+@jax.custom_jvp
+def _fold(x: jax.Array, low: Any, high: Any) -> jax.Array:
+    return _in_box(x, low, high)[0]
+
+
+def _fold_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    x, *ends = primals
+    place, slope = jax.jvp(lambda *ends: _in_box(x, *ends)[0], tuple(ends), tuple(tangents[1:]))
+    return place, _in_box(*primals)[1] * tangents[0] + slope
+
+
+_fold.defjvp(_fold_slope)

@@ -7,6 +7,7 @@ one that is called the same way, so they compose::
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -31,24 +32,40 @@ def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
     """
     check_positive("max_abs", max_abs)
 
-    @jax.custom_vjp
-    def clip_gradient(position: PyTree) -> PyTree:
-        return position
+    bound = jnp.asarray(max_abs, jnp.result_type(float))
+    return lambda position: log_density_fn(_clip_gradient(position, bound))
 
-    def forward(position: PyTree) -> tuple[PyTree, None]:
-        return position, None
 
-    def backward(_: None, gradient: PyTree) -> tuple[PyTree]:
-        return (jax.tree.map(lambda g: jnp.clip(g, -max_abs, max_abs).astype(g.dtype), gradient),)
+def _clip(max_abs: Any, gradient: PyTree) -> PyTree:
+    return jax.tree.map(lambda g: jnp.clip(g, -max_abs, max_abs).astype(g.dtype), gradient)
 
-    clip_gradient.defvjp(forward, backward)
-    return lambda position: log_density_fn(clip_gradient(position))
+
+@jax.custom_vjp
+def _clip_gradient(position: PyTree, max_abs: jax.Array) -> PyTree:
+    """``position``; an argument and no constant, ``max_abs`` may be traced."""
+    del max_abs
+    return position
+
+
+def _clip_forward(position: PyTree, max_abs: jax.Array) -> tuple[PyTree, jax.Array]:
+    return position, max_abs
+
+
+def _clip_backward(max_abs: jax.Array, gradient: PyTree) -> tuple[PyTree, jax.Array]:
+    return _clip(max_abs, gradient), jnp.zeros_like(max_abs)
+
+
+_clip_gradient.defvjp(_clip_forward, _clip_backward)
 
 
 def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
     """Clips ``step_size * score`` elementwise to ``[-max_drift, max_drift]`` before it is added.
 
     With ``sgld`` this is the proximal SGLD of JEM++ and SADA-JEM.
+
+    Under ``scheduled`` no move is beyond ``max_drift`` either. A state carries the score as the
+    step before clipped it: where the step size has fallen since, an entry that was clipped moves
+    by ``max_drift`` times the quotient of the two, and that step of MALA is not quite exact.
 
     Raises:
       ValueError: if a concrete ``max_drift`` is not positive.
@@ -57,8 +74,14 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
     def make_clipped(log_density_fn: LogDensityFn, *, step_size: Any, **others: Any) -> Sampler:
         check_positive("step_size", step_size)
-        clipped = clip_score(log_density_fn, max_drift / step_size)
-        return make(clipped, step_size=step_size, **others)
+        bound = max_drift / step_size
+        inner = make(clip_score(log_density_fn, bound), step_size=step_size, **others)
+
+        def step(key: Key, state: Any) -> tuple[Any, Any]:
+            # The score it carries may have been clipped for another step size.
+            return inner.step(key, map_gradient(partial(_clip, bound), state))
+
+        return Sampler(inner.init, step)
 
     return make_clipped
 
@@ -78,18 +101,14 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     """
     check_interval(low, high)
 
-    @jax.custom_jvp
-    def project_leaf(x: jax.Array) -> jax.Array:
-        return jnp.clip(x, low, high).astype(x.dtype)
-
-    # The score at the projected position is wanted whole: clip's own derivative is 0 outside.
-    project_leaf.defjvp(lambda primals, tangents: (project_leaf(*primals), tangents[0]))
-
     def project(position: PyTree) -> PyTree:
-        return jax.tree.map(project_leaf, position)
+        return jax.tree.map(lambda x: jnp.clip(x, *_ends(low, high, x)), position)
+
+    def projected(position: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: _project(x, *_ends(low, high, x)), position)
 
     def make_clamped(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
-        inner = make(lambda position: log_density_fn(project(position)), **hyperparameters)
+        inner = make(lambda position: log_density_fn(projected(position)), **hyperparameters)
 
         def init(position: PyTree, key: Key | None = None) -> Any:
             return inner.init(project(jax.tree.map(jnp.asarray, position)), key)
@@ -101,6 +120,26 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
         return Sampler(init, step)
 
     return make_clamped
+
+
+@jax.custom_jvp
+def _project(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
+    """``jnp.clip``, but the score of what it leads to is whole: clip's own slope is 0 outside."""
+    return jnp.clip(x, low, high)
+
+
+def _whole_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    x, *ends = primals
+    place, slope = jax.jvp(partial(jnp.clip, x), tuple(ends), tuple(tangents[1:]))
+    return place, tangents[0] + slope
+
+
+_project.defjvp(_whole_slope)
+
+
+def _ends(low: Any, high: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The ends of a box in the dtype of ``x``, to be arguments: either may be traced."""
+    return jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
 
 
 class ScheduledState(NamedTuple):
@@ -153,3 +192,17 @@ def replace_position(state: Any, position: PyTree) -> Any:
         return state._replace(inner=replace_position(state.inner, position))
     name = "particles" if hasattr(state, "particles") else "position"
     return state._replace(**{name: position})
+
+
+_GRADIENTS = ("score", "logdensity_grad")
+"""What states call the gradient they carry, here and in BlackJAX."""
+
+
+def map_gradient(function: Callable[[PyTree], PyTree], state: Any) -> Any:
+    """``state`` with ``function`` of the gradient that it carries, if any."""
+    if isinstance(state, ScheduledState):
+        return state._replace(inner=map_gradient(function, state.inner))
+    for name in _GRADIENTS:
+        if hasattr(state, name):
+            return state._replace(**{name: function(getattr(state, name))})
+    return state

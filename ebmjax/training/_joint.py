@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import gather_rows, mean_over_members
+from ebmjax.data import ImageData
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.optim import sam_gradients
@@ -65,10 +66,11 @@ def make_joint_gradient_fn(
 
     Raises:
       ValueError: for a conditional objective with interacting samples, whose particles cannot
-        follow densities of different classes. While tracing: where the buffer of a conditional
-        objective is not partitioned into the network's classes or a class has fewer slots than
-        there are negatives, for an ``axis_name`` that is not mapped, and for chains that
-        interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
+        follow densities of different classes. While tracing: for a batch that is no pair, where
+        the buffer of a conditional objective is not partitioned into the network's classes or a
+        class has fewer slots than there are negatives, for an ``axis_name`` that is not mapped,
+        and for chains that interact twice, by their sampler and by ``chains="batch"`` of the norm
+        policy.
     """
     if negatives is not None and objective.is_conditional and negatives.is_interacting:
         raise ValueError(
@@ -95,7 +97,7 @@ class _JointStep(NamedTuple):
         self, key: Key, params: PyTree, shard: JointShard, batch: PyTree
     ) -> tuple[PyTree, JointShard, Metrics]:
         """The gradient of the cross-entropy alone."""
-        labelled, _ = batch
+        labelled, _ = _pair(batch)
         images = {"classified": self.views["classified"](key, labelled.images)}
 
         def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
@@ -113,7 +115,7 @@ class _JointStep(NamedTuple):
     ) -> tuple[PyTree, JointShard, Metrics]:
         """The gradient of the joint loss, and the shard with its chains moved on."""
         objective, log_density = self.objective, self.network.log_density
-        labelled, unlabelled = batch
+        labelled, unlabelled = _pair(batch)
         classified_key, positive_key, negative_key, keep_key = jax.random.split(key, 4)
         draw, ends, chain_metrics = self._draw(negatives, negative_key, params, shard)
         images = {
@@ -225,6 +227,17 @@ class _JointStep(NamedTuple):
             target_ratio=self.objective.smoothing_ratio,
             rate=self.objective.smoothing_rate,
         )
+
+
+def _pair(batch: PyTree) -> tuple[ImageData, ImageData]:
+    """The two streams of a batch: ``ImageData`` alone is a tuple of two as well."""
+    if isinstance(batch, ImageData) or len(batch) != 2:
+        raise ValueError(
+            "a batch of a joint energy model must be a pair of ImageData, (labelled images, images "
+            f"for p(x)), got {type(batch).__name__}: give Plan.batch_size the two numbers of "
+            "images, (64, 64) for example."
+        )
+    return batch
 
 
 def _put_back(

@@ -70,7 +70,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sam": SAM,
     "literal": LITERAL,
     "literal_sam": LITERAL | SAM,
-    "corrected": {"loss.generative": "svgd"},
+    "corrected": {"loss.generative": "svgd", "loss.beta": 0.0},
     "sgld": SGLD,
     "sgld_sam": SGLD | SAM,
     "stochastic": {"sampler.name": "stochastic_svgd"},

@@ -36,8 +36,8 @@ BASE = {
     "loss.generative": "beta",
     "loss.beta": 0.1,
 }
-LITERAL = {"loss.generative": "svgd", "loss.svgd_variant": "literal"}
-CORRECTED = {"loss.generative": "svgd"}
+CORRECTED = {"loss.generative": "svgd", "loss.beta": 0.0}
+LITERAL = CORRECTED | {"loss.svgd_variant": "literal"}
 STOCHASTIC = {"sampler.name": "stochastic_svgd"}
 SAM = {"optimizer.rho": 0.05}
 VARIANTS: dict[str, dict[str, Any]] = {

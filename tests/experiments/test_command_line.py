@@ -86,6 +86,18 @@ def test_fields_of_every_type_can_be_set(parse):
     assert config.sampler.prior.name == "mala"
 
 
+def test_an_optional_field_can_be_unset(parse):
+    """Whether the configuration left it unset or gave it a value."""
+    names = ("sampler.max_score", "sampler.mala.noise_scale", "model.spectral_norm")
+    unset = [f"--config.{name}=None" for name in names]
+    parse("--config=configs/igebm_digits.py:smoke", *unset, "--config.seed=7")
+    config = run.CONFIG.value
+    assert config.seed == 7
+    assert config.sampler.max_score is None
+    assert config.sampler.mala.noise_scale is None
+    assert config.model.spectral_norm is None
+
+
 def test_help_teaches_and_ends_well(tmp_path):
     for arguments in (["--help"], []):
         finished = run_script(*arguments, cwd=tmp_path)
@@ -105,6 +117,12 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.loss.exponent=six"], "--config.loss.exponent=six"),
         ([SMOKE, "--config.sampler.warm_start=maybe"], "--config.sampler.warm_start=maybe"),
         ([SMOKE, "--config.model=3"], "--config.model=3"),
+        (
+            [SMOKE, "--config.loss.exponent=None"],
+            "config.loss.exponent must have a value",
+        ),
+        ([SMOKE, "--config.loss.exponnt=None"], "'exponnt'"),
+        ([SMOKE, "--config.loss.exponent.x=None"], "loss.exponent.x"),
         (["--config=configs/thermo_digits.py:smoky"], "unknown variant 'smoky'; there are smoke"),
         (["--config=configs/nowhere.py"], "no configuration file 'configs/nowhere.py'"),
         (["--config=configs"], "no configuration file 'configs'"),

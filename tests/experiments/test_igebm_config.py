@@ -43,8 +43,19 @@ from experiments.launch import build_or_explain
         ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
         ("improved", {"sampler.buffer.is_used": False}, "is_used must be True"),
         ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
-        ("improved", {"sampler.max_score": 1.0}, "unset config.sampler.max_score"),
+        ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
         ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=project, or none"),
+        ("", {"sampler.target_acceptance": 0.5}, r"adapts the steps of \['hmc', 'mala'\], and"),
+        ("", {"sampler.min_step_size": 0.1}, "min_step_size=0.1 .* and nothing adapts"),
+        (
+            "",
+            {
+                "sampler.names": ("sgld", "mala"),
+                "sampler.box": "reject",
+                "sampler.buffer.law_scale": 2,
+            },
+            r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' starts them within \[-2, 2\]",
+        ),
         ("", {"model.num_scales": 4}, "cannot be halved"),
         ("", {"eval.num_generated": 0}, "config.eval.num_generated must be at least 2"),
         ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
@@ -83,7 +94,7 @@ def test_a_temperature_that_step_and_noise_do_not_imply_is_refused_by_its_value(
 
 def test_adapting_the_step_needs_noise_that_follows(tmp_path):
     changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
-    with pytest.raises(ConfigError, match=r"unset .*noise_scale .*temperature=5e-05"):
+    with pytest.raises(ConfigError, match=r"set --config.sampler.mala.noise_scale=None .*=5e-05"):
         families.build(smoke(**changes), tmp_path)
 
 

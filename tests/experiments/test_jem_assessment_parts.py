@@ -8,21 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from linear_model import EPS, LINEAR, MODEL, WEIGHTS, linear, negatives
 from ml_collections import ConfigDict
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
-from ebmjax import data, samplers, training
-from ebmjax.networks import Classifier
-from experiments import jem_extractors, jem_ood
+from ebmjax import data, samplers
+from experiments import families, jem_extractors, jem_ood
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError
 from experiments.jem_assessment_plots import _extremes
-from experiments.jem_chains import ANY_CLASS, Trained, chain_density, fresh_chains
+from experiments.jem_chains import ANY_CLASS, chain_density, fresh_chains
 from experiments.jem_extractors import Extractor
 from experiments.jem_generation import Generation
-from experiments.jem_robustness import classify_fn, robustness
-
-EPS = float(jnp.finfo(jnp.float32).eps)
+from experiments.launch import launch
 
 
 def smoke(**overrides):
@@ -38,34 +36,6 @@ def quick_extractor(tmp_path_factory):
         patch.setattr(jem_extractors, "CACHE", tmp_path_factory.mktemp("extractors"))
         patch.setitem(jem_extractors.SETTINGS, "max_steps", 2)
         yield
-
-
-WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
-
-
-def linear(images):
-    return images.reshape(*images.shape[:-3], 3) @ WEIGHTS
-
-
-LINEAR = Classifier(
-    init=lambda key, images: ({}, {}),
-    logits=lambda params, statistics, images, **_: (linear(images), statistics),
-    first_layer=lambda params, images: 2.0 * images,
-    head=lambda params, statistics, hidden, **_: (linear(hidden / 2.0), statistics),
-)
-MODEL = Trained({}, {}, jnp.float32(0.5))
-
-
-def negatives(**overrides):
-    options = {
-        "sampler": partial(samplers.gradient_descent, step_size=0.1),
-        "num_steps": 2,
-        "num_samples": 4,
-        "law": jax.tree_util.Partial(lambda key, label: jnp.full((3, 1, 1), label, jnp.float32)),
-        "reinit_prob": 0.0,
-        "density_scale": 0.25,
-    }
-    return training.Negatives(**options | overrides)
 
 
 @pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])
@@ -195,87 +165,6 @@ def test_diverged_samples_are_counted_and_left_out():
     assert samples["images"].shape == (0, 3, 1, 1)
 
 
-def attack_section(**overrides):
-    section = {
-        "batch_size": 2,
-        "attack_linf": (0, 10, 60),
-        "attack_l2": (),
-        "attack_steps": 3,
-        "attack_step_size": None,
-        "attack_restarts": 1,
-        "refine_steps": 0,
-        "num_eot": 1,
-    }
-    return ConfigDict(section | overrides)
-
-
-def test_robust_accuracy_of_a_linear_classifier():
-    """The margin falls by radius times the l1 norm of the weights' difference, and no more."""
-    x = np.array(
-        [[0.0, 0.15, 0.0], [0.0, 0.3, 0.0], [0.0, -0.8, 0.0], [0.0, 0.01, 0.0]], np.float32
-    )
-    difference = WEIGHTS[:, 1] - WEIGHTS[:, 0]
-    levels = np.array([0, 10, 60])
-    reach = 2 * levels / 255 * np.abs(difference).sum()
-    expected = ((x @ difference)[:, None] > reach[None]).mean(0)
-    assert expected.tolist() == [0.75, 0.25, 0.0]  # every radius tells something
-    report = robustness(
-        jax.random.key(0),
-        classify_fn(LINEAR, LINEAR, None, 0),
-        MODEL,
-        jnp.asarray(x).reshape(4, 3, 1, 1),
-        jnp.ones(4, jnp.int32),
-        attack_section(),
-    )
-    assert report["linf"] == dict(zip(["0", "10", "60"], expected, strict=True))
-    assert "l2" not in report
-    assert report["protocol"]["num_images"] == 4
-    assert report["protocol"]["step_size"] == "2.5 epsilon / num_steps"
-
-
-def test_steps_of_an_attack_may_be_given():
-    """One step of the default length crosses the margin, and one of a thousandth of it does not."""
-    difference = WEIGHTS[:, 1] - WEIGHTS[:, 0]
-    x = 0.05 * difference / np.abs(difference).sum() / np.abs(difference).max()
-    margin = float(x @ difference) / np.abs(difference).sum()
-    attacked = partial(
-        robustness,
-        jax.random.key(0),
-        classify_fn(LINEAR, LINEAR, None, 0),
-        MODEL,
-        jnp.asarray(x, jnp.float32).reshape(1, 3, 1, 1),
-        jnp.ones(1, jnp.int32),
-    )
-    level = 255 * margin / 2  # of a radius that just reaches the boundary
-    assert level > 0.1
-    sizes = {"attack_linf": (1.5 * level,), "attack_steps": 1}
-    name = f"{1.5 * level:g}"
-    broken = attacked(attack_section(**sizes))
-    assert broken["linf"] == {name: 0.0}
-    # From a random start, whose logits differ by less than the margin on average.
-    small = attacked(attack_section(attack_step_size=1e-3 * level, **sizes))
-    assert small["linf"] == {name: 1.0}
-    assert small["protocol"]["step_size"] == 1e-3 * level
-
-
-def test_refinement_moves_the_images_and_passes_gradients_through():
-    classify = classify_fn(LINEAR, LINEAR, negatives(), 2)
-    x = jnp.array([0.3, -0.2, 0.7], jnp.float32).reshape(1, 3, 1, 1)
-    position, step = np.float64(x).ravel(), 0.1 * 0.25 / 0.5
-    for _ in range(2):
-        position = position + step * WEIGHTS @ softmax(position @ WEIGHTS)
-    logits = classify(MODEL, jax.random.key(0), x)
-    np.testing.assert_allclose(logits[0], position @ WEIGHTS, rtol=0, atol=60 * EPS)
-    gradient = jax.grad(lambda x: classify(MODEL, jax.random.key(0), x)[0, 1])(x)
-    np.testing.assert_array_equal(gradient.ravel(), WEIGHTS[:, 1])
-
-
-@pytest.mark.parametrize("sampler", [None, negatives(is_interacting=True)])
-def test_refinement_needs_independent_chains(sampler):
-    with pytest.raises(ConfigError, match="refine_steps=2 needs"):
-        classify_fn(LINEAR, LINEAR, sampler, 2)
-
-
 def test_the_extractor_is_kept_and_mended(tmp_path, monkeypatch):
     monkeypatch.setattr(jem_extractors, "CACHE", tmp_path / "cache")
     train = data.ImageData(*(array[:64] for array in data.load_digits("train")))
@@ -329,3 +218,24 @@ def test_the_extremes_are_the_highest_and_then_the_lowest():
     values = np.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.0])
     assert _extremes(values, 4).tolist() == [4, 2, 3, 1]
     assert _extremes(values, 6).tolist() == [4, 2, 0, 5, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"eval.ood_tfds": ("no_such_set",)}, r"config\.eval\.ood_tfds"),
+        ({"eval.refine_steps": 2, "sampler.name": "svgd"}, "refine_steps=2 needs"),
+        ({"eval.refine_steps": 2, "loss.generative_weight": 0.0}, "refine_steps=2 needs"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        launch(smoke(**overrides), "jem_digits.py:smoke", str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_part_that_is_left_out_is_not_checked(tmp_path):
+    sizes = {"eval.num_attacked": 0, "eval.num_ood": 0}
+    asked = {"eval.refine_steps": 2, "sampler.name": "svgd", "eval.ood_tfds": ("no_such_set",)}
+    experiment = families.build(smoke(**sizes, **asked), tmp_path)
+    experiment.check_assess()

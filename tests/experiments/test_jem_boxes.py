@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax.training import ChainDensity
+from experiments import jem_checks
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError
 from experiments.jem_samplers import sampler
@@ -46,3 +47,30 @@ def test_pyld_has_a_box_of_its_own(box):
     density = ChainDensity(jnp.sum, first_layer=lambda x: x, head=jnp.sum)
     with pytest.raises(ConfigError, match=f"config.sampler.box='{box}' is none that .*'pyld'"):
         bound("pyld", box, density)
+
+
+@pytest.mark.parametrize(
+    ("law", "scale", "where"),
+    [
+        ("uniform", 1.3, r"within \[-1.3, 1.3\]"),
+        ("gaussian", 0.1, "anywhere"),
+        ("informative", 0.1, r"within \[-1, 1\]"),
+    ],
+)
+def test_chains_that_start_outside_of_a_box_that_rejects_are_refused(law, scale, where):
+    """There the density is zero: none would ever move."""
+    high = 0.9 if law == "informative" else 1.2
+    config = jem_digits.get_config("mala")
+    config.sampler.buffer.update(law=law, law_scale=scale)
+    config.sampler.update(low=-1.2, high=high)
+    with pytest.raises(ConfigError, match=f"law='{law}' starts them {where}"):
+        jem_checks.check(config)
+    config.sampler.update(name="sgld", box="clamp")  # whose starts are moved to the walls
+    jem_checks.check(config)
+
+
+@pytest.mark.parametrize(("law", "scale"), [("uniform", 1.2), ("informative", 9.0)])
+def test_starts_may_reach_to_the_walls(law, scale):
+    config = jem_digits.get_config("mala")
+    config.sampler.buffer.update(law=law, law_scale=scale)
+    jem_checks.check(config)

@@ -128,7 +128,17 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
         ({"sampler.box": "round"}, "config.sampler.box must be one of"),
         ({"sampler.buffer.law": "cauchy"}, "config.*law must be one of"),
         ({"sampler.name": "svgd", "loss.is_conditional": True}, "config.loss.is_conditional=True"),
-        ({"loss.max_positive_weight": 0.9}, "config.loss.max_positive_weight is a limit"),
+        (
+            {"loss.max_positive_weight": 0.9},
+            "loss.max_positive_weight=0.9 belongs to the robust",
+        ),
+        ({"loss.beta": 0.1}, "config.loss.beta=0.1 belongs to the robust objective"),
+        ({"loss.sampling_beta": 0.1, "loss.generative": "svgd"}, "loss.sampling_beta=0.1 belongs"),
+        (
+            {"loss.beta": 0.1, "loss.generative": "beta", "loss.generative_weight": 0.0},
+            "config.loss.beta=0.1 belongs",
+        ),
+        ({"optimizer.adaptive": True}, "config.optimizer.rho is not set, which asks for neither"),
         ({"loss.generative": "gan"}, "config.loss.generative must be one of"),
         ({"loss.beta": 1.0}, r"config.loss.beta must be in \[0, 1\)"),
         ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),

@@ -35,3 +35,15 @@ def test_without_parameters_there_is_nothing_to_average():
     optimizer = average_parameters(0.75)
     with pytest.raises(ValueError, match=r"give update\(\) the params"):
         optimizer.update(jnp.ones(3), optimizer.init(jnp.ones(3)))
+
+
+def test_the_average_of_bfloat16_parameters_does_not_stall():
+    """From 1 towards 2: steps of 0.001 and below, a fraction of bfloat16's spacing there."""
+    optimizer = average_parameters(0.999)
+    old, new = jnp.ones((), jnp.bfloat16), jnp.full((), 2.0, jnp.bfloat16)
+    state, zero = optimizer.init(old), jnp.zeros((), jnp.bfloat16)
+    update = jax.jit(optimizer.update)
+    for _ in range(1000):
+        _, state = update(zero, state, new)
+    # A thousand roundings of 2^-24 of two.
+    assert float(averaged_parameters(state)) == pytest.approx(2 - 0.999**1000, abs=1000 * 2**-23)

@@ -194,3 +194,17 @@ def test_curvature_drift_where_the_score_vanishes() -> None:
     sampler = psgld(lambda x: -0.5 * x**2, step_size=0.1, decay=0.0, curvature_drift=True)
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.float32(0.0)))
     assert np.isfinite(state.position)
+
+
+def test_the_second_moment_of_a_bfloat16_chain_does_not_stall() -> None:
+    """A constant score of 1 from V = 0.9: steps of 0.001 and below, less than bfloat16's 0.004."""
+    sampler = psgld(jnp.sum, step_size=0.1, decay=0.99)
+    state = sampler.init(jnp.zeros(1, jnp.bfloat16))
+    state = state._replace(second_moment=jnp.full_like(state.second_moment, 0.9))
+    step = jax.jit(sampler.step)
+    for key in jax.random.split(jax.random.key(0), 100):
+        state, _ = step(key, state)
+    assert state.position.dtype == jnp.bfloat16
+    # A hundred roundings of 2^-24.
+    expected = 1 - 0.1 * 0.99**100
+    np.testing.assert_allclose(state.second_moment, [expected], atol=100 * 2**-24)

@@ -143,3 +143,26 @@ def test_particles_stay_inside() -> None:
 def test_positions_that_are_not_finite_stay_so() -> None:
     state = reflect(sgld, 0.0, 1.0)(tilted, step_size=0.1).init(jnp.array([jnp.nan, jnp.inf, 0.5]))
     np.testing.assert_array_equal(np.isnan(state.position), [True, True, False])
+
+
+@pytest.mark.parametrize(
+    ("start", "place", "slopes"),
+    [
+        (0.2, 0.2, (0.0, 0.0)),
+        (0.7, 0.3, (0.0, 2.0)),  # 2 high - x
+        (-0.7, -0.3, (2.0, 0.0)),  # 2 low - x
+        (1.7, -0.3, (2.0, -2.0)),  # x - 2 (high - low)
+    ],
+)
+def test_walls_may_be_traced_and_differentiated(
+    start: float, place: float, slopes: tuple[float, float]
+) -> None:
+    @jax.checkpoint
+    def end(low: Any, high: Any) -> jax.Array:
+        sampler = reflect(sgld, low, high)(curved, step_size=1e-30, noise_scale=0.0)
+        state = sampler.init(jnp.full(1, start))
+        return sampler.step(jax.random.key(0), state)[0].position[0]
+
+    value, found = jax.jit(jax.value_and_grad(end, (0, 1)))(jnp.array(-0.5), jnp.array(0.5))
+    # Numbers of order one, a handful of float32 operations each.
+    np.testing.assert_allclose([value, *found], [place, *slopes], atol=1e-6)

@@ -1,5 +1,6 @@
 """Clamping, clipping, schedules: what they do to a step, alone and composed."""
 
+from functools import partial
 from typing import Any
 
 import chex
@@ -108,6 +109,45 @@ def test_clip_drift_with_a_traced_step_size() -> None:
     step_sizes = jnp.array([0.5, 1e-4])
     moved = jax.jit(jax.vmap(final))(step_sizes)[:, 0] + 50.0
     np.testing.assert_allclose(moved, [0.1, 52e-4], atol=1e-5)
+
+
+def test_a_scheduled_clip_bounds_every_drift() -> None:
+    """The score a state carries was clipped for the step size before: by 1 / 0.1 = 10 here."""
+    sampler = scheduled(clip_drift(gradient_descent, 1.0))(
+        pull_to_two, step_size=lambda step: jnp.array([0.1, 1.0, 0.5])[step]
+    )
+    state = sampler.init(jnp.array([-50.0]))
+    moves = []
+    for seed in range(3):
+        moved, _ = sampler.step(jax.random.key(seed), state)
+        moves.append(float((moved.position - state.position)[0]))
+        state = moved
+    # The last: clipped at 1 / 1.0 by the step before, and half a step long.
+    np.testing.assert_allclose(moves, [1.0, 1.0, 0.5], rtol=1e-5)
+
+
+def chain_end(make: Any, limit: Any) -> jax.Array:
+    """Of three steps from -1 towards 2, under wrappers that ``make`` bounds by ``limit``."""
+    sampler = make(limit)(pull_to_two, step_size=0.2, noise_scale=0.0)
+    return run_chain(jax.random.key(0), sampler.init(-jnp.ones(1)), sampler.step, 3)[0].position[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "slope"),
+    [
+        # Stuck at the wall, whose place is the chain's.
+        (lambda low: clamp(sgld, low, 5.0), 0.0),
+        (lambda high: clamp(sgld, -5.0, high), 1.0),
+        (lambda limit: clip_drift(sgld, limit), 3.0),
+        (lambda limit: lambda density, **o: sgld(clip_score(density, limit), **o), 0.6),
+    ],
+    ids=["clamp below", "clamp above", "clip_drift", "clip_score"],
+)
+def test_bounds_may_be_traced_and_differentiated(make: Any, slope: float) -> None:
+    limit = jnp.array({0.0: -4.0, 1.0: -0.5}.get(slope, 0.01))
+    end = jax.jit(chain_end, static_argnums=0)
+    assert jax.grad(end, argnums=1)(make, limit) == pytest.approx(slope)
+    assert jax.grad(lambda limit: jax.checkpoint(partial(end, make))(limit))(limit) == slope
 
 
 def test_clip_score() -> None:

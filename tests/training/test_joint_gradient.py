@@ -239,3 +239,12 @@ def test_conditional_chains_are_put_back_in_place():
     gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
     with pytest.raises(ValueError, match="replacement='argmax' reorders samples"):
         gradient_fn(KEY, PARAMS, shard_of(quadratic(), draw, buffer_size=48), batch())
+
+
+@pytest.mark.parametrize("draw", [negatives(), None])
+def test_a_batch_is_a_pair_of_streams(draw):
+    """``ImageData`` is a tuple of two arrays, and so is its pair."""
+    gradient_fn = make_gradient_fn(quadratic(), draw)
+    for wrong in (batch()[0], (*batch(), batch()[0])):
+        with pytest.raises(ValueError, match=r"must be a pair of ImageData.*Plan.batch_size"):
+            gradient_fn(KEY, PARAMS, shard_of(quadratic(), draw), wrong)

@@ -1,0 +1,39 @@
+"""The laws that chains of images start from, and whether they start inside the chains' box."""
+
+from collections.abc import Callable, Iterable
+
+from ebmjax import samplers
+from experiments.config import Config
+from experiments.errors import ConfigError
+
+
+def laws(
+    buffer: Config, image_shape: tuple[int, ...]
+) -> dict[str, Callable[[], samplers.InitialLaw]]:
+    """Name to maker of the laws that know nothing of the data, of ``buffer.law_scale``."""
+    scale = buffer.law_scale
+    return {
+        "uniform": lambda: samplers.uniform_law(image_shape, -scale, scale),
+        "gaussian": lambda: samplers.gaussian_law(image_shape, scale=scale),
+    }
+
+
+def check_starts(config: Config, names: Iterable[str]) -> None:
+    """Refuses starts outside of a box that rejects, for the samplers in ``names``.
+
+    There the density is zero: no move of such a chain would ever be accepted, and nothing said.
+    """
+    names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
+    if section.box != "reject" or not names:
+        return
+    is_bounded = buffer.law != "gaussian"
+    reach = buffer.law_scale if buffer.law == "uniform" else 1.0  # images are in [-1, 1]
+    if is_bounded and section.low <= -reach and reach <= section.high:
+        return
+    law = f"within [-{reach:g}, {reach:g}]" if is_bounded else "anywhere"
+    raise ConfigError(
+        f"config.sampler.box='reject' holds chains of {names} in [{section.low:g}, "
+        f"{section.high:g}], and config.sampler.buffer.law={buffer.law!r} starts them {law}: "
+        "a chain that starts outside is never accepted anywhere. Take a law that starts "
+        "inside, config.sampler.buffer.law=uniform with a lower law_scale, or a wider box."
+    )

@@ -1,0 +1,39 @@
+"""A classifier of three pixels into two classes, whose answers are known, and its chains."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import samplers, training
+from ebmjax.networks import Classifier
+from experiments.jem_chains import Trained
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
+
+
+def linear(images):
+    return images.reshape(*images.shape[:-3], 3) @ WEIGHTS
+
+
+LINEAR = Classifier(
+    init=lambda key, images: ({}, {}),
+    logits=lambda params, statistics, images, **_: (linear(images), statistics),
+    first_layer=lambda params, images: 2.0 * images,
+    head=lambda params, statistics, hidden, **_: (linear(hidden / 2.0), statistics),
+)
+MODEL = Trained({}, {}, jnp.float32(0.5))
+
+
+def negatives(**overrides):
+    options = {
+        "sampler": partial(samplers.gradient_descent, step_size=0.1),
+        "num_steps": 2,
+        "num_samples": 4,
+        "law": jax.tree_util.Partial(lambda key, label: jnp.full((3, 1, 1), label, jnp.float32)),
+        "reinit_prob": 0.0,
+        "density_scale": 0.25,
+    }
+    return training.Negatives(**options | overrides)
