@@ -229,7 +229,7 @@ class _JointStep(NamedTuple):
         )
 
 
-def _pair(batch: PyTree) -> tuple[ImageData, ImageData]:
+def _pair(batch: PyTree) -> tuple[PyTree, PyTree]:
     """The two streams of a batch: ``ImageData`` alone is a tuple of two as well."""
     if isinstance(batch, ImageData) or len(batch) != 2:
         raise ValueError(
