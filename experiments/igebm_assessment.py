@@ -1,5 +1,6 @@
 """The full evaluation of a finished image energy, for evaluation.json."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,7 @@ class IgebmAssessment:
     def _energies(
         self, model: Trained, sets: dict[str, tuple[np.ndarray, np.ndarray]]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Means and standard deviations of energies in nats; the energies."""
+        """Means and standard deviations of finite energies in nats; the energies."""
         test = self.evaluation.test
 
         @jax.jit
@@ -124,10 +125,7 @@ class IgebmAssessment:
         floats = data.to_signed_unit(jnp.asarray(test.images))
         everything = {"test": (floats, test.labels), **sets}
         found = {name: np.asarray(energies(model, *pair)) for name, pair in everything.items()}
-        report: dict[str, Any] = {
-            name: {"mean": float(np.mean(e)), "deviation": float(np.std(e))}
-            for name, e in found.items()
-        }
+        report: dict[str, Any] = {name: energy_moments(e) for name, e in found.items()}
         report["gap"] = report["fresh"]["mean"] - report["test"]["mean"]
         return report, found
 
@@ -135,7 +133,8 @@ class IgebmAssessment:
         """How chains of each sampler mix over the second half of their way, and the worst of it.
 
         R-hat over parallel chains from the initial law: of the energy, and the median over the
-        pixels; and how far a chain comes in that time, squared, a pixel.
+        pixels; and how far a chain comes in that time, squared, a pixel. Of a conditional energy
+        they are chains of class 0: those of different classes need not agree.
         """
         by_sampler = {}
         for name in self.config.sampler.names:
@@ -178,6 +177,16 @@ class IgebmAssessment:
             }
 
         return jax.jit(diagnose)
+
+
+def energy_moments(energies: np.ndarray) -> dict[str, float]:
+    """Mean and standard deviation of those that are finite, and how many are not."""
+    finite = energies[np.isfinite(energies)].astype(np.float64)
+    return {
+        "mean": float(np.mean(finite)) if finite.size else math.nan,
+        "deviation": float(np.std(finite)) if finite.size else math.nan,
+        "num_not_finite": len(energies) - len(finite),
+    }
 
 
 def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -67,7 +67,7 @@ class IgebmEvaluation:
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> tuple[Any, Any]:
-        """``num`` slots of the first shard's buffer and their classes, or Nones."""
+        """``num`` slots of the buffer and their classes, or Nones."""
         shown = spread_slots(state, num)
         if shown is None:
             return None, None

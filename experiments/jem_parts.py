@@ -215,7 +215,9 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
     """Adam or SGD with warm-up, steps down at given epochs, and coupled weight decay."""
     section = config.optimizer
-    scales = {int(epoch * steps_per_epoch): section.decay_factor for epoch in section.decay_epochs}
+    scales: dict[int, float] = {}
+    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+        scales[step] = scales.get(step, 1.0) * section.decay_factor
     steps = optax.piecewise_constant_schedule(section.learning_rate, scales)
 
     def schedule(count: Any) -> Any:

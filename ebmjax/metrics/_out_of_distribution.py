@@ -4,6 +4,7 @@ In-distribution is the positive class throughout: a good score is high on it and
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -188,7 +189,7 @@ def _checked_logits(logits: jax.Array, num_images: int) -> jax.Array:
 
 
 def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-    in_scores, out_scores = jnp.asarray(in_scores), jnp.asarray(out_scores)
+    in_scores, out_scores = map(jnp.asarray, _ranked(in_scores, out_scores))
     for name, scores in {"in_scores": in_scores, "out_scores": out_scores}.items():
         if scores.ndim != 1 or not scores.size:
             raise ValueError(
@@ -198,6 +199,18 @@ def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Ar
         check_values(name, scores, lambda s: ~np.isnan(s), "hold no NaN")
     dtype = jnp.promote_types(jnp.promote_types(in_scores.dtype, out_scores.dtype), jnp.float32)
     return in_scores.astype(dtype), out_scores.astype(dtype)
+
+
+def _ranked(*scores: Any) -> tuple[Any, ...]:
+    """Float64 scores of NumPy as ranks, which are all that counts: as float32 some would tie."""
+    if jax.config.jax_enable_x64 or any(isinstance(s, jax.core.Tracer) for s in scores):
+        return scores
+    arrays = [np.asarray(s) for s in scores]
+    is_wide = any(a.dtype == np.float64 for a in arrays)
+    if not is_wide or any(a.ndim != 1 or np.isnan(a).any() for a in arrays):  # told of below
+        return scores
+    _, ranks = np.unique(np.concatenate(arrays), return_inverse=True)
+    return tuple(np.split(ranks, [len(arrays[0])]))
 
 
 def _count_at_least(scores: jax.Array, thresholds: jax.Array) -> jax.Array:

@@ -21,10 +21,21 @@ def state_of(positions):
 
 
 @pytest.mark.parametrize(("num", "expected"), [(3, [0, 4, 9]), (10, range(10)), (99, range(10))])
-def test_slots_are_spread_over_the_first_shard(num, expected):
-    positions, slots = spread_slots(state_of(jnp.arange(20.0).reshape(2, 10)), num)
+def test_slots_are_spread_over_a_shard(num, expected):
+    positions, slots = spread_slots(state_of(jnp.arange(10.0)[None]), num)
     assert list(slots) == list(expected)
     np.testing.assert_array_equal(positions, slots)
+
+
+def test_slots_are_spread_over_all_shards():
+    """Of two shards of five slots, the second's positions from 10 on."""
+    state = state_of(jnp.arange(5.0)[None] + jnp.array([[0.0], [10.0]]))
+    positions, slots = spread_slots(state, 4)
+    assert list(slots) == [0, 1, 3, 4]
+    assert positions.tolist() == [0.0, 11.0, 3.0, 14.0]
+    positions, slots = spread_slots(state, 99)
+    assert sorted(positions.tolist()) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    np.testing.assert_array_equal(positions % 10, slots)
 
 
 def test_no_buffer_shows_nothing():

@@ -6,7 +6,8 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.data import load_digits
-from experiments import build
+from experiments import build, jem_parts
+from experiments.configs import jem_digits
 from experiments.errors import ConfigError
 
 
@@ -34,6 +35,25 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
     plan = build.plan(config, 144)
     assert plan.checkpoint_every == steps
     assert plan.evaluate_every == steps
+
+
+def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
+    """Twice at the same step, where two of them fall on it."""
+    config = jem_digits.get_config()
+    config.optimizer.update(
+        name="sgd",
+        momentum=0.0,
+        learning_rate=0.8,
+        decay_epochs=(1.0, 2.0, 2.0, 2.1),
+        decay_factor=0.5,
+    )
+    optimizer = jem_parts.optimizer(config, steps_per_epoch=3)
+    state, updates = optimizer.init(jnp.zeros(())), []
+    for _ in range(8):
+        update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
+        updates.append(-float(update))
+    # Products of 0.8 and powers of 0.5, each rounded once.
+    assert updates == pytest.approx([0.8] * 3 + [0.4] * 3 + [0.05] * 2, rel=1e-6)
 
 
 def test_adams_rate_decays_by_the_epoch_down_to_a_floor():

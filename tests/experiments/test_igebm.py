@@ -13,7 +13,7 @@ from PIL import Image
 
 from experiments import igebm_figures
 from experiments.configs import igebm_cifar10, shortrun_cifar10
-from experiments.igebm_assessment import IgebmAssessment, over_training, worst
+from experiments.igebm_assessment import IgebmAssessment, energy_moments, over_training, worst
 from experiments.launch import launch
 from experiments.study import load
 
@@ -74,6 +74,15 @@ def test_diverged_samples_are_counted_and_left_out():
     report, images = assessment._judge(ends)
     assert report == {"num_diverged": 2, "num_images": 2}
     assert images.ravel().tolist() == [0, 23, 46, 209, 232, 255]
+
+
+def test_energies_that_are_not_finite_are_counted_apart():
+    found = energy_moments(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
+    assert found == {"mean": 2.0, "deviation": 1.0, "num_not_finite": 2}
+    none = energy_moments(np.array([np.nan], np.float32))
+    assert math.isnan(none["mean"])
+    assert math.isnan(none["deviation"])
+    assert none["num_not_finite"] == 1
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

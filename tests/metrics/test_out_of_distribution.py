@@ -68,6 +68,16 @@ def test_auroc_is_the_fraction_of_pairs_and_turns_around():
     np.testing.assert_allclose(auroc(a, b), auroc(-b, -a), rtol=rtol)
 
 
+@pytest.mark.parametrize("as_given", [np.asarray, list])
+def test_float64_scores_of_numpy_are_not_rounded_to_ties(as_given):
+    """As float32, 1 + 1e-9 is 1, and every pair would tie."""
+    low, high = 1 + 1e-9 * np.arange(4.0), 1 + 1e-9 * np.arange(4.0, 8.0)
+    assert auroc(as_given(high), as_given(low)) == 1
+    assert average_precision(as_given(high), as_given(low)) == 1
+    assert fpr_at_tpr(as_given(high), as_given(low)) == 0
+    assert auroc(as_given(low[:3]), as_given(np.append(low, np.inf))) == pytest.approx(4.5 / 15)
+
+
 def test_infinite_scores_are_ordered():
     lowest = jnp.array([-jnp.inf, 0.0])
     assert auroc(jnp.array([jnp.inf, 0.0]), lowest) == 0.875
