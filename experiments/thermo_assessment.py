@@ -1,5 +1,6 @@
 """The full evaluation of a finished latent EBM run, for evaluation.json."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -12,10 +13,12 @@ from ebmjax.training import TrainState
 from experiments import build as common
 from experiments import thermo_cost, thermo_evidence
 from experiments.config import Config
+from experiments.igebm_distances import finite_images
 from experiments.jem_extractors import Extractor, extractor
 from experiments.thermo_evaluation import ThermoEvaluation, params_of_repeats
 
 NUM_SIZES = 10
+DISTANCES = ("fid", "kid_rbf", "kid_polynomial")
 
 
 class Keys(NamedTuple):
@@ -61,6 +64,8 @@ class ThermoAssessment:
         if self.extractor is not None:
             pairs = zip(keys, params, strict=True)
             distances = [self._distances(key.distances, one) for key, one in pairs]
+            lost = common.stack_arrays([found.pop("num_diverged_samples") for found in distances])
+            report["num_diverged_samples"] = lost.tolist()
             report |= self._extrapolated(distances, diverged)
         report["extractor"] = self.extractor and self.extractor.name
         report["powers"] = self.evaluation.powers.tolist()
@@ -100,11 +105,19 @@ class ThermoAssessment:
         return metrics.extract_in_batches(self.extractor.outputs_fn, images, 128)[0]
 
     def _distances(self, key: jax.Array, params: latent.LatentParams) -> dict[str, np.ndarray]:
-        """Each metric at every size, against the training images."""
+        """Each metric at every size, against the training images; how many samples are not finite.
+
+        Those are left out, and sizes that the others do not reach have no number.
+        """
         assert self.extractor is not None
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
-        images = np.asarray(self.evaluation.programs.sample(sample_key, params, num_generated))
+        ends = np.asarray(self.evaluation.programs.sample(sample_key, params, num_generated))
+        images = finite_images(ends)
+        num_diverged = {"num_diverged_samples": np.array(len(ends) - len(images))}
+        sizes = [size for size in self.sizes if size <= len(images)]
+        if not sizes:
+            return {name: np.full(len(self.sizes), np.nan) for name in DISTANCES} | num_diverged
         features, _ = metrics.extract_in_batches(self.extractor.outputs_fn, images, 128)
         reference = self._reference
         moments = metrics.feature_moments(reference)
@@ -119,29 +132,33 @@ class ThermoAssessment:
         def kid_polynomial(rows: np.ndarray) -> float:
             return metrics.kernel_distance(rows, reference)
 
-        return {
-            name: metrics.metric_at_sizes(subset_key, metric_fn, features, self.sizes)
-            for name, metric_fn in (
-                ("fid", fid),
-                ("kid_rbf", kid_rbf),
-                ("kid_polynomial", kid_polynomial),
-            )
-        }
+        def at_sizes(metric_fn: Callable[[np.ndarray], float]) -> np.ndarray:
+            values = np.full(len(self.sizes), np.nan)
+            values[: len(sizes)] = metrics.metric_at_sizes(subset_key, metric_fn, features, sizes)
+            return values
+
+        found = map(at_sizes, (fid, kid_rbf, kid_polynomial))
+        return dict(zip(DISTANCES, found, strict=True)) | num_diverged
 
     def _extrapolated(
         self, distances: list[dict[str, np.ndarray]], diverged: np.ndarray
     ) -> dict[str, Any]:
         found = {}
         for name, values in common.stack_arrays(distances).items():
-            infinity = np.apply_along_axis(
-                lambda line: metrics.extrapolate_to_infinity(np.array(self.sizes), line), -1, values
-            )
+            infinity = np.apply_along_axis(self._at_infinity, -1, values)
             found[name] = {
                 "sizes": self.sizes,
                 "values": _finite_or_null(diverged, values),
                 "infinity": _finite_or_null(diverged, infinity),
             }
         return found
+
+    def _at_infinity(self, values: np.ndarray) -> float:
+        is_known = np.isfinite(values)
+        sizes = np.array(self.sizes)[is_known]
+        if len(set(sizes)) < 2:  # no line
+            return np.nan
+        return metrics.extrapolate_to_infinity(sizes, values[is_known])
 
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
         batch = self.evaluation.batch(np.arange(self.config.train.batch_size))

@@ -125,16 +125,19 @@ class ThermoEvaluation:
         row, reconstructions = self.programs.reconstructions(power_key, params)
         row |= self.programs.evidence(evidence_key, params)
         row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
-        pictures = {"samples": samples, "reconstructions": reconstructions[:num_shown]}
+        pictures = {
+            "samples": data.from_signed_unit(samples),
+            "reconstructions": data.from_signed_unit(reconstructions[:num_shown]),
+        }
+        row["num_diverged_samples"] = jnp.sum(~jnp.isfinite(samples).all(axis=(1, 2, 3)))
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return jax.device_get((row, pictures))
 
     def _generate(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
-        images = jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
-        return data.from_signed_unit(images)
+        return jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
 
     def _sample(self, key: jax.Array, params: latent.LatentParams, num_samples: int) -> jax.Array:
-        """uint8 images, (num_samples, H, W, C), from fresh prior chains."""
+        """Images in [-1, 1], (num_samples, H, W, C), from fresh prior chains."""
         return self._generate(params, self._prior(key, params, num_samples))
 
     def _prior(self, key: jax.Array, params: latent.LatentParams, num_chains: int) -> jax.Array:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import digits
@@ -47,15 +48,15 @@ def used(monkeypatch):
 
     def distances(self, key, params):
         drawn.extend(numbers(key, *jax.random.split(key)))
-        return {}
+        return {"num_diverged_samples": np.array(0)}
 
     def compare(keys, *_):
         drawn.extend(numbers(*keys, *(jax.random.fold_in(key, i) for key in keys for i in (0, 1))))
         return {}
 
     programs = Programs(
-        sample=draw(np.zeros(1)),
-        reconstructions=draw(({}, np.zeros(1))),
+        sample=draw(jnp.zeros((1, 8, 8, 1))),
+        reconstructions=draw(({}, jnp.zeros((1, 8, 8, 1)))),
         evidence=draw({}),
         gradient=draw(None),
         gradient_variance=lambda _: {"mean_coordinate_gradient_variance": 0.0},
