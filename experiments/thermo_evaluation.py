@@ -125,11 +125,12 @@ class ThermoEvaluation:
         row, reconstructions = self.programs.reconstructions(power_key, params)
         row |= self.programs.evidence(evidence_key, params)
         row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
-        pictures = {
+        pictures: dict[str, Any] = {
             "samples": data.from_signed_unit(samples),
             "reconstructions": data.from_signed_unit(reconstructions[:num_shown]),
         }
-        row["num_diverged_samples"] = jnp.sum(~jnp.isfinite(samples).all(axis=(1, 2, 3)))
+        is_finite = jnp.isfinite(samples).all(axis=(1, 2, 3))
+        row |= {"num_diverged_samples": jnp.sum(~is_finite)}
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return jax.device_get((row, pictures))
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ebmjax._checks import check_floating, check_fraction, check_positive
 from ebmjax.metrics._calibration import check_values
@@ -203,11 +204,13 @@ def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Ar
 
 def _ranked(*scores: Any) -> tuple[Any, ...]:
     """Float64 scores of NumPy as ranks, which are all that counts: as float32 some would tie."""
-    if jax.config.jax_enable_x64 or any(isinstance(s, jax.core.Tracer) for s in scores):
+    if any(isinstance(s, Tracer) for s in scores):
         return scores
     arrays = [np.asarray(s) for s in scores]
-    is_wide = any(a.dtype == np.float64 for a in arrays)
-    if not is_wide or any(a.ndim != 1 or np.isnan(a).any() for a in arrays):  # told of below
+    would_round = (
+        any(a.dtype == np.float64 for a in arrays) and jnp.asarray(0.5).dtype != np.float64
+    )
+    if not would_round or any(a.ndim != 1 or np.isnan(a).any() for a in arrays):  # told of below
         return scores
     _, ranks = np.unique(np.concatenate(arrays), return_inverse=True)
     return tuple(np.split(ranks, [len(arrays[0])]))
