@@ -12,7 +12,7 @@ import numpy as np
 
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
-from experiments import toy_grid, toy_samplers_chains, toy_samplers_plots
+from experiments import toy_samplers_chains, toy_samplers_plots
 from experiments.toy_plane import PlaneEvaluation
 from experiments.toy_samplers_chains import Chains
 from experiments.toy_samplers_numbers import draws_numbers, grid_draws, nearest_mode
@@ -102,18 +102,18 @@ class ToySamplersEvaluation(PlaneEvaluation):
             )
             return judge, {"data": judge(fresh)}
         rng = np.random.default_rng(np.asarray(jax.random.key_data(grid_key)))
-        density_on_grid = np.exp(toy_grid.normalised(log_density, self.grid))
+        on_grid = np.asarray(log_density, np.float64)
         sample = partial(grid_draws, rng, grid=self.grid)
-        model = sample(density_on_grid, num=section.num_samples)
+        model = sample(on_grid, num=section.num_samples)
         judge = partial(draws_numbers, data=data, model=model, means=means, num=section.num_samples)
         regions = nearest_mode(self.grid.centres, means).reshape(log_density.shape)
         locked = [
-            sample(density_on_grid * (regions == mode), num=shape[1])
+            sample(np.where(regions == mode, on_grid, -np.inf), num=shape[1])
             for mode in nearest_mode(starts, means)
         ]
         return judge, {
             "data": judge(fresh),
-            "model": judge(sample(density_on_grid, num=shape[0] * shape[1]).reshape(shape)),
+            "model": judge(sample(on_grid, num=shape[0] * shape[1]).reshape(shape)),
             "locked": judge(np.stack(locked)),
         }
 

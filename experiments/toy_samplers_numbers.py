@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 from ebmjax import metrics
 from experiments.toy_grid import Grid
@@ -89,10 +90,13 @@ def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
 
 
 def grid_draws(
-    rng: np.random.Generator, density: np.ndarray, *, grid: Grid, num: int
+    rng: np.random.Generator, log_density: np.ndarray, *, grid: Grid, num: int
 ) -> np.ndarray:
-    """``num`` independent draws (num, 2) of ``density`` (num, num), constant within a cell."""
-    shares = density.ravel() / density.sum()
+    """``num`` independent draws (num, 2) of a density constant within a cell.
+
+    ``log_density`` (num, num) is up to a constant: between modes its exponentials may underflow.
+    """
+    shares = special.softmax(log_density.ravel())
     cells = rng.choice(len(shares), size=num, p=shares)
     return grid.centres[cells] + grid.width * rng.uniform(-0.5, 0.5, (num, 2))
 
