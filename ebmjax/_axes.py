@@ -4,6 +4,8 @@ from typing import Any
 
 import jax
 
+from ebmjax.types import Key
+
 AxisName = str | tuple[str, ...] | None
 """A mapped axis, or several with the last one running fastest; None outside of any."""
 
@@ -22,6 +24,14 @@ def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
     for name in reversed(names):  # one at a time: vmap gathers over no more
         rows = jax.lax.all_gather(rows, name, tiled=True)
     return rows
+
+
+def first_key(key: Key, axis_name: AxisName) -> Key:
+    """The first member's key, on every member: for random numbers that they share."""
+    if _num_members(axis_name) == 1:
+        return key
+    of_all = gather_rows(jax.random.key_data(key)[None], axis_name)
+    return jax.random.wrap_key_data(of_all[0], impl=jax.random.key_impl(key))
 
 
 def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:

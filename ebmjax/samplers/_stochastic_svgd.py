@@ -17,10 +17,13 @@ coordinate, with :math:`K_{ij} = k(x_i, x_j)`. Then
 
 .. math::
     X' = X + \epsilon \Big( \phi + \tfrac{\delta}{n} s \Big)
-         + \sqrt{2 \epsilon}\; L\, \xi, \qquad L L^\top = (K + \delta I)/n
+         + \sqrt{2 \epsilon / n}\; \eta, \qquad
+    \mathbb{E}\, \eta = 0, \quad \mathbb{E}\, \eta \eta^\top = K + \delta I
 
 has the law of n independent draws from p as :math:`\epsilon \to 0`, for every n and every
-:math:`\delta \ge 0`, when the bandwidth h is a constant. The median rule's h moves with the
+:math:`\delta \ge 0`, when the bandwidth h is a constant: in that limit only the noise's mean and
+covariance count, and its third moments, which are zero. ``kernel_noise`` makes such noise without a
+factor of K, its covariance an average over random waves. The median rule's h moves with the
 particles, and the divergence has a second term,
 
 .. math:: \tfrac1n \sum_j \frac{\partial k(x_i, x_j)}{\partial h}\, \nabla_{x_j} h,
@@ -31,9 +34,8 @@ particles diffuse at the rate 1/n themselves. Left out, the variance of a log-ga
 to 4 % too small with 10 particles and with 40, and three particles flew apart. It is part of the
 drift here.
 
-:math:`\delta` is a share of plain Langevin dynamics. It makes L computable by Cholesky (kernel
-matrices are singular to float32 long before they are singular) and lets particles part that have
-met: with :math:`\delta = 0` two particles that coincide receive the same noise for ever.
+:math:`\delta` is a share of plain Langevin dynamics. It lets particles part that have met: with
+:math:`\delta = 0` two particles that coincide receive the same noise for ever.
 
 Source: Gallego & Rios Insua 2018; Nüsken & Renger 2021 for the noise :math:`2 \epsilon K / n`; the
 thesis on SVGD in JEM asks for it in 5.3.3 and 6.2.1.
@@ -44,10 +46,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import AxisName, gather_rows
+from ebmjax._axes import AxisName
 from ebmjax._checks import check_positive
 from ebmjax.samplers._bandwidth import bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
+from ebmjax.samplers._kernel_noise import kernel_noise
 from ebmjax.samplers._svgd import (
     SteinTerms,
     SVGDInfo,
@@ -90,9 +93,10 @@ def stochastic_svgd_step(
 
     .. math::
         x_i' = x_i + \frac{\epsilon}{n} \Big( \sum_j k(x_i, x_j)\, s(x_j) + \delta\, s(x_i)
-               + T \sum_j \nabla_{x_j} k(x_i, x_j) \Big) + \sqrt{2 \epsilon T}\, (L \xi)_i,
-        \qquad L L^\top = \frac{K + \delta I}{n}
+               + T \sum_j \nabla_{x_j} k(x_i, x_j) \Big) + \sqrt{2 \epsilon T / n}\; \eta_i,
+        \qquad \mathbb{E}\, \eta \eta^\top = K + \delta I
 
+    with noise :math:`\eta_i` that is Gaussian for every particle and correlated between them, and
     plus, with the median rule, the drift that a moving bandwidth asks for. The derivation stands
     at the top of this module. Exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with
     the median rule. One particle alone is plain Langevin dynamics with step
@@ -105,11 +109,9 @@ def stochastic_svgd_step(
       step_size: :math:`\epsilon`, positive. Time runs n times slower than in Langevin dynamics.
       bandwidth: as in ``svgd_direction``.
       temperature: T of the target.
-      langevin_weight: :math:`\delta`, positive: the share of independent Langevin dynamics. Below
-        about ``n`` times the precision of float32 the Cholesky factor may fail (NaN).
-      axis_name: as in ``svgd_direction``. Every member draws the noise of its own particles,
-        gathers that of all and factors the whole (n, n) matrix, so that noise is correlated
-        between members as it is within one.
+      langevin_weight: :math:`\delta`, positive: the share of independent Langevin dynamics.
+      axis_name: as in ``svgd_direction``. The noise is correlated between members as it is within
+        one: by the key of the first, and by each one's own what is independent.
 
     Returns:
       The new state and an ``SVGDInfo`` about the drift.
@@ -124,18 +126,13 @@ def stochastic_svgd_step(
     num_particles = len(terms.positions)
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
-    identity = jnp.eye(num_particles, dtype=terms.kernel.dtype)
-    mobility = (terms.kernel + langevin_weight * identity) / num_particles
     drift = terms.direction(temperature) + langevin_weight / num_particles * scores
     if terms.middle is not None:
         drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.middle)
-    independent = jax.random.normal(key, positions.shape, positions.dtype)
-    # LAPACK wants columns next to each other. Given the rows of a symmetric matrix for its columns,
-    # XLA need not rearrange that matrix, nor the distances and the kernel that it is made of.
-    factor = jax.lax.linalg.cholesky(mobility.T, symmetrize_input=False)
-    noise = multiply(terms.own(factor), gather_rows(independent, axis_name))
+    noise = kernel_noise(key, terms, langevin_weight)
+    noise_scale = jnp.sqrt(2.0 * step_size * temperature / num_particles)
 
-    moved = positions + step_size * drift + jnp.sqrt(2.0 * step_size * temperature) * noise
+    moved = positions + step_size * drift + noise_scale * noise
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 

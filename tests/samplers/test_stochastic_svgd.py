@@ -14,6 +14,7 @@ from spread_systems import spread_over
 from ebmjax import densities
 from ebmjax.samplers import Sampler, stochastic_svgd
 from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._svgd import squared_distances
 
 BANDWIDTH, WEIGHT = 0.9, 0.2
 
@@ -57,7 +58,10 @@ def drift_and_noise(
     bandwidth: float | None = BANDWIDTH,
     make: Callable[..., Sampler] = stochastic_svgd,
 ) -> tuple[jax.Array, jax.Array]:
-    """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T) L xi."""
+    """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T / n) eta.
+
+    The noise is that over sqrt(2 eps T), whose covariance is the mobility.
+    """
 
     def displacement(step_size: float) -> jax.Array:
         sampler = make(
@@ -118,11 +122,14 @@ def test_noise_has_the_covariance_of_the_mobility() -> None:
     rows = np.asarray(noise, np.float64).reshape(len(keys), 6)
     assert_mean(rows, 0.0)
     assert_mean(rows[:, :, None] * rows[:, None, :], mobility(particles))
+    # Of each particle alone it is Gaussian, given the waves too.
+    assert_mean(rows**4, 3 * ((1 + WEIGHT) / 3) ** 2)
+    assert_mean(rows**6, 15 * ((1 + WEIGHT) / 3) ** 3)
 
 
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, None])
-def test_shards_move_as_one_system_by_noise_of_their_own(bandwidth: float | None) -> None:
-    """The drift of all particles together; L xi with the xi that each shard drew by its key."""
+def test_shards_move_as_one_system(bandwidth: float | None) -> None:
+    """The drift of all particles together; waves of the first shard's key, phases of each one's."""
     num_shards, key = 3, jax.random.key(1)
     make = partial(spread_over, num_shards, stochastic_svgd)
     with jax.enable_x64(True):
@@ -132,13 +139,35 @@ def test_shards_move_as_one_system_by_noise_of_their_own(bandwidth: float | None
             key, particles, 1.3, bandwidth, make
         )
         np.testing.assert_allclose(drift, expected, rtol=1e-11, atol=1e-11)
-        draws = [
-            jax.random.normal(shard_key, (2, 2), jnp.float64)
-            for shard_key in jax.random.split(key, num_shards)
-        ]
-        of_each = np.asarray(mobility(particles, bandwidth))[::2, ::2]  # the same in either
-        by_hand = np.linalg.cholesky(of_each) @ np.concatenate(draws)
+        by_hand = noise_by_hand(jax.random.split(key, num_shards), particles, bandwidth)
         np.testing.assert_allclose(noise, by_hand, rtol=1e-11, atol=1e-11)
+
+
+def noise_by_hand(keys: jax.Array, particles: jax.Array, bandwidth: float | None) -> np.ndarray:
+    """Over sqrt(n), of a system whose shards have these keys."""
+    first, _ = jax.random.split(keys[0])
+    frequencies, amplitudes = (
+        np.asarray(jax.random.normal(key, shape, jnp.float64))
+        for key, shape in zip(jax.random.split(first), ((2, 8), (32, 2)), strict=True)
+    )
+    if bandwidth is None:
+        bandwidth = float(median_bandwidth(squared_distances(particles)))
+    points = np.asarray(particles)
+    centred = points - points.mean(axis=0)
+    shape = (len(particles) // len(keys), 8)
+    own = np.concatenate(
+        [
+            jax.random.uniform(jax.random.split(key)[1], shape, jnp.float64, maxval=2 * np.pi)
+            for key in keys
+        ]
+    )
+    phases = centred @ frequencies / bandwidth
+    waves = np.concatenate(
+        [np.exp(1j * phases), np.sqrt(WEIGHT) * np.exp(1j * own)], axis=1
+    )  # their real parts are the cosines
+    pairs = amplitudes.reshape(2, 2, 8, 2)  # (kind, cosine and sine, wave, coordinate)
+    complex_amplitudes = (pairs[:, 0] - 1j * pairs[:, 1]).reshape(16, 2)
+    return (waves @ complex_amplitudes).real / np.sqrt(8 * len(particles))
 
 
 def test_one_particle_is_langevin_dynamics() -> None:

@@ -221,7 +221,7 @@ def test_some_particles_coincide(dimension: int, offset: float, num_same: int) -
 @pytest.mark.parametrize("sampler", [svgd, stochastic_svgd])
 def test_memory_is_that_of_the_gram_matrix(sampler: Any) -> None:
     """No intermediate is larger than n^2 or n d numbers; in particular none is (n, n, d)."""
-    num_particles, dimension = 31, 29
+    num_particles, dimension = 51, 49
 
     def sizes(jaxpr: Any) -> Iterator[int]:
         for equation in jaxpr.eqns:

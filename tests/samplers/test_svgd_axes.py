@@ -104,8 +104,8 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("make", [svgd, stochastic])
 def test_shards_of_one_device_share_the_matrices(make: Any) -> None:
-    """No array is larger than n^2 or n d, and what is factored and searched is one for all."""
-    num_particles, dimension = 30, 29
+    """No array is larger than n^2 or n d, and what is searched is one for all."""
+    num_particles, dimension = 40, 29
     spread = spread_over(5, make, lambda x: -jnp.sum(x**2), step_size=1.0)
     state = spread.init(jnp.zeros((num_particles, dimension)))
     program = jax.make_jaxpr(spread.step)(jax.random.key(0), state).jaxpr
@@ -113,8 +113,6 @@ def test_shards_of_one_device_share_the_matrices(make: Any) -> None:
     sizes = [variable.aval.size for equation in found for variable in equation.outvars]
     assert max(sizes) <= num_particles * max(num_particles, dimension)
     for equation in found:
-        if equation.primitive.name == "cholesky":
-            assert equation.outvars[0].aval.shape == (num_particles, num_particles)
         if equation.primitive.name == "while":
             assert all(v.aval.shape == () for v in equation.outvars)
 
