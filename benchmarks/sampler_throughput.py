@@ -12,16 +12,11 @@ text and JSON, with a plot. The same on CPU, GPU and TPU.
 import argparse
 import datetime
 import json
-import os
 import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-# LAPACK's threads (the Cholesky factor of stochastic SVGD) make no difference on an idle CPU. On
-# one that other jobs use too they fight with XLA's, and steps take several times as long.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax
 import jax.numpy as jnp

@@ -14,7 +14,7 @@ between particles: a wave of infinite frequency.
 Sums of a few waves cost O(n d) and a handful of random numbers a particle, where a Cholesky factor
 of K costs O(n^3) and n d of them, most of that on one thread.
 
-Source: Rahimi & Recht 2007 for the waves; their use as noise is ours.
+Source: Rahimi & Recht 2007 for the waves; to use them as noise is ours.
 """
 
 from typing import Any
@@ -27,7 +27,8 @@ from ebmjax.samplers._svgd import SteinTerms, centre, multiply
 from ebmjax.types import Key
 
 NUM_WAVES = 8
-"""Drawn anew at every step. With 1 as with 16 the bias of a step was that of a Cholesky factor."""
+"""Drawn anew at every step. From 4 on the error in law was that of a Cholesky factor's noise
+(docs/samplers/svgd.md)."""
 
 
 def kernel_noise(key: Key, terms: SteinTerms, independent: Any) -> jax.Array:
