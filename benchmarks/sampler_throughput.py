@@ -166,7 +166,7 @@ def plot(rows: list[Row], path: Path, title: str) -> None:
 
     settings = sorted({(r.energy, r.resolution, r.chains) for r in rows})
     names = [name for name in SAMPLERS if any(r.sampler == name for r in rows)]
-    figure, axes = plt.subplots(figsize=(1.6 + 1.5 * len(settings), 4))
+    figure, axes = plt.subplots(figsize=(2.6 + 1.5 * len(settings), 4))
     for i, name in enumerate(names):
         found = {(r.energy, r.resolution, r.chains): r.ratio for r in rows if r.sampler == name}
         places = np.arange(len(settings)) + (i - len(names) / 2) * 0.8 / len(names)
@@ -178,7 +178,7 @@ def plot(rows: list[Row], path: Path, title: str) -> None:
     axes.set_xticks(range(len(settings)), labels, fontsize=7)
     axes.set(ylabel="time / bare gradients")
     axes.set_title(title, fontsize=7)
-    axes.legend(fontsize=7, frameon=False, ncols=2)
+    axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)
