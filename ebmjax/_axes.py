@@ -4,8 +4,6 @@ from typing import Any
 
 import jax
 
-from ebmjax.types import Key
-
 AxisName = str | tuple[str, ...] | None
 """A mapped axis, or several with the last one running fastest; None outside of any."""
 
@@ -26,7 +24,7 @@ def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
     return rows
 
 
-def first_key(key: Key, axis_name: AxisName) -> Key:
+def first_key(key: jax.Array, axis_name: AxisName) -> jax.Array:
     """The first member's key, on every member: for random numbers that they share."""
     if _num_members(axis_name) == 1:
         return key

@@ -20,7 +20,7 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
         return {"number": 1.5}
 
     state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
-    experiment = SimpleNamespace(assess=report)
+    experiment = SimpleNamespace(assess=report, check_assess=None)
     assess.assess(tmp_path, digits(), experiment, state)
     assert strict_json((tmp_path / "evaluation.json").read_text())["number"] == 1.5
     said = capsys.readouterr().out
