@@ -11,9 +11,9 @@ only in order of magnitude, which its figures do not print in numbers.
 Command:
   python experiments/run.py --config=configs/shortrun_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run but for "cpu" and "cpu_beta_1e5" (2026-11-22, seeds 0 and 1, about
-500 s of one core; FID in features of a classifier of its own, test images 0.2, noise 29): chains as
-in training 6.6 and 5.1, with beta 5.7 and 4.1; chains ten times as long 22 to 49
+Expected numbers: not yet run but for "cpu" and "cpu_beta_1e5" (2026-11-22 and 23, seeds 0 to 2,
+about 500 s of one core; FID in features of a classifier of its own, 500 test images 0.3, noise 29):
+chains as in training 6.6, 5.1 and 4.8, with beta 5.7, 4.1 and 5.2; ten times as long 22 to 49
 (docs/results/shortrun_cifar10.md).
 
 Variants: beta_1e6, beta_1e5, beta_1e4, beta_01 (beta 1e-6, 1e-5, 1e-4 and 0.1), beta_schedule (from
