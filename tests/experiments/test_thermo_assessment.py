@@ -28,9 +28,7 @@ def assessment(monkeypatch):
     def make(num_diverged):
         samples = IMAGES / 127.5 - 1.0
         samples[:num_diverged, 0] = np.nan
-        monkeypatch.setattr(
-            ThermoAssessment, "extractor", Extractor("flat", features, {}), raising=True
-        )
+        monkeypatch.setattr(ThermoAssessment, "extractor", Extractor("flat", features, {}))
         evaluation = SimpleNamespace(
             programs=SimpleNamespace(sample=lambda key, params, num: samples[:num]),
             train=SimpleNamespace(images=ImageData(IMAGES, np.zeros(NUM, np.int32))),
