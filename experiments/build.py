@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, samplers
+from ebmjax import data, samplers, training
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree, Sampler
 from experiments.config import Config
@@ -67,6 +68,8 @@ class Experiment(NamedTuple):
       assess: ``state -> report``, the full evaluation of the finished run for evaluation.json; may
         write into the run's folder. None where the family has none.
       check_assess: raises ConfigError for what would end ``assess`` half-way; None for nothing.
+      warm_start: folder of another run's checkpoints to where this one begins; None where the
+        family has no ``config.train.start_from``.
       pilot: of a run before the first step that training rests on, part of its time; None where
         there was none.
     """
@@ -79,6 +82,7 @@ class Experiment(NamedTuple):
     draw: Callable[[], None]
     assess: Callable[[TrainState], dict[str, Any]] | None = None
     check_assess: Callable[[], None] | None = None
+    warm_start: Callable[[Path], training.WarmStart] | None = None
     pilot: Seconds | None = None
 
 

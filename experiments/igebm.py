@@ -11,6 +11,7 @@ from ebmjax.training import (
     init_state,
     make_image_energy_gradient_fn,
     make_train_step,
+    warm_start,
 )
 from experiments import build as common
 from experiments import igebm_checks, igebm_plots
@@ -62,8 +63,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         beta_fn=beta_fn,
         config=config,
     )
+    state = init_state(parts.init(network, network_key, image_shape), optimizer, shards)
     return common.Experiment(
-        state=init_state(parts.init(network, network_key, image_shape), optimizer, shards),
+        state=state,
         train_step=make_train_step(
             gradient_fn,
             optimizer,
@@ -75,4 +77,5 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluation,
         draw=partial(igebm_plots.draw, workdir),
         assess=IgebmAssessment(evaluation=evaluation, config=config),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
     )

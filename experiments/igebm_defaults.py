@@ -108,6 +108,8 @@ def defaults() -> ConfigDict:
             "average_decay": 0.99,
         },
         "train": {
+            # The folder of another run, whose parameters and chains this one begins with.
+            "start_from": "",
             "num_epochs": 40,
             "batch_size": 64,
             "steps_per_dispatch": 22,

@@ -13,6 +13,7 @@ from ebmjax.training import (
     init_state,
     make_joint_gradient_fn,
     make_train_step,
+    warm_start,
 )
 from experiments import build as common
 from experiments import jem_checks, jem_plots
@@ -74,8 +75,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         test=test,
         config=config,
     )
+    state = init_state(params, optimizer, shards)
     return common.Experiment(
-        state=init_state(params, optimizer, shards),
+        state=state,
         train_step=train_step,
         data=train,
         plan=plan,
@@ -83,6 +85,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(jem_plots.draw, workdir),
         assess=assessment,
         check_assess=assessment.check,
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
     )
 
 

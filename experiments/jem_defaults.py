@@ -119,6 +119,8 @@ def defaults() -> ConfigDict:
             "adaptive": False,
         },
         "train": {
+            # The folder of another run, whose parameters and chains this one begins with.
+            "start_from": "",
             "num_epochs": 40,
             "batch_size": 64,
             "positive_batch_size": 64,

@@ -12,7 +12,7 @@ import jax
 
 from ebmjax import training
 from ebmjax.data import DataUnavailableError
-from experiments import assess, build, families, workdir
+from experiments import assess, build, families, start_from, workdir
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
 from experiments.tracking import TensorBoardWriter, progress_writer
@@ -51,11 +51,15 @@ def launch(
     experiment = build_or_explain(lambda: build_and_trace(config, path))
     if mode == "all":
         assess.check(experiment, config)
+    start = start_from.warm_start(config, path, experiment)
     workdir.prepare(path, config)
     # Overrides included: without them it would be another configuration.
     command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
     with only_process(path):
         print(f"{config_argument} -> {path}", flush=True)
+        if start is not None:
+            experiment = experiment._replace(state=start.state)
+            start_from.record(config, path, start)
         result = train(config, experiment, path, command)
         if result is None:
             return signal.SIGINT

@@ -15,6 +15,7 @@ from ebmjax.training import (
     init_state,
     make_train_step,
     stack_states,
+    warm_start,
 )
 from experiments import build as common
 from experiments import thermo_checks, thermo_memory, thermo_pilot, thermo_plots, thermo_schedule
@@ -59,8 +60,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         test=test.images[: config.eval.num_test],
         config=config,
     )
+    state = common.over_repeats(config, initial_state, stack_states)
+    chains = ("prior", "posterior") if config.sampler.persistent else ()
     return common.Experiment(
-        state=common.over_repeats(config, initial_state, stack_states),
+        state=state,
         train_step=make_train_step(
             gradient_fn,
             optimizer,
@@ -75,6 +78,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         assess=ThermoAssessment(
             evaluation=evaluation, test=test, config=config, pilot=schedule.pilot
         ),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
     )
 

@@ -67,6 +67,8 @@ def defaults() -> ConfigDict:
             "generator": {"learning_rate": 1e-3, "final_learning_rate": 5e-4},
         },
         "train": {
+            # The folder of another run, whose parameters and chains this one begins with.
+            "start_from": "",
             "num_epochs": 100,
             "num_repeats": 1,
             "batch_size": 72,

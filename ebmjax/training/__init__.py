@@ -56,5 +56,7 @@ from ebmjax.training._state import TrainState as TrainState
 from ebmjax.training._state import init_state as init_state
 from ebmjax.training._state import state_axes as state_axes
 from ebmjax.training._step import make_train_step as make_train_step
+from ebmjax.training._warm_start import WarmStart as WarmStart
+from ebmjax.training._warm_start import warm_start as warm_start
 from ebmjax.training._writers import JsonlWriter as JsonlWriter
 from ebmjax.training._writers import Writer as Writer

@@ -3,8 +3,9 @@
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,8 @@ from ebmjax.training._digest import as_numpy, is_key, tree_digest
 from ebmjax.types import PyTree
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class CheckpointMismatchError(ValueError):
@@ -79,41 +82,71 @@ class Checkpoints:
           CheckpointMismatchError: if the newest readable one does not fit ``template``.
           CheckpointDamagedError: if there are checkpoints and all are damaged. Nothing is removed.
         """
+        found, damaged = self._newest(lambda step: self._restore(step, template))
+        if found is not None:
+            for bad in damaged:
+                self._manager.delete(bad)
+        return found
+
+    def read_latest(self) -> tuple[dict[str, np.ndarray], int] | None:
+        """The newest intact checkpoint as (leaves, step), or None if there is none.
+
+        The leaves go by their path in the tree that was saved, as ``jax.tree_util.keystr`` writes
+        it; of a random key it is the key data, and those without elements are left out. Nothing is
+        removed.
+
+        Raises:
+          CheckpointDamagedError: if there are checkpoints and all are damaged.
+        """
+
+        def read(step: int) -> tuple[dict[str, np.ndarray], int]:
+            arrays, record = self._intact(step, None)
+            names = (f"{i:05d}" for i in range(len(record["layout"])))
+            leaves = zip(record["layout"], names, strict=True)
+            return {path: arrays[name] for path, name in leaves if name in arrays}, step
+
+        return self._newest(read)[0]
+
+    def _newest(self, read: Callable[[int], T]) -> tuple[T | None, list[int]]:
+        """What ``read`` makes of the newest intact checkpoint, and the damaged ones on the way."""
         damaged: list[int] = []
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
-                tree, meta = self._restore(step, template)
+                return read(step), damaged
             except CheckpointMismatchError:
                 raise
             except Exception as error:  # orbax raises many types for what damage can do
                 reason = str(error)[:200]
                 logger.warning("Checkpoint %d in %s is damaged: %s", step, self.directory, reason)
                 damaged.append(step)
-                continue
-            for bad in damaged:
-                self._manager.delete(bad)
-            return tree, meta
         if damaged:
             raise CheckpointDamagedError(
                 f"None of the checkpoints {damaged} in {self.directory} could be read back. Move "
                 "that folder away to start again from the first step, or use another workdir."
             )
-        return None
+        return None, []
 
     def _restore(self, step: int, template: PyTree) -> tuple[PyTree, dict[str, Any]]:
+        restored, record = self._intact(step, template)
+        return _like(template, restored), record["user"]
+
+    def _intact(self, step: int, template: PyTree) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Leaves by number, as they were written and fit ``template``, and what describes them."""
         ocp = self._ocp
         meta = self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))
         record = meta["meta"]["record"]
         if _json_digest(record) != meta["meta"]["digest"]:
             raise ValueError("its description is not the one that was written")
-        _check_layout(step, record["layout"], _layout(template))
-        abstract = _host_leaves(template)
+        abstract = None
+        if template is not None:
+            _check_layout(step, record["layout"], _layout(template))
+            abstract = _host_leaves(template)
         restored = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
         )["state"]
         if tree_digest(restored) != record["digest"]:
             raise ValueError("its arrays are not the ones that were written")
-        return _like(template, restored), record["user"]
+        return restored, record
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -135,18 +168,19 @@ def _host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
 
 def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
     """The inverse of ``_host_leaves``."""
-
-    def revive(name: str, like: Any) -> Any:
-        if name not in host_leaves:
-            return like
-        if is_key(like):
-            return jax.random.wrap_key_data(
-                jnp.asarray(host_leaves[name]), impl=jax.random.key_impl(like)
-            )
-        return host_leaves[name]
-
     leaves, treedef = jax.tree.flatten(template)
-    return treedef.unflatten(revive(f"{i:05d}", like) for i, like in enumerate(leaves))
+    names = (f"{i:05d}" for i in range(len(leaves)))
+    return treedef.unflatten(
+        revive(host_leaves[name], like) if name in host_leaves else like
+        for name, like in zip(names, leaves, strict=True)
+    )
+
+
+def revive(host_leaf: np.ndarray, like: Any) -> Any:
+    """What was saved as ``host_leaf``: a random key where ``like`` is one."""
+    if not is_key(like):
+        return host_leaf
+    return jax.random.wrap_key_data(jnp.asarray(host_leaf), impl=jax.random.key_impl(like))
 
 
 def _json_digest(value: Any) -> str:

@@ -1,0 +1,113 @@
+"""A new run that begins where another one ended."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints, revive
+from ebmjax.training._digest import as_numpy
+from ebmjax.training._state import TrainState
+from ebmjax.types import PyTree
+
+
+class WarmStart(NamedTuple):
+    """A state before its first step, with what another run had learnt.
+
+    Attributes:
+      state: ``step`` 0, a new optimiser state, no step skipped.
+      step: of the other run.
+      taken: the fields of ``state.shards`` that are the other run's.
+      anew: those of the fields asked for that are not, for the other run has none that fit.
+    """
+
+    state: TrainState
+    step: int
+    taken: tuple[str, ...]
+    anew: tuple[str, ...]
+
+
+def warm_start(
+    state: TrainState,
+    optimizer: optax.GradientTransformation,
+    directory: str | Path,
+    shard_fields: Sequence[str] = (),
+) -> WarmStart:
+    """``state``, but with the parameters of the newest checkpoint in ``directory``.
+
+    The optimiser starts anew, its schedules at their first step. So do the fields of
+    ``state.shards`` that are not asked for and those of another shape, number or type than the
+    other run's.
+
+    Args:
+      state: of the new run, from ``init_state``, or of repeats from ``stack_states``.
+      optimizer: of the new run.
+      directory: of the other run's ``Checkpoints``; nothing in it is changed.
+      shard_fields: names of fields of ``state.shards``, such as "buffer" and "statistics".
+
+    Raises:
+      FileNotFoundError: if there is no checkpoint in ``directory``.
+      CheckpointMismatchError: if its parameters are those of another network.
+      CheckpointDamagedError: if none of its checkpoints can be read.
+    """
+    directory = Path(directory)
+    found = None
+    if directory.is_dir():
+        with Checkpoints(directory) as checkpoints:
+            found = checkpoints.read_latest()
+    if found is None:
+        raise FileNotFoundError(
+            f"{directory} holds no checkpoint to start from. Name the folder of the checkpoints of "
+            "a run that has saved one."
+        )
+    leaves, step = found
+    params, difference = _of_the_other(state.params, ".params", leaves)
+    if difference:
+        raise CheckpointMismatchError(
+            f"Checkpoint {step} in {directory} is of another network: {difference}. Start from a "
+            "run with the network of this one."
+        )
+    shards, anew = {}, []
+    for name in shard_fields:
+        mine = getattr(state.shards, name)
+        field, difference = _of_the_other(mine, f".shards.{name}", leaves)
+        if difference:
+            anew.append(name)
+        elif jax.tree.leaves(field):
+            shards[name] = field
+    # Repeats have optimiser states of their own.
+    init = jax.vmap(optimizer.init) if jnp.ndim(state.skipped) else optimizer.init
+    state = state._replace(
+        params=params,
+        opt_state=init(params),
+        shards=state.shards._replace(**shards) if shards else state.shards,
+    )
+    return WarmStart(state, step, tuple(shards), tuple(anew))
+
+
+def _of_the_other(tree: PyTree, prefix: str, leaves: dict[str, np.ndarray]) -> tuple[PyTree, str]:
+    """``tree`` from ``leaves``, and in words the first of them that does not fit, "" if all do."""
+    paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
+    ours = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    theirs = {path: leaf for path, leaf in leaves.items() if _is_below(path, prefix)}
+    for path in sorted(theirs.keys() | {path for path, leaf in ours.items() if leaf.size}):
+        mine, other = _described(ours.get(path)), _described(theirs.get(path))
+        if mine != other:
+            return tree, f"{path} is {other} there and {mine} in this run"
+    filled = (
+        jnp.asarray(revive(theirs[path], leaf)) if path in theirs else leaf
+        for path, leaf in ours.items()
+    )
+    return treedef.unflatten(filled), ""
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return path.startswith(prefix) and path[len(prefix) :][:1] in ("", ".", "[")
+
+
+def _described(leaf: Any) -> str:
+    return "absent" if leaf is None else f"{as_numpy(leaf).dtype}{as_numpy(leaf).shape}"

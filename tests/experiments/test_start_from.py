@@ -1,0 +1,71 @@
+"""Runs that begin where another one ended, ``config.train.start_from``."""
+
+import shutil
+
+import pytest
+from experiment_runs import contents, digits, rows_of, strict_json
+
+from experiments.errors import ConfigError
+from experiments.launch import launch
+
+NAME = "configs/thermo_digits.py:smoke"
+
+
+def run(folder, other, **overrides):
+    return launch(digits(**{"train.start_from": str(other), **overrides}), NAME, str(folder))
+
+
+def test_a_run_starts_as_good_as_the_other_ended(smoke, tmp_path):
+    """Its first evaluation is the other's last, number by number: the seed is the same."""
+    before = contents(smoke)
+    folder = tmp_path / "second"
+    assert run(folder, smoke) is None
+    first, last = rows_of(folder)[0], rows_of(smoke)[-1]
+    evaluated = {name for name in first if name.startswith("test_")}
+    assert evaluated
+    assert {name: first[name] for name in evaluated} == {name: last[name] for name in evaluated}
+    record = strict_json((folder / "started_from.json").read_text())
+    assert (
+        record["params_sha256"]
+        == strict_json((smoke / "summary.json").read_text())["params_sha256"]
+    )
+    assert (record["step"], record["taken"], record["anew"]) == (
+        last["step"],
+        ["params"],
+        ["optimizer"],
+    )
+    assert contents(smoke) == before
+
+
+def test_a_run_that_has_begun_does_not_need_the_other(smoke, tmp_path):
+    other, folder = tmp_path / "other", tmp_path / "second"
+    shutil.copytree(smoke, other)
+    run(folder, other)
+    shutil.rmtree(other)
+    assert run(folder, other) is None
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(smoke, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run(whole, smoke)
+    shutil.copytree(whole, killed)
+    shutil.rmtree(killed / "checkpoints")
+    run(killed, smoke)
+    summaries = [strict_json((f / "summary.json").read_text()) for f in (whole, killed)]
+    assert summaries[0]["params_sha256"] == summaries[1]["params_sha256"]
+
+
+def test_what_is_no_run_is_refused_before_anything_is_written(smoke, tmp_path):
+    folder, empty = tmp_path / "second", tmp_path / "empty"
+    empty.mkdir()
+    for other in (empty, tmp_path / "nowhere", folder):
+        with pytest.raises(ConfigError, match=r"config\.train\.start_from must be the folder of"):
+            run(folder, other)
+    unsaved = tmp_path / "unsaved"
+    unsaved.mkdir()
+    shutil.copy(smoke / "config.json", unsaved)
+    with pytest.raises(ConfigError, match="holds no checkpoint to start from"):
+        run(folder, unsaved)
+    with pytest.raises(ConfigError, match=r"of another network: \.params"):
+        run(folder, smoke, **{"model.latent_dim": 5})
+    assert not folder.exists()
