@@ -36,8 +36,18 @@ def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:
     """The ``num_local`` rows that this member gave to ``gather_rows``."""
     if axis_name is None or num_local == len(rows):
         return rows
-    first = jax.lax.axis_index(axis_name) * num_local
+    first = member_index(axis_name) * num_local
     return jax.lax.dynamic_slice_in_dim(rows, first, num_local)
+
+
+def member_index(axis_name: AxisName) -> int | jax.Array:
+    """Which member of ``axis_name`` this one is, from 0; 0 outside of any.
+
+    Raises:
+      ValueError: if an axis is not mapped where this is called.
+    """
+    _num_members(axis_name)
+    return 0 if axis_name is None else jax.lax.axis_index(axis_name)
 
 
 def mean_over_members(tree: Any, axis_name: AxisName) -> Any:

@@ -9,6 +9,7 @@ import optax
 
 from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_positive
+from ebmjax._precision import at_least_float32
 from ebmjax.types import PyTree
 
 LossFn = Callable[[PyTree], tuple[jax.Array, PyTree]]
@@ -34,7 +35,10 @@ def sam_gradients(
     radius rho in the units of the parameters; ASAM's is relative to each parameter's size, so it
     does not change when a layer is scaled up and the next one down. A parameter that is exactly
     zero stays there under ASAM: its paper's constant :math:`\eta`, added to T, is 0 here as in
-    SADA-JEM. Where the gradient is zero, no direction is highest and the result is that gradient,
+    SADA-JEM. SADA-JEM prints :math:`\rho\, T \operatorname{sign}(g)` below its Eq. 8, which
+    leaves the ball :math:`\lVert T^{-1} \epsilon \rVert \le \rho` of that very equation (its norm is
+    :math:`\rho \sqrt d` for d parameters); this is the maximiser within it, that of Kwon et al.
+    Where the gradient is zero, no direction is highest and the result is that gradient,
     finite; a gradient that is not finite gives gradients that are not finite.
 
     Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them:
@@ -81,11 +85,13 @@ def sam_gradients(
 
 
 def _displacement(params: PyTree, gradients: PyTree, rho: Any, adaptive: bool) -> PyTree:
-    """SAM's or ASAM's epsilon."""
+    """SAM's or ASAM's epsilon, in float32 at least."""
 
     def weigh(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda p, leaf: jnp.abs(p) * leaf, params, tree) if adaptive else tree
 
+    # A sum of squares, of 1 at most: in float16 it ends at 65504, in bfloat16 at 256 it stands.
+    params, gradients = at_least_float32((params, gradients))
     climb = weigh(gradients)
     # By its largest entry first, because squares of small entries underflow.
     largest = _or_one(optax.tree.norm(climb, ord=jnp.inf))

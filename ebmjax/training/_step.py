@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
+from ebmjax._axes import member_index
 from ebmjax._checks import leading_size
+from ebmjax._precision import at_least_float32
 from ebmjax.training._slot_write import apply_writes
 from ebmjax.training._state import TrainState
 from ebmjax.types import Key, Metrics, PyTree
@@ -60,16 +62,16 @@ def make_train_step(
     Returns:
       ``train_step(key, state, batch)``. The key is the same on every device. Every leaf of
       ``batch`` has shape (shards of this device, examples of a shard, ...). Metrics are those of
-      ``gradient_fn`` averaged over all shards, "gradient_norm", "skipped",
+      ``gradient_fn`` averaged over all shards, "gradient_norm" (in float32 at least), "skipped",
       "consecutive_skipped", and with ``hold_fn`` "is_held", 0 or 1.
 
     Raises:
-      ValueError: while tracing, if the metrics lack a scalar "loss".
+      ValueError: while tracing, if the metrics lack a scalar "loss" or ``axis_name`` is not mapped.
     """
 
     def train_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
         num_local = leading_size("batch", batch)
-        first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * num_local
+        first = member_index(axis_name) * num_local
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(num_local))
         gradients, shards, metrics = jax.vmap(
             gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard"
@@ -77,7 +79,7 @@ def make_train_step(
         _check_loss(metrics)
         local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
-        gradient_norm = optax.tree.norm(gradients)
+        gradient_norm = optax.tree.norm(at_least_float32(gradients))
 
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)

@@ -236,3 +236,46 @@ def test_dtypes_are_the_parameters():
 def test_bad_rho_is_named(rho, error, message):
     with pytest.raises(error, match=message):
         sam_gradients(quadratic, START, rho=rho)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"), [([70_000], jnp.float16), ([256] + [1] * 32, jnp.bfloat16)]
+)
+def test_the_displacement_of_half_precision_parameters_is_rho_long(sizes, dtype):
+    """70 000 squares of 1 overflow float16; bfloat16 cannot add a 1 to 256."""
+    start, rho = [jnp.ones(size, dtype) for size in sizes], float(np.sqrt(sum(sizes)))
+
+    def loss_fn(params):
+        return sum(jnp.sum(leaf.astype(jnp.float32)) for leaf in params), {}
+
+    def second_loss_fn(params):  # its gradient is the displacement, of 1 in every entry
+        squares = [jnp.sum((leaf.astype(jnp.float32) - 1.0) ** 2) for leaf in params]
+        return 0.5 * sum(squares), {}
+
+    for adaptive in (False, True):
+        take = functools.partial(sam_gradients, loss_fn, rho=rho, adaptive=adaptive)
+        displacement = jax.jit(functools.partial(take, second_loss_fn=second_loss_fn))(start)[1]
+        # 1 + 1 is rounded to the dtype once, the norm before it to float32's far smaller eps.
+        np.testing.assert_allclose(flat(displacement), 1.0, rtol=float(jnp.finfo(dtype).eps))
+
+
+def test_asam_climbs_highest_within_its_ball_which_the_printed_displacement_leaves():
+    """The ball is |eps / T| <= rho; SADA-JEM prints rho T sign(g), rho sqrt(d) from its centre."""
+    start, slope, rho = np.array([2.0, -1.0, 0.5]), np.array([1.0, 2.0, -2.0]), 0.5
+
+    def second_loss_fn(params):  # its gradient is the displacement
+        return 0.5 * jnp.sum((params - start) ** 2), {}
+
+    def loss_fn(params):
+        return params @ jnp.asarray(slope), {}
+
+    take = functools.partial(sam_gradients, loss_fn, rho=rho, adaptive=True)
+    ours = flat(take(jnp.asarray(start), second_loss_fn=second_loss_fn)[1])
+    size = np.abs(start)
+    printed = rho * size * np.sign(slope)
+    np.testing.assert_allclose(np.linalg.norm(printed / size), rho * np.sqrt(3))
+    # A subtraction rounds entries of at most 3, twice, and the smallest |theta| divides them.
+    np.testing.assert_allclose(np.linalg.norm(ours / size), rho, atol=2 * 3 * EPS / 0.5)
+    # Cauchy-Schwarz: the highest that any point of the ball reaches.
+    highest = rho * np.linalg.norm(size * slope)
+    np.testing.assert_allclose(slope @ ours, highest, atol=2 * 3 * EPS * np.abs(slope).sum())

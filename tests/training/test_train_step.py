@@ -193,3 +193,29 @@ def test_init_state_gives_definite_dtypes():
     leaves = jax.tree.leaves((state.params, state.shards))
     assert [leaf.dtype for leaf in leaves] == [jnp.float32] * 3
     assert not any(leaf.weak_type for leaf in leaves)
+
+
+def constant_gradient(key, params, shard, batch):
+    del key, batch
+    return jax.tree.map(jnp.ones_like, params), shard, {"loss": jnp.float32(1.0)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"), [([70_000], jnp.float16), ([256] + [1] * 32, jnp.bfloat16)]
+)
+def test_the_gradient_norm_of_half_precision_is_taken_in_float32(sizes, dtype):
+    """70 000 squares of 1 overflow float16, a step to skip; bfloat16 cannot add a 1 to 256."""
+    params = [jnp.zeros(size, dtype) for size in sizes]
+    train_step = make_train_step(constant_gradient, optax.sgd(0.5), axis_name=None)
+    state, metrics = train_step(KEY, init_state(params, optax.sgd(0.5)), jnp.zeros((1, 2)))
+    # A sum of integers below 2^24 is exact, its root correctly rounded.
+    np.testing.assert_array_equal(metrics["gradient_norm"], np.sqrt(np.float32(sum(sizes))))
+    assert int(metrics["skipped"]) == 0
+    assert float(state.params[0][0]) == -0.5
+
+
+def test_a_step_outside_of_its_axis_says_so():
+    train_step = make_train_step(constant_gradient, optax.sgd(0.5))
+    state = init_state(jnp.zeros(2), optax.sgd(0.5))
+    with pytest.raises(ValueError, match=r"^axis_name must name axes .*'data'.* pass None"):
+        train_step(KEY, state, jnp.zeros((1, 2)))
