@@ -35,11 +35,12 @@ def sam_gradients(
     radius rho in the units of the parameters; ASAM's is relative to each parameter's size, so it
     does not change when a layer is scaled up and the next one down. A parameter that is exactly
     zero stays there under ASAM: its paper's constant :math:`\eta`, added to T, is 0 here as in
-    SADA-JEM. SADA-JEM prints :math:`\rho\, T \operatorname{sign}(g)` below its Eq. 8, which
-    leaves the ball :math:`\lVert T^{-1} \epsilon \rVert \le \rho` of that very equation (its norm is
-    :math:`\rho \sqrt d` for d parameters); this is the maximiser within it, that of Kwon et al.
-    Where the gradient is zero, no direction is highest and the result is that gradient,
+    SADA-JEM. Where the gradient is zero, no direction is highest and the result is that gradient,
     finite; a gradient that is not finite gives gradients that are not finite.
+
+    Below its Eq. 8 SADA-JEM prints :math:`\rho\, T \operatorname{sign}(g)` for ASAM, which leaves
+    the ball :math:`\lVert T^{-1} \epsilon \rVert \le \rho` of that very equation (for d parameters
+    its norm there is :math:`\rho \sqrt d`); the maximiser within the ball is Kwon et al.'s, above.
 
     Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them:
     draw negatives once, before the call, and let it read them. Running statistics belong in the
