@@ -26,10 +26,9 @@ def as_batch(name: str, values: Any) -> jax.Array:
 
 def as_logits(logits: Any) -> jax.Array:
     """``logits`` of shape (..., num_classes) in float32."""
-    if not jnp.issubdtype(jnp.result_type(logits), jnp.floating):
-        raise TypeError(
-            f"logits must hold floating-point numbers, got dtype {jnp.result_type(logits)}."
-        )
+    logits = jnp.asarray(logits)
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
+        raise TypeError(f"logits must hold floating-point numbers, got dtype {logits.dtype}.")
     if jnp.ndim(logits) == 0 or 0 in jnp.shape(logits):
         raise ValueError(
             "logits must end in an axis of classes and hold at least one example, shape "
@@ -38,9 +37,14 @@ def as_logits(logits: Any) -> jax.Array:
     return jnp.asarray(logits, jnp.float32)
 
 
-def check_labels(logits: jax.Array, labels: Any) -> None:
-    """Raises TypeError unless ``labels`` are integers, ValueError where they do not fit."""
-    dtype = jnp.result_type(labels)
+def as_labels(logits: jax.Array, labels: Any) -> jax.Array:
+    """``labels`` in int32; TypeError unless they are integers, ValueError where they do not fit.
+
+    Of eight bits, labels would be compared with a number of classes that wraps round.
+    """
+    if not isinstance(labels, jax.core.Tracer):
+        labels = np.asarray(labels)
+    dtype = labels.dtype
     if not jnp.issubdtype(dtype, jnp.integer):
         raise TypeError(
             f"labels must be integers (class indices, not one-hot rows), got dtype {dtype}."
@@ -50,14 +54,14 @@ def check_labels(logits: jax.Array, labels: Any) -> None:
             "labels must have one entry per example: expected shape "
             f"{logits.shape[:-1]} for logits of shape {logits.shape}, got {jnp.shape(labels)}."
         )
-    if isinstance(labels, jax.core.Tracer):
-        return
-    low, high = np.min(np.asarray(labels)), np.max(np.asarray(labels))
-    if low < 0 or high >= logits.shape[-1]:
-        raise ValueError(
-            f"labels must lie in [0, {logits.shape[-1] - 1}] for {logits.shape[-1]} classes, got "
-            f"labels from {low} to {high}."
-        )
+    if not isinstance(labels, jax.core.Tracer):
+        low, high = np.min(labels), np.max(labels)
+        if low < 0 or high >= logits.shape[-1]:
+            raise ValueError(
+                f"labels must lie in [0, {logits.shape[-1] - 1}] for {logits.shape[-1]} classes, "
+                f"got labels from {low} to {high}."
+            )
+    return jnp.asarray(labels, jnp.int32)
 
 
 def check_variant(variant: str, variants: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax.losses._inputs import as_logits, check_labels
+from ebmjax.losses._inputs import as_labels, as_logits
 from ebmjax.types import Metrics
 
 
@@ -62,8 +62,8 @@ def class_log_density(logits: Any, labels: Any) -> jax.Array:
       [2.0, 3.0]
     """
     logits = as_logits(logits)
-    check_labels(logits, labels)
-    picked = jnp.take_along_axis(logits, jnp.asarray(labels)[..., None], axis=-1)[..., 0]
+    labels = as_labels(logits, labels)
+    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
     return _nan_out_of_range(picked, logits, labels)
 
 
@@ -88,15 +88,14 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
       4.0
     """
     logits = as_logits(logits)
-    check_labels(logits, labels)
-    labels = jnp.asarray(labels)
+    labels = as_labels(logits, labels)
     each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels)
     loss = jnp.mean(_nan_out_of_range(each, logits, labels))
     accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == labels, dtype=jnp.float32)
     return loss, {"cross_entropy": loss, "accuracy": accuracy}
 
 
-def _nan_out_of_range(values: jax.Array, logits: jax.Array, labels: Any) -> jax.Array:
+def _nan_out_of_range(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
     # Indexing with a negative label would wrap round to the last class.
-    is_valid = (jnp.asarray(labels) >= 0) & (jnp.asarray(labels) < logits.shape[-1])
+    is_valid = (labels >= 0) & (labels < logits.shape[-1])
     return jnp.where(is_valid, values, jnp.nan)

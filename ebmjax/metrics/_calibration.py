@@ -75,7 +75,7 @@ def reliability_bins(
         # loses digits: with a million examples some 1 % of a mean confidence.
         return jnp.sum(jnp.where(is_in_bin, values[None], 0), axis=1)
 
-    count = per_bin(jnp.ones_like(index))
+    count = per_bin(jnp.ones_like(index)).astype(jnp.int32)
     size = jnp.maximum(count, 1)
     return ReliabilityBins(edges, per_bin(confidence) / size, per_bin(is_correct) / size, count)
 
@@ -226,7 +226,7 @@ def _checked_probabilities(
 def _checked_examples(
     name: str, values: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """``values`` in float32 at least, and ``labels``, checked against each other."""
+    """``values`` in float32 at least and ``labels`` in int32, checked against each other."""
     values, labels = jnp.asarray(values), jnp.asarray(labels)
     if values.ndim != 2 or not values.size or labels.shape != values.shape[:1]:
         raise ValueError(
@@ -238,4 +238,4 @@ def _checked_examples(
     num_classes = values.shape[-1]
     requirement = f"lie between 0 and {num_classes - 1}, as {name} has {num_classes} classes"
     check_values("labels", labels, lambda y: (y >= 0) & (y < num_classes), requirement)
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32)), labels
+    return values.astype(jnp.promote_types(values.dtype, jnp.float32)), labels.astype(jnp.int32)

@@ -169,7 +169,7 @@ def pgd_attack(
     _check_attack(epsilon, norm, step_size, num_steps, num_restarts, num_eot)
     check_images(images, low, high)
     check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
-    images, labels = jnp.asarray(images), jnp.asarray(labels)
+    images, labels = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
     step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
     ball = BALLS[norm]
     evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)

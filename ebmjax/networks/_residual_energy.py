@@ -102,6 +102,8 @@ class ResidualEnergy(nn.Module):
         check_images(images)
         self._check_size(images)
         _check_labels(labels, self.num_classes, images.shape[:-3])
+        if labels is not None:  # labels of eight bits wrap round at 128 or 256 classes
+            labels = jnp.asarray(labels, jnp.int32)
         is_capped = self.spectral_norm is not None and not self.is_initializing()
         network = nn.map_variables(
             ScaleEnergy,

@@ -117,3 +117,21 @@ def test_bad_input(logits, labels, error, match):
     for function in (cross_entropy_loss, class_log_density):
         with pytest.raises(error, match=match):
             function(logits, labels)
+
+
+@pytest.mark.parametrize(("num_classes", "dtype"), [(200, jnp.int8), (256, jnp.uint8)])
+def test_labels_of_eight_bits_mean_the_same_classes(num_classes, dtype):
+    logits = jnp.asarray(RNG.normal(size=(2, num_classes)), jnp.float32)
+    labels = jnp.array([3, 100])
+    for loss_fn in (class_log_density, cross_entropy_loss):
+        for run in (loss_fn, jax.jit(loss_fn)):
+            small, wide = run(logits, labels.astype(dtype)), run(logits, labels)
+            jax.tree.map(np.testing.assert_array_equal, small, wide)
+            assert np.isfinite(jax.tree.leaves(small)[0]).all()
+
+
+def test_lists_are_arrays():
+    loss, _ = cross_entropy_loss([[0.0, 0.0]], [1])
+    np.testing.assert_allclose(loss, np.log(2.0), rtol=4 * EPS)
+    with pytest.raises(TypeError, match=r"^logits must hold floating-point numbers, got dtype int"):
+        cross_entropy_loss([[0, 1]], [1])

@@ -217,3 +217,18 @@ def test_shapes_are_refused_inside_jit_too_and_bins_counted():
         jax.jit(accuracy)(GOOD, jnp.array([0]))
     with pytest.raises(ValueError, match="num_bins must be an integer of at least 1"):
         expected_calibration_error(GOOD, jnp.array([0, 1]), num_bins=0)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_labels_of_eight_bits_mean_the_same_classes(dtype):
+    """Of 300 classes, which wrap round to 44 in eight bits, all but the labels' are improbable."""
+    labels = np.array([100, 5])
+    probabilities = jax.nn.one_hot(labels, 300)
+    assert float(brier_score(probabilities, labels.astype(dtype))) == 0.0
+    assert float(brier_score(probabilities[::-1], labels.astype(dtype))) == 2.0
+
+
+def test_counts_are_int32_also_where_64_bits_are_enabled():
+    with jax.enable_x64(True):
+        bins = reliability_bins(jnp.eye(3), jnp.arange(3))
+        assert bins.count.dtype == jnp.int32

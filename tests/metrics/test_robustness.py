@@ -280,3 +280,11 @@ def test_wrong_types_are_named_and_values_looked_at_inside_a_curve_too():
             robust_accuracy_curve(
                 KEY, linear(weights), images, wrong, radii, norm="l2", num_steps=1
             )
+
+
+def test_labels_of_eight_bits_mean_the_same_classes():
+    labels = jnp.array([100, 5])
+    logits = 1.0 + 3.0 * jax.nn.one_hot(labels, 300)
+    result = pgd_attack(KEY, lambda key, x: logits + 0.0 * x.sum(), jnp.zeros((2, 4)),
+                        labels.astype(jnp.int8), epsilon=0.0, norm="linf", num_steps=1)  # fmt: skip
+    np.testing.assert_array_equal(result.margin, 3.0)

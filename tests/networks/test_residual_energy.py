@@ -277,3 +277,13 @@ def test_without_a_limit_nothing_is_folded():
     assert folded is network
     assert same is params
     assert cap_kernels(params, 1.0) is not params
+
+
+def test_labels_of_eight_bits_mean_the_same_classes():
+    network = SMALL(num_classes=200)
+    labels = jnp.array([0, 3, 100, 127])
+    params = randomised(initial(network, IMAGES, labels))
+    apply = jax.jit(network.apply)
+    energies = apply(params, IMAGES, labels)
+    assert np.isfinite(energies).all()
+    np.testing.assert_array_equal(apply(params, IMAGES, labels.astype(jnp.int8)), energies)
