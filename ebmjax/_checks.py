@@ -65,6 +65,29 @@ def check_interval(low: Any, high: Any) -> None:
         raise ValueError(f"low must be below high, got low={low} and high={high}.")
 
 
+def check_scalar(name: str, value: Any) -> None:
+    """Raises ValueError unless ``value`` has no axes, TypeError unless it is a number."""
+    if not _is_traced(value):
+        value = _numbers(name, value)
+    if jnp.shape(value) != ():
+        raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(value)}.")
+
+
+def check_broadcasts(name: str, value: Any, position: PyTree) -> None:
+    """Raises ValueError unless ``value`` broadcasts to the shape of every leaf of ``position``."""
+    shape = jnp.shape(value)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(position) if shape else []:
+        try:
+            fits = np.broadcast_shapes(shape, jnp.shape(leaf)) == jnp.shape(leaf)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"{name} must be a scalar or broadcast to the shape of position"
+                f"{jax.tree_util.keystr(path)}, {jnp.shape(leaf)}; got shape {shape}."
+            )
+
+
 def check_at_least(name: str, value: int, minimum: int) -> None:
     """Raises ValueError unless the integer ``value`` is at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:

@@ -5,8 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_fraction, check_interval, check_positive
-from ebmjax.losses._inputs import check_scalar
+from ebmjax._checks import check_fraction, check_interval, check_positive, check_scalar
 
 
 def adapt_smoothing(

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_positive, check_scalar
 from ebmjax.losses._exponents import check_beta
-from ebmjax.losses._inputs import as_batch, check_scalar, check_variant
+from ebmjax.losses._inputs import as_batch, check_variant
 from ebmjax.types import Metrics
 
 VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")

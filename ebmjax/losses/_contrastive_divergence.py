@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_not_negative
-from ebmjax.losses._inputs import as_batch, check_scalar
+from ebmjax._checks import check_not_negative, check_scalar
+from ebmjax.losses._inputs import as_batch
 from ebmjax.types import Metrics
 
 

@@ -7,8 +7,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_positive
-from ebmjax.losses._inputs import check_scalar
+from ebmjax._checks import check_positive, check_scalar
 
 
 def check_beta(beta: Any, allow_negative: bool) -> None:

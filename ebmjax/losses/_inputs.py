@@ -68,9 +68,3 @@ def check_variant(variant: str, variants: Sequence[str]) -> None:
     """Raises ValueError unless ``variant`` is one of ``variants``."""
     if variant not in variants:
         raise ValueError(f"variant must be one of {', '.join(variants)}, got {variant!r}.")
-
-
-def check_scalar(name: str, value: Any) -> None:
-    """Raises ValueError unless ``value`` has no axes."""
-    if jnp.shape(value) != ():
-        raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(value)}.")

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_broadcasts, check_positive
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import LangevinState, langevin_init
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -44,12 +44,14 @@ def gradient_descent_step(
       step_size: :math:`\epsilon`, positive.
 
     Raises:
-      ValueError: if a concrete ``step_size`` is not positive.
+      ValueError: if a concrete ``step_size`` is not positive, or it does not broadcast to the
+        position.
 
     Source: sampling-approaches thesis, Alg. 3.
     """
     del key
     check_positive("step_size", step_size)
+    check_broadcasts("step_size", step_size, state.position)
     position = jax.tree.map(
         lambda x, s: (x + step_size * s).astype(x.dtype), state.position, state.score
     )

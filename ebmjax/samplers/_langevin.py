@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._checks import (
+    check_broadcasts,
     check_floating,
     check_not_negative,
     check_positive,
+    check_scalar,
     check_scalar_density,
 )
 from ebmjax.types import Key, LogDensityFn, PyTree
@@ -75,12 +77,18 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
     return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
 
 
-def check_langevin(step_size: Any, noise_scale: Any, temperature: Any) -> None:
-    """Raises ValueError where a concrete hyperparameter lies outside its range."""
+def check_langevin(step_size: Any, noise_scale: Any, temperature: Any, position: PyTree) -> None:
+    """Raises ValueError where a hyperparameter, if concrete, lies outside its range or its shape.
+
+    One temperature per chain: with more there is no one density, and no one decision to accept.
+    """
     check_positive("step_size", step_size)
+    check_broadcasts("step_size", step_size, position)
     check_positive("temperature", temperature)
+    check_scalar("temperature", temperature)
     if noise_scale is not None:
         check_not_negative("noise_scale", noise_scale)
+        check_broadcasts("noise_scale", noise_scale, position)
 
 
 def standard_normal_like(key: Key, position: PyTree) -> PyTree:
@@ -158,7 +166,7 @@ def propose_isotropic(
     temperature: Any,
 ) -> tuple[LangevinState, jax.Array]:
     """``propose`` with drift ``step_size * score`` and one noise scale, None for the exact one."""
-    check_langevin(step_size, noise_scale, temperature)
+    check_langevin(step_size, noise_scale, temperature, state.position)
     if noise_scale is None:
         noise_scale = langevin_noise_scale(step_size, temperature)
     return propose(

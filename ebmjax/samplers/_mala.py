@@ -61,7 +61,8 @@ def mala_step(
       The new state (the old one where rejected) and a ``LangevinInfo``.
 
     Raises:
-      ValueError: if a concrete hyperparameter lies outside its range.
+      ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
+        scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
 
     Source: Roberts & Tweedie 1996; sampling-approaches thesis, Alg. 5. The thesis prints the
     ratio of energies where the ratio of their exponentials belongs, and a proposal variance of

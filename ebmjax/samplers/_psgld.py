@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._checks import check_fraction, check_positive
+from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
@@ -43,9 +44,8 @@ def psgld_init(position: PyTree, log_density_fn: LogDensityFn) -> PSGLDState:
       ValueError: if ``log_density_fn`` does not return a scalar.
     """
     scored = langevin_init(position, log_density_fn)
-    second_moment = jax.tree.map(
-        lambda s: jnp.zeros(s.shape, jnp.promote_types(s.dtype, jnp.float32)), scored.score
-    )
+    # Like the score, so that under jax.shard_map it varies over the same axes.
+    second_moment = optax.tree.zeros_like(at_least_float32(scored.score))
     return PSGLDState(*scored, second_moment)
 
 
@@ -90,13 +90,14 @@ def psgld_step(
       metric held where it was, in both directions.
 
     Raises:
-      ValueError: if a concrete hyperparameter lies outside its range.
+      ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
+        scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
 
     Source: Li et al. 2016; sampling-approaches thesis, Alg. 6 and 9. Alg. 6 preconditions with
     the moment of the step before, which is zero at first and makes the first step ``1 / damping``
     times too long; this follows Alg. 9 and Li et al.
     """
-    check_langevin(step_size, noise_scale, temperature)
+    check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("damping", damping)
     check_fraction("decay", decay)
     second_moment = jax.tree.map(

@@ -136,11 +136,12 @@ def pyld_step(
         moved = move(position, drift, jax.tree.map(lambda n: noise_scale * n, noise))
         return jax.tree.map(lambda x: jnp.clip(x, low, high).astype(x.dtype), moved), None
 
-    position = jax.tree.map(
-        lambda x, s: (x + outer_step_size * s).astype(x.dtype),
-        state.position,
-        frozen_score(state.position),
-    )
+    def outer_move(x: jax.Array, score: jax.Array) -> jax.Array:
+        # 0 times an infinite score, which max_score bounds afterwards, would be NaN.
+        drift = jnp.where(jnp.equal(outer_step_size, 0), 0, outer_step_size * score)
+        return (x + drift).astype(x.dtype)
+
+    position = jax.tree.map(outer_move, state.position, frozen_score(state.position))
     position, _ = jax.lax.scan(inner_move, position, jax.random.split(key, num_inner))
     state = pyld_init(position, first_layer_fn, head_fn)
     return state, PYLDInfo(state.log_density)

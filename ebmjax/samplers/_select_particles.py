@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, leading_size
+from ebmjax._precision import at_least_float32
 from ebmjax.types import Key, PyTree
 
 
@@ -66,6 +67,8 @@ def select_particles(
         chosen = jax.lax.top_k(usable, num)[1]
     elif policy == "softmax":
         # The largest of log weight + Gumbel noise are such draws without replacement.
+        # In bfloat16 they would tie, and of a tie the particle of the lowest index is taken.
+        usable = at_least_float32(usable)
         gumbel = jax.random.gumbel(key, usable.shape, usable.dtype)
         chosen = jax.lax.top_k(usable + gumbel, num)[1]
     else:

@@ -61,7 +61,8 @@ def sgld_step(
       accepted this move with.
 
     Raises:
-      ValueError: if a concrete hyperparameter lies outside its range.
+      ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
+        scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
 
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM Eq. 3.
     """

@@ -47,7 +47,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_positive, check_scalar
 from ebmjax.samplers._bandwidth import bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._kernel_noise import kernel_noise
@@ -117,10 +117,12 @@ def stochastic_svgd_step(
       The new state and an ``SVGDInfo`` about the drift.
 
     Raises:
-      ValueError: if a concrete hyperparameter is not positive, or as in ``svgd_direction``.
+      ValueError: if a concrete hyperparameter is not positive, ``temperature`` is not a scalar, or
+        as in ``svgd_direction``.
     """
     check_positive("step_size", step_size)
     check_positive("temperature", temperature)
+    check_scalar("temperature", temperature)
     check_positive("langevin_weight", langevin_weight)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     num_particles = len(terms.positions)

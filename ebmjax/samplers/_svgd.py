@@ -215,7 +215,8 @@ def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
     """
     del log_density_fn
     check_particles(particles)
-    return SVGDState(jax.tree.map(jnp.asarray, particles))
+    # With its dtype spelt out, as in langevin_init: a weak type would change after one step.
+    return SVGDState(jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), particles))
 
 
 def svgd_step(

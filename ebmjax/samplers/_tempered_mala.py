@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_fraction, check_positive
+from ebmjax._checks import check_fraction, check_positive, check_scalar
+from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinState,
@@ -27,6 +28,8 @@ class TemperedMALAState(NamedTuple):
       score: gradient of the untempered log density.
       temperature: scalar T of the current target ``log_density / T``.
       running_acceptance: scalar in [0, 1], exponential average since the last rise; starts at 1.
+
+    The last two are in float32 at least: in bfloat16 a slow average would stand still.
     """
 
     position: PyTree
@@ -60,12 +63,14 @@ def tempered_mala_init(
     Raises:
       TypeError: if a leaf of ``position`` is not floating point.
       ValueError: if ``log_density_fn`` does not return a scalar, or a concrete ``temperature``
-        is not positive.
+        is not positive, or ``temperature`` not a scalar.
     """
     check_positive("temperature", temperature)
+    check_scalar("temperature", temperature)
     scored = langevin_init(position, log_density_fn)
-    dtype = scored.log_density.dtype
-    return TemperedMALAState(*scored, jnp.asarray(temperature, dtype), jnp.ones((), dtype))
+    # Like the log density, so that under jax.shard_map they vary over the same axes.
+    like = at_least_float32(scored.log_density)
+    return TemperedMALAState(*scored, jnp.full_like(like, temperature), jnp.ones_like(like))
 
 
 def tempered_mala_step(
@@ -102,13 +107,14 @@ def tempered_mala_step(
         thesis's listing.
 
     Raises:
-      ValueError: if a concrete hyperparameter lies outside its range.
+      ValueError: if a concrete hyperparameter lies outside its range, or ``step_size`` or
+        ``noise_scale`` does not broadcast to the position.
 
     Source: sampling-approaches thesis, Alg. 10, whose listing divides the energy again at every
     step, so that one rise compounds; here the target is always ``E / T``.
     """
     temperature = state.temperature
-    check_langevin(step_size, noise_scale, temperature)
+    check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("temperature_growth", temperature_growth)
     check_fraction("acceptance_threshold", acceptance_threshold)
     check_fraction("acceptance_decay", acceptance_decay)

@@ -127,3 +127,32 @@ def test_particles_without_a_common_leading_axis(name: str) -> None:
 def test_bad_wrappers(wrap: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         wrap()
+
+
+LANGEVIN = ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"]
+BAD_SHAPES = [
+    *((name, "temperature", (2,), "a scalar") for name in TEMPERED),
+    *((name, "step_size", (3, 1), r".*position\['a'\], \(2,\)") for name in LANGEVIN),
+    *((name, "noise_scale", (3,), r".*position\['a'\], \(2,\)") for name in LANGEVIN[1:]),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "shape", "expected"), BAD_SHAPES)
+def test_hyperparameter_of_the_wrong_shape(
+    name: str, argument: str, shape: tuple[int, ...], expected: str
+) -> None:
+    """Shapes are known inside jit too, where values are not."""
+
+    def init_and_step(key: Any, position: Any, value: Any) -> Any:
+        sampler = getattr(samplers, name)(log_density, **{"step_size": 0.1, argument: value})
+        return sampler.step(key, sampler.init(position))
+
+    position = {"a": jnp.ones((4, 2) if "svgd" in name else 2)}
+    with pytest.raises(ValueError, match=rf"^{argument} must be {expected}.*got shape"):
+        jax.eval_shape(init_and_step, jax.random.key(0), position, jnp.ones(shape))
+
+
+def test_a_step_size_for_each_coordinate_is_one_for_each() -> None:
+    sampler = samplers.sgld(log_density, step_size=jnp.array([0.1, 0.5]), noise_scale=0.0)
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.ones(2)))
+    assert state.position.tolist() == pytest.approx([0.9, 0.5])

@@ -238,3 +238,15 @@ def test_bad_functions_and_positions() -> None:
         pyld_init(jnp.zeros(2, int), curved, head)
     with pytest.raises(TypeError, match=r"^first_layer_fn\(position\) must hold floating-point"):
         pyld_init(jnp.zeros(2), lambda x: x.astype(int), head)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_no_outer_move_leaves_an_infinite_score_to_its_bound(traced: bool) -> None:
+    def step(outer_step_size: Any) -> jax.Array:
+        sampler = pyld(
+            lambda x: x, lambda hidden: -jnp.exp(hidden), step_size=0.5, num_inner=1,
+            noise_scale=0.0, max_score=1.0, outer_step_size=outer_step_size,
+        )  # fmt: skip
+        return sampler.step(KEY, sampler.init(95.0))[0].position  # exp(95) is infinite in float32
+
+    assert float(jax.jit(step)(0.0) if traced else step(0.0)) == 94.5

@@ -11,7 +11,16 @@ import pytest
 from monte_carlo import assert_mean
 
 from ebmjax import densities
-from ebmjax.samplers import batch_step, mala, position_of, run_chain, sgld, svgd
+from ebmjax.samplers import (
+    batch_step,
+    mala,
+    position_of,
+    psgld,
+    run_chain,
+    sgld,
+    svgd,
+    tempered_mala,
+)
 
 TARGET = densities.log_gamma(jnp.array([0.8, 2.5]))
 SAMPLER = mala(TARGET.log_density_fn, step_size=0.5)
@@ -123,3 +132,18 @@ def test_states_without_a_common_leading_axis() -> None:
         batch_step(sampler.step)(
             jax.random.key(0), states._replace(log_density=states.log_density[:2])
         )
+
+
+@pytest.mark.parametrize("make", [mala, psgld, sgld, tempered_mala])
+def test_a_chain_on_every_device_of_a_mesh(make: Any) -> None:
+    sampler = make(TARGET.log_density_fn, step_size=0.1)
+
+    def chain(key: Any, starts: jax.Array) -> jax.Array:
+        state = sampler.init(starts[0])
+        return run_chain(key, state, sampler.step, 3)[0].position[None]
+
+    mesh = jax.make_mesh((1,), ("chains",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.PartitionSpec("chains")
+    whole = jax.sharding.PartitionSpec()
+    run_all = jax.shard_map(chain, mesh=mesh, in_specs=(whole, rows), out_specs=rows)
+    assert jax.jit(run_all)(jax.random.key(0), jnp.zeros((1, 2))).shape == (1, 2)

@@ -84,3 +84,13 @@ def test_a_duplicated_particle_is_lost_to_svgd() -> None:
 def test_bad_arguments(arguments: tuple[Any, ...], policy: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         select_particles(jax.random.key(0), *arguments, policy=policy)
+
+
+def test_equal_bfloat16_densities_favour_no_particle() -> None:
+    """Noise of eight bits ties, and ties would go to the lowest index."""
+    num_trials = 4000
+    keys = jax.random.split(jax.random.key(1), num_trials)
+    equal = jnp.zeros(200, jnp.bfloat16)
+    kept = jax.jit(jax.vmap(lambda key: select_particles(key, jnp.arange(200), equal, 1)))(keys)
+    # Five standard deviations of a binomial share of one half.
+    assert abs(np.mean(np.asarray(kept) < 100) - 0.5) < 5 * 0.5 / np.sqrt(num_trials)

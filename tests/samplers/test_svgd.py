@@ -263,3 +263,12 @@ def test_a_bandwidth_may_be_a_large_integer():
     direction = svgd_direction(particles, lambda x: -0.5 * jnp.sum(x**2), bandwidth=2**16)
     # The kernel is one everywhere: both take the mean score.
     np.testing.assert_allclose(direction, [[-0.5], [-0.5]], atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [svgd, stochastic_svgd])
+def test_weakly_typed_particles_compile_once(make: Any) -> None:
+    """jnp.full of a Python number is weakly typed, particles that have moved are not."""
+    sampler = make(lambda x: -0.5 * jnp.sum(x**2), step_size=0.1)
+    start = sampler.init(jnp.full((3, 2), 1.0))
+    moved, _ = jax.eval_shape(sampler.step, jax.random.key(0), start)
+    assert start.particles.weak_type == moved.particles.weak_type

@@ -93,3 +93,14 @@ def test_law_at_a_resting_temperature() -> None:
     concentration = CONCENTRATION / temperature
     mean = digamma(concentration) + np.log(temperature)
     assert_moments(draws, mean, polygamma(1, concentration))
+
+
+def test_a_slow_average_moves_in_bfloat16() -> None:
+    """Moves that are never accepted raise T after log(0.5) / log(0.998) = 346 steps."""
+    sampler = tempered_mala(
+        lambda x: -0.5e6 * jnp.sum(x**2), step_size=1.0, noise_scale=0.0, acceptance_decay=0.998
+    )
+    state = sampler.init(jnp.full(2, 1.0, jnp.bfloat16))
+    assert {state.temperature.dtype, state.running_acceptance.dtype} == {jnp.dtype(jnp.float32)}
+    state, _, _ = run_chain(jax.random.key(0), state, sampler.step, 350)
+    assert float(state.temperature) == 10.0
