@@ -97,7 +97,7 @@ def run_chain(
         )
     num_draws = (num_steps - burn_in) // thinning
     last_draw = burn_in + num_draws * thinning
-    keys = jax.random.split(key, num_steps)
+    keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
 
     def advance(state: Any, keys: Key) -> Any:
         if not len(keys):
@@ -109,6 +109,6 @@ def run_chain(
         return state, (position_of(state), info)
 
     state = advance(state, keys[:burn_in])
-    draw_keys = keys[burn_in:last_draw].reshape(num_draws, thinning)
+    draw_keys = keys[burn_in:last_draw].reshape(num_draws, thinning, *keys.shape[1:])
     state, (positions, infos) = jax.lax.scan(draw, state, draw_keys, unroll=unroll)
     return advance(state, keys[last_draw:]), positions, infos

@@ -8,7 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_interval, check_positive
+from ebmjax._checks import (
+    check_at_least,
+    check_broadcasts,
+    check_finite,
+    check_interval,
+    check_positive,
+)
 from ebmjax.types import Key, PyTree
 
 InitialLaw = Callable[[Key, jax.Array], PyTree]
@@ -28,7 +34,8 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
       high: upper end, alike.
 
     Raises:
-      ValueError: unless ``low < high``.
+      ValueError: unless ``low < high``, both ends and their difference are finite in the default
+        float type, and the ends broadcast to ``shape``.
 
     Example:
       >>> law = uniform_law((8, 8, 1), -1.0, 1.0)
@@ -36,6 +43,11 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
       (8, 8, 1)
     """
     check_interval(low, high)
+    for name, end in {"low": low, "high": high}.items():
+        check_finite(name, end)
+        check_broadcasts(name, end, jax.ShapeDtypeStruct(shape, float))
+    # Which the draw is scaled by.
+    check_finite("high - low", _as_float(high, shape) - _as_float(low, shape))
     return jax.tree_util.Partial(functools.partial(_draw_uniform, tuple(shape)), low, high)
 
 
@@ -48,9 +60,12 @@ def gaussian_law(shape: tuple[int, ...], mean: Any = 0.0, scale: Any = 1.0) -> I
       scale: standard deviation, alike.
 
     Raises:
-      ValueError: if a concrete ``scale`` is not positive.
+      ValueError: if a concrete ``scale`` is not positive, or either does not broadcast to
+        ``shape``.
     """
     check_positive("scale", scale)
+    for name, value in {"mean": mean, "scale": scale}.items():
+        check_broadcasts(name, value, jax.ShapeDtypeStruct(shape, float))
     return jax.tree_util.Partial(functools.partial(_draw_gaussian, tuple(shape)), mean, scale)
 
 
@@ -105,6 +120,10 @@ def informative_law(
     means, factors = (jnp.stack(arrays) for arrays in zip(*moments, strict=True))
     draw = functools.partial(_draw_informative, images.shape[1:])
     return jax.tree_util.Partial(draw, means, factors, low, high)
+
+
+def _as_float(value: Any, shape: tuple[int, ...]) -> jax.Array:
+    return jnp.broadcast_to(jnp.asarray(value, float), shape)
 
 
 def _draw_uniform(shape: tuple[int, ...], low: Any, high: Any, key: Key, label: Any) -> jax.Array:

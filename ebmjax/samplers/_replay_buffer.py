@@ -28,7 +28,8 @@ class Draw(NamedTuple):
 
     Attributes:
       positions: PyTree with leading axis ``num``.
-      slots: (num,) int32, all different, in random order.
+      slots: (num,) int32, all different, in random order; the number of slots, which no write
+        reaches, where a traced label is out of range.
       labels: (num,) int32, of the class asked for. Without class labels: of the law a new
         position was drawn from, and of the slot's block for the others, which is the class they
         were first drawn from only as long as no slot was ever reinitialised.
@@ -100,8 +101,9 @@ def replay_buffer_draw(
       num_classes: as at ``replay_buffer_init``.
       reinit_prob: probability in [0, 1] of a new start, independently for each slot.
       labels: (num,) integers in [0, num_classes): entry i is then drawn from its class's block,
-        without duplicates, and from its class's law. None draws from the whole buffer, and new
-        positions from the laws of classes chosen uniformly at random.
+        without duplicates, and from its class's law. A traced label that is out of range takes
+        some position and a slot that nothing is written to, see ``Draw``. None draws from the
+        whole buffer, and new positions from the laws of classes chosen uniformly at random.
 
     Raises:
       ValueError: if ``num`` exceeds the buffer, or with labels a class block (a batch of one class
@@ -127,7 +129,11 @@ def replay_buffer_draw(
         labels = jnp.where(is_new, random_labels, slots // block_size)
     else:
         labels = _checked_labels(labels, num, num_classes)
-        slots = _distinct_slots(slots_key, labels, num_classes, block_size)
+        is_class = (labels >= 0) & (labels < num_classes)
+        # The others stand after the last class, where they take no slot from it, and out of reach.
+        grouped = jnp.where(is_class, labels, num_classes)
+        slots = _distinct_slots(slots_key, grouped, num_classes, block_size)
+        slots = jnp.where(is_class, slots, size)
     kept = jax.tree.map(lambda leaf: leaf[slots], buffer.positions)
     return Draw(_restart(law_key, kept, labels, is_new, law), slots, labels, is_new)
 
@@ -166,12 +172,12 @@ def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: i
     is one link of a chain of steps, followed to its end by doubling.
     """
     order_key, draw_key = jax.random.split(key)
-    step = jnp.arange(len(labels))
+    step = jnp.arange(len(labels), dtype=jnp.int32)
     # Class by class, and in random order within a class.
     bits = jax.random.bits(order_key, labels.shape)
     groups, _, order = jax.lax.sort((labels, bits, step), num_keys=2)
-    counts = jnp.bincount(labels, length=num_classes)
-    first = (jnp.cumsum(counts) - counts)[groups]
+    counts = jnp.bincount(labels, length=num_classes).astype(jnp.int32)
+    first = (jnp.cumsum(counts, dtype=jnp.int32) - counts)[groups]
     smallest_j = block_size - counts[groups]
     j = smallest_j + step - first
 

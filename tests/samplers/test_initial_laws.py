@@ -148,3 +148,18 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
 def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: uniform_law((2,), -jnp.inf, jnp.inf), "^low must be finite, got low=-inf"),
+        (lambda: uniform_law((2,), 0.0, jnp.inf), "^high must be finite, got high=inf"),
+        (lambda: uniform_law((2,), -3e38, 3e38), "^high - low must be finite"),
+        (lambda: uniform_law((2,), jnp.zeros(3), 1.0), r"^low must be a scalar or .*\(2,\)"),
+        (lambda: gaussian_law((2,), 0.0, jnp.ones((2, 2))), r"^scale must be a scalar or .*\(2,\)"),
+    ],
+)
+def test_ends_and_moments_that_make_no_law(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -290,3 +290,33 @@ def test_labels_that_are_no_integers() -> None:
 def test_shapes_are_checked_under_jit_too() -> None:
     with pytest.raises(ValueError, match=r"^num must be at most"):
         jax.jit(lambda: draw_badly(num=13).slots)()
+
+
+def test_a_traced_label_out_of_range_reaches_no_slot() -> None:
+    """Nor does it disturb the draws of the other labels, of which class 0 wants every slot."""
+    buffer = numbered_buffer(8)
+
+    @jax.jit
+    def go(key: Any, labels: jax.Array) -> tuple[jax.Array, ReplayBuffer]:
+        draw = replay_buffer_draw(
+            key, buffer, 4, fresh, num_classes=2, reinit_prob=0.0, labels=labels
+        )
+        return draw.slots, replay_buffer_write(buffer, draw.slots, jnp.full(4, -1.0))
+
+    for seed in range(10):
+        slots, written = go(jax.random.key(seed), jnp.array([0, -1, 5, 0]))
+        assert slots[1] == slots[2] == 8
+        taken = {int(slots[0]), int(slots[3])}
+        assert len(taken) == 2
+        assert taken <= {0, 1, 2, 3}
+        assert set(np.flatnonzero(np.asarray(written.positions) == -1.0).tolist()) == taken
+
+
+def test_slots_and_labels_are_int32_also_where_64_bits_are_enabled() -> None:
+    with jax.enable_x64(True):
+        for labels in (None, jnp.array([0, 1, 1])):
+            draw = replay_buffer_draw(
+                jax.random.key(0), numbered_buffer(8), 3, fresh, num_classes=2, reinit_prob=0.5,
+                labels=labels,
+            )  # fmt: skip
+            assert (draw.slots.dtype, draw.labels.dtype) == (jnp.int32, jnp.int32)

@@ -147,3 +147,11 @@ def test_a_chain_on_every_device_of_a_mesh(make: Any) -> None:
     whole = jax.sharding.PartitionSpec()
     run_all = jax.shard_map(chain, mesh=mesh, in_specs=(whole, rows), out_specs=rows)
     assert jax.jit(run_all)(jax.random.key(0), jnp.zeros((1, 2))).shape == (1, 2)
+
+
+def test_a_legacy_key_drives_the_same_chain() -> None:
+    state = SAMPLER.init(jnp.zeros(2))
+    key = jax.random.key(3)
+    expected = run_chain(key, state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
+    legacy = run_chain(jax.random.key_data(key), state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
+    np.testing.assert_array_equal(legacy, expected)
