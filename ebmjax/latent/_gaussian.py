@@ -63,7 +63,15 @@ def kl_of_factors(
     )
     excess = jnp.diagonal(solved, axis1=-2, axis2=-1)
     squares = jnp.sum(jnp.square(solved), axis=(-2, -1))
-    return 0.5 * squares + jnp.sum(excess - jnp.log1p(excess), axis=-1)
+    # Far below 0, 1 + excess is the rounding of a quotient that is good to all its digits.
+    ratios = jnp.diagonal(factor_p, axis1=-2, axis2=-1) / jnp.diagonal(factor_q, axis1=-2, axis2=-1)
+    is_small = excess < -0.5
+    logs = jnp.where(
+        is_small,
+        jnp.log(jnp.where(is_small, ratios, 1.0)),
+        jnp.log1p(jnp.where(is_small, 0.0, excess)),
+    )
+    return 0.5 * squares + jnp.sum(excess - logs, axis=-1)
 
 
 def gaussian_moments(

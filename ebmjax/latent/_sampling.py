@@ -111,6 +111,7 @@ def sample_power_posteriors(
     check_powers(powers, minimum=1)
     check_at_least("latent_dim", latent_dim, 1)
     check_at_least("num_steps", num_steps, 1)
+    check_at_least("the number of observations", observations.shape[0], 1)
     powers = jnp.asarray(powers)
     num_powers, batch = powers.shape[0], observations.shape[0]
     start_key, chain_key = jax.random.split(key)
@@ -150,6 +151,7 @@ def _start(
     """``start`` if it has ``shape``, or draws from the base."""
     if start is None:
         return model.base_scale * jax.random.normal(key, shape)
+    start = jnp.asarray(start)
     if start.shape != shape:
         raise ValueError(f"start must have shape {shape}, one position a chain, got {start.shape}.")
     return start
@@ -180,6 +182,12 @@ def _run_grid(
 
 def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
     """Scans ``step``, keeping of the way only the mean acceptance over the last axis of chains."""
+    if not hasattr(states, "position"):
+        raise ValueError(
+            "sampler must move one position, for chains that are independent; got one whose state "
+            f"is {type(states).__name__}({', '.join(getattr(states, '_fields', ()))}). "
+            "Particles that move together cannot be used here; take sgld or mala, for example."
+        )
     # Differentiated, a chain keeps its states and repeats each step on the way back: 20 steps at 10
     # powers then need the memory of one. Within a scan there is no common code to keep apart.
     step = jax.checkpoint(step, prevent_cse=False)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_not_negative
+from ebmjax._checks import check_at_least, check_not_negative
 from ebmjax.latent._model import (
     LatentModel,
     LatentParams,
@@ -92,6 +92,7 @@ def check_latents(
     num_powers: int,
 ) -> None:
     """Raises ValueError unless the latents belong to the powers and observations."""
+    check_at_least("the number of observations", observations.shape[0], 1)
     expected = (num_powers, observations.shape[0])
     if power_latents.ndim != 3 or power_latents.shape[:2] != expected:
         raise ValueError(

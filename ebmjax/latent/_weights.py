@@ -59,6 +59,7 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
 
     Source: the delta method.
     """
+    log_weights = jnp.asarray(log_weights)
     n = _check_draws(log_weights)
     value = logsumexp(log_weights, axis=0) - jnp.log(n)
     relative = jnp.exp(log_weights - value[None])
@@ -90,6 +91,7 @@ def weight_sample_size(log_weights: jax.Array) -> jax.Array:
 
     Source: Kong, Liu & Wong 1994.
     """
+    log_weights = jnp.asarray(log_weights)
     _check_draws(log_weights)
     # Divided by the largest weight, so that one dominant weight counts as exactly 1.
     weights = jnp.exp(log_weights - jnp.max(log_weights, axis=0, keepdims=True))

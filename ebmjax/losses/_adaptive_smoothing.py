@@ -74,4 +74,4 @@ def adapt_smoothing(
     error = logs[0] - logs[1] - jnp.log(target_ratio)
     factor = jnp.exp(rate * error)
     moved = smoothing * jnp.where(is_usable, factor, 1.0)
-    return jnp.clip(moved, low, high)
+    return jnp.clip(moved, low, high).astype(jnp.float32)

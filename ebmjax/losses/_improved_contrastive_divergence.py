@@ -100,7 +100,7 @@ def improved_contrastive_divergence_loss(
     )
     energy = jnp.mean(as_batch("live_energy", live_energy))
     entropy = jnp.asarray(live_entropy, jnp.float32)
-    kl_terms = kl_weight * energy - entropy_weight * entropy
+    kl_terms = (kl_weight * energy - entropy_weight * entropy).astype(jnp.float32)
     return loss + kl_terms, {
         **metrics,
         "live_energy": energy,

@@ -59,7 +59,7 @@ def potential_scale_reduction(
     if method == "rank":
         return _per_coordinate(_rank_scale_reduction, _check_draws(chains, 2, 4))
     if method == "classic":
-        return _per_coordinate(_scale_reduction, _check_draws(chains, 2, 2))
+        return _per_coordinate(_classic_scale_reduction, _check_draws(chains, 2, 2))
     raise ValueError(f'method must be "rank" or "classic", got method={method!r}.')
 
 
@@ -134,6 +134,14 @@ def _rank_scale_reduction(x: jax.Array) -> jax.Array:
     folded = _scale_reduction(_normal_scores(jnp.abs(halves - jnp.median(halves))))
     # Draws of two values can fold onto one, which compares nothing: fmax then leaves the bulk.
     return jnp.fmax(bulk, folded)
+
+
+def _classic_scale_reduction(x: jax.Array) -> jax.Array:
+    """In units of a power of two, the largest draw's, because squares leave float32's range."""
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(x)))
+    widest = jnp.finfo(x.dtype).maxexp - 3  # of which the inverse is a normal number too
+    unit = jnp.ldexp(jnp.ones((), x.dtype), -jnp.clip(exponent, -widest, widest))
+    return _scale_reduction(x * unit)
 
 
 def _scale_reduction(x: jax.Array) -> jax.Array:

@@ -64,7 +64,7 @@ def kernel_distance(
 
     Raises:
       ValueError: for shapes that do not fit, non-finite features, an unknown kernel, a bandwidth
-        that is not positive or has no kernel to serve.
+        that is not positive or has no kernel to serve, or a median distance of 0.
 
     Source: Gretton et al. 2012, "A Kernel Two-Sample Test", equation 3; Binkowski et al. 2018,
     "Demystifying MMD GANs".
@@ -142,6 +142,11 @@ def _kernel_fn(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | Non
         return _cubic
     if bandwidth is None:
         bandwidth = _median_distance(np.concatenate([a[:MEDIAN_ROWS], b[:MEDIAN_ROWS]]))
+        if bandwidth == 0:
+            raise ValueError(
+                "features_a and features_b must differ in more than half of their pairs for the "
+                "median rule, whose distance is 0 here; give a bandwidth."
+            )
     check_positive("bandwidth", bandwidth)
     return partial(_gaussian, bandwidth)
 

@@ -102,9 +102,12 @@ def energy_landscape(
     direction_y = _checked_direction("direction_y", direction_y, params)
     coordinates_x = _checked_coordinates("coordinates_x", coordinates_x)
     coordinates_y = _checked_coordinates("coordinates_y", coordinates_y)
-    shape = jax.eval_shape(value_fn, params).shape
-    if shape != ():
-        raise ValueError(f"value_fn must return a scalar, got shape {shape}. Sum or average it.")
+    shapes = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(value_fn, params))
+    if shapes != ():
+        raise ValueError(
+            f"value_fn must return a scalar, got shape {shapes}. Sum or average it, and of a value "
+            "with metrics take the value."
+        )
 
     def value(a: jax.Array, b: jax.Array) -> jax.Array:
         moved = jax.tree.map(

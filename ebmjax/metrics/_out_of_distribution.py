@@ -203,14 +203,16 @@ def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Ar
 
 
 def _ranked(*scores: Any) -> tuple[Any, ...]:
-    """Float64 scores of NumPy as ranks, which are all that counts: as float32 some would tie."""
+    """Wide scores of NumPy as ranks, which are all that counts: as float32 some would tie."""
     if any(isinstance(s, Tracer) for s in scores):
         return scores
     arrays = [np.asarray(s) for s in scores]
-    would_round = (
-        any(a.dtype == np.float64 for a in arrays) and jnp.asarray(0.5).dtype != np.float64
-    )
-    if not would_round or any(a.ndim != 1 or np.isnan(a).any() for a in arrays):  # told of below
+    wide = {np.dtype(name) for name in ("int32", "int64", "uint32", "uint64")}
+    if jnp.asarray(0.5).dtype != np.float64:
+        wide.add(np.dtype("float64"))
+    if not any(a.dtype in wide for a in arrays) or any(
+        a.ndim != 1 or np.isnan(a).any() for a in arrays
+    ):  # told of below
         return scores
     _, ranks = np.unique(np.concatenate(arrays), return_inverse=True)
     return tuple(np.split(ranks, [len(arrays[0])]))

@@ -310,3 +310,8 @@ def test_one_repeat_or_one_chain_has_no_error_and_is_refused():
         ais_log_normalizer(
             jax.random.key(0), MODEL, PARAMS, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1
         )
+
+
+def test_log_weights_may_be_a_list() -> None:
+    assert float(log_mean_exp([0.0, 0.0]).value) == 0.0
+    assert float(weight_sample_size([0.0, 0.0])) == 2.0

@@ -145,3 +145,18 @@ def test_full_covariance_with_too_few_samples_names_the_way_out():
 def test_bad_shapes_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("variance", [1e-3, 1e-14, 1e-16, 1e-30])
+def test_kl_of_a_far_narrower_gaussian(variance):
+    """In float32, where a standard deviation minus one has few digits of it left, or none."""
+
+    def kl(variance):
+        return gaussian_kl(jnp.zeros(1), variance * jnp.eye(1), jnp.zeros(1), jnp.eye(1))
+
+    value, slope = jax.value_and_grad(kl)(jnp.float32(variance))
+    eps = np.finfo(np.float32).eps
+    # Three terms of at most the log's size, rounded some four times each.
+    expected = 0.5 * (variance - 1 - np.log(variance))
+    np.testing.assert_allclose(value, expected, rtol=0, atol=12 * eps * abs(np.log(variance)))
+    np.testing.assert_allclose(slope, 0.5 * (1 - 1 / variance), rtol=40 * eps)

@@ -17,8 +17,9 @@ from ebmjax.latent import (
     power_schedule,
     sample_power_posteriors,
     sample_prior,
+    vanilla_loss,
 )
-from ebmjax.samplers import mala, sgld
+from ebmjax.samplers import mala, sgld, svgd
 
 MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
 PARAMS = LatentParams(
@@ -194,3 +195,39 @@ def test_a_blackjax_sampler_serves():
         mean, precision = power_target(OBSERVATIONS[0], power)
         assert_drawn_from(latents[i], (mean, np.linalg.inv(precision)))
     assert np.all((metrics["acceptance_prob"] > 0.8) & (metrics["acceptance_prob"] <= 1.0))
+
+
+def test_particles_that_move_together_are_no_chains():
+    with pytest.raises(ValueError, match=r"^sampler must move one position.*SVGDState\(particles"):
+        sample_prior(
+            jax.random.key(0),
+            MODEL,
+            PARAMS,
+            3,
+            2,
+            sampler=functools.partial(svgd, step_size=0.1),
+            num_steps=2,
+        )
+
+
+def test_a_start_may_be_a_list():
+    ends, _ = sample_prior(
+        jax.random.key(0), MODEL, PARAMS, 1, 2, sampler=ULA, num_steps=1, start=[[0.0, 0.0]]
+    )
+    assert ends.shape == (1, 2)
+
+
+def test_no_observations():
+    with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
+        sample_power_posteriors(
+            jax.random.key(0),
+            MODEL,
+            PARAMS,
+            jnp.zeros((0, 2)),
+            jnp.ones(1),
+            2,
+            sampler=ULA,
+            num_steps=1,
+        )
+    with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
+        vanilla_loss(PARAMS, MODEL, jnp.zeros((0, 2)), jnp.zeros((0, 2)), jnp.zeros((3, 2)))

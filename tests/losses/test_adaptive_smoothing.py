@@ -66,3 +66,8 @@ def test_bad_input(change, match):
     good = {"smoothing": 1.0, "generative_norm": 1.0, "classification_norm": 1.0}
     with pytest.raises(ValueError, match=match):
         adapt_smoothing(**{**good, **change})
+
+
+def test_the_result_is_float32_also_where_64_bits_are_enabled():
+    with jax.enable_x64(True):
+        assert adapt_smoothing(np.float64(2.0), 8.0, np.ones(())).dtype == np.float32

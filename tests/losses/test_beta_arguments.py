@@ -89,3 +89,11 @@ def test_stays_float32_under_x64(variant):
         assert {name: str(value.dtype) for name, value in metrics.items()} == dict.fromkeys(
             metrics, "float32"
         )
+
+
+@pytest.mark.parametrize("bad", [None, "a"])
+def test_what_is_no_number_is_named(bad):
+    with pytest.raises(TypeError, match=r"^beta must be a number"):
+        beta_objective_loss(jnp.ones(2), jnp.ones(2), beta=bad)
+    with pytest.raises(TypeError, match=r"^reweighting_exponent must be a number"):
+        beta_from_exponents(1.0, bad)

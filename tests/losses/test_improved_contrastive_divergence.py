@@ -129,3 +129,11 @@ def test_bad_input(changed, error, match):
     }
     with pytest.raises(error, match=match):
         improved_contrastive_divergence_loss(**{**good, **changed})
+
+
+def test_the_loss_is_float32_also_where_64_bits_are_enabled():
+    with jax.enable_x64(True):
+        loss, _ = improved_contrastive_divergence_loss(
+            POSITIVE, NEGATIVE, LIVE, 1.0, entropy_weight=jnp.float64(0.7)
+        )
+        assert loss.dtype == jnp.float32

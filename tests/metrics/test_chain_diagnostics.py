@@ -265,3 +265,12 @@ def test_unknown_names_and_complex_draws_are_refused():
         effective_sample_size(chains, kind="mean")
     with pytest.raises(TypeError, match="real numbers, got dtype complex64"):
         potential_scale_reduction(chains.astype(jnp.complex64))
+
+
+@pytest.mark.parametrize("exponent", [-100, 80, 120])
+def test_classic_r_hat_has_no_units(exponent):
+    """Powers of two, so that not a bit differs; their squares leave float32's range."""
+    draws = np.float32(np.random.default_rng(3).normal(size=(4, 50)))
+    expected = scale_reduction(draws, method="classic")
+    scaled = scale_reduction(np.ldexp(draws, exponent), method="classic")
+    np.testing.assert_array_equal(scaled, expected)

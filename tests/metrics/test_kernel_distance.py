@@ -154,3 +154,8 @@ def test_subsets_name_bad_arguments(num_subsets, subset_size, message):
             num_subsets=num_subsets,
             subset_size=subset_size,
         )
+
+
+def test_a_median_distance_of_zero_asks_for_a_bandwidth():
+    with pytest.raises(ValueError, match=r"^features_a and features_b must differ.*give a bandwid"):
+        kernel_distance(np.zeros((5, 1)), np.zeros((5, 1)), kernel="rbf")

@@ -171,3 +171,10 @@ def test_bad_parameters_have_no_direction():
         filter_normalised_direction(jax.random.key(0), {"step": jnp.arange(4)})
     with pytest.raises(ValueError, match="holds no arrays"):
         filter_normalised_direction(jax.random.key(0), {})
+
+
+def test_a_value_with_metrics_is_no_scalar():
+    with pytest.raises(ValueError, match=r"^value_fn must return a scalar, got shape \(\(\), \(2,"):
+        energy_landscape(
+            lambda p: (p.sum(), p), jnp.zeros(2), jnp.ones(2), jnp.ones(2), [0.0], [0.0]
+        )

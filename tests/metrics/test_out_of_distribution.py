@@ -200,3 +200,8 @@ def test_bad_images_and_logits_are_refused():
         jax.jit(lambda x: ood_scores(lambda y: linear_logits(y)[:, 0], x))(images)
     with pytest.raises(ValueError, match=r"logits of shape \(2, classes\), got \(1, 4\)"):
         ood_scores(lambda y: linear_logits(y)[:1], images)
+
+
+def test_wide_integers_are_told_apart() -> None:
+    for larger, smaller in ((2**24 + 1, 2**24), (2**31, 0), (2**40 + 1, 2**40)):
+        assert float(auroc(np.array([larger]), np.array([smaller]))) == 1.0
