@@ -207,10 +207,10 @@ def _ranked(*scores: Any) -> tuple[Any, ...]:
     if any(isinstance(s, Tracer) for s in scores):
         return scores
     arrays = [np.asarray(s) for s in scores]
-    wide = {np.dtype(name) for name in ("int32", "int64", "uint32", "uint64")}
+    wide = ["int32", "int64", "uint32", "uint64"]
     if jnp.asarray(0.5).dtype != np.float64:
-        wide.add(np.dtype("float64"))
-    if not any(a.dtype in wide for a in arrays) or any(
+        wide.append("float64")
+    if not any(a.dtype.name in wide for a in arrays) or any(
         a.ndim != 1 or np.isnan(a).any() for a in arrays
     ):  # told of below
         return scores

@@ -27,6 +27,7 @@ from ebmjax.latent import (
     path_to_prior,
     power_schedule,
     smc_log_normalizer,
+    weight_sample_size,
 )
 from ebmjax.samplers import mala, sgld
 from ebmjax.types import Sampler
