@@ -17,12 +17,13 @@ from ebmjax.types import Sampler
 ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
-GROUND = {"types", "_checks", "_axes"}
+GROUND = {"types", "_checks", "_axes", "_precision"}
 # types -> densities -> samplers -> latent -> training; the side rooms stand on the ground alone.
 MAY_IMPORT = {
     "types": set(),
     "_checks": {"types"},
     "_axes": set(),
+    "_precision": {"types"},
     "densities": GROUND,
     "losses": GROUND,
     "networks": GROUND,
