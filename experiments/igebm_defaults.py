@@ -56,6 +56,8 @@ def defaults() -> ConfigDict:
             "allow_decoupled": False,
             "target_acceptance": optional(float),
             "min_step_size": 0.0,
+            # Of a training chain's last step, in parts of its first: below 1 it anneals.
+            "final_step_fraction": 1.0,
             "sgld": _langevin(),
             "psgld": {**_langevin(), "decay": 0.9, "damping": 1.0},
             "mala": _langevin(),
@@ -64,6 +66,7 @@ def defaults() -> ConfigDict:
                 **_langevin(),
                 "acceptance_threshold": 0.5,
                 "temperature_growth": 10.0,
+                "acceptance_decay": 0.9,
             },
             "hmc": {"step_size": 0.1, "temperature": 5e-5, "num_integration_steps": 3},
             "buffer": {

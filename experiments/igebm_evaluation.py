@@ -19,8 +19,8 @@ from experiments.buffers import spread_slots
 from experiments.config import Config
 from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
 from experiments.igebm_distances import Distances, finite_images
-from experiments.igebm_literal import log_proposal_ratio
 from experiments.igebm_samplers import temperature
+from experiments.literal_mala import log_proposal_ratio
 from experiments.plots import image_grid
 
 

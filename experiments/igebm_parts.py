@@ -153,10 +153,11 @@ def live_steps(config: Config) -> training.LiveSteps | None:
     noise_scale = section.sgld.noise_scale
     if noise_scale is None:
         noise_scale = (2.0 * section.sgld.step_size * section.sgld.temperature) ** 0.5
+    fraction = section.final_step_fraction  # they go on where the chain has annealed to
     box = {"low": section.low, "high": section.high} if section.box != "none" else {}
     return training.LiveSteps(
-        step_size=section.sgld.step_size,
-        noise_scale=noise_scale,
+        step_size=section.sgld.step_size * fraction,
+        noise_scale=noise_scale * fraction**0.5,
         num_steps=config.loss.live_steps,
         num_references=config.loss.num_references,
         **box,

@@ -5,13 +5,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
+import optax
+
 from ebmjax import densities, samplers
 from ebmjax.training import ChainKind
 from experiments.blackjax_kernels import hmc
 from experiments.build import tempered_mala
 from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.igebm_literal import PROPOSALS, RATIOS, literal_mala
+from experiments.literal_mala import literal_mala
 from experiments.validate import choose
 
 REJECTING = ("mala", "literal_mala", "tempered_mala", "hmc")
@@ -102,6 +105,8 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     if name == "hmc":
         options["num_coordinates"] = math.prod(image_shape)
     make = partial(choose("sampler.names", name, SAMPLERS), **options)
+    if config.sampler.final_step_fraction != 1.0:
+        make = _annealed(make, section, config.sampler)
     low, high = config.sampler.low, config.sampler.high
     max_score = config.sampler.max_score
     box = choose("sampler.box", config.sampler.box, {box: box for box in BOXES})
@@ -121,22 +126,31 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     return make_in_box
 
 
-def _literal_mala(log_density_fn: Any, *, ratio: str, proposal: str, **options: Any) -> Any:
-    return literal_mala(
-        log_density_fn,
-        ratio=choose("sampler.literal_mala.ratio", ratio, {name: name for name in RATIOS}),
-        proposal=choose(
-            "sampler.literal_mala.proposal", proposal, {name: name for name in PROPOSALS}
-        ),
-        **options,
+def _annealed(make: Callable[..., Any], section: Config, sampler: Config) -> Callable[..., Any]:
+    """Steps that fall evenly to ``final_step_fraction`` of the first, at the same temperature.
+
+    From the length of a training chain on they stay there. A noise that is given falls with the
+    root of the step.
+    """
+    fraction = optax.linear_schedule(
+        1.0, sampler.final_step_fraction, max(sampler.num_steps - 1, 1)
     )
+    noise_scale = section.get("noise_scale")
+
+    def make_annealed(density: Any, step_size: Any = section.step_size) -> Any:
+        falling = {"step_size": lambda step: step_size * fraction(step)}
+        if noise_scale is not None:
+            falling["noise_scale"] = lambda step: noise_scale * jnp.sqrt(fraction(step))
+        return samplers.scheduled(make)(density, **falling)
+
+    return make_annealed
 
 
 SAMPLERS: dict[str, Callable[..., Any]] = {
     "sgld": samplers.sgld,
     "psgld": samplers.psgld,
     "mala": samplers.mala,
-    "literal_mala": _literal_mala,
+    "literal_mala": literal_mala,
     "tempered_mala": tempered_mala,
     "hmc": hmc,
 }

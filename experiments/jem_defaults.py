@@ -54,7 +54,20 @@ def defaults() -> ConfigDict:
             "proximal_sgld": {"step_size": 1.0, "noise_scale": 0.0, "max_drift": 1.0},
             "psgld": {"step_size": 1.0, "noise_scale": 0.01, "decay": 0.9, "damping": 1.0},
             "mala": {"step_size": 0.1, "temperature": 5e-4},
-            "tempered_mala": {"step_size": 0.1, "temperature": 5e-4},
+            "literal_mala": {
+                "step_size": 1.0,
+                "noise_scale": 0.01,
+                "temperature": 1.0,
+                "ratio": "energies",
+                "proposal": "twice_step",
+            },
+            "tempered_mala": {
+                "step_size": 0.1,
+                "temperature": 5e-4,
+                "acceptance_threshold": 0.5,
+                "temperature_growth": 10.0,
+                "acceptance_decay": 0.9,
+            },
             "svgd": {"step_size": 8.0, "bandwidth": optional(float)},
             "stochastic_svgd": {
                 "step_size": 8.0,
@@ -113,6 +126,8 @@ def defaults() -> ConfigDict:
             "momentum": 0.9,
             "weight_decay": 0.0,
             "warmup_steps": 0,
+            # "steps" down at decay_epochs, or "cosine" to 0 at the end.
+            "schedule": "steps",
             "decay_epochs": (24.0, 34.0),
             "decay_factor": 0.3,
             "rho": optional(float),

@@ -213,15 +213,17 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
-    """Adam or SGD with warm-up, steps down at given epochs, and coupled weight decay."""
+    """Adam or SGD with warm-up, a rate that decays, and coupled weight decay."""
     section = config.optimizer
-    scales: dict[int, float] = {}
-    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
-        scales[step] = scales.get(step, 1.0) * section.decay_factor
-    steps = optax.piecewise_constant_schedule(section.learning_rate, scales)
+    total_steps = config.train.num_epochs * steps_per_epoch
+    schedules = {
+        "steps": lambda: _steps_down(section, steps_per_epoch),
+        "cosine": lambda: optax.cosine_decay_schedule(section.learning_rate, total_steps),
+    }
+    decaying = choose("optimizer.schedule", section.schedule, schedules)()
 
     def schedule(count: Any) -> Any:
-        return steps(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
+        return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     transforms = {
         "adam": lambda: optax.scale_by_adam(b1=section.b1, b2=section.b2),
@@ -232,3 +234,10 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         choose("optimizer.name", section.name, transforms)(),
         optax.scale_by_learning_rate(schedule),
     )
+
+
+def _steps_down(section: Config, steps_per_epoch: int) -> optax.Schedule:
+    scales: dict[int, float] = {}
+    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+        scales[step] = scales.get(step, 1.0) * section.decay_factor
+    return optax.piecewise_constant_schedule(section.learning_rate, scales)

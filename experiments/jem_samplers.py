@@ -10,13 +10,14 @@ from experiments.blackjax_kernels import KERNELS, check_installed, kernel
 from experiments.build import tempered_mala
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.literal_mala import literal_mala
 from experiments.validate import choose
 
 PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
 SHARD_AXES = ("data", "shard")
 """Over which a training step's particles are one system and its smoothing one; evaluation has
 neither."""
-REJECTING = ("mala", "tempered_mala", "blackjax")
+REJECTING = ("mala", "literal_mala", "tempered_mala", "blackjax")
 
 
 def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
@@ -84,6 +85,7 @@ SAMPLERS = {
     "proximal_sgld": _proximal_sgld,
     "psgld": samplers.psgld,
     "mala": samplers.mala,
+    "literal_mala": literal_mala,
     "tempered_mala": tempered_mala,
     "svgd": samplers.svgd,
     "stochastic_svgd": samplers.stochastic_svgd,

@@ -56,7 +56,7 @@ NOT_NEGATIVE = {
     "decay_epochs",
 }
 FRACTION = {"b1", "b2", "decay", "momentum", "beta", "sampling_beta", "average_decay"}
-UP_TO_ONE = {"decay_per_epoch", "decay_factor", "smoothing_rate"}
+UP_TO_ONE = {"decay_per_epoch", "decay_factor", "smoothing_rate", "final_step_fraction"}
 PROBABILITY = {
     "reinit_prob",
     "max_positive_weight",
@@ -64,6 +64,7 @@ PROBABILITY = {
     "jitter_prob",
     "grey_prob",
     "acceptance_threshold",
+    "acceptance_decay",
 }
 FINITE = {"low", "high", "law_mean"}
 BELOW_ONE = {"betas", "beta_start", "beta_end"}

@@ -19,11 +19,13 @@ docs/results/igebm_digits.md.
 Variants: the sampler of all negatives (psgld; psgld_exact with preconditioned noise; mala, at the
 temperature that step and noise imply; mala_decoupled, at temperature 1 with the same noise;
 mala_literal, by the ratio that the thesis prints; mala_adapted, whose step adapts to an acceptance
-of 0.57; tempered_mala; hmc), mixed (a third each of sgld, mala and BlackJAX's hmc), unbounded (no
-spectral norm), bare (nor box, nor penalty on energies; also bare_psgld), multiscale, conditional,
-improved (KL term and entropy), augmented (starts from the buffer are cropped), short_run (no
-buffer, chains anew every time), beta (the robust objective at exponent 1), beta_schedule (from 0 to
-there), beta_negative (exponent -0.5).
+of 0.57; mala_annealed and sgld_annealed, whose steps fall to a hundredth along a chain;
+tempered_mala, which judges a running acceptance; tempered_mala_every_move, which as in the thesis's
+listing judges every move alone; hmc), mixed (a third each of sgld, mala and BlackJAX's hmc),
+unbounded (no spectral norm), bare (nor box, nor penalty on energies; also bare_psgld), multiscale,
+conditional, improved (KL term and entropy), augmented (starts from the buffer are cropped),
+short_run (no buffer, chains anew every time), beta (the robust objective at exponent 1),
+beta_schedule (from 0 to there), beta_negative (exponent -0.5).
 """
 
 from typing import Any
@@ -54,6 +56,7 @@ def robust(exponent: float) -> dict[str, Any]:
 # Nothing that keeps energies or chains from running away.
 BARE = {"model.spectral_norm": None, "sampler.box": "none", "loss.energy_l2": 0.0}
 ADAPTED = {"sampler.target_acceptance": 0.57}
+ANNEALED = {"sampler.final_step_fraction": 0.01}
 VARIANTS: dict[str, dict[str, Any]] = {
     "psgld": {"sampler.names": ("psgld",)},
     "psgld_exact": {"sampler.names": ("psgld",), **at_temperature("psgld")},
@@ -65,7 +68,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "mala_literal": {"sampler.names": ("literal_mala",)},
     "mala_adapted": {"sampler.names": ("mala",), **at_temperature("mala"), **ADAPTED},
+    "mala_annealed": {"sampler.names": ("mala",), **ANNEALED},
+    "sgld_annealed": ANNEALED,
     "tempered_mala": {"sampler.names": ("tempered_mala",)},
+    "tempered_mala_every_move": {
+        "sampler.names": ("tempered_mala",),
+        "sampler.tempered_mala.acceptance_decay": 0.0,
+    },
     "hmc": {"sampler.names": ("hmc",), **ADAPTED},
     "mixed": {
         "sampler.names": ("sgld", "mala", "hmc"),

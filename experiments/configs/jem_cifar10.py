@@ -12,10 +12,11 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: psgld (Alg. 9 of the thesis: decay 0.9, damping 1), psgld_1e4 (damping 1e-4), mala (at
-temperature 5e-4), svgd (10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py),
-sam, beta_B (exponent B of the robust objective's weights), cpu (a small network on 5,000 images of
-16x16, K = 10).
+Variants: psgld (Alg. 9 of the thesis: decay 0.9, damping 1), psgld_1e4 (damping 1e-4), mala (the
+correct one: step 0.1 at temperature 5e-4), mala_literal (JEM's step and noise, by the ratio that
+the thesis prints), svgd (10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py),
+sam (radius 0.2, SADA-JEM's), beta_B (exponent B of the robust objective's weights), cpu (a small
+network on 5,000 images of 16x16, K = 10).
 """
 
 from typing import Any
@@ -43,6 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "psgld": {"sampler.name": "psgld"},
     "psgld_1e4": {"sampler.name": "psgld", "sampler.psgld.damping": 1e-4},
     "mala": {"sampler.name": "mala"},
+    "mala_literal": {"sampler.name": "literal_mala"},
     "svgd": {
         "sampler.name": "svgd",
         "sampler.num_samples": 10,
@@ -50,7 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sampler.max_score": 1.0,
         "sampler.svgd.step_size": 3.2,
     },
-    "sam": {"optimizer.rho": 0.05},
+    "sam": {"optimizer.rho": 0.2},
     "beta_half": robust(0.5),
     "beta_1": robust(1.0),
     "beta_2": robust(2.0),

@@ -16,7 +16,8 @@ Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation, 357 test im
 0.081 +- 0.025. Most other variants: docs/results/jem_digits.md.
 
 Variants: the sampler (psgld, with the decay 0.99 that the thesis has for points, as measured, where
-its image form has 0.9; mala, tempered_mala and hmc at temperature 5e-4), softmax (the classifier
+its image form has 0.9; mala, tempered_mala and hmc at temperature 5e-4; mala_literal, SGLD's step
+and noise by the accept ratio that the thesis prints), softmax (the classifier
 alone), sam, softmax_sam, augmented (crops of one pixel), unaugmented (crops for the labels, p(x) on
 plain images), conditional (chains of p(x, y)); the robust-objective paper's seven scenarios, of
 which unconfined is JEM itself: steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter,
@@ -79,6 +80,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "conditional": {"loss.is_conditional": True},
     "psgld": {"sampler.name": "psgld", "sampler.psgld.decay": 0.99},
     "mala": {"sampler.name": "mala", "sampler.box": "reject"},
+    "mala_literal": {"sampler.name": "literal_mala"},
     "tempered_mala": {"sampler.name": "tempered_mala", "sampler.box": "reject"},
     "hmc": {"sampler.name": "blackjax", "sampler.box": "reject"},
     **{

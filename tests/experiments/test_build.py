@@ -56,6 +56,23 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
     assert updates == pytest.approx([0.8] * 3 + [0.4] * 3 + [0.05] * 2, rel=1e-6)
 
 
+def test_a_joint_models_rate_may_decay_by_a_cosine():
+    """Half the cosine of the way, down to 0 at the end, after the warm-up's share."""
+    config = jem_digits.get_config()
+    config.train.num_epochs = 4
+    config.optimizer.update(
+        name="sgd", momentum=0.0, learning_rate=0.8, schedule="cosine", warmup_steps=2
+    )
+    optimizer = jem_parts.optimizer(config, steps_per_epoch=2)
+    state, updates = optimizer.init(jnp.zeros(())), []
+    for _ in range(9):
+        update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
+        updates.append(-float(update))
+    expected = 0.4 * (1 + np.cos(np.pi * np.arange(9) / 8)) * np.minimum(1, np.arange(1, 10) / 2)
+    # The cosine of float32 angles up to pi: an absolute error of about 0.4 * 3e-7.
+    np.testing.assert_allclose(updates, expected, rtol=0, atol=1e-6)
+
+
 def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
     config = digits()
     config.optimizer.decay_per_epoch = 0.5

@@ -11,8 +11,8 @@ from igebm_smoke import smoke
 from ebmjax import data, densities, samplers
 from experiments.igebm_chains import Trained
 from experiments.igebm_evaluation import IgebmEvaluation, anatomy
-from experiments.igebm_literal import literal_mala
 from experiments.igebm_samplers import bound
+from experiments.literal_mala import literal_mala
 
 
 def normal(x):
@@ -51,6 +51,36 @@ def test_the_first_move_of_hmc_with_one_leapfrog_step_is_that_of_mala():
     noise = math.sqrt(2 * 0.1 * 0.04)
     assert np.mean(proposed) == pytest.approx(2.0 - 0.1 * 2.0, abs=5 * noise / math.sqrt(4000))
     assert np.std(proposed) == pytest.approx(noise, rel=5 / math.sqrt(2 * 4000))
+
+
+def test_annealed_steps_fall_evenly_and_noise_with_their_root():
+    """To a quarter in three steps and no further; the sum over 4000 chains of a slope."""
+    config = smoke(**{"sampler.box": "none", "sampler.num_steps": 3})
+    config.sampler.final_step_fraction = 0.25
+    config.sampler.sgld.update(step_size=0.8, noise_scale=0.5)
+    sampler = bound(config, "sgld", (1, 1, 1))(lambda x: 2.0 * jnp.sum(x))
+    states = jax.vmap(sampler.init)(jnp.zeros((4000, 1)))
+    step, before = jax.jit(samplers.batch_step(sampler.step)), np.zeros(4000)
+    for i, fraction in enumerate([1.0, 0.625, 0.25, 0.25]):
+        states, _ = step(jax.random.key(i), states)
+        after = np.asarray(samplers.position_of(states))[:, 0]
+        noise = 0.5 * math.sqrt(fraction)
+        moved = after - before
+        # Means and deviations of 4000 Gaussians, to 5 standard errors.
+        assert np.mean(moved) == pytest.approx(1.6 * fraction, abs=5 * noise / math.sqrt(4000))
+        assert np.std(moved) == pytest.approx(noise, rel=5 / math.sqrt(2 * 4000))
+        before = after
+
+
+def test_an_adapted_step_anneals_too():
+    config = smoke(**{"sampler.box": "none", "sampler.num_steps": 2})
+    config.sampler.final_step_fraction = 0.5
+    config.sampler.mala.update(noise_scale=None, temperature=1e-12)
+    sampler = bound(config, "mala", (1, 1, 1))(lambda x: 2.0 * jnp.sum(x), step_size=0.1)
+    state = sampler.init(jnp.zeros(1))
+    for expected in (0.2, 0.3):  # without noise to speak of: 2 times 0.1, then 0.05
+        state, _ = sampler.step(jax.random.key(0), state)
+        assert float(samplers.position_of(state)[0]) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(("name", "box"), [("sgld", "project"), ("mala", "reject")])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ebmjax import samplers
 from ebmjax.samplers import LangevinInfo, LangevinState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from experiments.validate import choose
 
 RATIOS = ("energies", "exponentials")
 PROPOSALS = ("twice_step", "noise")
@@ -44,8 +45,13 @@ def literal_mala(
       ratio: "energies" as printed, or "exponentials".
       proposal: "twice_step" as printed, or "noise", the density of the move.
 
+    Raises:
+      ConfigError: for another ``ratio`` or ``proposal``.
+
     Source: sampling-approaches thesis, section 3.3.4 and Alg. 10.
     """
+    choose("sampler.literal_mala.ratio", ratio, {name: name for name in RATIOS})
+    choose("sampler.literal_mala.proposal", proposal, {name: name for name in PROPOSALS})
 
     def init(position: PyTree, key: Key | None = None) -> LangevinState:
         del key
