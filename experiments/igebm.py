@@ -17,8 +17,8 @@ from experiments import build as common
 from experiments import igebm_checks, igebm_plots
 from experiments import igebm_parts as parts
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.igebm_assessment import IgebmAssessment
-from experiments.igebm_distances import Distances
 from experiments.igebm_evaluation import IgebmEvaluation
 
 

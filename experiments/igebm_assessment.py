@@ -1,7 +1,7 @@
 """The full evaluation of a finished image energy, for evaluation.json."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ from ebmjax.training import TrainState, class_densities
 from ebmjax.types import Key
 from experiments import igebm_plots
 from experiments.config import Config
+from experiments.distances import finite_images
 from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
-from experiments.igebm_distances import finite_images
 from experiments.igebm_evaluation import IgebmEvaluation
 from experiments.igebm_samplers import implied_temperature, temperature
+from experiments.over_training import over_training
 from experiments.workdir import read_rows
 
 LONG = 10
@@ -199,26 +200,4 @@ def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         "rhat_energy": float(np.max(of("rhat_energy"))),
         "rhat_pixel": float(np.max(of("rhat_pixel"))),
         "acceptance": float(np.min(of("acceptance"))),
-    }
-
-
-def over_training(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of what the run's evaluations said: the first after some training, and the lowest FID."""
-    told = [row for row in rows if row.get("sample_fid") is not None and row["step"] > 0]
-    if not told:
-        return {}
-    best = min(told, key=lambda row: row["sample_fid"])
-    return {
-        "first_sample_fid": told[0]["sample_fid"],
-        "first_step": told[0]["step"],
-        "best_sample_fid": best["sample_fid"],
-        "best_step": best["step"],
-        "lowest_acceptance": min(
-            (
-                row["chain_acceptance_prob"]
-                for row in rows
-                if row.get("chain_acceptance_prob") is not None
-            ),
-            default=None,
-        ),
     }

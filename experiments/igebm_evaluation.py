@@ -1,6 +1,5 @@
 """What is measured and pictured of an image energy while it trains."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +16,8 @@ from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_
 from ebmjax.types import Key, LogDensityFn
 from experiments.buffers import spread_slots
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
-from experiments.igebm_distances import Distances, finite_images
 from experiments.igebm_samplers import temperature
 from experiments.literal_mala import log_proposal_ratio
 from experiments.plots import image_grid
@@ -59,9 +58,7 @@ class IgebmEvaluation:
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
         shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
-        if self.distances.extractor is not None:
-            judged = self.distances(finite_images(np.asarray(samples)))
-            row["sample_fid"] = judged.get(f"fid_{self.distances.extractor.name}", math.nan)
+        row |= self.distances.along_training(np.asarray(samples))
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", samples=shown)
         return {name: np.asarray(value).tolist() for name, value in row.items()}

@@ -19,6 +19,7 @@ from experiments import build as common
 from experiments import jem_checks, jem_plots
 from experiments import jem_parts as parts
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.errors import ConfigError
 from experiments.jem_assessment import JemAssessment
 from experiments.jem_evaluation import JemEvaluation
@@ -64,7 +65,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         max_abs_loss=config.train.max_abs_loss,
         hold_fn=parts.hold_fn(config),
     )
-    evaluation = JemEvaluation(workdir=workdir, classifier=classifier, test=test, config=config)
+    evaluation = JemEvaluation(
+        workdir=workdir,
+        classifier=classifier,
+        test=test,
+        distances=Distances(train, test, config),
+        config=config,
+    )
     assessment = JemAssessment(
         workdir=workdir,
         key=eval_key,

@@ -23,6 +23,8 @@ from experiments.jem_extractors import extractor
 from experiments.jem_generation import Generation
 from experiments.jem_ood import check_sets, detections, ood_sets
 from experiments.jem_robustness import classify_fn, robustness
+from experiments.over_training import over_training
+from experiments.workdir import read_rows
 
 NUM_BINS = 20
 
@@ -66,6 +68,7 @@ class JemAssessment:
         test_scores = self._score(model, _floats(self.test.images))
         arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
         report = {"classification": self._classification(test_scores["logits"])}
+        report["over_training"] = over_training(read_rows(self.workdir))
         if section.num_ood:
             report["ood"], scores = self._ood(model, test_scores)
             arrays |= _flat(scores)

@@ -16,23 +16,26 @@ from ebmjax.training import TrainState
 from ebmjax.types import PyTree
 from experiments.buffers import spread_slots
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.plots import image_grid
 
 
 @dataclass(frozen=True)
 class JemEvaluation:
-    """Accuracy and calibration on the test images, and what the replay buffer holds.
+    """Accuracy and calibration on the test images, and how good what the replay buffer holds is.
 
     Attributes:
       workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
       classifier: the network.
       test: the test images.
+      distances: of samples from the training images.
       config: sections data and eval are read.
     """
 
     workdir: Path
     classifier: Classifier
     test: data.ImageData
+    distances: Distances
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
@@ -45,6 +48,7 @@ class JemEvaluation:
             (self.workdir / folder).mkdir(exist_ok=True)
         if "samples" in pictures:
             image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
+            row |= self.distances.along_training(np.asarray(samples))
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 

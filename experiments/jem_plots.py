@@ -16,6 +16,7 @@ PANELS = (
         ("positive_log_density", "negative_log_density", "test_log_density", "buffer_log_density"),
     ),
     ("energy, nats", ("positive_energy", "negative_energy")),
+    ("samples of the buffer: FID", ("sample_fid",)),
     (
         "chains",
         ("chain_acceptance_prob", "chain_displacement", "positive_weight", "smoothing"),

@@ -13,7 +13,7 @@ from ebmjax.training import TrainState
 from experiments import build as common
 from experiments import thermo_cost, thermo_evidence
 from experiments.config import Config
-from experiments.igebm_distances import finite_images
+from experiments.distances import finite_images
 from experiments.jem_extractors import Extractor, extractor
 from experiments.thermo_evaluation import ThermoEvaluation, params_of_repeats
 

@@ -6,12 +6,14 @@ drift and a small noise. Correct both and the chain still aims at temperature 1,
 noise is 140 times too small. "implied T" aims at the temperature of its moves; what a box does to
 that is asked apart (mirrors are the box inside which the accept step is exact), and so is what
 happens when SGLD moves half of the chains in the same buffer: MALA then meets chains that have
-arrived. "adapted" also gives up the step for one that accepts 57 %. The rest train with what
+arrived. Tempering raises the temperature by a running acceptance, or as in the thesis's listing by
+every move; "annealed" steps fall to a hundredth along a chain. "adapted" also gives up the step for one that accepts 57 %. The rest train with what
 mixes: other temperatures, a floor under the step, a larger penalty on energies, the robust
 objective, HMC, and a batch of three samplers.
 
 acceptance.png is the acceptance of all rows over training, samples.png the buffers of some at the
-end of seed 0. Variants: "" all; "quick" a few rows of a few epochs.
+end of seed 0. Variants: "" all; "tempered" the every-move and the annealed rows alone; "quick" a
+few rows of a few epochs.
 """
 
 from pathlib import Path
@@ -52,6 +54,9 @@ ROWS: dict[str, str | list[str]] = {
     "MALA, implied T, no box": [f"{CONFIG}:mala", "--config.sampler.box=none"],
     "MALA, implied T, beside SGLD": [f"{CONFIG}:mala", "--config.sampler.names=('sgld', 'mala')"],
     "tempered MALA": f"{CONFIG}:tempered_mala",
+    "tempered MALA, every move": f"{CONFIG}:tempered_mala_every_move",
+    "MALA, annealed": f"{CONFIG}:mala_annealed",
+    "SGLD, annealed": f"{CONFIG}:sgld_annealed",
     "MALA, adapted": f"{CONFIG}:mala_adapted",
     "MALA, adapted, T = 1e-3": [
         f"{CONFIG}:mala_adapted",
@@ -94,6 +99,7 @@ COLUMNS = {
 }
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
 
+ANNEALED = ("MALA, annealed", "SGLD, annealed")
 SHOWN = (
     "SGLD",
     "MALA, implied T, beside SGLD",
@@ -111,6 +117,12 @@ def draw(folder: Path) -> None:
 
 STUDIES = {
     "": Study(rows=ROWS, columns=COLUMNS, common=COMMON, draw=draw),
+    "tempered": Study(
+        rows={name: ROWS[name] for name in ("tempered MALA, every move", *ANNEALED)},
+        columns=COLUMNS,
+        common=COMMON,
+        draw=draw,
+    ),
     "quick": Study(
         rows={
             name: ROWS[name] for name in ("SGLD", "MALA, literal", "MALA, T = 1", "MALA, adapted")

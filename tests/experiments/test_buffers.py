@@ -50,7 +50,9 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
     state.params, state.shards.statistics = {}, {}
     network = SimpleNamespace(logits=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
     images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
-    row = JemEvaluation(tmp_path, network, images, config)(state, 0)
+    distances = SimpleNamespace(along_training=lambda ends: {"sample_fid": float(len(ends))})
+    row = JemEvaluation(tmp_path, network, images, distances, config)(state, 0)  # pyright: ignore
+    assert row["sample_fid"] == config.eval.num_samples
     shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
     found, counts = np.unique(shown[:, 0, 0, 0], return_counts=True)
     np.testing.assert_array_equal(found, from_signed_unit(levels[::10]))

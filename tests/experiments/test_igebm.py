@@ -13,8 +13,9 @@ from PIL import Image
 
 from experiments import igebm_figures
 from experiments.configs import igebm_cifar10, shortrun_cifar10
-from experiments.igebm_assessment import IgebmAssessment, energy_moments, over_training, worst
+from experiments.igebm_assessment import IgebmAssessment, energy_moments, worst
 from experiments.launch import launch
+from experiments.over_training import over_training
 from experiments.study import load
 
 
@@ -53,14 +54,18 @@ def test_the_best_of_a_run():
         {"step": 0, "sample_fid": 1.0},
         {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5},
         {"step": 3, "chain_acceptance_prob": 0.0},
-        {"step": 4, "sample_fid": 3.0, "chain_acceptance_prob": 0.25},
-        {"step": 6, "sample_fid": None},
+        {"step": 4, "sample_fid": 3.0, "sample_is": 2.0, "test_accuracy": 0.75},
+        {"step": 6, "sample_fid": None, "sample_is": 1.5, "test_accuracy": 0.875},
+        {"step": 8, "test_accuracy": 0.5},
     ]
     assert over_training(rows) == {
         "first_sample_fid": 7.0,
         "first_step": 2,
         "best_sample_fid": 3.0,
         "best_step": 4,
+        "best_sample_is": 2.0,
+        "best_test_accuracy": 0.875,
+        "best_accuracy_step": 6,
         "lowest_acceptance": 0.0,
     }
     assert over_training(rows[:1]) == {}

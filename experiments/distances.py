@@ -1,5 +1,6 @@
 """How far generated images are from the training images, by one extractor for a whole run."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -38,6 +39,19 @@ class Distances:
         if not (self.config.eval.inception_weights or self.config.data.num_classes):
             return None
         return extractor(self.config, self.train, self.test)
+
+    def along_training(self, ends: np.ndarray) -> dict[str, float]:
+        """ "sample_fid" and "sample_is" of those of ``ends`` (N, H, W, C) that are finite.
+
+        NaN where fewer than two are; nothing where no features can be had.
+        """
+        if self.extractor is None:
+            return {}
+        judged = self(finite_images(ends))
+        return {
+            f"sample_{name}": judged.get(f"{name}_{self.extractor.name}", math.nan)
+            for name in ("fid", "is")
+        }
 
     def __call__(self, images: np.ndarray) -> dict[str, Any]:
         """FID, KID and inception score of uint8 images, named after the extractor."""
