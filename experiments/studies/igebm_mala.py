@@ -7,9 +7,9 @@ noise is 140 times too small. "implied T" aims at the temperature of its moves; 
 that is asked apart (mirrors are the box inside which the accept step is exact), and so is what
 happens when SGLD moves half of the chains in the same buffer: MALA then meets chains that have
 arrived. Tempering raises the temperature by a running acceptance, or as in the thesis's listing by
-every move; "annealed" steps fall to a hundredth along a chain. "adapted" also gives up the step for one that accepts 57 %. The rest train with what
-mixes: other temperatures, a floor under the step, a larger penalty on energies, the robust
-objective, HMC, and a batch of three samplers.
+every move; "annealed" steps fall to a hundredth along a chain. "adapted" also gives up the step for
+one that accepts 57 %. The rest train with what mixes: other temperatures, a floor under the step, a
+larger penalty on energies, the robust objective, HMC, and a batch of three samplers.
 
 acceptance.png is the acceptance of all rows over training, samples.png the buffers of some at the
 end of seed 0. Variants: "" all; "tempered" the every-move and the annealed rows alone; "quick" a
