@@ -18,7 +18,7 @@ from experiments import igebm_checks, igebm_plots
 from experiments import igebm_parts as parts
 from experiments.config import Config
 from experiments.distances import Distances
-from experiments.igebm_assessment import IgebmAssessment
+from experiments.igebm_assessment import assessment
 from experiments.igebm_evaluation import IgebmEvaluation
 
 
@@ -76,6 +76,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=plan,
         evaluate=evaluation,
         draw=partial(igebm_plots.draw, workdir),
-        assess=IgebmAssessment(evaluation=evaluation, config=config),
+        assess=assessment(evaluation, config, image_shape),
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
     )

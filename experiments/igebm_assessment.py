@@ -1,5 +1,6 @@
 """The full evaluation of a finished image energy, for evaluation.json."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,12 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics, samplers
-from ebmjax.training import TrainState, class_densities
+from ebmjax.training import ImageNegatives, TrainState, class_densities
 from ebmjax.types import Key
-from experiments import igebm_plots
+from experiments import igebm_plots, igebm_samplers
 from experiments.config import Config
 from experiments.distances import finite_images
-from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
+from experiments.igebm_chains import (
+    Trained,
+    energies_in_batches,
+    make_fresh_chains,
+    trained,
+    with_larger_steps,
+)
 from experiments.igebm_evaluation import IgebmEvaluation
 from experiments.igebm_samplers import implied_temperature, temperature
 from experiments.over_training import over_training
@@ -32,15 +39,17 @@ class IgebmAssessment:
 
     Attributes:
       evaluation: what training measured along the way.
-      config: sections sampler and eval are read.
+      negatives: how chains are drawn: as in training, at ``eval.step_factor`` times the steps.
+      config: sections sampler, likewise, and eval are read.
     """
 
     evaluation: IgebmEvaluation
+    negatives: ImageNegatives
     config: Config
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. All by the averaged parameters; no sample is selected."""
-        model = trained(state)
+        model = with_larger_steps(trained(state), self.config.eval.step_factor)
         short_key, long_key, mixing_key = jax.random.split(self.evaluation.key, 3)
         sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
         sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
@@ -48,7 +57,10 @@ class IgebmAssessment:
         buffered, labels = self.evaluation.buffered(state, section.num_generated)
         if buffered is not None:
             sets["buffer"] = np.asarray(buffered), np.asarray(labels)
-        report: dict[str, Any] = {"num_chain_steps": self.num_chain_steps}
+        report: dict[str, Any] = {
+            "num_chain_steps": self.num_chain_steps,
+            "step_factor": self.config.eval.step_factor,
+        }
         report["samplers"] = self._samplers(model)
         first = report["samplers"][self.config.sampler.names[0]]
         report |= {name: first[name] for name in ("temperature", "implied_temperature")}
@@ -105,7 +117,7 @@ class IgebmAssessment:
         """Ends and classes of ``eval.num_generated`` chains from the initial law."""
         run = make_fresh_chains(
             self.evaluation.energy_of,
-            self.evaluation.negatives,
+            self.negatives,
             num=self.config.eval.num_generated,
             num_steps=num_steps,
             batch_size=self.config.eval.batch_size,
@@ -144,7 +156,7 @@ class IgebmAssessment:
         return {"by_sampler": by_sampler, **worst(by_sampler)}
 
     def _diagnose(self, name: str) -> Callable[..., dict[str, jax.Array]]:
-        kind, num = self.evaluation.negatives.kinds[name], self.config.eval.num_diagnosed
+        kind, num = self.negatives.kinds[name], self.config.eval.num_diagnosed
         num_steps, burn_in = self.num_chain_steps, self.num_chain_steps // 2
         thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
 
@@ -157,7 +169,7 @@ class IgebmAssessment:
             sampler = kind.sampler(density, **given)
             start_key, chain_key = jax.random.split(key)
             keys = jax.random.split(start_key, num)
-            starts = jax.vmap(self.evaluation.negatives.law, (0, None))(keys, label)
+            starts = jax.vmap(self.negatives.law, (0, None))(keys, label)
             _, positions, infos = samplers.run_chain(
                 chain_key,
                 jax.vmap(sampler.init)(starts),
@@ -178,6 +190,16 @@ class IgebmAssessment:
             }
 
         return jax.jit(diagnose)
+
+
+def assessment(
+    evaluation: IgebmEvaluation, config: Config, image_shape: tuple[int, ...]
+) -> IgebmAssessment:
+    """The assessment of ``config``, its chains at ``eval.step_factor`` times the steps."""
+    config = igebm_samplers.with_larger_steps(config, config.eval.step_factor)
+    kinds = igebm_samplers.kinds(config, image_shape)
+    negatives = dataclasses.replace(evaluation.negatives, kinds=kinds)
+    return IgebmAssessment(evaluation=evaluation, negatives=negatives, config=config)
 
 
 def energy_moments(energies: np.ndarray) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """A trained image energy and chains of it from the initial law."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,6 +39,15 @@ def trained(state: TrainState) -> Trained:
     first = jax.tree.map(lambda leaf: leaf[0], state.shards.adaptation)
     settled = {name: s._replace(log_step_size=s.log_average) for name, s in first.items()}
     return Trained(averaged_parameters(state.opt_state), settled)
+
+
+def with_larger_steps(model: Trained, factor: float) -> Trained:
+    """``model`` with the step sizes that adapted times ``factor``."""
+    larger = {
+        name: s._replace(log_step_size=s.log_step_size + math.log(factor))
+        for name, s in model.adaptation.items()
+    }
+    return model._replace(adaptation=larger)
 
 
 def energies_in_batches(

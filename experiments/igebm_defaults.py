@@ -129,6 +129,8 @@ def defaults() -> ConfigDict:
             # Of --mode=eval.
             "num_generated": 256,
             "num_chain_steps": optional(int),
+            # In steps of training's chains, at the same temperature.
+            "step_factor": 1.0,
             "num_diagnosed": 16,
             "inception_weights": "",
             "inception_sha256": "",

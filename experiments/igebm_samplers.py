@@ -62,6 +62,17 @@ def kinds(config: Config, image_shape: tuple[int, ...]) -> dict[str, ChainKind]:
     return made
 
 
+def with_larger_steps(config: Config, factor: float) -> Config:
+    """``config`` with the steps of all its samplers times ``factor``, at the same temperatures."""
+    config = config.copy_and_resolve_references()
+    for name in config.sampler.names:
+        section = config.sampler[name]
+        section.step_size *= factor
+        if section.get("noise_scale") is not None:
+            section.noise_scale *= math.sqrt(factor)
+    return config
+
+
 def check(config: Config, name: str) -> None:
     """Refuses what cannot be a Langevin chain where the sampler needs one."""
     choose("sampler.names", name, SAMPLERS)

@@ -11,6 +11,7 @@ from experiments.workdir import flatten
 # By the last part of a field's name: a name means the same in every family.
 POSITIVE = {
     "attack_step_size",
+    "step_factor",
     "step_size",
     "temperature",
     "base_scale",

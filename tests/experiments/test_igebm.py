@@ -73,7 +73,7 @@ def test_the_best_of_a_run():
 
 def test_diverged_samples_are_counted_and_left_out():
     evaluation = SimpleNamespace(distances=lambda images: {"num_images": len(images)})
-    assessment = IgebmAssessment(evaluation=evaluation, config=smoke())  # pyright: ignore
+    assessment = IgebmAssessment(evaluation=evaluation, negatives=None, config=smoke())  # pyright: ignore
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     ends[1, 0], ends[2, 1] = np.nan, np.inf
     report, images = assessment._judge(ends)

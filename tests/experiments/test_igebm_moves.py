@@ -11,7 +11,7 @@ from igebm_smoke import smoke
 from ebmjax import data, densities, samplers
 from experiments.igebm_chains import Trained
 from experiments.igebm_evaluation import IgebmEvaluation, anatomy
-from experiments.igebm_samplers import bound
+from experiments.igebm_samplers import bound, temperature, with_larger_steps
 from experiments.literal_mala import literal_mala
 
 
@@ -84,6 +84,17 @@ def test_an_adapted_step_anneals_too():
         assert float(samplers.position_of(state)[0]) == pytest.approx(
             expected, abs=5 * math.sqrt(2e-6 * 0.15)
         )
+
+
+def test_larger_steps_keep_the_temperature():
+    config = smoke(**{"sampler.names": ("sgld", "tempered_mala")})
+    config.sampler.tempered_mala.update(noise_scale=None, temperature=0.5)
+    larger = with_larger_steps(config, 4.0)
+    for name in config.sampler.names:
+        assert larger.sampler[name].step_size == 4 * config.sampler[name].step_size
+        assert temperature(larger, name) == pytest.approx(temperature(config, name))
+    assert larger.sampler.sgld.noise_scale == pytest.approx(2 * config.sampler.sgld.noise_scale)
+    assert larger.sampler.mala.step_size == config.sampler.mala.step_size  # of no chain
 
 
 @pytest.mark.parametrize(("name", "box"), [("sgld", "project"), ("mala", "reject")])
