@@ -58,6 +58,8 @@ def defaults() -> ConfigDict:
             # reported has them in full.
             "kl_weight": 1.0,
             "kl_covariance": "full",
+            # "literal" has a plus between the divergences, as the thesis prints.
+            "kl_sum": "corrected",
         },
         "optimizer": {
             "b1": 0.5,

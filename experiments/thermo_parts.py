@@ -25,6 +25,7 @@ ESTIMATORS: dict[str, Callable[..., Any]] = {
     "through_chain": latent.through_chain_loss,
     "frozen_prior": latent.frozen_prior_loss,
 }
+KL_SUMS = {name: name for name in ("corrected", "literal")}
 ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.1), "gelu": nn.gelu}
 INITIALIZERS = {
     "lecun_normal": nn.initializers.lecun_normal(),
@@ -82,6 +83,7 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
     options: dict[str, Any] = {"energy_l2": section.energy_l2}
     if section.estimator == "through_chain":
         options |= {"kl_weight": section.kl_weight, "kl_covariance": section.kl_covariance}
+        options["kl_sum"] = choose("loss.kl_sum", section.kl_sum, KL_SUMS)
         return make_through_chain_gradient_fn(
             model,
             powers,

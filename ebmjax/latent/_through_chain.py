@@ -1,6 +1,6 @@
 """The log evidence's estimate differentiated through the chains that it was made from."""
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from ebmjax._checks import check_at_least, check_not_negative
 from ebmjax.latent._divergences import fitted_divergences
 from ebmjax.latent._evidence import log_evidence
 from ebmjax.latent._ladder import sample_ladder
+from ebmjax.latent._literal import literal_log_evidence
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._sampling import SamplerFn
 from ebmjax.latent._schedule import check_whole_ladder
@@ -21,6 +22,8 @@ from ebmjax.latent._surrogate import (
     squared_errors,
 )
 from ebmjax.types import Key, Metrics
+
+SUMS = {"corrected": log_evidence, "literal": literal_log_evidence}
 
 
 def through_chain_loss(
@@ -39,6 +42,7 @@ def through_chain_loss(
     warm_start: bool = False,
     kl_weight: float = 0.0,
     kl_covariance: str = "diagonal",
+    kl_sum: Literal["corrected", "literal"] = "corrected",
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
     r"""Minus the log evidence's estimate from short chains, with the chains part of the graph.
@@ -75,6 +79,8 @@ def through_chain_loss(
       kl_weight: :math:`\eta`, 0 for the trapezium sum alone (a Python number, static). Above 0,
         Gaussians are fitted to the ``num_chains`` chains of each observation at each power.
       kl_covariance: of those Gaussians, as in ``fitted_divergences``.
+      kl_sum: "corrected" for the bracket above, "literal" for a plus in it, as the thesis prints:
+        ``literal_log_evidence``, which is no log evidence and rewards neighbours that differ.
       energy_l2: as in ``vanilla_loss``; the penalty alone takes its samples as given.
 
     Returns:
@@ -84,12 +90,15 @@ def through_chain_loss(
 
     Raises:
       ValueError: if a count is below 1, ``num_chains`` too small for the Gaussians, ``powers`` are
-        no whole ladder, ``kl_weight`` or ``energy_l2`` is negative, or ``kl_covariance`` unknown.
+        no whole ladder, ``kl_weight`` or ``energy_l2`` is negative, or ``kl_covariance`` or
+        ``kl_sum`` unknown.
 
     Source: thermodynamic-integration thesis, Eq. 22, with the sign of Calderhead & Girolami 2009.
     """
     check_whole_ladder(powers)
     check_not_negative("kl_weight", kl_weight)
+    if kl_sum not in SUMS:
+        raise ValueError(f"kl_sum must be one of {sorted(SUMS)}, got {kl_sum!r}.")
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
     observations = jnp.repeat(observations, num_chains, axis=0)
     prior_latents, latents, acceptance = sample_ladder(
@@ -115,6 +124,7 @@ def through_chain_loss(
         num_chains,
         kl_weight=kl_weight,
         kl_covariance=kl_covariance,
+        kl_sum=kl_sum,
     )
     fixed = jax.lax.stop_gradient(latents)
     terms = SampleTerms(
@@ -133,6 +143,7 @@ def _log_evidences(
     *,
     kl_weight: float,
     kl_covariance: str,
+    kl_sum: str,
 ) -> jax.Array:
     """One estimate for each observation from its own chains, shape (batch,)."""
     num_powers, _, latent_dim = latents.shape
@@ -141,6 +152,6 @@ def _log_evidences(
         return log_evidence(means, powers)
     own = latents.reshape(num_powers, -1, num_chains, latent_dim)
     forward, backward = fitted_divergences(own, covariance=kl_covariance)
-    return log_evidence(
+    return SUMS[kl_sum](
         means, powers, kl_forward=forward, kl_backward=backward, kl_weight=kl_weight
     )

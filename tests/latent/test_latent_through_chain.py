@@ -212,6 +212,24 @@ def test_acceptance_is_reported_where_samplers_report_it():
     assert not {"prior_acceptance", "posterior_acceptance"} & metrics(None, None).keys()
 
 
+def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
+    """They are apart by the weight times the mean of the backward divergences' sum."""
+
+    def loss(kl_weight, kl_sum):
+        return through_chain_loss(
+            jax.random.key(5), make_params(), MODEL, X, power_schedule(3, 1.0), 2,
+            **ULA, num_chains=8, kl_weight=kl_weight, kl_sum=kl_sum,
+        )[0]  # fmt: skip
+
+    apart = [float(loss(w, "corrected") - loss(w, "literal")) for w in (1.0, 2.0)]
+    trapezium = float(loss(0.0, "corrected"))
+    middle = float(loss(1.0, "corrected") + loss(1.0, "literal")) / 2  # the forward ones alone
+    assert apart[0] > 0
+    assert middle < trapezium
+    # Sums of a dozen numbers of this size: float32 rounds each by 6e-8 of it.
+    assert apart[1] == pytest.approx(2 * apart[0], abs=1e-5 * (1 + abs(trapezium)))
+
+
 def test_memory_grows_by_the_chains_states_alone():
     """A step more keeps a position, a score and a log density a chain, and its key; the generator's
     hidden layer, 64 numbers a chain, is computed again.
@@ -251,6 +269,7 @@ def test_memory_grows_by_the_chains_states_alone():
         ({"kl_weight": 1.0, "num_chains": 2, "kl_covariance": "full"}, "more samples than dim"),
         ({"kl_weight": 1.0, "num_chains": 4, "kl_covariance": "full"}, "at least 5 draws each"),
         ({"kl_weight": 1.0, "num_chains": 2, "kl_covariance": "none"}, "covariance must be one"),
+        ({"kl_sum": "plus"}, "kl_sum must be one of"),
         ({"energy_l2": -1.0}, "energy_l2 must be zero or more"),
         ({"powers": jnp.array([0.5, 1.0])}, "run from 0"),
         ({"prior_steps": 0}, "num_steps must be an integer"),
