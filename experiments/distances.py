@@ -41,7 +41,7 @@ class Distances:
         return extractor(self.config, self.train, self.test)
 
     def along_training(self, ends: np.ndarray) -> dict[str, float]:
-        """ "sample_fid" and "sample_is" of those of ``ends`` (N, H, W, C) that are finite.
+        """FID and inception score, as ``sample_fid`` and ``sample_is``, of the finite ``ends``.
 
         NaN where fewer than two are; nothing where no features can be had.
         """
