@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.plots import INK, curve, finish, legend, montage
+from experiments.plots import INK, finish, legend, montage, panels
 from experiments.workdir import read_rows
 
 PANELS = (
@@ -23,6 +23,7 @@ PANELS = (
             "acceptance_implied",
         ),
     ),
+    ("samples: FID", ("sample_fid",)),
     ("chains", ("chain_displacement", "chain_step_size")),
     ("robust objective", ("positive_weight", "effective_sample_fraction")),
 )
@@ -30,16 +31,7 @@ PANELS = (
 
 def draw(workdir: Path) -> None:
     """``plots/training.png``: everything the run logged, by panel."""
-    rows = read_rows(workdir)
-    figure, axes = plt.subplots(2, 3, figsize=(12, 6))
-    for axis, (title, names) in zip(axes.flat, PANELS, strict=True):
-        for name in names:
-            curve(axis, rows, name)
-        axis.set(title=title, xlabel="step")
-        legend(axis)
-        axis.set_visible(bool(axis.lines))
-    axes[1, 1].set_yscale("log")
-    finish(figure, workdir / "plots" / "training.png")
+    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, log_scaled="chains")
 
 
 def assessed(workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]) -> None:

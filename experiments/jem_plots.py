@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
-from experiments.plots import curve, finish, legend
+from experiments.plots import panels
 from experiments.workdir import read_rows
 
 PANELS = (
@@ -26,14 +24,4 @@ PANELS = (
 
 def draw(workdir: Path) -> None:
     """``plots/training.png``: everything the run logged, by panel."""
-    rows = read_rows(workdir)
-    panels = [(t, names) for t, names in PANELS if any(n in row for row in rows for n in names)]
-    figure, axes = plt.subplots(2, -(-len(panels) // 2), figsize=(12, 6), squeeze=False)
-    for axis, (title, names) in zip(axes.flat, panels, strict=False):
-        for name in names:
-            curve(axis, rows, name)
-        axis.set(title=title, xlabel="step")
-        legend(axis)
-    for axis in axes.flat[len(panels) :]:
-        axis.set_axis_off()
-    finish(figure, workdir / "plots" / "training.png")
+    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS)

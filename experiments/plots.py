@@ -1,5 +1,6 @@
 """Pictures that every family of experiments draws."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,28 @@ def legend(axes: Axes) -> None:
     """A small legend, where there is anything to name."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=7, frameon=False)
+
+
+def panels(
+    path: Path,
+    rows: list[dict[str, Any]],
+    wanted: Sequence[tuple[str, Sequence[str]]],
+    log_scaled: str = "",
+) -> None:
+    """A figure of what the rows logged: a panel for each (title, names) of which they have any.
+
+    The panel with the title ``log_scaled`` has a logarithmic axis.
+    """
+    found = [(t, names) for t, names in wanted if any(n in row for row in rows for n in names)]
+    figure, axes = plt.subplots(2, -(-len(found) // 2), figsize=(12, 6), squeeze=False)
+    for axis, (title, names) in zip(axes.flat, found, strict=False):
+        for name in names:
+            curve(axis, rows, name)
+        axis.set(title=title, xlabel="step", yscale="log" if title == log_scaled else "linear")
+        legend(axis)
+    for axis in axes.flat[len(found) :]:
+        axis.set_axis_off()
+    finish(figure, path)
 
 
 def finish(figure: Any, path: Path) -> None:
