@@ -75,6 +75,11 @@ def _check_chains(config: Config) -> None:
             f"config.loss.chains_per_observation={config.loss.chains_per_observation}."
         )
     _check_control_variates(config)
+    if config.loss.kl_sum == "literal" and estimator != "through_chain":
+        raise ConfigError(
+            "config.loss.kl_sum='literal' is for config.loss.estimator='through_chain', whose "
+            f"objective alone has the divergences, got {estimator!r}."
+        )
     if estimator != "through_chain":
         return
     if section.persistent:

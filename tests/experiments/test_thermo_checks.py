@@ -30,6 +30,7 @@ REFUSED = [
         )
         for num_chains in (2, 5)
     ),
+    ({"loss.kl_sum": "literal"}, r"kl_sum='literal' is for .*through_chain"),
     (
         {"loss.estimator": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},
         r"differentiates whole chains and so starts them afresh",
