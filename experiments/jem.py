@@ -65,11 +65,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         max_abs_loss=config.train.max_abs_loss,
         hold_fn=parts.hold_fn(config),
     )
+    distances = Distances(train, test, config)  # shared: its extractor is loaded once
     evaluation = JemEvaluation(
         workdir=workdir,
         classifier=classifier,
         test=test,
-        distances=Distances(train, test, config),
+        distances=distances,
         config=config,
     )
     assessment = JemAssessment(
@@ -80,6 +81,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         negatives=negatives,
         train=train,
         test=test,
+        distances=distances,
         config=config,
     )
     state = init_state(params, optimizer, shards)

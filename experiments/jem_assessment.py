@@ -17,9 +17,9 @@ from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key
 from experiments import jem_assessment_plots as plots
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.jem_chains import Trained, trained
 from experiments.jem_evaluation import predict
-from experiments.jem_extractors import extractor
 from experiments.jem_generation import Generation
 from experiments.jem_ood import check_sets, detections, ood_sets
 from experiments.jem_robustness import classify_fn, robustness
@@ -41,6 +41,7 @@ class JemAssessment:
       negatives: how training drew its negatives; None for a classifier alone.
       train: the training images.
       test: the test images.
+      distances: whose extractor judges generated images.
       config: sections data, sampler and eval are read.
     """
 
@@ -51,6 +52,7 @@ class JemAssessment:
     negatives: Negatives | None
     train: data.ImageData
     test: data.ImageData
+    distances: Distances
     config: Config
 
     def check(self) -> None:
@@ -102,10 +104,12 @@ class JemAssessment:
 
     def _generation(self) -> Generation:
         assert self.negatives is not None
+        judge = self.distances.extractor
+        assert judge is not None  # there are classes
         return Generation(
             classifier=self.chain_classifier,
             negatives=self.negatives,
-            extractor=extractor(self.config, self.train, self.test),
+            extractor=judge,
             train=self.train.images,
             test=self.test.images,
             score=self._score,
