@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,11 @@ from ebmjax.training import (
     ImageNegatives,
     TrainState,
     class_densities,
+    profile_chains,
     run_kinds,
 )
-from ebmjax.types import Key, PyTree
+from ebmjax.types import Key, Metrics, PyTree
+from experiments import chain_profiles
 
 
 class Trained(NamedTuple):
@@ -48,6 +50,36 @@ def with_larger_steps(model: Trained, factor: float) -> Trained:
         for name, s in model.adaptation.items()
     }
     return model._replace(adaptation=larger)
+
+
+def make_profile(
+    key: Key, energy_of: EnergyOf, negatives: ImageNegatives
+) -> Callable[..., dict[str, np.ndarray]]:
+    """What chains do on their way, step by step.
+
+    Returns:
+      ``(model, beta, starts, labels) -> arrays`` by the names of ``chain_profiles``: every sampler
+      moves all the starts (N, H, W, C) of classes (N,).
+    """
+
+    @jax.jit
+    def profile(
+        model: Trained, beta: jax.Array, starts: jax.Array, labels: jax.Array
+    ) -> dict[str, Metrics]:
+        densities = class_densities(energy_of(model.params), beta)
+        found = {}
+        for name in negatives.kinds:
+            chains = negatives.of_kind(name, model.adaptation, len(starts))
+            found[name] = profile_chains(key, densities, chains, starts, labels)
+        return found
+
+    def profile_of(*given: Any) -> dict[str, np.ndarray]:
+        arrays = {}
+        for name, found in profile(*given).items():
+            arrays |= chain_profiles.named(name, found)
+        return arrays
+
+    return profile_of
 
 
 def energies_in_batches(

@@ -59,7 +59,12 @@ def defaults() -> ConfigDict:
             # Of a training chain's last step, in parts of its first: below 1 it anneals.
             "final_step_fraction": 1.0,
             "sgld": _langevin(),
-            "psgld": {**_langevin(), "decay": 0.9, "damping": 1.0},
+            "psgld": {
+                **_langevin(),
+                "decay": 0.9,
+                "damping": 1.0,
+                "curvature_drift": False,
+            },
             "mala": _langevin(),
             "literal_mala": {**_langevin(), "ratio": "energies", "proposal": "twice_step"},
             "tempered_mala": {
@@ -126,6 +131,8 @@ def defaults() -> ConfigDict:
             "every_epochs": 4,
             "batch_size": 128,
             "num_samples": 100,
+            # Chains whose every step is kept and drawn, at each evaluation.
+            "num_profiled": 0,
             # Of --mode=eval.
             "num_generated": 256,
             "num_chain_steps": optional(int),

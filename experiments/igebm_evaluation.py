@@ -17,7 +17,13 @@ from ebmjax.types import Key, LogDensityFn
 from experiments.buffers import spread_slots
 from experiments.config import Config
 from experiments.distances import Distances
-from experiments.igebm_chains import Trained, energies_in_batches, make_fresh_chains, trained
+from experiments.igebm_chains import (
+    Trained,
+    energies_in_batches,
+    make_fresh_chains,
+    make_profile,
+    trained,
+)
 from experiments.igebm_samplers import temperature
 from experiments.literal_mala import log_proposal_ratio
 from experiments.plots import image_grid
@@ -59,8 +65,10 @@ class IgebmEvaluation:
             (self.workdir / folder).mkdir(exist_ok=True)
         shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
         row |= self.distances.along_training(np.asarray(samples))
+        profile = self._profiled(state, model, beta)
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
-        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", samples=shown)
+        arrays: dict[str, Any] = {"samples": shown, **profile}
+        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> tuple[Any, Any]:
@@ -82,6 +90,23 @@ class IgebmEvaluation:
             num_steps=self.config.sampler.num_steps,
             batch_size=self.config.eval.batch_size,
         )
+
+    def _profiled(
+        self, state: TrainState, model: Trained, beta: jax.Array
+    ) -> dict[str, np.ndarray]:
+        """What ``eval.num_profiled`` chains do on their way from where training's would start."""
+        num = self.config.eval.num_profiled
+        if not num:
+            return {}
+        starts, labels = self.buffered(state, num)
+        if starts is None:
+            labels = jnp.arange(num, dtype=jnp.int32) % self.negatives.num_classes
+            starts = jax.vmap(self.negatives.law)(jax.random.split(self.key, num), labels)
+        return self._profile(model, beta, starts, labels)
+
+    @cached_property
+    def _profile(self) -> Callable[..., dict[str, np.ndarray]]:
+        return make_profile(jax.random.fold_in(self.key, 1), self.energy_of, self.negatives)
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

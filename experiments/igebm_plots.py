@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+from experiments import chain_profiles
 from experiments.plots import INK, finish, legend, montage, panels
 from experiments.workdir import read_rows
 
@@ -30,8 +31,9 @@ PANELS = (
 
 
 def draw(workdir: Path) -> None:
-    """``plots/training.png``: everything the run logged, by panel."""
+    """``plots/training.png``: everything the run logged, by panel; ``chains.png`` if profiled."""
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, log_scaled="chains")
+    chain_profiles.draw(workdir)
 
 
 def assessed(workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]) -> None:

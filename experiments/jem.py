@@ -22,6 +22,7 @@ from experiments.config import Config
 from experiments.distances import Distances
 from experiments.errors import ConfigError
 from experiments.jem_assessment import JemAssessment
+from experiments.jem_chains import make_profile
 from experiments.jem_evaluation import JemEvaluation
 
 
@@ -71,6 +72,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         classifier=classifier,
         test=test,
         distances=distances,
+        profile=make_profile(jax.random.fold_in(eval_key, 1), chain_classifier, negatives, config),
         config=config,
     )
     assessment = JemAssessment(

@@ -1,18 +1,22 @@
 """Chains of a trained joint energy model, by the sampler that it was trained with."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ebmjax import losses
 from ebmjax.networks import Classifier
 from ebmjax.samplers import InitialLaw
-from ebmjax.training import ChainDensity, Negatives, TrainState, run_chains
-from ebmjax.types import Key, PyTree
-from experiments.jem_evaluation import averaged_statistics
+from ebmjax.training import ChainDensity, Negatives, TrainState, profile_chains, run_chains
+from ebmjax.types import Key, Metrics, PyTree
+from experiments import chain_profiles
+from experiments.buffers import spread_slots
+from experiments.config import Config
 
 ANY_CLASS = -1
 """The label of a chain that follows log p(x) instead of a class's logit."""
@@ -36,6 +40,11 @@ def trained(state: TrainState) -> Trained:
     """The trained model of ``state``."""
     smoothing = jnp.mean(jnp.asarray(state.shards.smoothing))
     return Trained(state.params, averaged_statistics(state), smoothing)
+
+
+def averaged_statistics(state: TrainState) -> PyTree:
+    """The running statistics of all shards, averaged: those a trained model is used with."""
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.shards.statistics)
 
 
 def chain_density(
@@ -78,13 +87,56 @@ def move(
 
     Interacting particles have no class: ``labels`` (N,) are ignored.
     """
+    moved = dataclasses.replace(negatives, num_steps=num_steps, axis_name=None)
+    return run_chains(key, densities(classifier, negatives, model), moved, starts, labels)[0]
+
+
+def densities(
+    classifier: Classifier, negatives: Negatives, model: Trained
+) -> Callable[[jax.Array], ChainDensity]:
+    """Label to what its chain follows; interacting particles have no class."""
 
     def density(label: jax.Array) -> ChainDensity:
         label = jnp.int32(ANY_CLASS) if negatives.is_interacting else label
         return chain_density(classifier, negatives.density_scale, model, label)
 
-    moved = dataclasses.replace(negatives, num_steps=num_steps, axis_name=None)
-    return run_chains(key, density, moved, starts, labels)[0]
+    return density
+
+
+def make_profile(
+    key: Key, classifier: Classifier, negatives: Negatives | None, config: Config
+) -> chain_profiles.Profile:
+    """What the run's chains do on their way from slots of the buffer, step by step.
+
+    ``config.eval.num_profiled`` of them, or as many particles as interact in training; of their
+    slot's class where training's are.
+    """
+
+    @jax.jit
+    def profile(model: Trained, starts: jax.Array, labels: jax.Array) -> Metrics:
+        assert negatives is not None  # there is a buffer
+        single = dataclasses.replace(negatives, axis_name=None)
+        density = densities(classifier, negatives, model)
+        return profile_chains(key, density, single, starts, labels)
+
+    def profile_of(state: TrainState) -> dict[str, np.ndarray]:
+        num = config.eval.num_profiled
+        if not num:
+            return {}
+        if negatives is not None and negatives.is_interacting:
+            num = config.sampler.num_samples
+        spread = spread_slots(state, num)
+        if spread is None:
+            return {}
+        starts, slots = spread
+        labels = np.full(len(slots), ANY_CLASS, np.int32)
+        if config.loss.is_conditional:
+            size = state.shards.buffer.positions.shape[1]
+            labels = (slots * config.data.num_classes // size).astype(np.int32)
+        found = profile(trained(state), starts, jnp.asarray(labels))
+        return chain_profiles.named(config.sampler.name, found)
+
+    return profile_of
 
 
 def fresh_chains(

@@ -52,7 +52,13 @@ def defaults() -> ConfigDict:
             "max_score": optional(float),
             "sgld": {"step_size": 1.0, "noise_scale": 0.01},
             "proximal_sgld": {"step_size": 1.0, "noise_scale": 0.0, "max_drift": 1.0},
-            "psgld": {"step_size": 1.0, "noise_scale": 0.01, "decay": 0.9, "damping": 1.0},
+            "psgld": {
+                "step_size": 1.0,
+                "noise_scale": 0.01,
+                "decay": 0.9,
+                "damping": 1.0,
+                "curvature_drift": False,
+            },
             "mala": {"step_size": 0.1, "temperature": 5e-4},
             "literal_mala": {
                 "step_size": 1.0,
@@ -150,6 +156,8 @@ def defaults() -> ConfigDict:
             "every_epochs": 10,
             "batch_size": 128,
             "num_samples": 100,
+            # Chains whose every step is kept and drawn, at each evaluation.
+            "num_profiled": 0,
             # Of --mode=eval; a size of 0 leaves its part out.
             "num_ood": 1000,
             "ood_tfds": (),

@@ -15,8 +15,10 @@ from ebmjax.networks import Classifier
 from ebmjax.training import TrainState
 from ebmjax.types import PyTree
 from experiments.buffers import spread_slots
+from experiments.chain_profiles import Profile
 from experiments.config import Config
 from experiments.distances import Distances
+from experiments.jem_chains import averaged_statistics
 from experiments.plots import image_grid
 
 
@@ -29,6 +31,7 @@ class JemEvaluation:
       classifier: the network.
       test: the test images.
       distances: of samples from the training images.
+      profile: of chains that go on from the buffer.
       config: sections data and eval are read.
     """
 
@@ -36,6 +39,7 @@ class JemEvaluation:
     classifier: Classifier
     test: data.ImageData
     distances: Distances
+    profile: Profile
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
@@ -49,6 +53,7 @@ class JemEvaluation:
         if "samples" in pictures:
             image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
             row |= self.distances.along_training(np.asarray(samples))
+            pictures |= self.profile(state)
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
@@ -74,11 +79,6 @@ class JemEvaluation:
             return row, pictures
 
         return jax.jit(report)
-
-
-def averaged_statistics(state: TrainState) -> PyTree:
-    """The running statistics of all shards, averaged: those a trained model is used with."""
-    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.shards.statistics)
 
 
 def predict(

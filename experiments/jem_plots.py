@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from experiments import chain_profiles
 from experiments.plots import panels
 from experiments.workdir import read_rows
 
@@ -23,5 +24,6 @@ PANELS = (
 
 
 def draw(workdir: Path) -> None:
-    """``plots/training.png``: everything the run logged, by panel."""
+    """``plots/training.png``: everything the run logged, by panel; ``chains.png`` if profiled."""
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS)
+    chain_profiles.draw(workdir)

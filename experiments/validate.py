@@ -80,6 +80,7 @@ AT_LEAST_ZERO = {
     "burn_in",
     "num_frames",
     "num_validation",
+    "num_profiled",
 }
 AT_LEAST_ONE = {
     "image_size",

@@ -20,6 +20,7 @@ from ebmjax.samplers._langevin import implied_temperature as implied_temperature
 from ebmjax.samplers._mala import mala as mala
 from ebmjax.samplers._mala import mala_init as mala_init
 from ebmjax.samplers._mala import mala_step as mala_step
+from ebmjax.samplers._psgld import PSGLDInfo as PSGLDInfo
 from ebmjax.samplers._psgld import PSGLDState as PSGLDState
 from ebmjax.samplers._psgld import psgld as psgld
 from ebmjax.samplers._psgld import psgld_init as psgld_init

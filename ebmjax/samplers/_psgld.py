@@ -10,7 +10,6 @@ from ebmjax._checks import check_fraction, check_positive
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
-    LangevinInfo,
     check_langevin,
     langevin_init,
     langevin_noise_scale,
@@ -34,6 +33,23 @@ class PSGLDState(NamedTuple):
     log_density: jax.Array
     score: PyTree
     second_moment: PyTree
+
+
+class PSGLDInfo(NamedTuple):
+    """What one preconditioned step did.
+
+    Attributes:
+      acceptance_prob: scalar in [0, 1], of the move with the metric held where it was, in both
+        directions.
+      is_accepted: scalar bool, always true.
+      log_density: scalar, at the new position.
+      preconditioner: scalar, the mean over coordinates of G, which multiplies the step size.
+    """
+
+    acceptance_prob: jax.Array
+    is_accepted: jax.Array
+    log_density: jax.Array
+    preconditioner: jax.Array
 
 
 def psgld_init(position: PyTree, log_density_fn: LogDensityFn) -> PSGLDState:
@@ -60,7 +76,7 @@ def psgld_step(
     decay: Any = 0.99,
     damping: Any = 1e-5,
     curvature_drift: bool = False,
-) -> tuple[PSGLDState, LangevinInfo]:
+) -> tuple[PSGLDState, PSGLDInfo]:
     r"""One step in the metric of a running second moment of the score, never rejected.
 
     .. math::
@@ -86,8 +102,7 @@ def psgld_step(
       curvature_drift: whether to add :math:`\Gamma` (static).
 
     Returns:
-      The new state and a ``LangevinInfo``. Its ``acceptance_prob`` is that of the move with the
-      metric held where it was, in both directions.
+      The new state and a ``PSGLDInfo``.
 
     Raises:
       ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
@@ -130,7 +145,8 @@ def psgld_step(
         noise_scales=noise_scales,
         temperature=temperature,
     )
-    info = LangevinInfo(acceptance_prob, jnp.array(True), proposed.log_density)
+    mean_metric = jnp.asarray(optax.tree.sum(metric)) / optax.tree.size(metric)
+    info = PSGLDInfo(acceptance_prob, jnp.array(True), proposed.log_density, mean_metric)
     return PSGLDState(*proposed, second_moment), info
 
 

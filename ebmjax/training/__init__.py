@@ -41,6 +41,7 @@ from ebmjax.training._latent_shards import init_latent_shards as init_latent_sha
 from ebmjax.training._live_chains import run_live_chains as run_live_chains
 from ebmjax.training._negatives import Negatives as Negatives
 from ebmjax.training._negatives import mean_squared_displacement as mean_squared_displacement
+from ebmjax.training._negatives import profile_chains as profile_chains
 from ebmjax.training._negatives import run_chains as run_chains
 from ebmjax.training._plan import Plan as Plan
 from ebmjax.training._repeats import repeat_step as repeat_step

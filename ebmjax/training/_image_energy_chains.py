@@ -1,5 +1,6 @@
 """The chains of an image energy: several samplers in one batch, step sizes that adapt."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -155,6 +156,19 @@ class ImageNegatives:
             if kind.target_acceptance is not None
         }
 
+    def of_kind(
+        self, name: str, adaptation: Mapping[str, DualAveraging], num_samples: int
+    ) -> Negatives:
+        """``num_samples`` chains of one kind, at the step size that its ``adaptation`` is at."""
+        kind = self.kinds[name]
+        return Negatives(
+            sampler=_at_step_size(kind, adaptation.get(name)),
+            num_steps=kind.num_steps,
+            num_samples=num_samples,
+            law=self.law,
+            reinit_prob=self.reinit_prob,
+        )
+
 
 def run_kinds(
     key: Key,
@@ -187,13 +201,8 @@ def run_kinds(
     keys = jax.random.split(key, len(negatives.kinds))
     for i, (name, kind) in enumerate(negatives.kinds.items()):
         part = slice(i * size, (i + 1) * size)
-        chains = Negatives(
-            sampler=_at_step_size(kind, adaptation.get(name)),
-            num_steps=kind.num_steps - num_fewer,
-            num_samples=size,
-            law=negatives.law,
-            reinit_prob=negatives.reinit_prob,
-        )
+        chains = negatives.of_kind(name, adaptation, size)
+        chains = dataclasses.replace(chains, num_steps=kind.num_steps - num_fewer)
         moved, report = run_chains(keys[i], density, chains, starts[part], labels[part])
         if name in adaptation:
             report = {**report, "step_size": jnp.exp(adaptation[name].log_step_size)}

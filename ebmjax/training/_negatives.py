@@ -1,6 +1,6 @@
 """Negative samples of a training step: short chains that continue from a replay buffer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ REPORTED = {
     "direction_norm": "direction_norm",
     "bandwidth": "bandwidth",
     "temperature": "temperature",
+    "preconditioner": "preconditioner",
 }
 
 
@@ -107,14 +108,10 @@ def run_chains(
     Returns:
       Ends, like ``starts``, and metrics: "displacement", the mean over chains and coordinates of
       the squared distance travelled, and the means over steps and chains of what the sampler
-      reports of "acceptance_prob", "direction_norm", "bandwidth" and "temperature".
+      reports of "acceptance_prob", "direction_norm", "bandwidth", "temperature" and
+      "preconditioner".
     """
-    if negatives.is_interacting:
-        spread = {} if negatives.axis_name is None else {"axis_name": negatives.axis_name}
-        whole = negatives.sampler(density(jnp.int32(0)), **spread)
-        states, step = whole.init(starts), whole.step
-    else:
-        states, step = _independent(density, negatives.sampler, starts, labels)
+    states, step = _started(density, negatives, starts, labels)
     keys = jax.random.split(key, negatives.num_steps)
     states, reports = jax.lax.scan(lambda s, k: _reported(step, k, s), states, keys[:-1])
     states, last = _reported(step, keys[-1], states)
@@ -125,6 +122,40 @@ def run_chains(
     return ends, {"displacement": mean_squared_displacement(starts, ends)} | metrics
 
 
+def profile_chains(
+    key: Key,
+    density: Callable[[jax.Array], Callable[..., jax.Array]],
+    negatives: Negatives,
+    starts: PyTree,
+    labels: jax.Array,
+) -> Metrics:
+    """What ``run_chains`` averages over steps, step by step, of the same chains.
+
+    Args:
+      key: consumed; the chains are those of ``run_chains`` with this key.
+      density: see ``run_chains``.
+      negatives: see ``run_chains``.
+      starts: see ``run_chains``.
+      labels: see ``run_chains``.
+
+    Returns:
+      Each (num_steps,), a mean over chains: the metrics of ``run_chains``, here of the last step
+      too; "displacement" from the starts; and "log_density" at the new positions, as the chains
+      have it (scaled by ``density_scale``, where ``density`` is), of samplers that report one.
+    """
+    states, step = _started(density, negatives, starts, labels)
+
+    def one(states: Any, key: Key) -> tuple[Any, dict[str, jax.Array]]:
+        states, info = step(key, states)
+        found = _means(info, REPORTED | {"log_density": "log_density"})
+        return states, {
+            "displacement": mean_squared_displacement(starts, position_of(states)),
+            **found,
+        }
+
+    return jax.lax.scan(one, states, jax.random.split(key, negatives.num_steps))[1]
+
+
 def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
     """The mean over chains and coordinates of the squared distance between two PyTrees.
 
@@ -132,6 +163,20 @@ def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
     """
     squares = jax.tree.map(lambda a, b: (b - a).ravel() ** 2, starts, ends)
     return jnp.mean(jnp.concatenate(jax.tree.leaves(squares)))
+
+
+def _started(
+    density: Callable[[jax.Array], Callable[..., jax.Array]],
+    negatives: Negatives,
+    starts: PyTree,
+    labels: jax.Array,
+) -> tuple[Any, Step]:
+    """The states of all chains, and the step of all of them."""
+    if not negatives.is_interacting:
+        return _independent(density, negatives.sampler, starts, labels)
+    spread = {} if negatives.axis_name is None else {"axis_name": negatives.axis_name}
+    whole = negatives.sampler(density(jnp.int32(0)), **spread)
+    return whole.init(starts), whole.step
 
 
 def _independent(
@@ -156,8 +201,13 @@ def _independent(
 
 def _reported(step: Step, key: Key, states: Any) -> tuple[Any, dict[str, jax.Array]]:
     states, info = step(key, states)
-    return states, {
+    return states, _means(info, REPORTED)
+
+
+def _means(info: Any, fields: Mapping[str, str]) -> dict[str, jax.Array]:
+    """The means of those ``fields`` that a sampler reports, by their names here."""
+    return {
         name: jnp.mean(getattr(info, field))
-        for field, name in REPORTED.items()
+        for field, name in fields.items()
         if hasattr(info, field)
     }

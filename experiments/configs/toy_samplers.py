@@ -48,7 +48,7 @@ SAMPLERS = (
 def setting(leapfrogs: int, **step_sizes: float) -> dict[str, dict[str, Any]]:
     """Every option of every sampler, given the step sizes and how many steps a move of HMC has."""
     options: dict[str, dict[str, Any]] = {
-        "psgld": {"decay": 0.99, "damping": 1e-5},
+        "psgld": {"decay": 0.99, "damping": 1e-5, "curvature_drift": False},
         "tempered_mala": {"acceptance_threshold": 0.5, "temperature_growth": 10.0},
         "stochastic_svgd": {"langevin_weight": 1e-3},
         "hmc": {"num_integration_steps": leapfrogs},

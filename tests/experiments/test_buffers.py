@@ -51,9 +51,19 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
     network = SimpleNamespace(logits=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
     images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
     distances = SimpleNamespace(along_training=lambda ends: {"sample_fid": float(len(ends))})
-    row = JemEvaluation(tmp_path, network, images, distances, config)(state, 0)  # pyright: ignore
+    evaluation = JemEvaluation(
+        workdir=tmp_path,
+        classifier=network,  # pyright: ignore
+        test=images,
+        distances=distances,  # pyright: ignore
+        profile=lambda state: {"profile.sgld.displacement": np.arange(3)},
+        config=config,
+    )
+    row = evaluation(state, 0)
     assert row["sample_fid"] == config.eval.num_samples
-    shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
+    arrays = np.load(tmp_path / "evaluations" / "000000.npz")
+    np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])
+    shown = arrays["samples"]
     found, counts = np.unique(shown[:, 0, 0, 0], return_counts=True)
     np.testing.assert_array_equal(found, from_signed_unit(levels[::10]))
     np.testing.assert_array_equal(counts, config.eval.num_samples // NUM_CLASSES)

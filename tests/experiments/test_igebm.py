@@ -22,7 +22,7 @@ from experiments.study import load
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("igebm") / "run"
-    config = smoke("mixed")
+    config = smoke("mixed", **{"eval.num_profiled": 4})
     assert launch(config, "configs/igebm_digits.py:smoke", str(workdir), "all") is None
     return workdir
 
@@ -45,7 +45,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     assert report["samplers"]["mala"]["step_size"] != 1.0
     fids = [row["sample_fid"] for row in rows_of(finished) if "sample_fid" in row]
     assert report["over_training"]["best_sample_fid"] == min(fids[1:])
-    for name in ("training", "eval_samples", "eval_energies"):
+    for name in ("training", "chains", "eval_samples", "eval_energies"):
         assert (finished / "plots" / f"{name}.png").stat().st_size > 5_000
 
 

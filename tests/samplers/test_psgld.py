@@ -42,6 +42,19 @@ def test_frozen_metric_is_langevin_in_rescaled_coordinates() -> None:
     np.testing.assert_array_equal(left.second_moment, second_moment)
 
 
+def test_a_step_reports_the_mean_of_the_metric() -> None:
+    """By hand: scores -1 and -3 at decay 0.75, so V is 1/4 and 9/4, and G 1 / (0.5 + root)."""
+    sampler = psgld(
+        lambda x: -0.5 * jnp.sum(x["a"] ** 2) - 0.5 * jnp.sum(x["b"] ** 2),
+        step_size=0.1,
+        decay=0.75,
+        damping=0.5,
+    )
+    state = sampler.init({"a": jnp.array([1.0, 1.0, 1.0]), "b": jnp.array([3.0])})
+    _, info = jax.jit(sampler.step)(jax.random.key(0), state)
+    np.testing.assert_allclose(info.preconditioner, (3 * 1.0 + 0.5) / 4, rtol=1e-6)
+
+
 def test_frozen_metric_on_a_gaussian() -> None:
     """Exact noise: v T / (1 - eps G / 2v). Image form: sigma^2 / (1 - (1 - eps G / v)^2)."""
     variance, step_size, temperature = np.array([0.6, 1.0]), 0.8, 0.8

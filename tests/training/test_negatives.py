@@ -21,7 +21,12 @@ from joint_problems import (
 )
 
 from ebmjax.samplers import mala, sgld, svgd
-from ebmjax.training import init_joint_shards, mean_squared_displacement, run_chains
+from ebmjax.training import (
+    init_joint_shards,
+    mean_squared_displacement,
+    profile_chains,
+    run_chains,
+)
 
 KEY = jax.random.key(4)
 
@@ -79,6 +84,22 @@ def test_the_trajectory_is_that_of_a_plain_loop(sampler):
     travelled = np.mean((positions[-1] - positions[0]) ** 2)
     np.testing.assert_allclose(metrics["displacement"], travelled, atol=2 * 5 * ATOL)
     assert 0 < metrics["acceptance_prob"] <= 1
+
+
+@pytest.mark.parametrize("sampler", [functools.partial(sgld, step_size=0.1), hmc])
+def test_a_profile_is_of_the_same_chains_step_by_step(sampler):
+    x, labels = starts(), jnp.zeros(6, jnp.int32)
+    given = negatives(sampler=sampler, num_steps=3, num_samples=6)
+    profile = jax.jit(lambda key: profile_chains(key, normal_density, given, x, labels))(KEY)
+    positions = by_plain_loop(sampler, 3, x)
+    travelled = np.mean((positions[1:] - positions[0]) ** 2, axis=(1, 2))
+    np.testing.assert_allclose(profile["displacement"], travelled, atol=2 * 5 * ATOL)
+    _, metrics = chains(sampler)
+    acceptance = np.mean(profile["acceptance_prob"][:-1])
+    np.testing.assert_allclose(acceptance, metrics["acceptance_prob"], atol=ATOL)
+    if sampler is not hmc:  # whose moves report no density
+        densities = np.mean(-0.5 * np.sum(positions[1:] ** 2, axis=2), axis=1)
+        np.testing.assert_allclose(profile["log_density"], densities, atol=2 * 2 * 5 * ATOL)
 
 
 def executed(hlo, pattern):

@@ -1,0 +1,122 @@
+"""Chains of training step by step: where they start, what is kept of them, and their figure."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from ebmjax.samplers import ReplayBuffer, uniform_law
+from ebmjax.training import Negatives
+from experiments import chain_profiles
+from experiments.configs import jem_digits
+from experiments.jem_chains import make_profile
+from experiments.jem_samplers import sampler
+
+NUM_CLASSES, SHAPE = 10, (2, 2, 1)
+
+
+def of_level(params: Any, statistics: Any, x: jax.Array) -> Any:
+    """Logits that are 0 where an image is as bright as its class, and else below."""
+    levels = jnp.arange(NUM_CLASSES) / NUM_CLASSES
+    brightness = jnp.mean(x, axis=(-3, -2, -1))[..., None]
+    return -100.0 * jnp.square(brightness - levels), statistics
+
+
+CLASSIFIER: Any = SimpleNamespace(logits=of_level, first_layer=None, head=None)
+
+
+def state_of(positions: Any) -> Any:
+    buffer = () if positions is None else ReplayBuffer(positions)
+    shards = SimpleNamespace(buffer=buffer, statistics={}, smoothing=jnp.ones(1))
+    return SimpleNamespace(params={}, shards=shards)
+
+
+def profile_fn(**overrides: Any) -> Any:
+    config = jem_digits.get_config("smoke")
+    changes = {"sampler.num_steps": 3, "eval.num_profiled": 20, "sampler.sgld.noise_scale": 0.0}
+    config.update_from_flattened_dict(changes | overrides)
+    name = config.sampler.name
+    negatives = Negatives(
+        sampler=sampler(config, SHAPE),
+        num_steps=3,
+        num_samples=8,
+        law=uniform_law(SHAPE, -1.0, 1.0),
+        reinit_prob=0.05,
+        is_interacting=name == "svgd",
+        axis_name=("data", "shard") if name == "svgd" else None,
+    )
+    return make_profile(jax.random.key(0), CLASSIFIER, negatives, config)
+
+
+BLOCKS = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
+BUFFER = jnp.broadcast_to(BLOCKS[:, None, None, None], (2, 100, *SHAPE))
+"""Of two shards: ten slots a class, each as bright as its class."""
+
+
+def test_a_conditional_chain_goes_on_from_its_class() -> None:
+    """At the top of its logit a chain without noise stays: log density 0, no displacement."""
+    found = profile_fn(**{"loss.is_conditional": True})(state_of(BUFFER))
+    assert set(found) == {
+        f"profile.sgld.{name}" for name in ("acceptance_prob", "displacement", "log_density")
+    }
+    # Four roundings of one in 1e-7 each, squared, times 100.
+    np.testing.assert_allclose(found["profile.sgld.log_density"], np.zeros(3), atol=1e-10)
+    np.testing.assert_allclose(found["profile.sgld.displacement"], np.zeros(3), atol=1e-12)
+
+
+def test_without_classes_a_chain_follows_the_density_of_images() -> None:
+    """The logsumexp at the tops of the logits, where a step of nearly nothing leaves it."""
+    found = profile_fn(**{"sampler.sgld.step_size": 1e-9})(state_of(BUFFER))
+    levels = np.arange(NUM_CLASSES) / NUM_CLASSES
+    at_tops = np.log(np.sum(np.exp(-100.0 * (levels[:, None] - levels) ** 2), axis=1))
+    np.testing.assert_allclose(found["profile.sgld.log_density"], np.mean(at_tops), rtol=1e-4)
+
+
+def test_particles_move_together_without_the_axes_of_training() -> None:
+    found = profile_fn(**{"sampler.name": "svgd"})(state_of(BUFFER))
+    for number in ("direction_norm", "bandwidth", "displacement"):
+        assert found[f"profile.svgd.{number}"].shape == (3,)
+        assert np.all(found[f"profile.svgd.{number}"] > 0)
+
+
+@pytest.mark.parametrize(("positions", "num"), [(BUFFER, 0), (None, 20)])
+def test_nothing_is_kept_of_no_chains(positions: Any, num: int) -> None:
+    assert profile_fn(**{"eval.num_profiled": num})(state_of(positions)) == {}
+
+
+def saved(folder: Path, step: int, **profiles: Any) -> None:
+    (folder / "evaluations").mkdir(exist_ok=True)
+    (folder / "plots").mkdir(exist_ok=True)
+    arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
+    for sampler_name, profile in profiles.items():
+        arrays |= chain_profiles.named(sampler_name, profile)
+    np.savez_compressed(folder / "evaluations" / f"{step:06d}.npz", **arrays)
+
+
+def test_the_figure_has_a_row_a_sampler_and_a_line_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = []
+    monkeypatch.setattr(chain_profiles.plt, "close", figures.append)
+    for step in (0, 8):
+        moved = {"displacement": np.arange(3.0) + step}
+        saved(tmp_path, step, sgld=moved | {"acceptance_prob": np.ones(3)}, svgd=moved)
+    chain_profiles.draw(tmp_path)
+    assert (tmp_path / "plots" / "chains.png").stat().st_size > 10_000
+    [figure] = figures
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["sgld", "sgld", "svgd", "svgd", ""]  # the last is the bar of colours
+    values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
+    assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
+    plt.close("all")
+
+
+def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
+    saved(tmp_path, 0)
+    chain_profiles.draw(tmp_path)
+    assert not (tmp_path / "plots" / "chains.png").exists()
