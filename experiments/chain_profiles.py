@@ -1,6 +1,6 @@
 """Chains of training step by step, at each evaluation: what is kept of them, and their figure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
 from ebmjax.training import TrainState
+from experiments.study_cells import folder_name
 
 Profile = Callable[[TrainState], dict[str, np.ndarray]]
 """From a state to what ``named`` makes of its chains; nothing where none are asked for."""
@@ -37,39 +38,64 @@ def draw(workdir: Path) -> None:
 
     A row a sampler. Nothing is drawn of a run that kept no profile.
     """
-    evaluations: dict[int, dict[str, np.ndarray]] = {}
+    _figure(workdir / "plots" / "chains.png", read(workdir))
+
+
+def draw_study(rows: Sequence[str], folder: Path) -> None:
+    """``chains.png`` of a study's folder: likewise of its ``rows``, the runs of seed 0.
+
+    Of a run with several samplers only the first.
+    """
+    runs = {row: read(folder / folder_name(row) / "seed0") for row in rows}
+    firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
+    _figure(folder / "chains.png", firsts)
+
+
+Numbers = dict[str, dict[int, np.ndarray]]
+"""Of one sampler: number to step of training to values along the chain."""
+
+
+def read(workdir: Path) -> dict[str, Numbers]:
+    """Sampler to its numbers, from a run's evaluations."""
+    found: dict[str, Numbers] = {}
     for path in sorted((workdir / "evaluations").glob("*.npz")):
         with np.load(path) as arrays:
-            kept = {name: arrays[name] for name in arrays.files if name.startswith(f"{PREFIX}.")}
-        if kept:
-            evaluations[int(path.stem)] = kept
-    if not evaluations:
+            for name in arrays.files:
+                prefix, *parts = name.split(".")
+                if prefix == PREFIX:
+                    sampler, number = parts
+                    by_step = found.setdefault(sampler, {}).setdefault(number, {})
+                    by_step[int(path.stem)] = arrays[name]
+    return found
+
+
+def _figure(path: Path, rows: Mapping[str, Numbers]) -> None:
+    if not rows:
         return
-    names = {name: tuple(name.split(".")[1:]) for kept in evaluations.values() for name in kept}
-    samplers = sorted({sampler for sampler, _ in names.values()})
-    numbers = [number for number in LABELS if number in {number for _, number in names.values()}]
+    numbers = [number for number in LABELS if any(number in row for row in rows.values())]
+    last = max(step for row in rows.values() for by_step in row.values() for step in by_step)
     figure, grid = plt.subplots(
-        len(samplers),
+        len(rows),
         len(numbers),
-        figsize=(3.7 * len(numbers) + 1, 3.2 * len(samplers)),
+        figsize=(3.7 * len(numbers) + 1, 3.2 * len(rows)),
         squeeze=False,
         layout="constrained",
     )
-    colours = plt.cm.ScalarMappable(Normalize(0, max(*evaluations, 1)), "viridis")
-    for line, sampler in zip(grid, samplers, strict=True):
+    colours = plt.cm.ScalarMappable(Normalize(0, max(last, 1)), "viridis")
+    for line, (title, row) in zip(grid, rows.items(), strict=True):
         for axes, number in zip(line, numbers, strict=True):
-            label, scale = LABELS[number]
-            for step, kept in evaluations.items():
-                values = kept.get(f"{PREFIX}.{sampler}.{number}", np.zeros(0))
+            if number not in row:  # not of this sampler
+                axes.set_axis_off()
+                continue
+            for step, values in row[number].items():
                 steps = np.arange(1, len(values) + 1)
                 axes.plot(steps, values, color=colours.to_rgba(np.array(step)), lw=1.3)
-            axes.set(title=sampler.replace("_", " "), xlabel="step of the chain")
+            label, scale = LABELS[number]
+            axes.set(title=title.replace("_", " "), xlabel="step of the chain")
             axes.set(ylabel=label, yscale=scale)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             if number == "acceptance_prob":
                 axes.set_ylim(-0.03, 1.03)
-            if not any(len(line.get_ydata()) for line in axes.lines):  # not of this sampler
-                axes.set_axis_off()
     figure.colorbar(colours, ax=grid, label="step of training")
-    figure.savefig(workdir / "plots" / "chains.png", dpi=130)
+    figure.savefig(path, dpi=130)
     plt.close(figure)

@@ -90,7 +90,7 @@ def test_nothing_is_kept_of_no_chains(positions: Any, num: int) -> None:
 
 
 def saved(folder: Path, step: int, **profiles: Any) -> None:
-    (folder / "evaluations").mkdir(exist_ok=True)
+    (folder / "evaluations").mkdir(parents=True, exist_ok=True)
     (folder / "plots").mkdir(exist_ok=True)
     arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
     for sampler_name, profile in profiles.items():
@@ -110,7 +110,7 @@ def test_the_figure_has_a_row_a_sampler_and_a_line_an_evaluation(
     assert (tmp_path / "plots" / "chains.png").stat().st_size > 10_000
     [figure] = figures
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["sgld", "sgld", "svgd", "svgd", ""]  # the last is the bar of colours
+    assert titles == ["sgld", "sgld", "", "svgd", ""]  # the last is the bar of colours
     values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
     assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
     plt.close("all")
@@ -120,3 +120,17 @@ def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
     saved(tmp_path, 0)
     chain_profiles.draw(tmp_path)
     assert not (tmp_path / "plots" / "chains.png").exists()
+
+
+def test_the_figure_of_a_study_has_the_rows_that_were_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = []
+    monkeypatch.setattr(chain_profiles.plt, "close", figures.append)
+    for row in ("MALA", "SGLD,_fast"):
+        saved(tmp_path / row / "seed0", 4, sgld={"displacement": np.ones(2)})
+    chain_profiles.draw_study(("SGLD, fast", "not run", "MALA"), tmp_path)
+    assert (tmp_path / "chains.png").stat().st_size > 5_000
+    [figure] = figures
+    assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]
+    plt.close("all")

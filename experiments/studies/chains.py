@@ -1,0 +1,75 @@
+"""What chains do step by step while a model trains (sampling-approaches thesis, Figs. 4.7-4.16).
+
+The thesis shows the acceptance along a chain at a few points of training, for SGLD ("not used in
+sampling") and MALA, of an energy of images and of a joint model, and the preconditioner of pSGLD at
+two lambdas. Here all of these at every fourth epoch, by the ratio that it prints and by the correct
+one; the step of the preconditioned chains is SGLD's.
+
+chains.png has seed 0's rows. Variants: "" the joint model, "igebm" the energy of images.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from experiments.chain_profiles import draw_study
+from experiments.study import Study
+
+JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
+ROWS: dict[str, str | Sequence[str]] = {
+    "SGLD": JEM,
+    "MALA, literal": f"{JEM}:mala_literal",
+    "MALA": f"{JEM}:mala",
+    "pSGLD, lambda 1": [JEM, "--config.sampler.name=psgld"],
+    "pSGLD, lambda 1e-4": [
+        JEM,
+        "--config.sampler.name=psgld",
+        "--config.sampler.psgld.damping=1e-4",
+    ],
+}
+IGEBM_ROWS: dict[str, str | Sequence[str]] = {
+    "SGLD": IGEBM,
+    "MALA, literal": f"{IGEBM}:mala_literal",
+    "MALA": f"{IGEBM}:mala",
+    "pSGLD, lambda 1": f"{IGEBM}:psgld",
+    "pSGLD, lambda 0.01": [f"{IGEBM}:psgld", "--config.sampler.psgld.damping=0.01"],
+}
+CHAINS = {
+    "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
+    "distance travelled": ("chain_displacement", 1.0, 5),
+    "preconditioner G": ("chain_preconditioner", 1.0, 3),
+}
+COMMON = ("--config.eval.every_epochs=4", "--config.eval.num_profiled=64")
+STUDIES = {
+    "": Study(
+        rows=ROWS,
+        columns={
+            "accuracy, %": ("classification.accuracy", 100.0, 1),
+            "ECE, %": ("classification.ece", 100.0, 1),
+            "FID (classifier features), buffer": (
+                "generation.buffer.fid_classifier_features",
+                1.0,
+                1,
+            ),
+            "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
+            **CHAINS,
+        },
+        num_seeds=5,
+        common=(
+            *COMMON,
+            "--config.eval.num_ood=0",
+            "--config.eval.num_attacked=0",
+            "--config.eval.landscape_points=0",
+        ),
+        draw=partial(draw_study, tuple(ROWS)),
+    ),
+    "igebm": Study(
+        rows=IGEBM_ROWS,
+        columns={
+            "FID (classifier features), buffer": ("buffer.fid_classifier_features", 1.0, 1),
+            "the same, fresh chains": ("fresh.fid_classifier_features", 1.0, 1),
+            **CHAINS,
+        },
+        common=COMMON,
+        draw=partial(draw_study, tuple(IGEBM_ROWS)),
+    ),
+}
