@@ -5,7 +5,8 @@ row train in one program. Base of all rows: batches of 75, N_t = 10, K = 20 post
 "frozen_prior" is the thesis's method as its code has it, "tempered" trains the prior too.
 
 Variants: "" the whole study; "quick" a few rows of it for a few epochs; "controls" the covariance
-estimator with and without control variates, beside what it should beat.
+estimator with and without control variates, beside what it should beat; "eta" the weight of the
+divergences where they have a gradient, with the exact sign between them and with the printed one.
 """
 
 from typing import Any
@@ -23,6 +24,8 @@ FIELDS = {
     "N_t": "loss.num_intervals",
     "K": "sampler.posterior.num_steps",
     "eta": "loss.kl_weight",
+    "sum": "loss.kl_sum",
+    "covariance": "loss.kl_covariance",
     "epochs": "train.num_epochs",
     "schedule": "loss.schedule",
     "warm_start": "sampler.warm_start",
@@ -129,6 +132,24 @@ STUDIES = {
         columns=COLUMNS,
         num_seeds=1,
         common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
+    ),
+    "eta": Study(
+        rows=dict(
+            [
+                # Four chains an image, the fewest that a diagonal covariance is estimated from.
+                row("through_chain", p=0.1, chains=4, covariance="diagonal", eta=eta, sum=kl_sum)
+                for kl_sum, eta in (
+                    ("corrected", 0.0),
+                    ("corrected", 1.0),
+                    ("corrected", 2.0),
+                    ("literal", 1.0),
+                    ("literal", 2.0),
+                )
+            ]
+        ),
+        columns=COLUMNS,
+        num_seeds=1,
+        common=common(num_repeats=3, num_epochs=5),
     ),
     "quick": Study(
         rows=dict(
