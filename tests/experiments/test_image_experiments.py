@@ -46,6 +46,7 @@ def test_mock_data_of_the_right_schema_trains(module, side, tmp_path):
 
 
 @pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
+@pytest.mark.slow
 def test_the_real_cifar10_trains(tmp_path):
     config = thermo_cifar10.get_config("smoke")
     config.data.data_dir = str(REAL)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from experiment_runs import (
     EXPERIMENTS,
     LENGTHENED,
@@ -41,6 +42,7 @@ def interrupt(process, workdir, step, signum):
     return process.communicate(timeout=200)
 
 
+@pytest.mark.slow
 def test_killed_then_interrupted_then_continued_is_as_if_never(lengthened, tmp_path):
     """From three working directories, as a person would: kill -9, then Ctrl-C, then the advice."""
     workdir = tmp_path / "a run"  # with a space, for the command that is printed

@@ -45,6 +45,7 @@ def test_a_run_that_has_begun_does_not_need_the_other(smoke, tmp_path):
     assert run(folder, other) is None
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(smoke, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run(whole, smoke)

@@ -117,6 +117,7 @@ def test_the_pilots_seconds_are_part_of_the_training():
     assert found["train_seconds"] == 7.0 + 10 * found["seconds_per_step"]
 
 
+@pytest.mark.slow
 def test_a_run_has_one_pilot_however_often_it_goes_on(tmp_path, monkeypatch):
     """A run of the smoke size to its end, then from an earlier checkpoint, and evaluated."""
     config = digits(

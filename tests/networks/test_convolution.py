@@ -143,7 +143,7 @@ def test_matmul_lowering_equals_the_definition(case):
     assert_within(actual, expected, bounds(flax_layer, params, images, cotangent)[0])
 
 
-@pytest.mark.parametrize("features", [1, 2])
+@pytest.mark.parametrize("features", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", [case for case in TRANSPOSED if case[:2] != (1, 1)], ids=str)
 def test_stamps_are_added_by_a_product_where_that_is_cheap(case, features):
     """Up to as many output entries as input channels; either way the numbers are XLA's."""

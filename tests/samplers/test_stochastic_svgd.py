@@ -189,8 +189,8 @@ def test_one_particle_is_langevin_dynamics() -> None:
     ("num_particles", "bandwidth", "make"),
     [
         (2, BANDWIDTH, stochastic_svgd),
-        (3, BANDWIDTH, stochastic_svgd),
-        (2, None, stochastic_svgd),
+        pytest.param(3, BANDWIDTH, stochastic_svgd, marks=pytest.mark.slow),
+        pytest.param(2, None, stochastic_svgd, marks=pytest.mark.slow),
         (3, None, stochastic_svgd),
         (4, BANDWIDTH, partial(spread_over, 4, stochastic_svgd)),
     ],
