@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import (
     check_at_least,
+    check_broadcasts,
     check_floating,
     check_interval,
     check_not_negative,
@@ -117,12 +118,19 @@ def pyld_step(
       The new state and a ``PYLDInfo``.
 
     Raises:
-      ValueError: if a concrete hyperparameter lies outside its range.
+      ValueError: if a concrete hyperparameter lies outside its range, or a step size or
+        ``noise_scale`` does not broadcast to the position.
 
     Source: JEM++ (Yang & Ji 2021), PYLD-M-N, which is M of these steps with noise 0, step size 0.2,
     N = 5, scores clipped at 1 and the box [-1, 1]; after YOPO (Zhang et al. 2019).
     """
     _check_hyperparameters(step_size, num_inner, noise_scale, max_score, outer_step_size)
+    for name, value in (
+        ("step_size", step_size),
+        ("noise_scale", 0.0 if noise_scale is None else noise_scale),
+        ("outer_step_size", outer_step_size),
+    ):
+        check_broadcasts(name, value, state.position)
     check_interval(low, high)
     if noise_scale is None:
         noise_scale = langevin_noise_scale(step_size, 1.0)

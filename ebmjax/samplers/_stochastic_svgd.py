@@ -106,7 +106,8 @@ def stochastic_svgd_step(
       key: consumed by the noise; with ``axis_name`` every member needs one of its own.
       state: from ``stochastic_svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
-      step_size: :math:`\epsilon`, positive. Time runs n times slower than in Langevin dynamics.
+      step_size: :math:`\epsilon`, a positive scalar. Time runs n times slower than in Langevin
+        dynamics.
       bandwidth: as in ``svgd_direction``.
       temperature: T of the target.
       langevin_weight: :math:`\delta`, positive: the share of independent Langevin dynamics.
@@ -117,13 +118,16 @@ def stochastic_svgd_step(
       The new state and an ``SVGDInfo`` about the drift.
 
     Raises:
-      ValueError: if a concrete hyperparameter is not positive, ``temperature`` is not a scalar, or
-        as in ``svgd_direction``.
+      ValueError: if a concrete hyperparameter is not positive, one of them is not a scalar, or as
+        in ``svgd_direction``.
     """
-    check_positive("step_size", step_size)
-    check_positive("temperature", temperature)
-    check_scalar("temperature", temperature)
-    check_positive("langevin_weight", langevin_weight)
+    for name, value in (
+        ("step_size", step_size),
+        ("temperature", temperature),
+        ("langevin_weight", langevin_weight),
+    ):
+        check_positive(name, value)
+        check_scalar(name, value)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     num_particles = len(terms.positions)
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)

@@ -7,7 +7,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import AxisName, gather_rows, own_rows
-from ebmjax._checks import check_floating, check_positive, check_scalar_density, leading_size
+from ebmjax._checks import (
+    check_floating,
+    check_positive,
+    check_scalar,
+    check_scalar_density,
+    leading_size,
+)
 from ebmjax.samplers._bandwidth import median_rule
 from ebmjax.samplers._bind import bind
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -238,15 +244,17 @@ def svgd_step(
       key: unused; every sampler takes one.
       state: from ``svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
-      step_size: :math:`\epsilon`, positive.
+      step_size: :math:`\epsilon`, a positive scalar.
       bandwidth: as in ``svgd_direction``.
       axis_name: as in ``svgd_direction``.
 
     Raises:
-      ValueError: if a concrete hyperparameter is not positive, or as in ``svgd_direction``.
+      ValueError: if a concrete hyperparameter is not positive, ``step_size`` is not a scalar, or as
+        in ``svgd_direction``.
     """
     del key
     check_positive("step_size", step_size)
+    check_scalar("step_size", step_size)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     direction = terms.direction()
     moved = terms.own(terms.positions) + step_size * direction

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import gather_rows, mean_over_members
+from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.networks import Classifier, NormPolicy
@@ -219,7 +220,10 @@ class _JointStep(NamedTuple):
         _, pull_back = jax.vjp(terms, params)
         gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
         gradients = mean_over_members(gradients, self.objective.axis_name)
-        classification_norm, generative_norm = map(optax.tree.norm, gradients)
+        # Squares of half-precision gradients may leave half precision's range.
+        classification_norm, generative_norm = map(
+            optax.tree.norm, map(at_least_float32, gradients)
+        )
         return adapt_smoothing(
             smoothing,
             generative_norm,

@@ -133,6 +133,8 @@ LANGEVIN = ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"]
 BAD_SHAPES = [
     *((name, "temperature", (2,), "a scalar") for name in TEMPERED),
     *((name, "step_size", (3, 1), r".*position\['a'\], \(2,\)") for name in LANGEVIN),
+    *((name, "step_size", (2,), "a scalar") for name in ("svgd", "stochastic_svgd")),
+    ("stochastic_svgd", "langevin_weight", (2,), "a scalar"),
     *((name, "noise_scale", (3,), r".*position\['a'\], \(2,\)") for name in LANGEVIN[1:]),
 ]
 

@@ -223,6 +223,9 @@ def test_a_schedule_wraps_the_head() -> None:
         ({"max_score": 0.0}, "^max_score must be positive"),
         ({"outer_step_size": -1.0}, "^outer_step_size must be zero or more"),
         ({"low": 1.0, "high": -1.0}, "^low must be below high"),
+        ({"step_size": np.ones(3)}, r"^step_size must be a scalar or broadcast .*\(2,\); got"),
+        ({"noise_scale": np.ones((2, 1))}, "^noise_scale must be a scalar or broadcast"),
+        ({"outer_step_size": np.ones(3)}, "^outer_step_size must be a scalar or broadcast"),
     ],
 )
 def test_bad_hyperparameters(changes: dict[str, Any], message: str) -> None:

@@ -117,6 +117,20 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
 
 
+def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
+    weights = {"classification_weight": 1e4, "generative_weight": 1e4}
+    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
+    gradient_fn = make_gradient_fn(quadratic(), negatives(), objective)
+    shard = shard_of(quadratic(), negatives(), smoothing=1.5)
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.float16), PARAMS)
+    gradients, after, _ = jax.jit(gradient_fn)(KEY, half, shard, batch())
+    largest = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(gradients))
+    assert 256 < largest < 65504  # finite, its square is not
+    expected = gradient_fn(KEY, jax.tree.map(jnp.float32, half), shard, batch())[1].smoothing
+    # Each gradient is rounded to 11 bits, and the ratio of two norms enters with the power 0.25.
+    np.testing.assert_allclose(after.smoothing, expected, rtol=0.25 * 2 * 2.0**-11)
+
+
 @pytest.mark.parametrize("num_shards", [1, 2])
 def test_shards_share_the_smoothing_of_their_mean_gradients(num_shards):
     """Shards with batches of their own; one alone has the smoothing of its own gradients."""
