@@ -66,7 +66,12 @@ def defaults() -> ConfigDict:
                 "curvature_drift": False,
             },
             "mala": _langevin(),
-            "literal_mala": {**_langevin(), "ratio": "energies", "proposal": "twice_step"},
+            "literal_mala": {
+                **_langevin(),
+                "ratio": "energies",
+                "proposal": "twice_step",
+                "rejects": True,
+            },
             "tempered_mala": {
                 **_langevin(),
                 "acceptance_threshold": 0.5,

@@ -121,7 +121,7 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     low, high = config.sampler.low, config.sampler.high
     max_score = config.sampler.max_score
     box = choose("sampler.box", config.sampler.box, {box: box for box in BOXES})
-    is_restricted = box == "reject" and name in REJECTING
+    is_restricted = box == "reject" and name in REJECTING and options.get("rejects", True)
     if box == "reflect":
         make = samplers.reflect(make, low, high)
     elif box != "none" and not is_restricted:

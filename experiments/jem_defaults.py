@@ -66,6 +66,7 @@ def defaults() -> ConfigDict:
                 "temperature": 1.0,
                 "ratio": "energies",
                 "proposal": "twice_step",
+                "rejects": True,
             },
             "tempered_mala": {
                 "step_size": 0.1,

@@ -18,6 +18,9 @@ SHARD_AXES = ("data", "shard")
 """Over which a training step's particles are one system and its smoothing one; evaluation has
 neither."""
 REJECTING = ("mala", "literal_mala", "tempered_mala", "blackjax")
+# Their noise is apart from their step; the temperature that both imply is the one by which they
+# report an acceptance, and for which pSGLD's curvature drift is right.
+UNADJUSTED = ("sgld", "proximal_sgld", "psgld")
 
 
 def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
@@ -28,11 +31,15 @@ def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
         options = _blackjax(section.blackjax, image_shape)
     else:
         options = section[section.name].to_dict()
+    if section.name in UNADJUSTED and options["noise_scale"]:
+        options["temperature"] = float(
+            samplers.implied_temperature(options["step_size"], options["noise_scale"])
+        )
     box = choose("sampler.box", section.box, BOXES)
     if section.name == "pyld":
         return partial(_pyld, section, options)
 
-    if section.box == "reject" and section.name not in REJECTING:
+    if section.box == "reject" and not (section.name in REJECTING and options.get("rejects", True)):
         raise ConfigError(
             f"config.sampler.box='reject' takes back moves over the ends, and config.sampler.name="
             f"{section.name!r} never takes one back: its chains would walk out and stay. Take "

@@ -23,6 +23,7 @@ def literal_mala(
     temperature: Any = 1.0,
     ratio: str = "energies",
     proposal: str = "twice_step",
+    rejects: bool = True,
 ) -> Sampler:
     r"""``ebmjax.samplers.mala`` but for the number that decides.
 
@@ -44,6 +45,7 @@ def literal_mala(
       temperature: of the target where ``ratio`` is "exponentials".
       ratio: "energies" as printed, or "exponentials".
       proposal: "twice_step" as printed, or "noise", the density of the move.
+      rejects: whether the number decides; if not, the chain is SGLD's and only reports it.
 
     Raises:
       ConfigError: for another ``ratio`` or ``proposal``.
@@ -73,7 +75,7 @@ def literal_mala(
         # An infinite energy would have the largest ratio of energies.
         is_lost = jnp.isnan(log_ratio) | jnp.isneginf(proposed.log_density)
         probability = jnp.where(is_lost, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
-        is_accepted = jax.random.uniform(coin_key) < probability
+        is_accepted = (jax.random.uniform(coin_key) < probability) | (not rejects)
         state = jax.tree.map(partial(jnp.where, is_accepted), proposed, state)
         return state, LangevinInfo(probability, is_accepted, state.log_density)
 

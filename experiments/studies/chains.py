@@ -3,7 +3,8 @@
 The thesis shows the acceptance along a chain at a few points of training, for SGLD ("not used in
 sampling") and MALA, of an energy of images and of a joint model, and the preconditioner of pSGLD at
 two lambdas. Here all of these at every fourth epoch, by the ratio that it prints and by the correct
-one; the step of the preconditioned chains is SGLD's.
+one; the step of the preconditioned chains is SGLD's. "SGLD, literal ratio" is SGLD, whose moves are
+weighed by the printed ratio and never rejected; "SGLD" itself reports the correct one.
 
 chains.png has seed 0's rows. Variants: "" the joint model, "igebm" the energy of images.
 """
@@ -15,8 +16,10 @@ from experiments.chain_profiles import draw_study
 from experiments.study import Study
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
+NOT_USED = "--config.sampler.literal_mala.rejects=False"
 ROWS: dict[str, str | Sequence[str]] = {
     "SGLD": JEM,
+    "SGLD, literal ratio": [f"{JEM}:mala_literal", NOT_USED],
     "MALA, literal": f"{JEM}:mala_literal",
     "MALA": f"{JEM}:mala",
     "pSGLD, lambda 1": [JEM, "--config.sampler.name=psgld"],
@@ -28,6 +31,7 @@ ROWS: dict[str, str | Sequence[str]] = {
 }
 IGEBM_ROWS: dict[str, str | Sequence[str]] = {
     "SGLD": IGEBM,
+    "SGLD, literal ratio": [f"{IGEBM}:mala_literal", NOT_USED],
     "MALA, literal": f"{IGEBM}:mala_literal",
     "MALA": f"{IGEBM}:mala",
     "pSGLD, lambda 1": f"{IGEBM}:psgld",
@@ -53,7 +57,7 @@ STUDIES = {
             "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
             **CHAINS,
         },
-        num_seeds=5,
+        num_seeds=3,
         common=(
             *COMMON,
             "--config.eval.num_ood=0",
@@ -64,6 +68,7 @@ STUDIES = {
     ),
     "igebm": Study(
         rows=IGEBM_ROWS,
+        num_seeds=3,
         columns={
             "FID (classifier features), buffer": ("buffer.fid_classifier_features", 1.0, 1),
             "the same, fresh chains": ("fresh.fid_classifier_features", 1.0, 1),
