@@ -1,5 +1,6 @@
 """Several training steps in one compiled, sharded call."""
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from ebmjax.types import Key, Metrics, PyTree
 Block = Callable[[Key, TrainState, PyTree, PyTree], tuple[TrainState, Metrics]]
 
 
+@functools.lru_cache(maxsize=1)  # check_fits and then fit ask for the same: one trace for both
 def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
     """``block(key, state, data, indices) -> (state, metrics)``, jitted over ``mesh``.
 

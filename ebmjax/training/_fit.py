@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from ebmjax._checks import leading_size
 from ebmjax.data import block_indices
@@ -14,7 +15,14 @@ from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._plan import Plan
 from ebmjax.training._rows import PendingBlock, RowLogger
-from ebmjax.training._sharding import make_mesh, place_state, replicate
+from ebmjax.training._sharding import (
+    AXIS,
+    described,
+    make_mesh,
+    place_state,
+    replicate,
+    state_specs,
+)
 from ebmjax.training._signals import StopRequest
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
@@ -163,9 +171,14 @@ def check_fits(
     num_examples = leading_size("data", data)
     _check_repeats(key, state, plan)
     _check_shards(state, plan)
-    block = make_block(train_step, make_mesh(plan.num_shards, devices))
+    mesh = make_mesh(plan.num_shards, devices)
     indices = _indices(plan, 0, plan.steps_per_dispatch, num_examples)
-    jax.eval_shape(block, key, state, data, indices)
+    make_block(train_step, mesh).eval_shape(
+        key,
+        described(state, mesh, state_specs()),
+        described(data, mesh, PartitionSpec()),
+        described(indices, mesh, PartitionSpec(None, AXIS)),
+    )
 
 
 def _check_repeats(key: Key, state: TrainState, plan: Plan) -> None:

@@ -37,6 +37,20 @@ def state_specs() -> TrainState:
     return state_axes(PartitionSpec(), PartitionSpec(AXIS))
 
 
+def described(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
+    """What ``tree`` would be on the mesh, by ``specs`` (a prefix of it), without the numbers."""
+
+    def describe(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        aval = jax.typeof(leaf)
+        where = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(
+            aval.shape, aval.dtype, sharding=where, weak_type=aval.weak_type
+        )
+
+    is_spec = lambda x: isinstance(x, PartitionSpec)  # noqa: E731
+    return jax.tree.map(describe, tree, jax.tree.broadcast(specs, tree, is_leaf=is_spec))
+
+
 def place_state(state: TrainState, mesh: Mesh) -> TrainState:
     """Copies ``state`` to the mesh; the arrays given in stay the caller's.
 

@@ -268,6 +268,22 @@ def test_what_does_not_fit_is_found_without_running():
         check_fits(KEY, state, train_step, {**data, "x": data["x"][:, :2]}, make_plan())
 
 
+def test_what_was_looked_at_before_is_not_traced_again():
+    """Tracing a large model takes seconds, and a run waits for it."""
+    state, train_step, data = regression()
+    num_traces = 0
+
+    def counted(*arguments):
+        nonlocal num_traces
+        num_traces += 1
+        return train_step(*arguments)
+
+    plan = make_plan(total_steps=20)  # four blocks of one length
+    check_fits(KEY, state, counted, data, plan)
+    fit(KEY, state, counted, data, plan)
+    assert num_traces == 1
+
+
 def test_data_must_share_their_leading_axis():
     state, train_step, data = regression()
     with pytest.raises(ValueError, match="data must be arrays that share their leading axis"):
