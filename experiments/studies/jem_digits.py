@@ -5,8 +5,9 @@ differs. 357 test images: a percentage point of accuracy is 3.6 images. landscap
 energies around the parameters of four rows, which are evaluated with them.
 
 Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
-"ablation" and "radius" (SADA-JEM's Tables 5 and 6) and "time" (SVGD and SGLD with nothing else, for
-their seconds: give it an idle machine and as many jobs as CPUs).
+"ablation" and "radius" (SADA-JEM's Tables 5 and 6), "scenarios" (the robust-objective paper's
+Table 2: beta 0 and above, where something else is changed too) and "time" (SVGD and SGLD with
+nothing else, for their seconds: give it an idle machine and as many jobs as CPUs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -103,6 +104,28 @@ RADIUS = {
     "ASAM, rho 4": "configs/sadajem_digits.py:asam_4",
     "ASAM, rho 8": "configs/sadajem_digits.py:asam_8",
 }
+SCENARIO_COLUMNS = (
+    "accuracy, %",
+    "ECE, %",
+    "FID (digits classifier features), buffer",
+    "the same, fresh chains",
+)
+SCENARIOS = {
+    f"{label}, exponent {exponent}": f"configs/jem_digits.py:{variant}"
+    for label, name in {
+        "default": "unconfined",
+        "5 steps": "steps_5",
+        "8 negatives": "negatives_8",
+        "output scale x2": "scale_2",
+        "output scale x0.5": "scale_half",
+        "step x4": "step_4",
+        "step x0.25": "step_quarter",
+    }.items()
+    for exponent, variant in (
+        (0, name),
+        (2, "beta_2" if name == "unconfined" else f"{name}_beta_2"),
+    )
+}
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -118,5 +141,10 @@ STUDIES = {
     "jempp": study(JEMPP),
     "ablation": study(ABLATION),
     "radius": study(RADIUS),
+    "scenarios": Study(
+        rows=SCENARIOS,
+        columns={name: COLUMNS[name] for name in SCENARIO_COLUMNS},
+        common=(*COMMON, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
+    ),
     "time": study({label: ROWS[label] for label in TIMED}),
 }
