@@ -1,8 +1,9 @@
 """Joint energy model (JEM) on scikit-learn's packaged 8x8 digits.
 
 Claim: a classifier trained as an energy-based model keeps its accuracy and gains calibration
-(JEM); preconditioning and MALA do as well as SGLD (sampling-approaches thesis 4.2.2), which does not
-hold for MALA (docs/results/jem_digits.md); a beta above 0 removes the divergence that beta 0 has (robust-objective paper, appendix M).
+(JEM); preconditioning and MALA do as well as SGLD (sampling-approaches thesis 4.2.2; for MALA it
+does not hold); a beta above 0 removes the divergence that beta 0 has (robust-objective paper,
+appendix M).
 Paper: JEM (Grathwohl et al. 2020) as those documents use it: no normalisation, no box, step 1 with
 noise 0.01, which is temperature 5e-5. Here WRN-10-1, K = 10, and Adam at 5e-3, stepped down twice;
 no augmentation, since one pixel of eight is a large shift. The base confines chains to [-1.2, 1.2]
