@@ -135,14 +135,21 @@ def sampler(config: Config, name: str) -> Callable[..., Any]:
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
     """Adam whose rate decays at the end of every epoch from the second on, down to a floor."""
-    section = config.optimizer[name]
+    section, decay = config.optimizer[name], config.optimizer.decay_per_epoch
+    if section.learning_rate < section.final_learning_rate:
+        raise ConfigError(
+            f"config.optimizer.{name}.learning_rate={section.learning_rate:g} must be at least "
+            f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "
+            f"--config.optimizer.{name}.final_learning_rate as well."
+        )
     schedule = optax.exponential_decay(
         section.learning_rate,
         transition_steps=steps_per_epoch,
-        decay_rate=config.optimizer.decay_per_epoch,
+        decay_rate=decay,
         transition_begin=steps_per_epoch,
         staircase=True,
-        end_value=section.final_learning_rate,
+        # A rate that does not decay has no end; optax would take this for a ceiling.
+        end_value=section.final_learning_rate if decay < 1.0 else None,
     )
     return optax.adam(schedule, b1=config.optimizer.b1, b2=config.optimizer.b2)
 

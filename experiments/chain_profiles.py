@@ -16,6 +16,8 @@ Profile = Callable[[TrainState], dict[str, np.ndarray]]
 """From a state to what ``named`` makes of its chains; nothing where none are asked for."""
 
 PREFIX = "profile"
+KEY_NUMBER = 2**31
+"""Folded into an evaluation's key for these chains: beyond all that it is split into."""
 LABELS = {
     "acceptance_prob": ("acceptance of the move", "linear"),
     "preconditioner": ("preconditioner G, mean over pixels", "log"),

@@ -15,6 +15,7 @@ from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
 from ebmjax.types import Key, LogDensityFn
 from experiments.buffers import spread_slots
+from experiments.chain_profiles import KEY_NUMBER
 from experiments.config import Config
 from experiments.distances import Distances
 from experiments.igebm_chains import (
@@ -101,12 +102,17 @@ class IgebmEvaluation:
         starts, labels = self.buffered(state, num)
         if starts is None:
             labels = jnp.arange(num, dtype=jnp.int32) % self.negatives.num_classes
-            starts = jax.vmap(self.negatives.law)(jax.random.split(self.key, num), labels)
+            start_keys = jax.random.split(jax.random.fold_in(self._profile_key, 0), num)
+            starts = jax.vmap(self.negatives.law)(start_keys, labels)
         return self._profile(model, beta, starts, labels)
+
+    @property
+    def _profile_key(self) -> Key:
+        return jax.random.fold_in(self.key, KEY_NUMBER)
 
     @cached_property
     def _profile(self) -> Callable[..., dict[str, np.ndarray]]:
-        return make_profile(jax.random.fold_in(self.key, 1), self.energy_of, self.negatives)
+        return make_profile(self._profile_key, self.energy_of, self.negatives)
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from ebmjax.training import (
 from experiments import build as common
 from experiments import jem_checks, jem_plots
 from experiments import jem_parts as parts
+from experiments.chain_profiles import KEY_NUMBER
 from experiments.config import Config
 from experiments.distances import Distances
 from experiments.errors import ConfigError
@@ -72,7 +73,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         classifier=classifier,
         test=test,
         distances=distances,
-        profile=make_profile(jax.random.fold_in(eval_key, 1), chain_classifier, negatives, config),
+        profile=make_profile(
+            jax.random.fold_in(eval_key, KEY_NUMBER), chain_classifier, negatives, config
+        ),
         config=config,
     )
     assessment = JemAssessment(

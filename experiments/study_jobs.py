@@ -25,8 +25,10 @@ def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str
 
     def run_one(cell: Cell) -> None:
         share = free.get()
-        status = run(cell, share, processes)
-        free.put(share)
+        try:
+            status = run(cell, share, processes)
+        finally:
+            free.put(share)  # or the cells that wait for it would wait for ever
         with lock:
             tell(cell, status)
 
@@ -58,6 +60,7 @@ def run(cell: Cell, cpus: Collection[int], processes: set[subprocess.Popen[str]]
         _, errors = process.communicate()
         processes.discard(process)
     if DIVERGED in errors:
+        cell.folder.mkdir(parents=True, exist_ok=True)  # a pilot diverges before there is one
         (cell.folder / "diverged.txt").write_text(errors)
     if cell.status == "missing":
         return f"failed with exit code {process.returncode}: {errors.strip()[-400:]}"

@@ -87,6 +87,7 @@ def _train(
             num_shards=config.mesh.num_shards,
             steps_per_dispatch=min(config.train.steps_per_dispatch, total_steps),
             log_every=total_steps,
+            max_consecutive_skips=config.train.max_consecutive_skips,
             data_seed=config.seed,
         ),
         devices=jax.devices()[:1],

@@ -166,3 +166,26 @@ def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():
     keys = [key for seed in (0, 1) for key in build.root_keys(digits(seed=seed))]
     data = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}
     assert len(data) == 6
+
+
+def adams_updates(**changes):
+    """The sizes of the first and the last update of 30 epochs of one step each."""
+    config = digits(**changes)
+    optimizer = build.adam(config, "generator", steps_per_epoch=1)
+    state, sizes = optimizer.init(jnp.zeros(())), []
+    for _ in range(30):
+        update, state = optimizer.update(jnp.ones(()), state)
+        sizes.append(-float(update))
+    return sizes[0], sizes[-1]
+
+
+def test_a_rate_that_does_not_decay_stays():
+    first, last = adams_updates(**{"optimizer.decay_per_epoch": 1.0})
+    rate = digits().optimizer.generator.learning_rate
+    assert first == pytest.approx(rate, rel=3e-4)
+    assert last == pytest.approx(rate, rel=3e-4)
+
+
+def test_a_rate_below_its_floor_is_refused():
+    with pytest.raises(ConfigError, match=r"generator\.learning_rate=0\.0001 must be at least"):
+        adams_updates(**{"optimizer.generator.learning_rate": 1e-4})

@@ -53,6 +53,28 @@ def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
     assert json.loads(path.read_text()) == [last]
 
 
+def test_a_run_that_diverges_before_it_has_a_folder_counts_and_the_next_one_starts(tmp_path):
+    """As with a pilot run: its end is known by its words."""
+    words = "import sys; sys.exit('error: Training diverged: in the pilot')"
+    write = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('{}')"
+    (tmp_path / "b").mkdir()
+    path = tmp_path / "b" / "evaluation.json"
+    cells = [
+        Cell("a", 0, tmp_path / "a", [sys.executable, "-c", words]),
+        Cell("b", 0, tmp_path / "b", [sys.executable, "-c", write, str(path)]),
+    ]
+    told = []
+    run_each(cells, 1, lambda cell, status: told.append((cell.label, status)))
+    assert told == [("a", "diverged"), ("b", "done")]
+    assert "in the pilot" in (tmp_path / "a" / "diverged.txt").read_text()
+
+
+def test_a_share_comes_back_from_a_run_that_cannot_begin(tmp_path):
+    cells = [Cell(name, 0, tmp_path / name, [str(tmp_path / "nothing")]) for name in "abc"]
+    with pytest.raises(FileNotFoundError):
+        run_each(cells, 1, lambda cell, status: None)
+
+
 def test_jobs_share_out_the_cpus(monkeypatch):
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 4, 7, 9}, raising=False)
