@@ -1,6 +1,7 @@
 """One finished smoke run for all tests, and one compilation cache for all processes."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,14 @@ from experiment_runs import LENGTHENED, digits, run_script
 from experiments.launch import launch
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays_open():
+    """A figure left open is the fault of the test that drew it, not of one that counts later."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or not pyplot.get_fignums(), "figures stay open"
 
 
 @pytest.fixture(scope="session", autouse=True)

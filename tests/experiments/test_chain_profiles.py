@@ -1,5 +1,6 @@
 """Chains of training step by step: where they start, what is kept of them, and their figure."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 from ebmjax.samplers import ReplayBuffer, uniform_law
 from ebmjax.training import Negatives
@@ -25,6 +27,17 @@ def of_level(params: Any, statistics: Any, x: jax.Array) -> Any:
     levels = jnp.arange(NUM_CLASSES) / NUM_CLASSES
     brightness = jnp.mean(x, axis=(-3, -2, -1))[..., None]
     return -100.0 * jnp.square(brightness - levels), statistics
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
+    """The figures that were saved and would have been closed: looked at, then closed."""
+    saved_figures: list[Figure] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(chain_profiles.plt, "close", saved_figures.append)
+        yield saved_figures
+    for figure in saved_figures:
+        plt.close(figure)
 
 
 CLASSIFIER: Any = SimpleNamespace(logits=of_level, first_layer=None, head=None)
@@ -99,10 +112,8 @@ def saved(folder: Path, step: int, **profiles: Any) -> None:
 
 
 def test_the_figure_has_a_row_a_sampler_and_a_line_an_evaluation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, figures: list[Figure]
 ) -> None:
-    figures = []
-    monkeypatch.setattr(chain_profiles.plt, "close", figures.append)
     for step in (0, 8):
         moved = {"displacement": np.arange(3.0) + step}
         saved(tmp_path, step, sgld=moved | {"acceptance_prob": np.ones(3)}, svgd=moved)
@@ -113,7 +124,6 @@ def test_the_figure_has_a_row_a_sampler_and_a_line_an_evaluation(
     assert titles == ["sgld", "sgld", "", "svgd", ""]  # the last is the bar of colours
     values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
     assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
-    plt.close("all")
 
 
 def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
@@ -123,14 +133,11 @@ def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
 
 
 def test_the_figure_of_a_study_has_the_rows_that_were_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, figures: list[Figure]
 ) -> None:
-    figures = []
-    monkeypatch.setattr(chain_profiles.plt, "close", figures.append)
     for row in ("MALA", "SGLD,_fast"):
         saved(tmp_path / row / "seed0", 4, sgld={"displacement": np.ones(2)})
     chain_profiles.draw_study(("SGLD, fast", "not run", "MALA"), tmp_path)
     assert (tmp_path / "chains.png").stat().st_size > 5_000
     [figure] = figures
     assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]
-    plt.close("all")
