@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ebmjax.training import TrainState
 from experiments.study_cells import folder_name
+from experiments.workdir import evaluations
 
 Profile = Callable[[TrainState], dict[str, np.ndarray]]
 """From a state to what ``named`` makes of its chains; nothing where none are asked for."""
@@ -60,7 +61,7 @@ Numbers = dict[str, dict[int, np.ndarray]]
 def read(workdir: Path) -> dict[str, Numbers]:
     """Sampler to its numbers, from a run's evaluations."""
     found: dict[str, Numbers] = {}
-    for path in sorted((workdir / "evaluations").glob("*.npz")):
+    for path in evaluations(workdir):
         with np.load(path) as arrays:
             for name in arrays.files:
                 prefix, *parts = name.split(".")

@@ -6,6 +6,15 @@ from experiments.errors import ConfigError
 from experiments.igebm_samplers import ADAPTABLE, REJECTING
 from experiments.initial_laws import check_starts
 
+# Fields of the robust objective, and what they are where it is not used.
+OF_BETA = {
+    "beta_start": 0.0,
+    "beta_end": 0.0,
+    "max_positive_weight": None,
+    "beta_variant": "default",
+    "output_scale": 1.0,
+}
+
 MIN_CHAIN_STEPS = 8
 """Split R-hat takes four draws, and the first half of a chain is burn-in."""
 
@@ -81,12 +90,13 @@ def _check_beta(config: Config) -> None:
             f"config.loss.beta_end and config.loss.beta_start must be 0 or more, got {lowest}. "
             "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
         )
-    is_used = section.beta_end or start or section.max_positive_weight is not None
-    if section.name != "beta" and is_used:
-        raise ConfigError(
-            "config.loss.beta_start, beta_end and max_positive_weight belong to the robust "
-            f"objective, and config.loss.name={section.name!r}: set --config.loss.name=beta."
-        )
+    for name, unused in OF_BETA.items():
+        if section.name != "beta" and section[name] not in (unused, None):
+            raise ConfigError(
+                f"config.loss.{name}={section[name]} belongs to the robust objective, and "
+                f"config.loss.name={section.name!r}: set --config.loss.name=beta, or "
+                f"--config.loss.{name}={unused}."
+            )
     if section.beta_variant == "true_objective" and config.train.batch_size % 2:
         raise ConfigError(
             "config.train.batch_size must be even for config.loss.beta_variant=true_objective, "

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from experiments.plots import column, finish, montage
 from experiments.study_cells import folder_name
-from experiments.workdir import read_rows
+from experiments.workdir import evaluations, read_rows
 
 Panel = tuple[str, str, str]
 """A number's name in metrics.jsonl, its label, and the scale of its axis."""
@@ -100,8 +100,8 @@ def samples(rows: Sequence[str], folder: Path) -> None:
         none chains as in training.
       folder: of the study.
     """
-    paths = {row: (folder / folder_name(row)).glob("seed0/evaluations/*.npz") for row in rows}
-    ends = {row: last for row, found in paths.items() if (last := max(found, default=None))}
+    paths = {row: evaluations(folder / folder_name(row) / "seed0") for row in rows}
+    ends = {row: found[-1] for row, found in paths.items() if found}
     if not ends:
         return
     columns = math.ceil(math.sqrt(len(ends)))

@@ -59,7 +59,7 @@ class JemAssessment:
         """Raises ConfigError for what ``config.eval`` asks of this run and cannot have."""
         _ = self._classify
         if self.config.eval.num_ood:
-            check_sets(self.config, self.test.images[:1])
+            check_sets(self.config, self.test.images)
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. A part whose size in ``config.eval`` is 0 is left out."""

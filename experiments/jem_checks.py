@@ -5,6 +5,15 @@ from experiments.errors import ConfigError
 from experiments.initial_laws import check_starts
 from experiments.jem_samplers import REJECTING
 
+# Fields of the robust objective, and what they are where it is not used.
+OF_BETA = {
+    "beta": 0.0,
+    "sampling_beta": None,
+    "max_positive_weight": None,
+    "beta_variant": "default",
+    "output_scale": 1.0,
+}
+
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
@@ -15,20 +24,15 @@ def check(config: Config) -> None:
 
 
 def _check_beta(loss: Config) -> None:
-    fields = {
-        "beta": loss.beta,
-        "sampling_beta": loss.sampling_beta,
-        "max_positive_weight": loss.max_positive_weight,
-    }
-    is_used = loss.generative == "beta" and loss.generative_weight
-    for name, value in fields.items():
-        if value and not is_used:
-            without = 0.0 if name == "beta" else None
+    if loss.generative == "beta" and loss.generative_weight:
+        return
+    for name, unused in OF_BETA.items():
+        if loss[name] != unused:
             raise ConfigError(
-                f"config.loss.{name}={value:g} belongs to the robust objective, and this run has "
-                f"config.loss.generative={loss.generative!r} and generative_weight="
+                f"config.loss.{name}={loss[name]} belongs to the robust objective, and this run "
+                f"has config.loss.generative={loss.generative!r} and generative_weight="
                 f"{loss.generative_weight:g}: set --config.loss.generative=beta and a weight "
-                f"above 0, or --config.loss.{name}={without}."
+                f"above 0, or --config.loss.{name}={unused}."
             )
 
 

@@ -53,6 +53,12 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
 
 def check_sets(config: Config, test: np.ndarray) -> None:
     """Raises as ``ood_sets`` does, at the cost of an image of each set."""
+    if len(test) < 2:
+        raise ConfigError(
+            "config.eval.num_ood compares test images with mixtures of two of them, and there is "
+            f"{len(test)}: give the run at least 2 (config.data.max_test, num_validation), or set "
+            "--config.eval.num_ood=0."
+        )
     for name in config.eval.ood_tfds:
         with contextlib.suppress(*UNAVAILABLE):
             _tfds_images(config, name, test[:1])

@@ -3,12 +3,11 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import unset
+from experiments import command_line
 
 # Read when JAX is imported: arrays that a program closes over go to it as arguments, not as its
 # text. So the runs of a sweep over powers share their compiled programs, and the informative law of
@@ -70,54 +69,7 @@ def parse(argv: list[str]) -> list[str]:
     if "--help" in argv or "-h" in argv or len(argv) == 1:
         print(USAGE)
         sys.exit(0)
-    argv, unset_names = unset.split(_joined(argv))
-    try:
-        rest = flags.FLAGS([resolve(argument) for argument in argv])
-        if CONFIG.value is None:
-            sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
-        for name in unset_names:
-            unset.unset(CONFIG.value, name)
-    except (AttributeError, KeyError) as error:
-        sys.exit(f"error: unknown field in a --config override: {_innermost(error)}")
-    except (flags.Error, TypeError, ValueError) as error:
-        # What a configuration file raises comes with its traceback; the reason is the last line.
-        sys.exit(f"error: {str(error).strip().splitlines()[-1]}")
-    return rest
-
-
-def _joined(argv: list[str]) -> list[str]:
-    """``argv`` with ``--config PATH`` as the one argument ``--config=PATH``."""
-    joined: list[str] = []
-    for argument in argv:
-        if joined and joined[-1] in ("--config", "-config"):
-            argument = f"{joined.pop()}={argument}"
-        joined.append(argument)
-    return joined
-
-
-def _innermost(error: BaseException) -> str:
-    """The message of the error that ``error`` was made from, on one line."""
-    while error.args and isinstance(error.args[0], BaseException):
-        error = error.args[0]
-    return "; ".join(str(error.args[0]).splitlines()) if error.args else str(error)
-
-
-def resolve(argument: str) -> str:
-    """``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
-    prefix, equals, value = argument.partition("=")
-    if prefix not in ("--config", "-config") or not equals:
-        return argument
-    path, colon, variant = value.partition(":")
-    home = Path(__file__).resolve().parent
-    candidates = [Path(path), home / path]
-    found = next((c for c in candidates if c.is_file()), None)
-    if found is None:
-        names = sorted(f"configs/{c.name}" for c in (home / "configs").glob("*.py"))
-        sys.exit(
-            f"error: no configuration file {path!r}, neither from {os.getcwd()} nor from {home}. "
-            f"There are {', '.join(names)}."
-        )
-    return f"--config={found}{colon}{variant}"
+    return command_line.parse(flags.FLAGS, argv)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.errors import ConfigError, WorkdirError
 from experiments.study_cells import Cell, Study, cells
 from experiments.study_jobs import run_each
 from experiments.tables import entry
@@ -154,9 +155,14 @@ def main() -> None:
     options = parser.parse_args()
     study = load(options.study)
     folder = Path(options.folder or default_folder(options.study))
-    folder.mkdir(parents=True, exist_ok=True)
     num_seeds = study.num_seeds if options.seeds is None else options.seeds
-    all_cells = cells(study, folder, num_seeds)
+    try:
+        all_cells = cells(study, folder, num_seeds)
+        for cell in all_cells:
+            cell.check()
+    except (ConfigError, WorkdirError) as error:
+        sys.exit(f"error: {error}")
+    folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # is a Ctrl-C, for its runs too
     try:
         num_failed = run_all(study, all_cells, folder, max(options.jobs, 1))

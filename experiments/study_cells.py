@@ -8,7 +8,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from experiments.study_seeds import first_seed
+from ml_collections import ConfigDict
+
+from experiments import workdir
+from experiments.command_line import read
+from experiments.config import Config
+from experiments.errors import ConfigError
 
 RUN = Path(__file__).resolve().parent / "run.py"
 
@@ -35,12 +40,13 @@ class Study:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: its row, its seed, its folder and the command that makes it."""
+    """One run: its row, its seed, its folder, and the command and configuration that make it."""
 
     label: str
     seed: int
     folder: Path
     command: list[str]
+    config: Config
 
     @property
     def status(self) -> str:
@@ -52,9 +58,14 @@ class Cell:
     @property
     def repeats(self) -> int:
         """How many independent repeats the run trains at once."""
-        path = self.folder / "config.json"
-        config = json.loads(path.read_text()) if path.exists() else {}
-        return config.get("train", {}).get("num_repeats", 1)
+        return num_repeats(self.config)
+
+    def check(self) -> None:
+        """Raises WorkdirError if what is there already was made with another configuration."""
+        if self.folder.exists():
+            workdir.check(self.folder, self.config)
+        if self.status == "done":
+            workdir.check_evaluated(self.folder, self.config)
 
     def numbers(self) -> dict[str, Any]:
         """The two JSON objects of a finished run as one."""
@@ -66,26 +77,63 @@ class Cell:
 
 
 def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
-    """All runs, a first one of every row first: after them the table has every row already."""
-    made = []
-    for number in range(num_seeds):
-        for label in from_both_ends(list(study.rows)):
-            row = study.rows[label]
-            config, *arguments = [row] if isinstance(row, str) else row
-            arguments = [*study.common, *arguments]
-            seed = first_seed(number, config, arguments)
-            target = folder / folder_name(label) / f"seed{seed}"
-            command = [
-                sys.executable,
-                str(RUN),
-                f"--config={config}",
-                *arguments,
-                f"--config.seed={seed}",
-                f"--workdir={target}",
-                "--mode=all",
-            ]
-            made.append(Cell(label, seed, target, command))
-    return made
+    """All runs, a first one of every row first: after them the table has every row already.
+
+    Raises:
+      ConfigError: if two rows would share a folder.
+      SystemExit: if a row's configuration cannot be had; its message names the mistake.
+    """
+    _check_folders(study)
+    rows = {label: _command(study, label) for label in from_both_ends(list(study.rows))}
+    configs = {label: read(config, arguments) for label, (config, arguments) in rows.items()}
+    return [
+        _cell(label, *rows[label], configs[label], folder, number)
+        for number in range(num_seeds)
+        for label in rows
+    ]
+
+
+def _command(study: Study, label: str) -> tuple[str, list[str]]:
+    """``CONFIG[:VARIANT]`` of a row, and the arguments of its runs."""
+    row = study.rows[label]
+    config, *arguments = [row] if isinstance(row, str) else row
+    return config, [*study.common, *arguments]
+
+
+def _cell(
+    label: str, name: str, arguments: Sequence[str], config: Config, folder: Path, number: int
+) -> Cell:
+    """Run ``number`` of a row, from 0. Its R repeats are of seeds R number, R number + 1, ..."""
+    seed = number * num_repeats(config)
+    target = folder / folder_name(label) / f"seed{seed}"
+    command = [
+        sys.executable,
+        str(RUN),
+        f"--config={name}",
+        *arguments,
+        f"--config.seed={seed}",
+        f"--workdir={target}",
+        "--mode=all",
+    ]
+    seeded = ConfigDict(config)
+    seeded.seed = seed
+    return Cell(label, seed, target, command, seeded)
+
+
+def num_repeats(config: Config) -> int:
+    """How many independent repeats a run of ``config`` trains at once."""
+    return config.train.get("num_repeats", 1)
+
+
+def _check_folders(study: Study) -> None:
+    owners: dict[str, str] = {}
+    for label in study.rows:
+        other = owners.setdefault(folder_name(label), label)
+        if other != label:
+            raise ConfigError(
+                f"rows {other!r} and {label!r} of the study would share the folder "
+                f"{folder_name(label)!r}: blanks and slashes become _ and -. Rename one of them."
+            )
 
 
 def folder_name(label: str) -> str:

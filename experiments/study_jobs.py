@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from experiments import workdir
 from experiments.study_cells import Cell
 
 DIVERGED = "Training diverged"
@@ -60,7 +61,7 @@ def run(cell: Cell, cpus: Collection[int], processes: set[subprocess.Popen[str]]
         _, errors = process.communicate()
         processes.discard(process)
     if DIVERGED in errors:
-        cell.folder.mkdir(parents=True, exist_ok=True)  # a pilot diverges before there is one
+        workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder
         (cell.folder / "diverged.txt").write_text(errors)
     if cell.status == "missing":
         return f"failed with exit code {process.returncode}: {errors.strip()[-400:]}"

@@ -6,6 +6,7 @@ from ebmjax import latent
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.thermo_evidence import SMC_REPEATS
 from experiments.validate import choose
 
 COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
@@ -120,6 +121,15 @@ def _check_sizes(config: Config, num_test: int) -> None:
                 f"config.eval.{name} must be at most {available}, the number of "
                 f"{'test' if name == 'num_test' else 'evaluated'} images; got {config.eval[name]}."
             )
+    num_chains = config.eval.evidence_chains
+    if "smc" in config.eval.evidence_methods and (
+        num_chains % SMC_REPEATS or num_chains < 2 * SMC_REPEATS
+    ):
+        raise ConfigError(
+            f"config.eval.evidence_chains must be a multiple of {SMC_REPEATS}, and at least "
+            f"{2 * SMC_REPEATS}, for config.eval.evidence_methods with 'smc', which makes "
+            f"{SMC_REPEATS} populations of them; got {num_chains}."
+        )
     generated, smallest = config.eval.num_generated, config.eval.smallest_generated
     if generated and not 2 <= smallest < generated:
         raise ConfigError(

@@ -139,7 +139,7 @@ SMOKE: dict[str, Any] = {
     "eval.num_test": 24,
     "eval.num_gradients": 2,
     "eval.evidence_images": 2,
-    "eval.evidence_chains": 20,
+    "eval.evidence_chains": 24,
     "eval.num_generated": 40,
     "eval.smallest_generated": 20,
     "eval.evidence_intervals": 3,
@@ -186,7 +186,7 @@ SMALL_SMOKE: dict[str, Any] = {
     "mesh.num_shards": 1,
     "eval.num_samples": 10,
     "eval.num_test": 16,
-    "eval.evidence_chains": 12,
+    "eval.evidence_chains": 16,
 }
 
 

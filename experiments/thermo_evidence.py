@@ -15,6 +15,7 @@ from experiments.config import Config
 from experiments.validate import choose
 
 SMC_REPEATS = 8
+"""Independent populations of tempered SMC: ``eval.evidence_chains`` are dealt out to them."""
 
 
 def compare(
@@ -147,7 +148,7 @@ def _smc(
     model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
 ) -> latent.Estimate:
     """The chains of the other methods in ``SMC_REPEATS`` independent populations."""
-    size = max(config.eval.evidence_chains // SMC_REPEATS, 2)
+    size = config.eval.evidence_chains // SMC_REPEATS
     shape = (SMC_REPEATS, size, config.model.latent_dim)
 
     def log_normalizer(key: jax.Array, path: latent.AnnealingPath) -> latent.Estimate:

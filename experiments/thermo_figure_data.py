@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.workdir import flatten, read_rows
+from experiments.workdir import evaluations, flatten, read_rows
 
 BATCH_SIZE, EXPONENT = "train.batch_size", "loss.exponent"
 SYMBOLS = {
@@ -107,8 +107,7 @@ class Row:
             finite = np.isfinite(_numbers(evaluation, score))
             if finite.any():
                 repeat = int(np.argmax(finite))
-                paths = (folder / "evaluations").glob("*.npz")
-                images = np.load(max(paths, key=lambda path: int(path.stem)))["samples"]
+                images = np.load(evaluations(folder)[-1])["samples"]
                 return (images[None] if images.ndim == 4 else images)[repeat], before + repeat
             before += len(finite)
         raise Absent(f"no repeat of {self.estimator}, {self.label} has a finite {score}")

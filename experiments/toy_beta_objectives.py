@@ -12,6 +12,7 @@ from experiments.plots import finish
 from experiments.toy_beta_evaluation import name_of
 from experiments.toy_beta_plots import shown_density, tile
 from experiments.toy_grid import Grid
+from experiments.workdir import evaluations
 
 TITLES = {
     "default": "default",
@@ -75,7 +76,7 @@ def _models(
     diverged = ("diverged", None)
     if not (run / "evaluation.json").exists():  # all of them did, and the run ended there
         return [diverged] * len(betas)
-    with np.load(max((run / "evaluations").glob("*.npz"))) as arrays:
+    with np.load(evaluations(run)[-1]) as arrays:
         log_densities = arrays["log_densities"]
     reports = _read(run / "evaluation.json")["by_beta"]
     return [

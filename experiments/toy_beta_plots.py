@@ -13,7 +13,7 @@ from experiments import toy_grid
 from experiments.config import Config
 from experiments.plots import column, finish, legend
 from experiments.toy_grid import Grid
-from experiments.workdir import read_rows
+from experiments.workdir import evaluations, read_rows
 
 # Log densities below it are shown alike, as far as the panels of the papers go.
 FLOOR = -23.0
@@ -21,9 +21,8 @@ FLOOR = -23.0
 
 def draw(workdir: Path, config: Config) -> None:
     """Draws every plot of the run in ``workdir``."""
-    folder, plots = workdir / "evaluations", workdir / "plots"
-    last = max(folder.iterdir())
-    with np.load(last) as arrays, np.load(workdir / "truth.npz") as truth:
+    plots = workdir / "plots"
+    with np.load(evaluations(workdir)[-1]) as arrays, np.load(workdir / "truth.npz") as truth:
         panels(plots / "panels.png", arrays, truth["log_density"], config)
     training(plots / "training.png", read_rows(workdir), config.loss.betas)
 
@@ -145,7 +144,9 @@ def study(folder: Path) -> None:
             betas, values = over_betas(runs, name)
             has_any = ~np.isnan(values).all(axis=0)
             betas, values = betas[has_any], values[:, has_any]
-            mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+            mean, counts = np.nanmean(values, axis=0), np.sum(~np.isnan(values), axis=0)
+            of_runs = np.sqrt(counts / np.maximum(counts - 1, 1))  # dividing by n - 1; 0 for one
+            spread = np.nanstd(values, axis=0) * of_runs
             place.errorbar(betas, mean, spread, lw=1.2, label=line)
     for axes, name in zip(grid[0], shown, strict=True):
         axes.set_title(name, fontsize=9)

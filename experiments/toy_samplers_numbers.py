@@ -31,7 +31,7 @@ def draws_numbers(
       model: (m, 2), independent draws from the learned density; None where there are none.
       means: (modes, 2).
       num: of draws, evenly spaced in every chain, that the distances are taken of; a few more
-        where it does not divide.
+        where the chains do not divide it.
 
     Returns:
       R-hat by both definitions (the larger of the coordinates), effective sample sizes (the
@@ -50,8 +50,9 @@ def draws_numbers(
 
 def spread_draws(draws: np.ndarray, num: int) -> np.ndarray:
     """Of ``draws`` (chains, n, 2) equally many of every chain, at least ``num`` if there are."""
-    every = max(1, draws.shape[0] * draws.shape[1] // num)
-    return draws[:, ::every].reshape(-1, 2)
+    num_chains, length = draws.shape[:2]
+    kept = min(-(-num // num_chains), length)
+    return draws[:, np.arange(kept) * length // kept].reshape(-1, 2)
 
 
 @jax.jit

@@ -77,6 +77,21 @@ def _told_as_workdir_error(workdir: Path) -> Iterator[None]:
         ) from error
 
 
+def check_evaluated(workdir: Path, config: Config) -> None:
+    """Refuses a folder whose evaluation.json was made with another section ``eval``.
+
+    Raises:
+      WorkdirError: naming what differs.
+    """
+    theirs = json.loads((workdir / "evaluation.json").read_text())["eval"]
+    differing = _differing(as_json(config)["eval"], theirs)
+    if differing:
+        raise WorkdirError(
+            f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "
+            "it again with --mode=eval and the fields that are wanted, or use another --workdir."
+        )
+
+
 def _check_same(path: Path, config: Config) -> None:
     try:
         saved = json.loads(path.read_text())
@@ -86,22 +101,27 @@ def _check_same(path: Path, config: Config) -> None:
         raise WorkdirError(
             f"{path} is not a configuration in JSON ({error}). Mend it or use another --workdir."
         ) from error
-    ours, theirs = flatten(as_json(config)), flatten(saved)
-    differing = [
+    differing = _differing(as_json(config), saved)
+    if differing:
+        raise WorkdirError(
+            f"--workdir {path.parent} belongs to a run with another configuration: {differing}. "
+            "Continue it with the configuration it was started with, or use another --workdir. "
+            "Nothing was changed."
+        )
+
+
+def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
+    """The first fields that differ, with both values; empty if none does."""
+    ours, theirs = flatten(now), flatten(before)
+    names = [
         name
         for name in sorted(ours.keys() | theirs.keys())
         if ours.get(name) != theirs.get(name) and name not in LOCATIONS
     ]
-    if differing:
-        listed = "; ".join(
-            f"{name} was {theirs.get(name, 'absent')!r} and is now {ours.get(name, 'absent')!r}"
-            for name in differing[:5]
-        )
-        raise WorkdirError(
-            f"--workdir {path.parent} belongs to a run with another configuration: {listed}. "
-            "Continue it with the configuration it was started with, or use another --workdir. "
-            "Nothing was changed."
-        )
+    return "; ".join(
+        f"{name} was {theirs.get(name, 'absent')!r} and is now {ours.get(name, 'absent')!r}"
+        for name in names[:5]
+    )
 
 
 def as_json(config: Config) -> dict[str, Any]:
@@ -141,6 +161,11 @@ def write_whole(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
     temporary.write_text(text)
     temporary.replace(path)
+
+
+def evaluations(workdir: Path) -> list[Path]:
+    """The arrays of every evaluation during training, ``<step>.npz``, by step."""
+    return sorted((workdir / "evaluations").glob("*.npz"), key=lambda path: int(path.stem))
 
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:

@@ -104,6 +104,11 @@ def _examples(source: Any, count: int) -> Iterator[dict[str, Any]]:
 
 def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | None) -> ImageData:
     first = next(examples)
+    if first["image"].dtype != np.uint8:
+        raise ValueError(
+            f"images must be of 8 bits a channel, uint8; those of this data set are "
+            f"{first['image'].dtype}. Convert them, or load the data set with tfds itself."
+        )
     shape = _fitted(first["image"], image_size).shape
     images, labels = np.empty((count, *shape), np.uint8), np.zeros(count, np.int32)
     for index, example in enumerate(chain([first], examples)):

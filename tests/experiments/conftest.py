@@ -17,7 +17,9 @@ def no_figure_stays_open():
     """A figure left open is the fault of the test that drew it, not of one that counts later."""
     yield
     pyplot = sys.modules.get("matplotlib.pyplot")
-    assert pyplot is None or not pyplot.get_fignums(), "figures stay open"
+    if pyplot is not None and pyplot.get_fignums():
+        pyplot.close("all")
+        pytest.fail("figures stay open")
 
 
 @pytest.fixture(scope="session", autouse=True)

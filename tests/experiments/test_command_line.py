@@ -5,10 +5,9 @@ import pytest
 from absl.testing import flagsaver
 from experiment_runs import EXPERIMENTS, REPOSITORY, RUN, run_script
 
-from experiments import run
+from experiments import command_line, run
 
 # ml_collections loads configuration files that way.
-pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
 SMOKE = "--config=configs/thermo_digits.py:smoke"
 DIGITS = EXPERIMENTS / "configs" / "thermo_digits.py"
@@ -28,7 +27,7 @@ DIGITS = EXPERIMENTS / "configs" / "thermo_digits.py"
 @pytest.mark.parametrize("dashes", ["-", "--"])
 def test_a_config_is_found_from_anywhere(folder, path, variant, dashes, monkeypatch):
     monkeypatch.chdir(folder)
-    option, equals, found = run.resolve(f"{dashes}config={path}{variant}").partition("=")
+    option, equals, found = command_line.resolve(f"{dashes}config={path}{variant}").partition("=")
     assert (option, equals) == ("--config", "=")
     assert found.endswith(f".py{variant}")
     assert DIGITS.samefile(found.removesuffix(variant))
@@ -38,14 +37,14 @@ def test_the_current_directory_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "thermo_digits.py").touch()
-    assert run.resolve(SMOKE) == SMOKE
+    assert command_line.resolve(SMOKE) == SMOKE
 
 
 @pytest.mark.parametrize(
     "argument", ["run.py", "--workdir=configs/thermo_digits.py", "--config.seed=3", "--configs=x"]
 )
 def test_other_arguments_are_left_alone(argument):
-    assert run.resolve(argument) == argument
+    assert command_line.resolve(argument) == argument
 
 
 @pytest.fixture

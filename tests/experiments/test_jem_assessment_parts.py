@@ -224,6 +224,7 @@ def test_the_extremes_are_the_highest_and_then_the_lowest():
     ("overrides", "message"),
     [
         ({"eval.ood_tfds": ("no_such_set",)}, r"config\.eval\.ood_tfds"),
+        ({"data.max_test": 1}, r"config\.eval\.num_ood .* mixtures of two .* there is 1"),
         ({"eval.refine_steps": 2, "sampler.name": "svgd"}, "refine_steps=2 needs"),
         ({"eval.refine_steps": 2, "loss.generative_weight": 0.0}, "refine_steps=2 needs"),
     ],

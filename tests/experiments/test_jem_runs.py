@@ -133,6 +133,8 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
             "loss.max_positive_weight=0.9 belongs to the robust",
         ),
         ({"loss.beta": 0.1}, "config.loss.beta=0.1 belongs to the robust objective"),
+        ({"loss.output_scale": 2e4}, "config.loss.output_scale=20000.0 belongs .*_scale=1.0"),
+        ({"loss.beta_variant": "true_objective"}, "beta_variant=true_objective belongs .*=default"),
         ({"loss.sampling_beta": 0.1, "loss.generative": "svgd"}, "loss.sampling_beta=0.1 belongs"),
         (
             {"loss.beta": 0.1, "loss.generative": "beta", "loss.generative_weight": 0.0},

@@ -17,7 +17,6 @@ ROWS = {
 
 
 # ml_collections imports configurations so.
-@pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_row(monkeypatch, row):
     config, *arguments = row

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from experiment_runs import EXPERIMENTS, strict_json
 
-from experiments.study import as_markdown, default_folder, load, run_all, table, write
+from experiments.errors import ConfigError, WorkdirError
+from experiments.study import as_markdown, default_folder, load, main, read, run_all, table, write
 from experiments.study_cells import Study, cells, from_both_ends
 from experiments.study_jobs import run_each
-from experiments.workdir import flatten, write_json
+from experiments.workdir import as_json, prepare, write_json
 
 STUDY = Study(
     rows={
-        "plain, a": "configs/a.py",
-        "other/b": ["configs/b.py:variant", "--config.train.num_epochs=3"],
+        "plain, a": "configs/jem_digits.py",
+        "other/b": ["configs/jem_digits.py:mala", "--config.train.num_epochs=3"],
     },
     columns={
         "accuracy | %": ("classification.accuracy", 100.0, 1),
@@ -58,7 +59,7 @@ def calls(monkeypatch):
         argument = dict(part.split("=", 1) for part in command if part.startswith("--"))
         folder, seed = Path(argument["--workdir"]), int(argument["--config.seed"])
         folder.mkdir(parents=True)
-        if seed == 1 and "b.py" in argument["--config"]:
+        if seed == 1 and ":mala" in argument["--config"]:
             return Finished(1, "error: Training diverged: the last 20")
         # As a run does, whole or not at all: the table may be made while another job writes.
         write_json(folder / "summary.json", {"run_seconds": 10.0 + seed})
@@ -88,7 +89,7 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
     assert made[3].command == [
         sys.executable,
         str(EXPERIMENTS / "run.py"),
-        "--config=configs/b.py:variant",
+        "--config=configs/jem_digits.py:mala",
         "--config.eval.num_ood=0",
         "--config.train.num_epochs=3",
         "--config.seed=1",
@@ -116,7 +117,6 @@ def test_runs_of_several_repeats_share_no_seed(tmp_path):
         "file": f"{tmp_path}/nine.py:vanilla",
         "default": "configs/thermo_digits.py",
         "without": "configs/jem_digits.py",
-        "unknown": "configs/thermo_digits.py:unknown",
     }
 
     def seeds(study):
@@ -132,7 +132,6 @@ def test_runs_of_several_repeats_share_no_seed(tmp_path):
         "file": [0, 9, 18],
         "default": [0, 1, 2],
         "without": [0, 1, 2],
-        "unknown": [0, 1, 2],
     }
 
 
@@ -179,16 +178,15 @@ def test_the_table_has_mean_spread_and_divergences(tmp_path, calls):
 
 def test_a_run_of_several_repeats_counts_each(tmp_path):
     study = Study(
-        rows={"many": "configs/a.py", "lost": "configs/b.py"},
+        rows={"many": "configs/thermo_digits.py", "lost": "configs/thermo_digits.py:vanilla"},
         columns={"KID": ("kid.infinity", 10.0, 1), "seconds": ("cost.seconds", 1.0, 0)},
         num_seeds=2,
+        common=("--config.train.num_repeats=3",),
     )
     numbers = {"kid": {"infinity": [1.0, None, 3.0]}, "cost": {"seconds": 7.0}}
     made = cells(study, tmp_path, 2)
     for cell in made:
         cell.folder.mkdir(parents=True)
-        config = {"train": {"num_repeats": 3}}
-        (cell.folder / "config.json").write_text(json.dumps(config))
         if cell.label == "many":
             evaluation = numbers | {"diverged_repeats": 1}
             (cell.folder / "evaluation.json").write_text(json.dumps(evaluation))
@@ -207,7 +205,7 @@ def test_a_run_of_several_repeats_counts_each(tmp_path):
 def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path):
     """Of five seeds one is null, one lacks the number, one diverged, and one is not run yet."""
     columns = {"R-hat": ("mixing.rhat", 1.0, 1), "FID": ("fid", 1.0, 0)}
-    study = Study(rows={"row": "configs/a.py"}, columns=columns)
+    study = Study(rows={"row": "configs/jem_digits.py"}, columns=columns)
     made = cells(study, tmp_path, 5)
     evaluations = ({"rhat": 29.6}, {"rhat": None}, {})
     for cell in made[:4]:
@@ -267,25 +265,90 @@ def test_other_files_are_refused(tmp_path):
         load(str(tmp_path / "empty.py"))
 
 
-def every_row():
-    """(configuration with its variant, further arguments) of the rows of every study."""
-    for path in (EXPERIMENTS / "studies").glob("*.py"):
-        namespace = {}
-        exec(path.read_text(), namespace)
-        for variant in namespace.get("STUDIES", [""]):
-            study = load(f"{path}:{variant}")
-            for row in study.rows.values():
-                config, *arguments = [row] if isinstance(row, str) else row
-                yield config, [*study.common, *arguments]
+STUDIES = [
+    (path.name, variant)
+    for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
+    for variant in read(path)
+]
 
 
-def test_the_rows_of_every_study_exist():
-    for row, arguments in every_row():
-        path, _, variant = row.partition(":")
-        namespace = {"__name__": "config"}
-        exec((EXPERIMENTS / path).read_text(), namespace)
-        config = namespace["get_config"](variant)
-        assert config.family
-        for argument in arguments:
-            name = argument.removeprefix("--config.").partition("=")[0]
-            assert name in flatten(config.to_dict()), argument
+@pytest.mark.parametrize(("name", "variant"), STUDIES)
+def test_the_rows_of_every_study_exist(name, variant, tmp_path):
+    """Their configurations, their variants and the fields that they change."""
+    study = load(f"studies/{name}:{variant}")
+    made = cells(study, tmp_path, 1)
+    assert {cell.label for cell in made} == study.rows.keys()
+    assert all(cell.config.family and cell.config.seed == cell.seed for cell in made)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("configs/nothing.py", "no configuration file 'configs/nothing.py'"),
+        ("configs/thermo_digits.py:unknown", "unknown"),
+        (["configs/thermo_digits.py", "--config.train.num_epoch=3"], "unknown field.*num_epoch"),
+        (["configs/thermo_digits.py", "--config.train.num_epochs=few"], "num_epochs.*few"),
+    ],
+)
+def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, tmp_path):
+    rows = {"good": "configs/thermo_digits.py", "bad": row}
+    with pytest.raises(SystemExit, match=f"error: .*{expected}"):
+        cells(Study(rows, {}), tmp_path, 1)
+
+
+def test_two_rows_of_one_folder_are_refused(tmp_path):
+    rows = dict.fromkeys(("a/b c", "other", "a-b_c"), "configs/thermo_digits.py")
+    with pytest.raises(ConfigError, match=r"rows 'a/b c' and 'a-b_c' .* the folder 'a-b_c'"):
+        cells(Study(rows, {}), tmp_path, 1)
+
+
+def made_before(study, folder):
+    """The first cell of a study, its folder as a finished run leaves it."""
+    (cell, *_) = cells(study, folder, 1)
+    prepare(cell.folder, cell.config)
+    write_json(cell.folder / "evaluation.json", {"eval": as_json(cell.config)["eval"]})
+    return cell
+
+
+def test_a_folder_of_the_same_configuration_is_of_the_study(tmp_path):
+    cell = made_before(STUDY, tmp_path)
+    cell.check()
+    assert cell.status == "done"
+    elsewhere = (*STUDY.common, "--config.data.data_dir=/elsewhere")
+    cells(replace(STUDY, common=elsewhere), tmp_path, 1)[0].check()
+
+
+@pytest.mark.parametrize("ended", ["done", "diverged"])
+def test_a_folder_of_another_configuration_is_not_of_the_study(ended, tmp_path):
+    """Its numbers would stand in the table under the name of this one."""
+    cell = made_before(STUDY, tmp_path)
+    if ended == "diverged":
+        (cell.folder / "evaluation.json").unlink()
+        (cell.folder / "diverged.txt").write_text("Training diverged")
+    changed = replace(STUDY, common=(*STUDY.common, "--config.train.batch_size=32"))
+    (now, *_) = cells(changed, tmp_path, 1)
+    assert now.status == ended
+    with pytest.raises(WorkdirError, match=r"train\.batch_size was \d+ and is now 32"):
+        now.check()
+
+
+def test_an_evaluation_of_other_fields_is_not_of_the_study(tmp_path):
+    cell = made_before(STUDY, tmp_path)
+    changed = as_json(cell.config)["eval"] | {"num_attacked": 7}
+    write_json(cell.folder / "evaluation.json", {"eval": changed})
+    with pytest.raises(WorkdirError, match=r"another config\.eval: num_attacked was 7 and is now"):
+        cell.check()
+
+
+def test_a_study_in_a_folder_of_another_ends_before_it_runs_anything(tmp_path, monkeypatch, capsys):
+    made_before(STUDY, tmp_path)
+    path = tmp_path / "changed.py"
+    path.write_text(
+        "from experiments.study import Study\n"
+        "rows = {'plain, a': 'configs/jem_digits.py', 'new': 'configs/jem_digits.py:mala'}\n"
+        "STUDY = Study(rows, {}, num_seeds=1)\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["study.py", f"--study={path}", f"--folder={tmp_path}"])
+    with pytest.raises(SystemExit, match=r"error: --workdir .*seed0 .*eval\.num_ood was 0"):
+        main()
+    assert {one.name for one in tmp_path.iterdir()} == {"plain,_a", "changed.py"}

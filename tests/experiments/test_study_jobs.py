@@ -11,8 +11,11 @@ import pytest
 from experiment_runs import EXPERIMENTS, LENGTHENED, as_arguments, last_step, wait_until
 
 from experiments import study_jobs
+from experiments.configs import thermo_digits
 from experiments.study_cells import Cell
 from experiments.study_jobs import run_each, shares
+
+CONFIG = thermo_digits.get_config()
 
 # Says that it runs, and on SIGTERM that it was asked to stop, once it has taken its time.
 PATIENT = """
@@ -44,7 +47,9 @@ def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
         "json.dump(sorted(os.sched_getaffinity(0)), open(sys.argv[1], 'w'))"
     )
     path = tmp_path / "row" / "evaluation.json"
-    cell = Cell("row", 0, tmp_path / "row", [sys.executable, "-c", write_affinity, str(path)])
+    cell = Cell(
+        "row", 0, tmp_path / "row", [sys.executable, "-c", write_affinity, str(path)], CONFIG
+    )
     last = max(os.sched_getaffinity(0))
     monkeypatch.setattr(study_jobs, "shares", lambda num_jobs: [[last]])
     told = []
@@ -60,17 +65,18 @@ def test_a_run_that_diverges_before_it_has_a_folder_counts_and_the_next_one_star
     (tmp_path / "b").mkdir()
     path = tmp_path / "b" / "evaluation.json"
     cells = [
-        Cell("a", 0, tmp_path / "a", [sys.executable, "-c", words]),
-        Cell("b", 0, tmp_path / "b", [sys.executable, "-c", write, str(path)]),
+        Cell("a", 0, tmp_path / "a", [sys.executable, "-c", words], CONFIG),
+        Cell("b", 0, tmp_path / "b", [sys.executable, "-c", write, str(path)], CONFIG),
     ]
     told = []
     run_each(cells, 1, lambda cell, status: told.append((cell.label, status)))
     assert told == [("a", "diverged"), ("b", "done")]
     assert "in the pilot" in (tmp_path / "a" / "diverged.txt").read_text()
+    cells[0].check()  # it says of what configuration it was
 
 
 def test_a_share_comes_back_from_a_run_that_cannot_begin(tmp_path):
-    cells = [Cell(name, 0, tmp_path / name, [str(tmp_path / "nothing")]) for name in "abc"]
+    cells = [Cell(name, 0, tmp_path / name, [str(tmp_path / "nothing")], CONFIG) for name in "abc"]
     with pytest.raises(FileNotFoundError):
         run_each(cells, 1, lambda cell, status: None)
 
@@ -87,7 +93,7 @@ def test_jobs_share_out_the_cpus(monkeypatch):
 def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
     folders = [tmp_path / name for name in "abc"]
     made = [
-        Cell(folder.name, 0, folder, [sys.executable, "-c", PATIENT, str(folder)])
+        Cell(folder.name, 0, folder, [sys.executable, "-c", PATIENT, str(folder)], CONFIG)
         for folder in folders
     ]
     for folder in folders:

@@ -64,6 +64,19 @@ def test_fields_that_exclude_each_other(overrides, expected):
         thermo_checks.check(digits(**overrides), num_test=24)
 
 
+@pytest.mark.parametrize("num_chains", [8, 20, 60])
+def test_populations_of_smc_have_every_chain(num_chains):
+    overrides = {
+        "eval.evidence_methods": ("smc",),
+        "eval.evidence_chains": num_chains,
+        "loss.kl_covariance": "diagonal",
+    }
+    pattern = rf"evidence_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
+    with pytest.raises(ConfigError, match=pattern):
+        thermo_checks.check(digits(**overrides), num_test=24)
+    thermo_checks.check(digits(**overrides | {"eval.evidence_chains": 24}), num_test=24)
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

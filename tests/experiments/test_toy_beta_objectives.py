@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 
 from experiments import toy_beta_objectives
 from experiments.study import load
@@ -56,11 +57,19 @@ def test_the_runs_of_a_setting_by_objective(folder):
     }
 
 
-def test_the_objectives_of_a_setting_side_by_side(folder, monkeypatch):
-    drawn = {}
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures by their files' names, which are not written."""
+    figures = {}
     monkeypatch.setattr(
-        toy_beta_objectives, "finish", lambda figure, path: drawn.update({path.name: figure})
+        toy_beta_objectives, "finish", lambda figure, path: figures.update({path.name: figure})
     )
+    yield figures
+    for figure in figures.values():
+        plt.close(figure)
+
+
+def test_the_objectives_of_a_setting_side_by_side(folder, drawn):
     objectives(folder)
     assert set(drawn) == {"panels_gmm.png", "panels_gmm_restricted.png"}
     squares = np.array(drawn["panels_gmm_restricted.png"].axes).reshape(3, 3)

@@ -1,0 +1,82 @@
+"""The configuration that a command line asks for."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+
+from experiments import unset
+from experiments.config import Config
+
+HOME = Path(__file__).resolve().parent
+
+
+def read(config: str, arguments: Sequence[str]) -> Config:
+    """The configuration of ``run.py --config=CONFIG ARGUMENTS``, apart from this process's flags.
+
+    Raises:
+      SystemExit: as ``parse``.
+    """
+    argv = ["run.py", f"--config={config}", *arguments]
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=argv)
+    parse(values, argv)
+    return values.config
+
+
+def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
+    """Gives the flags the values of a command line, ``config`` among them; returns what is left.
+
+    Raises:
+      SystemExit: with the mistake of the command line in one line.
+    """
+    argv, unset_names = unset.split(_joined(argv))
+    try:
+        rest = values([resolve(argument) for argument in argv])
+        if values.config is None:
+            sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
+        for name in unset_names:
+            unset.unset(values.config, name)
+    except (AttributeError, KeyError) as error:
+        sys.exit(f"error: unknown field in a --config override: {_innermost(error)}")
+    except (flags.Error, TypeError, ValueError) as error:
+        # What a configuration file raises comes with its traceback; the reason is the last line.
+        sys.exit(f"error: {str(error).strip().splitlines()[-1]}")
+    return rest
+
+
+def resolve(argument: str) -> str:
+    """``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
+    prefix, equals, value = argument.partition("=")
+    if prefix not in ("--config", "-config") or not equals:
+        return argument
+    path, colon, variant = value.partition(":")
+    candidates = [Path(path), HOME / path]
+    found = next((c for c in candidates if c.is_file()), None)
+    if found is None:
+        names = sorted(f"configs/{c.name}" for c in (HOME / "configs").glob("*.py"))
+        sys.exit(
+            f"error: no configuration file {path!r}, neither from {os.getcwd()} nor from {HOME}. "
+            f"There are {', '.join(names)}."
+        )
+    return f"--config={found}{colon}{variant}"
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """``argv`` with ``--config PATH`` as the one argument ``--config=PATH``."""
+    joined: list[str] = []
+    for argument in argv:
+        if joined and joined[-1] in ("--config", "-config"):
+            argument = f"{joined.pop()}={argument}"
+        joined.append(argument)
+    return joined
+
+
+def _innermost(error: BaseException) -> str:
+    """The message of the error that ``error`` was made from, on one line."""
+    while error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    return "; ".join(str(error.args[0]).splitlines()) if error.args else str(error)
