@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax import training
-from experiments import workdir
+from experiments import best, workdir
 from experiments.build import Experiment
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
@@ -51,13 +51,22 @@ def check(experiment: Experiment, config: Config) -> None:
         experiment.check_assess()
 
 
-def restore(path: Path, experiment: Experiment) -> training.TrainState:
-    """The state at the end of training, from the newest intact checkpoint in ``path``.
+def is_of_best(config: Config) -> bool:
+    """Whether the best state that training came by is evaluated, in place of the last."""
+    return config.eval.get("checkpoint") == "best"
+
+
+def restore(path: Path, config: Config, experiment: Experiment) -> training.TrainState:
+    """The state to evaluate: the best, of whatever became of the run, or that of its end.
+
+    The latter is the newest intact checkpoint in ``path``.
 
     Raises:
-      WorkdirError: if training has not come to its end, or diverged.
+      WorkdirError: if training has not come to its end, or diverged; if there is no best state.
       CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
     """
+    if is_of_best(config):
+        return best.restore(path, experiment.state)
     with training.Checkpoints(path / "checkpoints") as checkpoints:
         restored = checkpoints.restore_latest(experiment.state)
     state = restored[0] if restored else experiment.state
@@ -68,7 +77,8 @@ def restore(path: Path, experiment: Experiment) -> training.TrainState:
             f"--workdir {path} holds a run that diverged: the last {skipped} steps, up to step "
             f"{step} of {total}, had no finite update. It cannot be continued and is not "
             "evaluated. Train in another workdir, with a lower learning rate or lower step sizes "
-            "of the samplers, or with the energies regularised."
+            "of the samplers, or with the energies regularised; from what this run has learnt, "
+            f"with --config.train.start_from={path}."
         )
     if step < total:
         raise WorkdirError(
@@ -77,6 +87,12 @@ def restore(path: Path, experiment: Experiment) -> training.TrainState:
             "started with and --mode=train; then evaluate."
         )
     return state
+
+
+def _split(config: Config) -> str:
+    """Of which images the evaluation is: "test", or "validation" for those held out of training."""
+    is_held_out = config.data.get("num_validation") and not config.eval.use_test_split
+    return "validation" if is_held_out else "test"
 
 
 def assess(path: Path, config: Config, experiment: Experiment, state: training.TrainState) -> None:
@@ -90,10 +106,13 @@ def assess(path: Path, config: Config, experiment: Experiment, state: training.T
         "seed": config.seed,
         "eval": workdir.as_json(config)["eval"],
         "versions": workdir.versions(),
+        "revision": workdir.revision(),
         "devices": [str(device.device_kind) for device in jax.devices()],
         "params_sha256": training.tree_digest(state.params),
         "evaluation_seconds": round(time.perf_counter() - started, 3),
     }
+    if "data" in config:  # toy families have fresh points in place of a split
+        report["split"] = _split(config)
     workdir.write_json(path / "evaluation.json", report)
     # Not every family draws what it evaluates.
     drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""

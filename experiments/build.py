@@ -86,8 +86,22 @@ class Experiment(NamedTuple):
     pilot: Seconds | None = None
 
 
-def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
-    """The images of ``config.data`` to train on and to judge by: the test images, or some held out.
+class Images(NamedTuple):
+    """What a run learns from and is judged by.
+
+    Attributes:
+      train: to train on.
+      judged: of the evaluations during training: the test split, or training images held out.
+      assessed: of the full evaluation: the same, or the test split.
+    """
+
+    train: data.ImageData
+    judged: data.ImageData
+    assessed: data.ImageData
+
+
+def images(config: Config) -> Images:
+    """The images that ``config.data`` and ``config.eval.use_test_split`` ask for.
 
     Raises:
       ConfigError: if the sizes do not fit the data.
@@ -118,10 +132,11 @@ def images(config: Config) -> tuple[data.ImageData, data.ImageData]:
             f"config.data.num_validation must leave training images: it is "
             f"{config.data.num_validation} of {len(train.labels)} (config.data.max_train)."
         )
-    if config.data.num_validation:
-        test = data.ImageData(*(array[num_kept:] for array in train))
-        train = data.ImageData(*(array[:num_kept] for array in train))
-    return train, test
+    if not config.data.num_validation:
+        return Images(train, test, test)
+    held_out = data.ImageData(*(array[num_kept:] for array in train))
+    kept = data.ImageData(*(array[:num_kept] for array in train))
+    return Images(kept, held_out, test if config.eval.use_test_split else held_out)
 
 
 def sampler(config: Config, name: str) -> Callable[..., Any]:

@@ -1,5 +1,6 @@
 """An energy of images (IGEBM and what followed), from its configuration."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,10 +26,11 @@ from experiments.igebm_evaluation import IgebmEvaluation
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``igebm_defaults.py`` for the fields)."""
     igebm_checks.check(config)
-    train, test = common.images(config)
+    images = common.images(config)
+    train, test = images.train, images.judged
     if config.data.num_classes is not None:
-        data.check_image_data(train, config.data.num_classes)
-        data.check_image_data(test, config.data.num_classes)
+        for split in images:
+            data.check_image_data(split, config.data.num_classes)
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
@@ -63,6 +65,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         beta_fn=beta_fn,
         config=config,
     )
+    assessed = evaluation if images.assessed is test else replace(evaluation, test=images.assessed)
     state = init_state(parts.init(network, network_key, image_shape), optimizer, shards)
     return common.Experiment(
         state=state,
@@ -76,6 +79,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=plan,
         evaluate=evaluation,
         draw=partial(igebm_plots.draw, workdir),
-        assess=assessment(evaluation, config, image_shape),
+        assess=assessment(assessed, config, image_shape),
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
     )

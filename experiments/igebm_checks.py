@@ -1,5 +1,6 @@
 """What an image energy's configuration may not ask for together, told before training."""
 
+from experiments import best
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
@@ -21,6 +22,7 @@ MIN_CHAIN_STEPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
+    best.check(config, ("sample_fid", "sample_is"))
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)

@@ -123,6 +123,8 @@ def defaults() -> ConfigDict:
         "train": {
             # The folder of another run, whose parameters and chains this one begins with.
             "start_from": "",
+            # The number of evaluations whose best state is kept beside the newest, if any.
+            "keep_best": "",
             "num_epochs": 40,
             "batch_size": 64,
             "steps_per_dispatch": 22,
@@ -138,6 +140,10 @@ def defaults() -> ConfigDict:
             "num_samples": 100,
             # Chains whose every step is kept and drawn, at each evaluation.
             "num_profiled": 0,
+            # Of --mode=eval: "newest" or "best", on the images of training's evaluations or, where
+            # those were held out of the training images, on the test split.
+            "checkpoint": "newest",
+            "use_test_split": False,
             # Of --mode=eval.
             "num_generated": 256,
             "num_chain_steps": optional(int),

@@ -30,9 +30,10 @@ from experiments.jem_evaluation import JemEvaluation
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``jem_defaults.py`` for the fields)."""
     jem_checks.check(config)
-    train, test = common.images(config)
-    data.check_image_data(train, config.data.num_classes)
-    data.check_image_data(test, config.data.num_classes)
+    images = common.images(config)
+    train, test = images.train, images.judged
+    for split in images:
+        data.check_image_data(split, config.data.num_classes)
     plan = _plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
@@ -85,7 +86,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         chain_classifier=chain_classifier,
         negatives=negatives,
         train=train,
-        test=test,
+        test=images.assessed,
         distances=distances,
         config=config,
     )

@@ -1,5 +1,6 @@
 """What a joint energy model's configuration may not ask for together, told before training."""
 
+from experiments import best
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.initial_laws import check_starts
@@ -17,6 +18,7 @@ OF_BETA = {
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
+    best.check(config, best.IS_HIGHER_BETTER)
     _check_beta(config.loss)
     _check_sharpness(config.optimizer)
     if config.loss.generative_weight:

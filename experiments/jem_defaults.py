@@ -143,6 +143,8 @@ def defaults() -> ConfigDict:
         "train": {
             # The folder of another run, whose parameters and chains this one begins with.
             "start_from": "",
+            # The number of evaluations whose best state is kept beside the newest, if any.
+            "keep_best": "",
             "num_epochs": 40,
             "batch_size": 64,
             "positive_batch_size": 64,
@@ -159,6 +161,10 @@ def defaults() -> ConfigDict:
             "num_samples": 100,
             # Chains whose every step is kept and drawn, at each evaluation.
             "num_profiled": 0,
+            # Of --mode=eval: "newest" or "best", on the images of training's evaluations or, where
+            # those were held out of the training images, on the test split.
+            "checkpoint": "newest",
+            "use_test_split": False,
             # Of --mode=eval; a size of 0 leaves its part out.
             "num_ood": 1000,
             "ood_tfds": (),

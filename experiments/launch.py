@@ -12,7 +12,7 @@ import jax
 
 from ebmjax import training
 from ebmjax.data import DataUnavailableError
-from experiments import assess, build, families, start_from, workdir
+from experiments import assess, best, build, families, start_from, workdir
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
 from experiments.tracking import TensorBoardWriter, progress_writer
@@ -68,7 +68,10 @@ def launch(
         experiment.draw()
         summarise(path, config, result, experiment.pilot, time.perf_counter() - started)
         if mode == "all":
-            assess.assess(path, config, experiment, result.state)
+            state = result.state
+            if assess.is_of_best(config):
+                state = best.restore(path, experiment.state)
+            assess.assess(path, config, experiment, state)
     return None
 
 
@@ -91,6 +94,9 @@ def train(
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]
+    evaluate = experiment.evaluate
+    if config.train.get("keep_best"):
+        evaluate = best.KeepBest(evaluate, path, config.train.keep_best, experiment.state)
     try:
         result = training.fit(
             build.train_key(config),
@@ -100,7 +106,7 @@ def train(
             experiment.plan,
             checkpoints=training.Checkpoints(path / "checkpoints"),
             writers=writers,
-            evaluate=experiment.evaluate,
+            evaluate=evaluate,
         )
     except KeyboardInterrupt:
         print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")
@@ -128,7 +134,7 @@ def evaluate(config: Config, folder: str | None) -> None:
     experiment = build_or_explain(lambda: families.build(config, path))
     assess.check(experiment, config)
     with only_process(path):  # restoring deletes a checkpoint that it cannot read
-        assess.assess(path, config, experiment, assess.restore(path, experiment))
+        assess.assess(path, config, experiment, assess.restore(path, config, experiment))
 
 
 def build_and_trace(config: Config, path: Path) -> build.Experiment:
@@ -179,6 +185,7 @@ def summarise(
         "steps": int(result.state.step),
         "seed": config.seed,
         "versions": workdir.versions(),
+        "revision": workdir.revision(),
         "devices": [str(device.device_kind) for device in jax.devices()],
         "wall_seconds": round(seconds.wall, 3),
         "compile_seconds": round(seconds.compile, 3),

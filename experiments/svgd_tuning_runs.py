@@ -34,7 +34,7 @@ def prepare(config: Config) -> tuple[Any, ...]:
 
     The particles start from the Gaussians of all training images: one image has no covariance.
     """
-    train, _ = build.images(config)
+    train = build.images(config).train
     ten = one_of_each_class(train)
     params_key, train_key, _ = build.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)

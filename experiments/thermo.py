@@ -1,5 +1,6 @@
 """The latent EBM with thermodynamic integration, from its configuration."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ from experiments.validate import choose
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``thermo_defaults.py`` for the fields)."""
     choose("loss.estimator", config.loss.estimator, parts.ESTIMATORS)
-    train, test = common.images(config)
-    thermo_checks.check(config, len(test.images))
+    images = common.images(config)
+    train, test = images.train, images.judged
+    thermo_checks.check(config, min(len(test.images), len(images.assessed.images)))
     plan = common.plan(config, len(train.images))
     model, init = parts.model_of(config, train.images.shape[1:])
     shapes = jax.eval_shape(init, jax.random.key(0))
@@ -60,6 +62,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         test=test.images[: config.eval.num_test],
         config=config,
     )
+    assessed = evaluation
+    if images.assessed is not test:
+        assessed = replace(evaluation, test=images.assessed.images[: config.eval.num_test])
     state = common.over_repeats(config, initial_state, stack_states)
     chains = ("prior", "posterior") if config.sampler.persistent else ()
     return common.Experiment(
@@ -76,7 +81,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluation,
         draw=partial(thermo_plots.draw, workdir, np.asarray(schedule.powers)),
         assess=ThermoAssessment(
-            evaluation=evaluation, test=test, config=config, pilot=schedule.pilot
+            evaluation=assessed, test=images.assessed, config=config, pilot=schedule.pilot
         ),
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,

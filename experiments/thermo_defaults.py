@@ -89,7 +89,9 @@ def defaults() -> ConfigDict:
             "evidence_images": 32,
             "evidence_chains": 64,
             "num_gradients": 8,
-            # Of --mode=eval; a size of 0, and no methods, leave their part out.
+            # Of --mode=eval: on the test split where training's evaluations are on held-out images.
+            "use_test_split": False,
+            # A size of 0, and no methods, leave their part out.
             "num_generated": 1440,
             "smallest_generated": 240,
             "inception_weights": "",

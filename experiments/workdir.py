@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from experiments.config import Config
 from experiments.errors import WorkdirError
 
 PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+_QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 # Where the data lie, not what they are: may differ between two sittings of one run.
 LOCATIONS = ("data.data_dir",)
@@ -143,6 +146,22 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         name: metadata.version(name) for name in PACKAGES
     }
+
+
+def revision() -> str | None:
+    """The commit that this code is of, "-dirty" behind it where tracked files have changed since.
+
+    None outside of a git checkout, or without git.
+    """
+    here = Path(__file__).resolve()
+    git = ["git", "-C", str(here.parent)]
+    describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        # A copy within somebody else's checkout is not of its commit.
+        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], check=True, **_QUIET)
+        return subprocess.run(describe, check=True, **_QUIET).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def write_summary(workdir: Path, summary: dict[str, Any]) -> None:

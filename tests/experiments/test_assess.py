@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import optax
 import pytest
+from experiment_runs import digits
 
 from ebmjax import training
 from experiments.assess import restore
@@ -20,7 +21,7 @@ def restored(folder, step, skipped):
     with training.Checkpoints(folder / "checkpoints") as checkpoints:
         checkpoints.save(step, saved, {})
     plan = training.Plan(total_steps=TOTAL, batch_size=1, max_consecutive_skips=LIMIT)
-    return restore(folder, SimpleNamespace(state=state, plan=plan))
+    return restore(folder, digits(), SimpleNamespace(state=state, plan=plan))
 
 
 def test_a_finished_run_is_taken_even_if_its_last_steps_were_skipped(tmp_path):

@@ -114,7 +114,8 @@ def test_adam_takes_its_moments_from_the_configuration():
 
 def test_images_are_limited_and_in_the_right_split():
     config = digits(**{"data.max_train": 30, "data.max_test": 20})
-    train, test = build.images(config)
+    train, test, assessed = build.images(config)
+    assert assessed is test
     np.testing.assert_array_equal(train.images, load_digits("train").images[:30])
     np.testing.assert_array_equal(train.labels, load_digits("train").labels[:30])
     np.testing.assert_array_equal(test.images, load_digits("test").images[:20])
@@ -122,10 +123,16 @@ def test_images_are_limited_and_in_the_right_split():
 
 def test_a_model_is_chosen_by_training_images_that_it_never_saw():
     config = digits(**{"data.max_train": 30, "data.max_test": 20, "data.num_validation": 8})
-    train, held_out = build.images(config)
+    train, held_out, assessed = build.images(config)
     images = load_digits("train").images
     np.testing.assert_array_equal(train.images, images[:22])
     np.testing.assert_array_equal(held_out.images, images[22:30])
+    assert assessed is held_out
+    config.eval.use_test_split = True
+    train, held_out, assessed = build.images(config)
+    np.testing.assert_array_equal(train.images, images[:22])
+    np.testing.assert_array_equal(held_out.images, images[22:30])
+    np.testing.assert_array_equal(assessed.images, load_digits("test").images[:20])
     config.data.num_validation = 30
     with pytest.raises(ConfigError, match=r"num_validation must leave .* it is 30 of 30"):
         build.images(config)
@@ -142,7 +149,7 @@ def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
     monkeypatch.setattr(build.data, "load_tfds", load)
     config = digits(**{"data.name": "svhn_cropped", "data.data_dir": data_dir})
     config.data.update(image_size=16, max_train=30, max_test=20)
-    train, test = build.images(config)
+    train, test, _ = build.images(config)
     common = {"data_dir": passed_on, "image_size": 16}
     assert asked == [
         ("svhn_cropped", "train", {**common, "max_examples": 30}),

@@ -62,6 +62,7 @@ def test_summary_holds_what_is_promised(smoke):
         "steps",
         "seed",
         "versions",
+        "revision",
         "devices",
         "wall_seconds",
         "compile_seconds",

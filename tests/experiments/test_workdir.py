@@ -2,6 +2,7 @@ import fcntl
 import json
 import re
 import shutil
+import subprocess
 from importlib import metadata
 
 import pytest
@@ -143,6 +144,33 @@ def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):
     workdir.write_summary(tmp_path, summary)
     assert summary_of(tmp_path) == {"loss": None, "energies": [1.5, None], "steps": 3}
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_the_revision_is_the_commit_and_whether_files_changed(tmp_path, monkeypatch):
+    def git(*arguments):
+        options = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ["git", *options, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    code = tmp_path / "workdir.py"
+    code.write_text("1")
+    monkeypatch.setattr(workdir, "__file__", str(code))
+    assert workdir.revision() is None  # no checkout
+    git("init")
+    (tmp_path / "other.py").touch()
+    git("add", "other.py")
+    git("commit", "-m", "Other")
+    assert workdir.revision() is None  # a checkout, of something else
+    git("add", "workdir.py")
+    git("commit", "-m", "Code")
+    git("tag", "-a", "v1", "-m", "Version")
+    assert workdir.revision() == git("rev-parse", "HEAD")
+    code.write_text("2")
+    assert workdir.revision() == git("rev-parse", "HEAD") + "-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert workdir.revision() is None  # no git
 
 
 def test_versions_are_those_installed():

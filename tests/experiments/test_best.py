@@ -1,0 +1,181 @@
+"""The best state of a run: which one is kept, what is evaluated of it, and what is refused."""
+
+import math
+import shutil
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from experiment_runs import strict_json
+
+from ebmjax import data, metrics, training
+from experiments import best, jem_parts
+from experiments.configs import igebm_digits, jem_digits
+from experiments.errors import ConfigError, WorkdirError
+from experiments.jem_evaluation import predict
+from experiments.launch import launch
+from experiments.workdir import read_rows
+
+NAME = "jem_digits.py:smoke"
+# A classifier alone, whose accuracy on few images goes up and down.
+OVERRIDES = {
+    "loss.generative_weight": 0.0,
+    "data.num_validation": 20,
+    "train.keep_best": "test_accuracy",
+    "train.num_epochs": 6,
+    "train.checkpoint_every_epochs": 1,
+    "eval.every_epochs": 1,
+    "eval.num_ood": 0,
+    "eval.num_attacked": 0,
+    "eval.num_generated": 0,
+    "eval.landscape_points": 0,
+}
+
+
+def configured(**overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(OVERRIDES | overrides)
+    return config
+
+
+def state_of(value):
+    return training.init_state({"weight": jnp.full(2, value)}, optax.sgd(0.1))
+
+
+def kept_of(folder, values, name="test_accuracy", first=0):
+    """The weight that is kept when evaluations at steps first, first + 1, ... tell ``values``."""
+    keep = best.KeepBest(lambda state, step: {name: values[step]}, folder, name, state_of(0.0))
+    for step in range(first, len(values)):
+        keep(state_of(float(step)), step)
+    return float(best.restore(folder, state_of(0.0)).params["weight"][0])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "step"),
+    [
+        ("test_accuracy", [0.99, 0.1, 0.7, 0.6], 2),  # none of before training
+        ("test_accuracy", [0.0, 0.7, 0.7, 0.6], 1),  # the first of equals
+        ("test_accuracy", [0.0, math.nan, 0.2, math.inf], 2),
+        ("test_nll", [0.0, 2.0, 0.5, 0.7, math.nan], 2),
+        ("sample_fid", [0.0, 30.0, 20.0, 10.0], 3),
+    ],
+)
+def test_the_best_by_the_number_is_kept(name, values, step, tmp_path):
+    assert kept_of(tmp_path, values, name) == step
+
+
+def test_an_interrupted_run_goes_on_from_the_best_before(tmp_path):
+    assert kept_of(tmp_path, [0.0, 0.8, 0.5]) == 1
+    assert kept_of(tmp_path, [0.0, 0.8, 0.5, 0.7], first=2) == 1
+    assert kept_of(tmp_path, [0.0, 0.8, 0.5, 0.7, 0.9], first=3) == 4
+    assert len(list((tmp_path / "best").iterdir())) == 1
+
+
+def test_a_number_that_is_not_told_is_named(tmp_path):
+    keep = best.KeepBest(lambda state, step: {"loss": 1.0}, tmp_path, "sample_fid", state_of(0.0))
+    with pytest.raises(ConfigError, match=r"keep_best='sample_fid' .* which tell \['loss'\]"):
+        keep(state_of(0.0), 0)
+
+
+def test_no_state_was_best(tmp_path):
+    with pytest.raises(WorkdirError, match=r"holds no best state.*checkpoint=newest"):
+        kept_of(tmp_path, [0.9, math.nan])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"data.num_validation": 0}, r"by the images that it is judged by: .*num_validation=N"),
+        ({"train.keep_best": "loss"}, "config.train.keep_best must be one of"),
+        ({"eval.checkpoint": "oldest"}, "config.eval.checkpoint must be one of"),
+        (
+            {"train.keep_best": "", "eval.checkpoint": "best"},
+            "config.eval.checkpoint='best' needs config.train.keep_best",
+        ),
+    ],
+)
+def test_choices_that_cannot_be_made(overrides, expected):
+    config = configured(**overrides)
+    with pytest.raises(ConfigError, match=expected):
+        best.check(config, best.IS_HIGHER_BETTER)
+
+
+def test_samples_are_compared_with_training_images_and_choose_without_held_out_ones():
+    best.check(
+        configured(**{"data.num_validation": 0, "train.keep_best": "sample_fid"}),
+        best.IS_HIGHER_BETTER,
+    )
+
+
+def test_image_energies_choose_by_samples(tmp_path):
+    config = igebm_digits.get_config("smoke")
+    config.train.keep_best = "test_accuracy"
+    with pytest.raises(ConfigError, match=r"one of \['sample_fid', 'sample_is'\]"):
+        launch(config, "igebm_digits.py:smoke", str(tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose best state is evaluated on the test split as soon as it has trained."""
+    folder = tmp_path_factory.mktemp("best") / "run"
+    chosen = {"eval.checkpoint": "best", "eval.use_test_split": True}
+    launch(configured(**chosen), NAME, str(folder), "all")
+    return folder
+
+
+def best_row(folder):
+    rows = [row for row in read_rows(folder) if row["step"] > 0 and "test_accuracy" in row]
+    return max(rows, key=lambda row: row["test_accuracy"])
+
+
+def accuracy_of(folder, split):
+    """Of the checkpoint in ``best/``, with no help from the evaluation."""
+    classifier = jem_parts.classifier(configured(), "float32")
+    with training.Checkpoints(folder / "best") as kept:
+        leaves, _ = kept.read_latest()
+    images = jnp.asarray(split.images)
+    params, statistics = jax.jit(classifier.init)(
+        jax.random.key(0), data.to_signed_unit(images[:2])
+    )
+    named = jax.tree_util.tree_flatten_with_path(params)[0]
+    values = [leaves[".params" + jax.tree_util.keystr(path)] for path, _ in named]
+    params = jax.tree.unflatten(jax.tree.structure(params), values)
+    logits = predict(classifier, params, statistics, data.to_signed_unit(images), 64)
+    return float(metrics.accuracy(logits, jnp.asarray(split.labels)))
+
+
+def test_the_best_state_is_evaluated_on_the_test_split(run):
+    report = strict_json((run / "evaluation.json").read_text())
+    row = best_row(run)
+    assert report["step"] == row["step"]
+    assert report["split"] == "test"
+    config = configured()
+    train, test = data.load_digits("train"), data.load_digits("test")
+    tested = data.ImageData(*(array[: config.data.max_test] for array in test))
+    assert report["classification"]["accuracy"] == pytest.approx(accuracy_of(run, tested))
+    last = config.data.max_train
+    held_out = data.ImageData(*(array[last - 20 : last] for array in train))
+    assert row["test_accuracy"] == pytest.approx(accuracy_of(run, held_out))
+
+
+def test_another_evaluation_may_take_the_newest_state_and_the_held_out_images(run):
+    launch(configured(), NAME, str(run), "eval")
+    report = strict_json((run / "evaluation.json").read_text())
+    row = read_rows(run)[-1]
+    assert (report["step"], report["split"]) == (row["step"], "validation")
+    assert report["classification"]["accuracy"] == pytest.approx(row["test_accuracy"])
+
+
+def test_the_best_state_of_a_run_that_did_not_end_is_evaluated(run, tmp_path):
+    """As of one that diverged: what it came by before is worth a look."""
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    checkpoints = sorted((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    for path in checkpoints[1:]:
+        shutil.rmtree(path)
+    with pytest.raises(WorkdirError, match="holds an unfinished run"):
+        launch(configured(), NAME, str(folder), "eval")
+    launch(configured(**{"eval.checkpoint": "best"}), NAME, str(folder), "eval")
+    report = strict_json((folder / "evaluation.json").read_text())
+    assert report["step"] == best_row(run)["step"]
