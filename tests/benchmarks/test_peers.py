@@ -1,0 +1,65 @@
+"""The comparison with BlackJAX: both do the same work, and every row is printed."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+STEPS = 50
+
+
+@pytest.fixture(scope="module")
+def module():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("peers")
+
+
+@pytest.fixture
+def log_density_fn():
+    """A Gaussian so narrow that the benchmark's step takes a chain across it."""
+    return lambda x: -0.5 * jnp.sum((x / 0.1) ** 2)
+
+
+def test_svgd_takes_the_same_steps(module, log_density_fn):
+    start = jax.random.normal(jax.random.key(0), (8, 3))
+    (ours, theirs) = (
+        module.compiled_chain(made["svgd"](log_density_fn), "svgd", start, STEPS)()
+        for made in (module.SAMPLERS, module.PEERS)
+    )
+    assert np.max(np.abs(ours.particles - start)) > 0.1
+    np.testing.assert_allclose(ours.particles, theirs.particles, rtol=1e-4)  # 50 roundings
+
+
+@pytest.mark.parametrize("name", ["sgld", "mala"])
+def test_both_sample_the_same_law(name, module, log_density_fn):
+    """After 50 steps of 1e-3 in a Gaussian of variance 0.01, 4000 chains from a point."""
+    num_chains = 4000
+    start = jnp.full((num_chains, 1), 0.3)
+    moments = []
+    for made in (module.SAMPLERS, module.PEERS):
+        last = module.compiled_chain(made[name](log_density_fn), name, start, STEPS)()
+        position = np.asarray(last.position)
+        moments.append((position.mean(), position.var()))
+    (our_mean, our_variance), (their_mean, their_variance) = moments
+    # 5 standard errors of the difference of two means, and of two variances, of Gaussians.
+    variance = max(our_variance, their_variance)
+    assert abs(our_mean - their_mean) < 5 * np.sqrt(2 * variance / num_chains)
+    assert abs(our_variance - their_variance) < 5 * variance * np.sqrt(4 / num_chains)
+
+
+def test_every_sampler_has_a_row(module, monkeypatch, capsys):
+    tiny = "--energies mlp --resolutions 4 --chains 3 --steps 2 --repeats 1"
+    monkeypatch.setattr(sys, "argv", ["peers.py", *tiny.split()])
+    module.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "2 steps, median of 1 repeats" in lines[0]
+    assert [line.split()[:4] for line in lines[3:]] == [
+        ["mlp", "4", "3", name] for name in module.SAMPLERS
+    ]
+    assert all(float(line.split()[6]) > 0 for line in lines[3:])
