@@ -46,7 +46,12 @@ def check(experiment: Experiment, config: Config) -> None:
             "numbers are in summary.json: use --mode=train."
         )
     if config.eval.get("inception_weights"):
-        inception(config.eval.inception_weights, config.eval.inception_sha256)
+        judge = inception(config.eval.inception_weights, config.eval.inception_sha256)
+        if not config.eval.inception_sha256:
+            print(
+                "config.eval.inception_weights are taken unchecked. To have them checked: "
+                f"--config.eval.inception_sha256={judge.details['sha256']}"
+            )
     if experiment.check_assess is not None:
         experiment.check_assess()
 

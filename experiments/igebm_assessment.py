@@ -87,7 +87,7 @@ class IgebmAssessment:
 
     def _extractor(self) -> dict[str, Any] | None:
         judge = self.evaluation.distances.extractor
-        return judge and {"name": judge.name, **judge.details}
+        return judge and judge.described()
 
     @property
     def num_chain_steps(self) -> int:

@@ -52,6 +52,10 @@ class Extractor(NamedTuple):
     outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array]]
     details: dict[str, Any]
 
+    def described(self) -> dict[str, Any]:
+        """Its name and details, as a report has them."""
+        return {"name": self.name, **self.details}
+
 
 def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> Extractor:
     """Inception-v3 if ``config.eval.inception_weights`` names its weights, else the classifier.

@@ -52,7 +52,7 @@ class Generation:
         generated["buffer"] = self._buffer(buffer_key, state), None
         reference = self._features(self.train)[0]
         report: dict[str, Any] = {
-            "extractor": {"name": self.extractor.name, **self.extractor.details},
+            "extractor": self.extractor.described(),
             "sampler": self.config.sampler.name,
             "num_chain_steps": self.num_chain_steps,
             "num_reference": len(self.train),

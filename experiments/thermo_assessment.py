@@ -67,7 +67,7 @@ class ThermoAssessment:
             lost = common.stack_arrays([found.pop("num_diverged_samples") for found in distances])
             report["num_diverged_samples"] = lost.tolist()
             report |= self._extrapolated(distances, diverged)
-        report["extractor"] = self.extractor and self.extractor.name
+        report["extractor"] = self.extractor and self.extractor.described()
         report["powers"] = self.evaluation.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
         report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))

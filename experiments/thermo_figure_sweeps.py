@@ -67,7 +67,7 @@ def title(rows: Sequence[Row], *, features: bool = False) -> str:
         extractor = rows[0].evaluations[0]["extractor"]
         if extractor is None:
             raise Absent("nothing was generated, or no features compared it (config.eval)")
-        parts += [f"features: {extractor}"]
+        parts += [f"features: {extractor['name']}"]
     return "; ".join(parts)
 
 

@@ -7,6 +7,7 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from experiments import assess
+from experiments.jem_extractors import Extractor
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])
@@ -27,3 +28,14 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
     assert f"Numbers in {tmp_path}/evaluation.json" in said
     assert (f"plots in {tmp_path}/plots/eval_*" in said) == is_drawn
     assert ("plots" in said.replace(str(tmp_path), "")) == is_drawn
+
+
+@pytest.mark.parametrize("sha256", ["", "abc"])
+def test_weights_that_nothing_checks_are_named_with_what_would(sha256, monkeypatch, capsys):
+    judge = Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
+    monkeypatch.setattr(assess, "inception", lambda path, sha256: judge)
+    experiment = SimpleNamespace(assess=lambda state: {}, check_assess=None)
+    config = digits(**{"eval.inception_weights": "inception.npz", "eval.inception_sha256": sha256})
+    assess.check(experiment, config)
+    said = "unchecked. To have them checked: --config.eval.inception_sha256=abc"
+    assert (said in capsys.readouterr().out) == (not sha256)

@@ -9,6 +9,7 @@ import pytest
 from experiment_runs import digits
 
 from experiments import build, thermo, thermo_evidence
+from experiments.jem_extractors import Extractor
 from experiments.thermo_assessment import ThermoAssessment
 from experiments.thermo_evaluation import Programs, ThermoEvaluation
 
@@ -63,7 +64,7 @@ def used(monkeypatch):
     )
     monkeypatch.setattr(ThermoEvaluation, "programs", programs)
     monkeypatch.setattr(ThermoEvaluation, "_gradients", lambda self, key, _: draw([])(key))
-    monkeypatch.setattr(ThermoAssessment, "extractor", SimpleNamespace(name="none"))
+    monkeypatch.setattr(ThermoAssessment, "extractor", Extractor("none", lambda _: None, {}))
     monkeypatch.setattr(ThermoAssessment, "_distances", distances)
     monkeypatch.setattr(ThermoAssessment, "_cost", lambda self, key, *_: draw({})(key))
     monkeypatch.setattr(thermo_evidence, "compare", compare)

@@ -35,7 +35,7 @@ def evaluation(rng, config):
         "diverged_repeats": 0,
         "powers": powers.tolist(),
         "test_mean_log_likelihoods": (rng.normal(size=(REPEATS, 1)) + powers).tolist(),
-        "extractor": "classifier_features",
+        "extractor": {"name": "classifier_features"},
         "cost": {"train_seconds": rng.uniform(10, 20), "flops_per_step": rng.uniform(1e6, 1e7)},
     }
 
