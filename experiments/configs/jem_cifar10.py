@@ -15,14 +15,16 @@ Expected numbers: not yet run.
 Variants: psgld (Alg. 9 of the thesis: decay 0.9, damping 1), psgld_1e4 (damping 1e-4), mala (the
 correct one: step 0.1 at temperature 5e-4), mala_literal (JEM's step and noise, by the ratio that
 the thesis prints), svgd (10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py),
-sam (radius 0.2, SADA-JEM's), beta_B (exponent B of the robust objective's weights), cpu (a small
-network on 5,000 images of 16x16, K = 10).
+sam (radius 0.2, SADA-JEM's), beta_B (exponent B of the robust objective's weights), the other six
+scenarios of that paper's Table 2 (steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter,
+each also with exponent 2, _beta_2), cpu (a small network on 5,000 images of 16x16, K = 10).
 """
 
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from experiments import jem_scenarios
 from experiments.jem_cifar import CIFAR, CPU
 from experiments.jem_defaults import configure
 
@@ -33,11 +35,6 @@ BASE = CIFAR | {
     "optimizer.warmup_steps": 1000,
     "optimizer.decay_epochs": (160, 180),
 }
-
-
-def robust(exponent: float) -> dict[str, Any]:
-    """The robust objective whose weights are exp(exponent f), at JEM's output scale."""
-    return {"loss.generative": "beta", "loss.beta": exponent / 2e4, "loss.output_scale": 2e4}
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -53,11 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sampler.svgd.step_size": 3.2,
     },
     "sam": {"optimizer.rho": 0.2},
-    "beta_half": robust(0.5),
-    "beta_1": robust(1.0),
-    "beta_2": robust(2.0),
-    "beta_4": robust(4.0),
-    "beta_10": robust(10.0),
+    **jem_scenarios.variants(BASE["optimizer.learning_rate"]),
     "cpu": CPU,
 }
 

@@ -31,6 +31,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from experiments import jem_scenarios
 from experiments.jem_defaults import configure
 
 BASE = {
@@ -42,36 +43,6 @@ BASE = {
 }
 
 
-def robust(exponent: float, output_scale: float = 2e4) -> dict[str, Any]:
-    """The robust objective whose weights are exp(exponent f)."""
-    return {
-        "loss.generative": "beta",
-        "loss.beta": exponent / output_scale,
-        "loss.output_scale": output_scale,
-    }
-
-
-def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
-    """JEM's own SGLD: no box, and no penalty on the energies."""
-    return {
-        "loss.energy_l2": 0.0,
-        "sampler.box": "none",
-        "sampler.sgld.step_size": step_size,
-        "sampler.sgld.noise_scale": noise_scale,
-    }
-
-
-# The drift is alpha o / 2 and the noise sqrt(alpha), for the output scale o.
-SCENARIOS: dict[str, dict[str, Any]] = {
-    "unconfined": langevin(1.0, 0.01),
-    "steps_5": langevin(1.0, 0.01) | {"sampler.num_steps": 5},
-    "negatives_8": langevin(1.0, 0.01) | {"sampler.num_samples": 8},
-    "scale_2": langevin(2.0, 0.01),
-    "scale_half": langevin(0.5, 0.01),
-    "step_4": langevin(1.0, 0.02) | {"optimizer.learning_rate": 1.25e-3},
-    "step_quarter": langevin(0.25, 0.005),
-}
-OUTPUT_SCALES = {"scale_2": 4e4, "scale_half": 1e4, "step_4": 5e3}
 VARIANTS: dict[str, dict[str, Any]] = {
     "softmax": {"loss.generative_weight": 0.0},
     "softmax_sam": {"loss.generative_weight": 0.0, "optimizer.rho": 0.05},
@@ -84,16 +55,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mala_literal": {"sampler.name": "literal_mala"},
     "tempered_mala": {"sampler.name": "tempered_mala", "sampler.box": "reject"},
     "hmc": {"sampler.name": "blackjax", "sampler.box": "reject"},
-    **{
-        f"beta_{name}": SCENARIOS["unconfined"] | robust(exponent)
-        for name, exponent in {"half": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "10": 10.0}.items()
-    },
-    **SCENARIOS,
-    **{
-        f"{name}_beta_2": changes | robust(2.0, OUTPUT_SCALES.get(name, 2e4))
-        for name, changes in SCENARIOS.items()
-        if name != "unconfined"  # that is beta_2
-    },
+    "unconfined": jem_scenarios.DEFAULT,
+    **jem_scenarios.variants(learning_rate=5e-3),
 }
 
 

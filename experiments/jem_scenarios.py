@@ -1,0 +1,58 @@
+"""The robust-objective paper's scenarios for joint models (Table 2, appendix M), as variants."""
+
+from typing import Any
+
+Changes = dict[str, Any]
+
+EXPONENTS = {"half": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "10": 10.0}
+"""Of the paper's weights exp(exponent f), by what variants are called."""
+
+
+def robust(exponent: float, output_scale: float = 2e4) -> Changes:
+    """The robust objective whose weights are exp(exponent f), at JEM's output scale."""
+    return {
+        "loss.generative": "beta",
+        "loss.beta": exponent / output_scale,
+        "loss.output_scale": output_scale,
+    }
+
+
+def langevin(step_size: float, noise_scale: float) -> Changes:
+    """JEM's own SGLD: no box, and no penalty on the energies."""
+    return {
+        "loss.energy_l2": 0.0,
+        "sampler.box": "none",
+        "sampler.sgld.step_size": step_size,
+        "sampler.sgld.noise_scale": noise_scale,
+    }
+
+
+DEFAULT = langevin(1.0, 0.01)
+"""The first scenario."""
+
+
+def variants(learning_rate: float) -> dict[str, Changes]:
+    """beta_B, the default scenario at every exponent, and the other six at exponents 0 and 2.
+
+    For the step alpha and the output scale o the drift is alpha o / 2 and the noise sqrt(alpha). As
+    in the paper, "step_4" has a quarter of the output scale and of the learning rate as well.
+
+    Args:
+      learning_rate: of the configuration whose variants they are.
+    """
+    scenarios = {
+        "steps_5": (DEFAULT | {"sampler.num_steps": 5}, 2e4),
+        "negatives_8": (DEFAULT | {"sampler.num_samples": 8}, 2e4),
+        "scale_2": (langevin(2.0, 0.01), 4e4),
+        "scale_half": (langevin(0.5, 0.01), 1e4),
+        "step_4": (
+            langevin(1.0, 0.02) | {"optimizer.learning_rate": learning_rate / 4},
+            5e3,
+        ),
+        "step_quarter": (langevin(0.25, 0.005), 2e4),
+    }
+    made = {f"beta_{name}": DEFAULT | robust(value) for name, value in EXPONENTS.items()}
+    for name, (changes, output_scale) in scenarios.items():
+        made[name] = changes
+        made[f"{name}_beta_2"] = changes | robust(2.0, output_scale)
+    return made
