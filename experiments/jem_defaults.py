@@ -178,6 +178,8 @@ def defaults() -> ConfigDict:
             "num_eot": 1,
             "num_generated": 256,
             "num_chain_steps": optional(int),
+            # Also what SADA-JEM's code reports, of the buffer's images that the model is sure of.
+            "selected_by_confidence": False,
             "inception_weights": "",
             "inception_sha256": "",
             "landscape_points": 11,

@@ -1,4 +1,4 @@
-"""How good the images are that a trained joint energy model generates; none is selected."""
+"""How good the images are that a trained joint energy model generates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from ebmjax.types import Key
 from experiments.config import Config
 from experiments.jem_chains import ANY_CLASS, Trained, fresh_chains
 from experiments.jem_extractors import Extractor
+from experiments.jem_selection import SHARES, most_confident
 
 DEFAULT_LENGTH = 10
 """Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""
@@ -62,6 +63,8 @@ class Generation:
         samples = {}
         for name, (ends, labels) in generated.items():
             report[name], samples[name] = self._judge(model, reference, ends, labels)
+        if self.config.eval.selected_by_confidence:
+            report["buffer_selected"] = self._selected(model, generated["buffer"][0], reference)
         return report, samples
 
     @property
@@ -144,6 +147,26 @@ class Generation:
             report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
         report["mean_log_density"] = float(np.mean(scores["log_density"]))
         return report | self._distances(samples["images"], reference), samples
+
+    def _selected(self, model: Trained, ends: np.ndarray, train: np.ndarray) -> dict[str, Any]:
+        """What SADA-JEM's code reports: of the images that the model is most confident of.
+
+        The Frechet distance and the inception score are of different images, and the reference has
+        the test images, too.
+        """
+        ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
+        report: dict[str, Any] = {"shares": SHARES, "num_reference": len(train) + len(self.test)}
+        if len(ends) < 2:
+            return report
+        images = np.asarray(data.from_signed_unit(jnp.asarray(ends)))
+        logits = self.score(model, ends)["logits"]
+        chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
+        reference = np.concatenate([train, self._features(self.test)[0]])
+        for name, selected in chosen.items():
+            number = f"{name}_{self.extractor.name}"
+            report[f"num_images_{name}"] = len(selected)
+            report[number] = self._distances(selected, reference).get(number)
+        return report
 
     def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         size = self.config.eval.batch_size

@@ -12,7 +12,7 @@ from linear_model import EPS, LINEAR, MODEL, WEIGHTS, linear, negatives
 from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
-from ebmjax import data, samplers
+from ebmjax import data, metrics, samplers
 from experiments import families, jem_extractors, jem_ood
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError
@@ -20,6 +20,7 @@ from experiments.jem_assessment_plots import _extremes
 from experiments.jem_chains import ANY_CLASS, chain_density, fresh_chains
 from experiments.jem_extractors import Extractor
 from experiments.jem_generation import Generation
+from experiments.jem_selection import SHARES, most_confident
 from experiments.launch import launch
 
 
@@ -85,6 +86,7 @@ class Stub:
 def generation(**overrides):
     images = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
     section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3}
+    section["selected_by_confidence"] = False
     options = {
         "classifier": LINEAR,
         "negatives": negatives(),
@@ -121,6 +123,42 @@ def test_a_shift_of_all_images_is_the_distance():
     found = generation(train=np.full((4, 3, 1, 1), 10, np.uint8))
     distances = found._distances(found.train + 2, found._features(found.train)[0])
     assert distances["fid_pixels"] == pytest.approx(3 * 2.0**2)
+
+
+def test_the_most_confident_of_every_predicted_class():
+    """Two of four of class 0, one of one of class 1, by the probability and not by the logit."""
+    logits = np.array([[5.0, 4.9], [3.0, 0.0], [0.0, 1.0], [2.0, 1.0], [9.0, 8.8]])
+    assert most_confident(logits, 0.5).tolist() == [1, 2, 3]
+    assert most_confident(logits, 1.0).tolist() == [0, 1, 2, 3, 4]
+    assert most_confident(logits, 0.01).tolist() == [1, 2]
+    rng = np.random.default_rng(0)
+    many = np.where(np.arange(300)[:, None] % 10 == np.arange(10), 9.0, rng.normal(size=(300, 10)))
+    for share, count in ((0.9, 270), (0.1, 30)):
+        kept = most_confident(many, share)
+        assert np.bincount(kept % 10).tolist() == [count // 10] * 10
+
+
+def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
+    """The test images, here those of the training, are in the reference a second time."""
+    positions = jnp.linspace(-1, 1, 9 * 3).reshape(1, 9, 3, 1, 1)
+    made = generation()
+    made.config.eval.selected_by_confidence = True
+    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    images = np.asarray(data.from_signed_unit(positions[0]))
+    logits = Stub.score(MODEL, positions[0])["logits"]
+    found = report["buffer_selected"]
+    chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
+    assert found["num_images_fid"] == len(chosen["fid"])
+    assert found["num_images_is"] == len(chosen["is"])
+    assert found["num_reference"] == 18
+    features = [made._features(x)[0] for x in (chosen["fid"], made.train, made.test)]
+    expected = metrics.frechet_distance(
+        *metrics.feature_moments(features[0]),
+        *metrics.feature_moments(np.concatenate(features[1:])),
+    )
+    assert found["fid_pixels"] == pytest.approx(expected)
+    assert found["fid_pixels"] != report["buffer"]["fid_pixels"]
+    assert "buffer_selected" not in samples
 
 
 def test_generation_of_every_set():
