@@ -20,14 +20,14 @@ def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str
     SIGTERM, which is a request to save what they have.
     """
     lock, free = threading.Lock(), queue.SimpleQueue[list[int]]()
-    processes: set[subprocess.Popen[str]] = set()
+    running = Running()
     for share in shares(num_jobs):
         free.put(share)
 
     def run_one(cell: Cell) -> None:
         share = free.get()
         try:
-            status = run(cell, share, processes)
+            status = run(cell, share, running)
         finally:
             free.put(share)  # or the cells that wait for it would wait for ever
         with lock:
@@ -37,15 +37,38 @@ def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str
         try:
             list(pool.map(run_one, all_cells))
         except BaseException:
-            for process in list(processes):
-                process.terminate()
+            running.stop()
             raise
 
 
-def run(cell: Cell, cpus: Collection[int], processes: set[subprocess.Popen[str]]) -> str:
+class Running:
+    """The processes of runs under way, which may be asked to stop at any moment."""
+
+    def __init__(self) -> None:
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Asks all of them, and those that are added from now on."""
+        self._is_stopping = True
+        for process in list(self._processes):
+            process.terminate()
+
+    def add(self, process: subprocess.Popen[str]) -> None:
+        """One that has just begun."""
+        self._processes.add(process)
+        if self._is_stopping:  # it began while the others were asked
+            process.terminate()
+
+    def discard(self, process: subprocess.Popen[str]) -> None:
+        """One that has ended."""
+        self._processes.discard(process)
+
+
+def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
     """Runs a cell that is missing, on ``cpus`` alone if any are named.
 
-    It is among ``processes`` as long as it runs.
+    It is among ``running`` as long as it runs.
 
     Returns:
       its status, or the last words of what failed.
@@ -55,11 +78,11 @@ def run(cell: Cell, cpus: Collection[int], processes: set[subprocess.Popen[str]]
     with subprocess.Popen(
         cell.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
-        processes.add(process)
+        running.add(process)
         if cpus:
             os.sched_setaffinity(process.pid, cpus)
         _, errors = process.communicate()
-        processes.discard(process)
+        running.discard(process)
     if DIVERGED in errors:
         workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder
         (cell.folder / "diverged.txt").write_text(errors)

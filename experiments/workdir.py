@@ -59,8 +59,9 @@ def prepare(workdir: Path, config: Config) -> None:
     check_writable(workdir)
     with _told_as_workdir_error(workdir):
         if not path.exists():
-            write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+            _write_once(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
+    check(workdir, config)  # another process may have been the first
 
 
 def check_writable(workdir: Path) -> None:
@@ -185,6 +186,19 @@ def write_whole(path: Path, text: str) -> None:
 def evaluations(workdir: Path) -> list[Path]:
     """The arrays of every evaluation during training, ``<step>.npz``, by step."""
     return sorted((workdir / "evaluations").glob("*.npz"), key=lambda path: int(path.stem))
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Writes a file whole, unless there is one by now: of two processes the first one's stays."""
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
+    temporary.write_text(text)
+    try:
+        os.link(temporary, path)
+        temporary.unlink()
+    except FileExistsError:
+        temporary.unlink()
+    except OSError:  # a file system without links
+        temporary.replace(path)
 
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:

@@ -146,9 +146,9 @@ def fit(
                     checkpoints.save(step, state, {"seconds": elapsed(), "row": log.row})
     if log.divergence is not None:
         raise log.divergence
-    return FitResult(
-        state, first_step, log.row, stop.signum, elapsed()["wall"], elapsed()["compile"]
-    )
+    # A run that had finished before took no time of this sitting but to be read.
+    spent = elapsed() if first_step < plan.total_steps else seconds
+    return FitResult(state, first_step, log.row, stop.signum, spent["wall"], spent["compile"])
 
 
 def check_fits(

@@ -13,7 +13,7 @@ from experiment_runs import EXPERIMENTS, LENGTHENED, as_arguments, last_step, wa
 from experiments import study_jobs
 from experiments.configs import thermo_digits
 from experiments.study_cells import Cell
-from experiments.study_jobs import run_each, shares
+from experiments.study_jobs import Running, run_each, shares
 
 CONFIG = thermo_digits.get_config()
 
@@ -110,6 +110,15 @@ def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
     assert sorted(told) == [(name, "failed with exit code 143: ") for name in "ab"]
     found = {folder.name: {path.name for path in folder.iterdir()} for folder in folders}
     assert found == {"a": {"running", "asked"}, "b": {"running", "asked"}, "c": set()}
+
+
+def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
+    """Between two cells a worker has a moment in which it runs nothing."""
+    running = Running()
+    running.stop()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        running.add(process)
+        assert process.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_sigterm_stops_a_study_and_its_run(tmp_path):

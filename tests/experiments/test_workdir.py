@@ -113,6 +113,31 @@ def test_the_folder_of_another_configuration(tmp_path):
     assert "num_epochs" not in message
 
 
+def test_of_two_processes_that_begin_at_once_the_first_one_has_the_folder(tmp_path, monkeypatch):
+    """The other is told so, although there was no folder yet when it looked."""
+    folder, write_once = tmp_path / "run", workdir._write_once
+
+    def overtaken(path, text):
+        other = digits(**{"loss.exponent": 1.0})
+        write_once(path, json.dumps(workdir.as_json(other)))
+        write_once(path, text)
+
+    monkeypatch.setattr(workdir, "_write_once", overtaken)
+    with pytest.raises(WorkdirError, match=r"loss\.exponent was 1\.0 and is now 6\.0"):
+        workdir.prepare(folder, digits())
+    assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
+
+
+def test_a_file_system_without_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(workdir.os, "link", refuse)
+    workdir.prepare(tmp_path / "run", digits())
+    workdir.check(tmp_path / "run", digits())
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json", "plots"}
+
+
 def test_the_folder_of_a_configuration_with_other_fields(tmp_path):
     folder = tmp_path / "run"
     workdir.prepare(folder, digits())
