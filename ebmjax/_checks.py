@@ -88,6 +88,12 @@ def check_broadcasts(name: str, value: Any, position: PyTree) -> None:
             )
 
 
+def check_box(low: Any, high: Any, position: PyTree) -> None:
+    """Raises ValueError unless both ends of a box broadcast to every leaf of ``position``."""
+    check_broadcasts("low", low, position)
+    check_broadcasts("high", high, position)
+
+
 def check_at_least(name: str, value: int, minimum: int) -> None:
     """Raises ValueError unless the integer ``value`` is at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:

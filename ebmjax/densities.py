@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, polygamma
 
-from ebmjax._checks import check_interval, check_positive
+from ebmjax._checks import check_box, check_interval, check_positive, check_scalar
 from ebmjax.types import EnergyFn, LogDensityFn, PyTree
 
 
@@ -28,8 +28,9 @@ def tempered(log_density_fn: LogDensityFn, temperature: float | jax.Array) -> Lo
     """``log_density / temperature``: flatter than the original for ``temperature > 1``.
 
     Raises:
-      ValueError: if a concrete ``temperature`` is not positive.
+      ValueError: if ``temperature`` is not a scalar, or a concrete one is not positive.
     """
+    check_scalar("temperature", temperature)
     check_positive("temperature", temperature)
     return lambda position: log_density_fn(position) / temperature
 
@@ -52,11 +53,13 @@ def within_box(log_density_fn: LogDensityFn, low: Any, high: Any) -> LogDensityF
     chain with ``clamp``.
 
     Raises:
-      ValueError: unless concrete ``low < high``.
+      ValueError: unless concrete ``low < high``; from the density, unless both broadcast to the
+        position.
     """
     check_interval(low, high)
 
     def restricted(position: PyTree) -> jax.Array:
+        check_box(low, high, position)
         leaves = [jnp.all((leaf >= low) & (leaf <= high)) for leaf in jax.tree.leaves(position)]
         return jnp.where(jnp.all(jnp.stack(leaves)), log_density_fn(position), -jnp.inf)
 

@@ -46,6 +46,11 @@ def test_power_posterior_runs_from_prior_to_posterior() -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
+def test_a_temperature_of_several_numbers_is_none() -> None:
+    with pytest.raises(ValueError, match=r"temperature must be a scalar, got shape \(2,\)"):
+        densities.tempered(jnp.sum, jnp.ones(2))
+
+
 def test_within_box() -> None:
     restricted = densities.within_box(energy, -0.3, 1.0)
     assert restricted({"a": jnp.array([0.5, -0.2]), "b": jnp.float32(1.0)}) == energy(POSITION)

@@ -8,7 +8,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive
+from ebmjax._checks import check_at_least, check_positive, check_scalar
 from ebmjax.types import Key
 
 
@@ -41,8 +41,8 @@ def gaussian_mixture_points(
       weights: (k,) shares of the components, not negative; scaled to sum to 1. None: equal.
 
     Raises:
-      ValueError: for shapes that do not match, a ``scale`` that is not positive, or weights that
-        are negative, not finite or all zero (where concrete).
+      ValueError: for shapes that do not match, a ``scale`` that is no positive scalar, or weights
+        that are negative, not finite or all zero (where concrete).
 
     Example:
       >>> points = gaussian_mixture_points(
@@ -144,12 +144,15 @@ def _components(
     name: str, places: Any, num_axes: int, scale: Any, weights: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Places of the components in a floating type, and the logarithms of their shares, (k,)."""
+    check_scalar("scale", scale)
     check_positive("scale", scale)
     places = jnp.asarray(places, jnp.result_type(float))
     if places.ndim != num_axes or places.size == 0:
         expected = "(components, d)" if num_axes == 2 else "(components,)"
         raise ValueError(f"{name} must have shape {expected}, got shape {places.shape}.")
     weights = np.ones(len(places)) if weights is None else weights
+    if _is_traced(weights):  # or some of a list
+        weights = jnp.stack(weights) if isinstance(weights, list | tuple) else weights
     if np.shape(weights) != (len(places),):
         raise ValueError(
             f"weights must be one for each of the {len(places)} {name}, got shape "
@@ -160,8 +163,12 @@ def _components(
     return places, jnp.log(weights / jnp.sum(weights))
 
 
+def _is_traced(weights: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(weights))
+
+
 def _check_weights(weights: Any) -> None:
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(weights)):
+    if _is_traced(weights):
         return
     values = np.asarray(weights)
     if not np.all(np.isfinite(values) & (values >= 0)) or not np.any(values > 0):

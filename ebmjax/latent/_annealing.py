@@ -234,6 +234,8 @@ def _anneal_from_base(
     check_at_least("latent_dim", shape[1], 1)
     start_key, chain_key = jax.random.split(key)
     start = model.base_scale * jax.random.normal(start_key, shape)
+    # Itself, but within shard_map it varies over the mesh wherever the observation does.
+    start = jnp.where(jnp.isfinite(path.log_tilt_fn(start[0])), start, start)
     samples = annealed_importance_sampling(
         chain_key, start, powers, *path, sampler=sampler, num_steps=num_steps
     )

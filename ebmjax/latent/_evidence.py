@@ -57,7 +57,8 @@ def log_evidence(
     trapezium = jnp.sum(weights * energies, axis=0)
     if kl_forward is None or kl_backward is None:
         return trapezium
-    return trapezium + kl_weight * 0.5 * jnp.sum(kl_forward - kl_backward, axis=0)
+    differences = jnp.asarray(kl_forward) - jnp.asarray(kl_backward)
+    return trapezium + kl_weight * 0.5 * jnp.sum(differences, axis=0)
 
 
 def thermodynamic_log_evidence(

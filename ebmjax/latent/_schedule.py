@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import check_at_least, check_positive
+from ebmjax._checks import check_at_least, check_positive, check_scalar
 
 
 def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
@@ -21,7 +21,8 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
       Shape (num_intervals + 1,), from exactly 0 to exactly 1.
 
     Raises:
-      ValueError: if ``num_intervals`` is below 1 or a concrete ``exponent`` is not positive.
+      ValueError: if ``num_intervals`` is below 1, or ``exponent`` is not a scalar or, concrete, not
+        positive.
 
     Example:
       >>> power_schedule(2, 3.0).tolist()
@@ -30,6 +31,7 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
     Source: thermodynamic-integration thesis, Eq. 21, with the node t = 0 its sums need.
     """
     check_at_least("num_intervals", num_intervals, 1)
+    check_scalar("exponent", exponent)
     check_positive("exponent", exponent)
     return (jnp.arange(num_intervals + 1) / num_intervals) ** exponent
 

@@ -16,7 +16,8 @@ def check_beta(beta: Any, allow_negative: bool) -> None:
     if isinstance(beta, jax.core.Tracer):
         return
     low = -np.inf if allow_negative else 0.0
-    if not (np.isfinite(beta) and low <= beta < 1):
+    # As float32, in which it is used: what rounds to 1 there is 1.
+    if not (np.isfinite(beta) and low <= beta and np.float32(beta) < 1):
         hint = "" if allow_negative else "; allow_negative=True admits values below 0"
         raise ValueError(
             f"beta must lie in [0, 1), got beta={beta}: at 1 the sampler would target a flat "

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ebmjax._checks import check_at_least
+
 Lowering = Literal["matmul", "xla"]
 Padding = Literal["SAME", "VALID"]
 
@@ -45,8 +47,9 @@ def convolve(
 
     Raises:
       ValueError: for images without H, W and channels, a window larger than unpadded images, an
-        unknown lowering or padding, or channels that differ from the kernel's.
+        unknown lowering or padding, a stride below 1, or channels that differ from the kernel's.
     """
+    check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)
     size = kernel.shape[0]
     height, width = images.shape[-3:-1]
@@ -95,6 +98,7 @@ def convolve_transposed(
     Raises:
       ValueError: as ``convolve``; no image is too small here.
     """
+    check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)
     if is_matmul(lowering):
         return _add_stamps(images, kernel, stride, padding)

@@ -58,6 +58,8 @@ def spectral_norm(kernel: jax.Array, *, num_iterations: int = NUM_ITERATIONS) ->
 
     # A random direction: one of equal entries would miss, for example, kernels that sum to zero.
     start = jax.random.normal(jax.random.key(0), (matrix.shape[1],), matrix.dtype)
+    # Itself, but within shard_map it varies over the mesh wherever the kernel does.
+    start = jnp.where(jnp.isfinite(held[0]), start, start)
     with jax.default_matmul_precision("highest"):
         right = jax.lax.fori_loop(0, num_iterations, iterate, _unit(start))
         return _unit(held @ right) @ (matrix @ right)

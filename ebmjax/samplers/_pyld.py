@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import (
     check_at_least,
+    check_box,
     check_broadcasts,
     check_floating,
     check_interval,
@@ -118,8 +119,8 @@ def pyld_step(
       The new state and a ``PYLDInfo``.
 
     Raises:
-      ValueError: if a concrete hyperparameter lies outside its range, or a step size or
-        ``noise_scale`` does not broadcast to the position.
+      ValueError: if a concrete hyperparameter lies outside its range, or one that may be an array
+        does not broadcast to the position.
 
     Source: JEM++ (Yang & Ji 2021), PYLD-M-N, which is M of these steps with noise 0, step size 0.2,
     N = 5, scores clipped at 1 and the box [-1, 1]; after YOPO (Zhang et al. 2019).
@@ -131,6 +132,8 @@ def pyld_step(
         ("outer_step_size", outer_step_size),
     ):
         check_broadcasts(name, value, state.position)
+    check_broadcasts("max_score", 1.0 if max_score is None else max_score, state.position)
+    check_box(low, high, state.position)
     check_interval(low, high)
     if noise_scale is None:
         noise_scale = langevin_noise_scale(step_size, 1.0)
@@ -169,7 +172,9 @@ def pyld(
 ) -> Sampler:
     """Binds ``pyld_init`` and ``pyld_step`` to a density in two parts and hyperparameters.
 
-    ``functools.partial(pyld, first_layer_fn)`` is what ``scheduled`` wraps.
+    ``functools.partial(pyld, first_layer_fn)`` is what ``scheduled`` wraps. ``clamp``, ``reflect``
+    and ``clip_drift`` do not go with it, for they would act on the hidden layer: the box and the
+    clip are arguments here.
 
     Example:
       >>> import jax

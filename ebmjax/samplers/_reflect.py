@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_finite, check_interval
+from ebmjax._checks import check_box, check_finite, check_interval
 from ebmjax.samplers._chains import position_of
 from ebmjax.samplers._wrappers import MakeSampler, map_gradient, replace_position
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -24,13 +24,15 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     Meant for samplers of one chain; particles are folded too, but their kernel does not know it.
 
     Raises:
-      ValueError: unless concrete ``low < high``, both finite.
+      ValueError: unless concrete ``low < high``, both finite; from the sampler, unless both
+        broadcast to the position.
     """
     check_interval(low, high)
     check_finite("low", low)
     check_finite("high", high)
 
     def fold(position: PyTree) -> PyTree:
+        check_box(low, high, position)
         return jax.tree.map(lambda x: _fold(x, low, high), position)
 
     def make_reflected(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_interval, check_positive
+from ebmjax._checks import check_box, check_broadcasts, check_interval, check_positive
 from ebmjax.samplers._chains import position_of
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -28,12 +28,17 @@ def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
     drift and so does its ratio.
 
     Raises:
-      ValueError: if a concrete ``max_abs`` is not positive.
+      ValueError: if a concrete ``max_abs`` is not positive; from the density, if it does not
+        broadcast to the position.
     """
     check_positive("max_abs", max_abs)
-
     bound = jnp.asarray(max_abs, jnp.result_type(float))
-    return lambda position: log_density_fn(_clip_gradient(position, bound))
+
+    def clipped(position: PyTree) -> jax.Array:
+        check_broadcasts("max_abs", bound, position)
+        return log_density_fn(_clip_gradient(position, bound))
+
+    return clipped
 
 
 def _clip(max_abs: Any, gradient: PyTree) -> PyTree:
@@ -68,14 +73,21 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
     by ``max_drift`` times the quotient of the two, and that step of MALA is not quite exact.
 
     Raises:
-      ValueError: if a concrete ``max_drift`` is not positive.
+      ValueError: if a concrete ``max_drift`` is not positive; from the sampler, if it does not
+        broadcast to the position.
     """
     check_positive("max_drift", max_drift)
 
     def make_clipped(log_density_fn: LogDensityFn, *, step_size: Any, **others: Any) -> Sampler:
         check_positive("step_size", step_size)
         bound = max_drift / step_size
-        inner = make(clip_score(log_density_fn, bound), step_size=step_size, **others)
+        clipped = clip_score(log_density_fn, bound)
+
+        def checked(position: PyTree) -> jax.Array:
+            check_broadcasts("max_drift", max_drift, position)
+            return clipped(position)
+
+        inner = make(checked, step_size=step_size, **others)
 
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             # The score it carries may have been clipped for another step size.
@@ -97,14 +109,16 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     density.
 
     Raises:
-      ValueError: unless ``low < high``.
+      ValueError: unless ``low < high``; from the sampler, unless both broadcast to the position.
     """
     check_interval(low, high)
 
     def project(position: PyTree) -> PyTree:
+        check_box(low, high, position)
         return jax.tree.map(lambda x: jnp.clip(x, *_ends(low, high, x)), position)
 
     def projected(position: PyTree) -> PyTree:
+        check_box(low, high, position)
         return jax.tree.map(lambda x: _project(x, *_ends(low, high, x)), position)
 
     def make_clamped(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,7 +65,9 @@ class Checkpoints:
           TypeError: if JSON cannot hold ``meta``.
         """
         leaves = _host_leaves(tree)
-        record = {"user": meta, "layout": _layout(tree), "digest": tree_digest(leaves)}
+        # As it will be read back: JSON's keys are strings, which sort otherwise than numbers.
+        user = json.loads(json.dumps(meta))
+        record = {"user": user, "layout": _layout(tree), "digest": tree_digest(leaves)}
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
             meta=self._ocp.args.JsonSave({"record": record, "digest": _json_digest(record)}),
@@ -75,18 +78,27 @@ class Checkpoints:
     def restore_latest(self, template: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
         """The newest intact checkpoint as (tree like ``template``, meta), or None if there is none.
 
-        Damaged checkpoints on the way are reported and removed, so that the run can save those
-        steps again.
+        Damaged checkpoints on the way are reported and moved aside, to ``<step>.damaged``, so that
+        the run can save those steps again.
 
         Raises:
           CheckpointMismatchError: if the newest readable one does not fit ``template``.
-          CheckpointDamagedError: if there are checkpoints and all are damaged. Nothing is removed.
+          CheckpointDamagedError: if there are checkpoints and all are damaged. Nothing is moved.
         """
         found, damaged = self._newest(lambda step: self._restore(step, template))
         if found is not None:
             for bad in damaged:
-                self._manager.delete(bad)
+                self._set_aside(bad)
         return found
+
+    def _set_aside(self, step: int) -> None:
+        """Moved and not deleted: a disk that failed to read it once may read it again."""
+        folder = self.directory / str(step)
+        aside = folder.with_name(f"{step}.damaged")
+        if aside.exists():
+            shutil.rmtree(aside)
+        folder.rename(aside)
+        self._manager.reload()
 
     def read_latest(self) -> tuple[dict[str, np.ndarray], int] | None:
         """The newest intact checkpoint as (leaves, step), or None if there is none.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_fraction, check_positive
+from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
 from ebmjax.samplers import InitialLaw
 from ebmjax.training._negatives import Negatives, run_chains
 from ebmjax.types import Key, Metrics, PyTree, Sampler
@@ -107,6 +107,7 @@ class ChainKind:
     def __post_init__(self) -> None:
         check_at_least("num_steps", self.num_steps, 1)
         check_positive("step_size", self.step_size)
+        check_not_negative("min_step_size", self.min_step_size)
         if self.target_acceptance is not None:
             check_positive("target_acceptance", self.target_acceptance)
             check_fraction("target_acceptance", self.target_acceptance)
@@ -205,6 +206,11 @@ def run_kinds(
         chains = dataclasses.replace(chains, num_steps=kind.num_steps - num_fewer)
         moved, report = run_chains(keys[i], density, chains, starts[part], labels[part])
         if name in adaptation:
+            if "acceptance_prob" not in report:
+                raise ValueError(
+                    f"target_acceptance adapts the step size of the chains of kind {name!r}, whose "
+                    "sampler accepts everything and tells no acceptance_prob: leave it out."
+                )
             report = {**report, "step_size": jnp.exp(adaptation[name].log_step_size)}
             adapted[name] = dual_averaging_update(
                 adaptation[name],

@@ -9,6 +9,8 @@ import optax
 
 from ebmjax._checks import (
     check_at_least,
+    check_box,
+    check_broadcasts,
     check_floating,
     check_interval,
     check_not_negative,
@@ -59,7 +61,7 @@ def run_live_chains(
 
     Raises:
       TypeError, ValueError: if starts are not floating point, or a concrete hyperparameter lies
-        outside its range.
+        outside its range or does not broadcast to a position.
 
     Source: Du et al. 2021, section 3.2; one step in their code.
 
@@ -80,6 +82,9 @@ def run_live_chains(
     num_chains = leading_size("starts", starts)
 
     def step_one(key: Key, position: PyTree, label: jax.Array) -> PyTree:
+        check_box(low, high, position)
+        check_broadcasts("step_size", step_size, position)
+        check_broadcasts("noise_scale", noise_scale, position)
         score = jax.grad(density(label))(position)
         noise = optax.tree.random_like(key, position, jax.random.normal)
 

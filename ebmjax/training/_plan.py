@@ -19,7 +19,7 @@ class Plan:
       batch_size: examples a step, over all shards. A tuple asks for as many independent streams
         over the same examples, each with epochs of its own; a batch is then a tuple, too.
       num_shards: logical shards of a batch; any number of devices that divides it gives the same
-        trajectory.
+        trajectory (with threefry keys, JAX's default; ``vmap`` mixes up those of "rbg").
       steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
       log_every: a row is logged whenever the step is a multiple of it, and at the end.
       evaluate_every: steps between evaluations, a multiple of ``steps_per_dispatch``; 0 for none.

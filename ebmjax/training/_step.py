@@ -85,7 +85,8 @@ def make_train_step(
         params = optax.apply_updates(state.params, updates)
         is_sound = _all_finite((metrics["loss"], gradient_norm, params))
         is_sound &= jnp.abs(metrics["loss"]) <= max_abs_loss
-        is_taken = is_sound if hold_fn is None else is_sound & ~hold_fn(metrics)
+        is_held = jnp.asarray(False if hold_fn is None else hold_fn(metrics))
+        is_taken = is_sound & ~is_held
         params, opt_state = _where(is_taken, (params, opt_state), (state.params, state.opt_state))
         is_kept = jnp.broadcast_to(is_sound, num_local)
         shards = jax.vmap(apply_writes)(state.shards, shards, is_kept)
@@ -95,7 +96,7 @@ def make_train_step(
             **metrics,
             **gradient_metrics_fn(gradients),
             "gradient_norm": gradient_norm,
-            **({} if hold_fn is None else {"is_held": hold_fn(metrics).astype(jnp.float32)}),
+            **({} if hold_fn is None else {"is_held": is_held.astype(jnp.float32)}),
             "skipped": skipped,
             "consecutive_skipped": consecutive_skipped,
         }

@@ -106,6 +106,14 @@ def test_ring_draws_follow_radius_and_angle():
     assert stats.kstest(angle, stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > FIVE_SIGMA
 
 
+def test_some_weights_may_be_traced():
+    def value(weight):
+        weights = [weight, 1.0, 2.0]
+        return gaussian_mixture_log_density(jnp.ones(2), **(MIXTURE | {"weights": weights}))
+
+    np.testing.assert_allclose(jax.jit(value)(0.5), value(0.5), rtol=1e-6)
+
+
 def test_draws_are_jittable_and_differ_by_key():
     draw = jax.jit(lambda key: ring_points(key, 5, radii=[1.0], scale=0.1))
     first, second = draw(jax.random.key(0)), draw(jax.random.key(1))
@@ -141,6 +149,10 @@ def test_a_mixture_that_is_none(changes, expected):
         (lambda: ring_points(jax.random.key(0), 0, radii=[1.0], scale=1), "num must be an integer"),
         (lambda: circle_means(0), "num must be an integer of at least 1, got num=0"),
         (lambda: circle_means(3, 0.0), "radius must be positive"),
+        (
+            lambda: gaussian_mixture_log_density(jnp.zeros(2), **(MIXTURE | {"scale": [1.0, 2.0]})),
+            r"scale must be a scalar, got shape \(2,\)",
+        ),
         (
             lambda: ring_log_density(jnp.zeros((5, 2)), **RINGS),
             r"position must be one point of shape \(2,\), got shape \(5, 2\); .* jax.vmap",

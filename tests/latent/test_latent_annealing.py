@@ -180,6 +180,31 @@ def test_evidence_and_normalizer_of_the_model():
     np.testing.assert_allclose(evidence.value - with_known.value, LOG_Z - log_z.value, atol=1e-5)
 
 
+def test_an_observation_of_each_device():
+    """Within shard_map, with one key for all of them."""
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
+    arguments = {"num_chains": 4, "sampler": MALA, "num_steps": 2}
+
+    def evidence(key, x):
+        known = Estimate(jnp.float32(LOG_Z), jnp.float32(0))
+        return ais_log_evidence(
+            key, MODEL, PARAMS, x, POWERS, 2, log_normalizer=known, **arguments
+        ).value
+
+    observations = jnp.stack([jnp.asarray(X), 2 * jnp.asarray(X)])
+    found = jax.jit(
+        jax.shard_map(
+            lambda key, x: evidence(key, x[0])[None],
+            mesh=mesh,
+            in_specs=(whole, rows),
+            out_specs=rows,
+        )
+    )(KEY := jax.random.key(0), observations)
+    expected = [jax.jit(evidence)(KEY, x) for x in observations]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)  # roundings along 3 x 2 steps
+
+
 def test_starts_have_the_scale_of_the_base():
     """On one interval nothing moves before it is weighed, so that wrong starts are not mended."""
     ends = jnp.array([0.0, 1.0])

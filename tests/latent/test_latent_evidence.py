@@ -199,6 +199,7 @@ def test_trapezium_weights_are_numpys():
         (lambda: power_schedule(2.0, 1.0), "num_intervals.*integer"),
         (lambda: power_schedule(3, 0.0), "exponent must be positive.*exponent=0.0"),
         (lambda: power_schedule(3, -1.0), "exponent must be positive"),
+        (lambda: power_schedule(2, [1.0, 2.0, 3.0]), "exponent must be a scalar"),
         (lambda: trapezium_weights(jnp.array([0.0, 0.5, 0.5])), "powers must increase strictly"),
         (lambda: trapezium_weights(jnp.array([1.0, 0.0])), "powers must increase strictly"),
         (lambda: trapezium_weights(jnp.array([0.0])), "at least 2"),

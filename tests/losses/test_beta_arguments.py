@@ -67,6 +67,7 @@ def test_bad_input(arguments, error, match):
     ("function", "match"),
     [
         (lambda: beta_sampling_temperature(1.0), "beta must lie in"),
+        (lambda: beta_sampling_temperature(0.99999999), "beta must lie in"),  # 1 in float32
         (lambda: beta_sampling_temperature(-0.5), "allow_negative"),
         (lambda: beta_sampling_temperature(0.5, output_scale=-1.0), "output_scale"),
         (lambda: beta_from_exponents(0.0, 1.0), "sampling_exponent must be positive"),

@@ -283,6 +283,10 @@ def test_dtype_sets_the_computation_and_not_the_parameters(lowering):
             "features must be an integer of at least 1",
         ),
         (
+            lambda: convolve(jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 2)), stride=0),
+            "stride must be an integer of at least 1, got stride=0",
+        ),
+        (
             lambda: Convolution(2, stride=0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
             "stride must be",
         ),

@@ -117,3 +117,17 @@ def test_above_the_limit_a_kernel_gets_no_gradient_along_itself():
 def test_bad_input(call, match):
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_a_kernel_of_each_device():
+    """Within shard_map the start varies as the kernel does, and the norm is what it always is."""
+    kernels = np.stack([random_kernel((3, 3, 2, 5), seed) for seed in range(2)])
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.PartitionSpec("data")
+    norms = jax.jit(
+        jax.shard_map(
+            lambda kernel: spectral_norm(kernel[0])[None], mesh=mesh, in_specs=rows, out_specs=rows
+        )
+    )(kernels)
+    expected = [jax.jit(spectral_norm)(kernel) for kernel in kernels]
+    np.testing.assert_allclose(norms, expected, rtol=CONVERGED)

@@ -20,6 +20,7 @@ from ebmjax.samplers import (
     mala,
     position_of,
     psgld,
+    reflect,
     run_chain,
     scheduled,
     sgld,
@@ -238,3 +239,31 @@ def test_mala_with_a_clipped_score_and_mala_in_a_box_are_different_things() -> N
     )
     assert np.mean(draws == 0.0) == 0.0
     assert_mean(draws, 0.4598622, allowance=0.01)
+
+
+THREE, COLUMN = jnp.ones(3), jnp.zeros((3, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (clamp(sgld, -THREE, THREE), "low"),
+        (clamp(sgld, -1.0, THREE), "high"),
+        (clamp(svgd, -THREE, THREE), "low"),
+        (reflect(mala, -THREE, THREE), "low"),
+        (clip_drift(sgld, THREE), "max_drift"),
+        (lambda f, **options: sgld(clip_score(f, THREE), **options), "max_abs"),
+        (lambda f, **options: mala(densities.within_box(f, -THREE, THREE), **options), "low"),
+    ],
+)
+@pytest.mark.parametrize("is_jitted", [False, True])
+def test_bounds_of_another_shape_than_the_position(make: Any, name: str, is_jitted: bool) -> None:
+    """A row of bounds for a column of coordinates would make a square of it."""
+    sampler = make(pull_to_two, step_size=0.1)
+
+    def step(position: jax.Array) -> Any:
+        return sampler.step(jax.random.key(0), sampler.init(position))
+
+    message = rf"^{name} must be a scalar or broadcast to the shape of position, \((3, )?1,?\); got"
+    with pytest.raises(ValueError, match=message), jax.disable_jit(not is_jitted):
+        jax.jit(step)(COLUMN)

@@ -203,12 +203,45 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, finished, damage, caplog)
     assert "Checkpoint 20" in caplog.text
     assert "damaged" in caplog.text
     assert not (tmp_path / "checkpoints" / "20").exists()
+    assert (tmp_path / "checkpoints" / "20.damaged").is_dir()
 
     result = continue_run(tmp_path)
     assert tree_digest(result.state) == digest
     assert read_rows(tmp_path / "metrics.jsonl") == rows
     restored, _ = restore(tmp_path / "checkpoints", chains()[0])
     assert int(restored.step) == 20
+
+
+def test_what_could_not_be_read_once_is_not_lost(tmp_path, monkeypatch):
+    """A disk or a network that fails for a moment: the newest checkpoint is whole."""
+    tree = {"a": jnp.ones(2)}
+    for step in (1, 2):
+        save(tmp_path, tree, step=step)
+
+    def fails(self, step, template):
+        if step == 2:
+            raise OSError(5, "Input/output error")
+        return restored_as(self, step, template)
+
+    restored_as = Checkpoints._restore
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "_restore", fails)
+        restore(tmp_path, tree)
+        save(tmp_path, tree, step=2)
+        restore(tmp_path, tree)  # and once more: what was set aside before makes room
+    assert {path.name for path in tmp_path.iterdir()} == {"1", "2.damaged"}
+    (tmp_path / "2.damaged").rename(tmp_path / "2")
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.read_latest()[1] == 2
+
+
+def test_numbers_as_keys_of_a_row_read_back(tmp_path):
+    """From ten on their order is another than that of the strings that JSON makes of them."""
+    tree = jnp.ones(2)
+    row = {"class_accuracy": {number: 0.5 for number in range(12)}, "pair": (1, 2)}
+    save(tmp_path, tree, step=1, meta=row)
+    _, meta = restore(tmp_path, tree)
+    assert meta == {"class_accuracy": {str(n): 0.5 for n in range(12)}, "pair": [1, 2]}
 
 
 def test_two_damaged_checkpoints_are_passed_over_in_one_go(tmp_path, finished):

@@ -276,6 +276,11 @@ def test_what_does_not_go_together_is_told():
         learn(draw, shard_of(draw, 0), live=LiveSteps(step_size=0.1, noise_scale=0.0))
     with pytest.raises(ValueError, match="target_acceptance must"):
         ChainKind(sampler=mala, num_steps=1, target_acceptance=1.5)
+    with pytest.raises(ValueError, match=r"min_step_size must be .*got min_step_size=-1"):
+        ChainKind(sampler=mala, num_steps=1, target_acceptance=0.5, min_step_size=-1.0)
+    adapted = {"gd": ChainKind(sampler=gradient_descent, num_steps=1, target_acceptance=0.5)}
+    with pytest.raises(ValueError, match="of kind 'gd', whose sampler accepts everything"):
+        learn(negatives(num_classes=1, kinds=adapted))
 
 
 def test_a_step_size_adapts_to_acceptances_of_any_dtype():

@@ -139,13 +139,14 @@ def test_a_loss_beyond_the_limit_is_skipped(sign):
         assert (tree_digest(new_state.params) == tree_digest(state.params)) == bool(skipped)
 
 
+@pytest.mark.parametrize("of_type", [jnp.asarray, bool])
 @pytest.mark.parametrize("is_held", [True, False])
-def test_a_held_step_moves_the_chains_alone(is_held):
+def test_a_held_step_moves_the_chains_alone(is_held, of_type):
     loss = {}
 
     def hold_fn(metrics):
         loss["seen"] = metrics["loss"]
-        return jnp.asarray(is_held)
+        return of_type(is_held)
 
     state, train_step, data = chains(num_shards=4, axis_name=None, hold_fn=hold_fn)
     new_state, metrics = train_step(KEY, state, split_batch(data[:16], 4))
