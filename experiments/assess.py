@@ -62,36 +62,37 @@ def is_of_best(config: Config) -> bool:
 
 
 def restore(path: Path, config: Config, experiment: Experiment) -> training.TrainState:
-    """The state to evaluate: the best, of whatever became of the run, or that of its end.
+    """The state to evaluate: that of the end of training, the newest intact checkpoint in ``path``.
 
-    The latter is the newest intact checkpoint in ``path``.
+    Or the best one, if ``config.eval.checkpoint`` asks for it, also of a run that diverged.
 
     Raises:
-      WorkdirError: if training has not come to its end, or diverged; if there is no best state.
+      WorkdirError: if training has not come to its end; if it diverged and the best state is not
+        asked for; if there is no best state.
       CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
     """
-    if is_of_best(config):
-        return best.restore(path, experiment.state)
     with training.Checkpoints(path / "checkpoints") as checkpoints:
         restored = checkpoints.restore_latest(experiment.state)
     state = restored[0] if restored else experiment.state
     step, total = int(state.step), experiment.plan.total_steps
     skipped = int(np.min(state.consecutive_skipped))  # as ``fit`` counts, of all repeats
-    if skipped >= experiment.plan.max_consecutive_skips:
+    has_diverged = skipped >= experiment.plan.max_consecutive_skips
+    if has_diverged and not is_of_best(config):
         raise WorkdirError(
             f"--workdir {path} holds a run that diverged: the last {skipped} steps, up to step "
             f"{step} of {total}, had no finite update. It cannot be continued and is not "
             "evaluated. Train in another workdir, with a lower learning rate or lower step sizes "
             "of the samplers, or with the energies regularised; from what this run has learnt, "
-            f"with --config.train.start_from={path}."
+            f"with --config.train.start_from={path}. If it kept its best state (train.keep_best), "
+            "that is evaluated with --config.eval.checkpoint=best."
         )
-    if step < total:
+    if step < total and not has_diverged:
         raise WorkdirError(
             f"--workdir {path} holds an unfinished run: its newest checkpoint that can be read is "
             f"of step {step} of {total}. Continue it with the command and the configuration it was "
             "started with and --mode=train; then evaluate."
         )
-    return state
+    return best.restore(path, experiment.state) if is_of_best(config) else state
 
 
 def _split(config: Config) -> str:

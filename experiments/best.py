@@ -1,11 +1,12 @@
 """The best state that a run has come by, judged by a number of its own evaluations."""
 
 import math
+import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from ebmjax.training import Checkpoints, TrainState
+from ebmjax.training import CheckpointDamagedError, Checkpoints, TrainState
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
 from experiments.validate import choose
@@ -49,7 +50,8 @@ class KeepBest:
     """``evaluate`` that also saves the state whenever its number is the best so far.
 
     The first of equals is kept, and none of before training or without a finite number. Of an
-    interrupted run, what it kept counts on.
+    interrupted run, what it kept counts on, unless it is of a step that comes again: then that
+    step's own evaluation decides, for the run may have become another one.
 
     Args:
       evaluate: a run's own.
@@ -67,11 +69,10 @@ class KeepBest:
     ):
         self.evaluate, self.folder, self.name = evaluate, workdir / FOLDER, name
         self.sign = 1.0 if IS_HIGHER_BETTER[name] else -1.0
-        self.best = -math.inf
-        if self.folder.exists():
-            with Checkpoints(self.folder, max_to_keep=1) as kept:
-                found = kept.restore_latest(template)
-            self.best = self.sign * found[1][name] if found else -math.inf
+        self.best, self.kept_step = -math.inf, -1
+        found = _kept(workdir, template)
+        if found is not None:
+            self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """The row of ``evaluate``.
@@ -79,6 +80,9 @@ class KeepBest:
         Raises:
           ConfigError: if it lacks the number.
         """
+        if step <= self.kept_step:  # it was kept by a sitting whose later steps are lost
+            shutil.rmtree(self.folder)
+            self.best, self.kept_step = -math.inf, -1
         row = self.evaluate(state, step)
         if self.name not in row:
             raise ConfigError(
@@ -87,9 +91,9 @@ class KeepBest:
             )
         value = row[self.name]
         if step > 0 and math.isfinite(value) and self.sign * value > self.best:
-            self.best = self.sign * value
+            self.best, self.kept_step = self.sign * value, step
             with Checkpoints(self.folder, max_to_keep=1) as kept:
-                kept.save(step, state, {self.name: value})
+                kept.save(step, state, {"step": step, self.name: value})
         return row
 
 
@@ -97,16 +101,29 @@ def restore(workdir: Path, template: TrainState) -> TrainState:
     """The state that ``KeepBest`` kept.
 
     Raises:
-      WorkdirError: if there is none.
-      CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+      WorkdirError: if there is none, or it is damaged.
+      CheckpointMismatchError: see ``Checkpoints.restore_latest``.
     """
-    found = None
-    if (workdir / FOLDER).exists():
-        with Checkpoints(workdir / FOLDER, max_to_keep=1) as kept:
-            found = kept.restore_latest(template)
+    found = _kept(workdir, template)
     if found is None:
         raise WorkdirError(
             f"--workdir {workdir} holds no best state: none of its evaluations after the first "
             "step had a finite number to choose it by. Take --config.eval.checkpoint=newest."
         )
     return found[0]
+
+
+def _kept(workdir: Path, template: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
+    """The state and its number, if there is one."""
+    folder = workdir / FOLDER
+    if not folder.exists():
+        return None
+    try:
+        with Checkpoints(folder, max_to_keep=1) as kept:
+            return kept.restore_latest(template)
+    except CheckpointDamagedError as error:
+        raise WorkdirError(
+            f"{folder} holds a best state that cannot be read back as it was written. Delete that "
+            "folder: a run that goes on keeps the best from there on, and one that has ended is "
+            "evaluated with --config.eval.checkpoint=newest."
+        ) from error

@@ -1,5 +1,6 @@
 """A run that begins with what another one has learnt, ``config.train.start_from``."""
 
+import json
 from pathlib import Path
 
 from ebmjax import training
@@ -15,7 +16,8 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
 
     Raises:
       ConfigError: if ``config.train.start_from`` is not the folder of a run with a checkpoint of
-        the same network, or another process is there.
+        the same network, if that run was trained on what this one holds out, or another process is
+        there.
     """
     folder = config.train.get("start_from", "")
     has_begun = any(p.name.isdigit() for p in (path / "checkpoints").glob("*"))
@@ -27,6 +29,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
             f"config.train.start_from must be the folder of another run, with its config.json and "
             f"checkpoints, got {folder!r}. Set it with --config.train.start_from=FOLDER."
         )
+    _check_held_out(config, other)
     assert experiment.warm_start is not None  # in every family that has the field
     try:
         with only_process(other):
@@ -38,6 +41,21 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
         training.CheckpointDamagedError,
     ) as error:
         raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
+
+
+def _check_held_out(config: Config, other: Path) -> None:
+    """Refuses to judge by images that the other run was trained on."""
+    ours = config.data
+    theirs = json.loads((other / "config.json").read_text())["data"]
+    num_kept = ours.max_train - ours.num_validation
+    their_kept = theirs["max_train"] - theirs["num_validation"]
+    if ours.num_validation and theirs["name"] == ours.name and their_kept > num_kept:
+        raise ConfigError(
+            f"config.data.num_validation={ours.num_validation} of max_train={ours.max_train} holds "
+            f"out images that the run in {other} was trained on, which has num_validation="
+            f"{theirs['num_validation']} of {theirs['max_train']}. Start from a run that has held "
+            "out the same, or set --config.data.num_validation=0."
+        )
 
 
 def record(config: Config, path: Path, start: training.WarmStart) -> None:

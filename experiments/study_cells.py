@@ -51,9 +51,9 @@ class Cell:
     @property
     def status(self) -> str:
         """ "done", "diverged" or "missing"."""
-        if (self.folder / "evaluation.json").exists():
-            return "done"
-        return "diverged" if (self.folder / "diverged.txt").exists() else "missing"
+        if (self.folder / "diverged.txt").exists():  # its best state may have been evaluated
+            return "diverged"
+        return "done" if (self.folder / "evaluation.json").exists() else "missing"
 
     @property
     def repeats(self) -> int:

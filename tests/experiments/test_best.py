@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import strict_json
 
 from ebmjax import data, metrics, training
-from experiments import best, jem_parts
+from experiments import best, families, jem_parts
 from experiments.configs import igebm_digits, jem_digits
 from experiments.errors import ConfigError, WorkdirError
 from experiments.jem_evaluation import predict
@@ -70,6 +70,13 @@ def test_an_interrupted_run_goes_on_from_the_best_before(tmp_path):
     assert kept_of(tmp_path, [0.0, 0.8, 0.5, 0.7], first=2) == 1
     assert kept_of(tmp_path, [0.0, 0.8, 0.5, 0.7, 0.9], first=3) == 4
     assert len(list((tmp_path / "best").iterdir())) == 1
+
+
+def test_a_state_of_steps_that_come_again_does_not_count(tmp_path):
+    """It is of a trajectory that was lost: on other devices, or from another start."""
+    assert kept_of(tmp_path, [0.0, 0.5, 0.9, 0.6]) == 2
+    assert kept_of(tmp_path, [0.0, 0.5, 0.8, 0.7], first=2) == 2  # the step itself, less good
+    assert kept_of(tmp_path, [0.0, 0.4, 0.3, 0.2]) == 1  # from the beginning
 
 
 def test_a_number_that_is_not_told_is_named(tmp_path):
@@ -167,15 +174,56 @@ def test_another_evaluation_may_take_the_newest_state_and_the_held_out_images(ru
     assert report["classification"]["accuracy"] == pytest.approx(row["test_accuracy"])
 
 
-def test_the_best_state_of_a_run_that_did_not_end_is_evaluated(run, tmp_path):
-    """As of one that diverged: what it came by before is worth a look."""
-    folder = tmp_path / "run"
+def ended(run, folder, diverged):
+    """A copy of the run that has stopped in its middle, or that diverged there."""
     shutil.copytree(run, folder)
-    checkpoints = sorted((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
-    for path in checkpoints[1:]:
+    first, *later = sorted((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    for path in later:
         shutil.rmtree(path)
-    with pytest.raises(WorkdirError, match="holds an unfinished run"):
+    if diverged:
+        state = families.build(configured(), folder).state
+        with training.Checkpoints(folder / "checkpoints") as checkpoints:
+            state, meta = checkpoints.restore_latest(state)
+            step = int(first.name) + 1
+            many = jnp.int32(configured().train.max_consecutive_skips)
+            state = state._replace(step=jnp.int32(step), consecutive_skipped=many)
+            checkpoints.save(step, state, meta)
+    (folder / "evaluation.json").unlink()
+
+
+def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
+    """What it came by before is worth a look."""
+    folder = tmp_path / "run"
+    ended(run, folder, diverged=True)
+    with pytest.raises(WorkdirError, match=r"diverged.*evaluated with --config.eval.checkpoint=be"):
         launch(configured(), NAME, str(folder), "eval")
     launch(configured(**{"eval.checkpoint": "best"}), NAME, str(folder), "eval")
     report = strict_json((folder / "evaluation.json").read_text())
     assert report["step"] == best_row(run)["step"]
+
+
+def test_a_run_that_has_not_ended_may_find_a_better_one(run, tmp_path):
+    folder = tmp_path / "run"
+    ended(run, folder, diverged=False)
+    for checkpoint in ("newest", "best"):
+        with pytest.raises(WorkdirError, match="holds an unfinished run"):
+            launch(configured(**{"eval.checkpoint": checkpoint}), NAME, str(folder), "eval")
+    assert not (folder / "evaluation.json").exists()
+
+
+def test_a_damaged_best_state_says_what_to_do(run, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    (step,) = (folder / "best").iterdir()
+    shutil.rmtree(step / "meta")
+    with pytest.raises(WorkdirError, match=r"/best holds a best state that cannot be .*Delete"):
+        launch(configured(**{"eval.checkpoint": "best"}), NAME, str(folder), "eval")
+
+
+def test_a_start_that_has_seen_the_held_out_images_is_refused(run, tmp_path):
+    options = {"train.start_from": str(run), "data.num_validation": 21}
+    with pytest.raises(ConfigError, match=r"num_validation=21 of .* out images that the run in"):
+        launch(configured(**options), NAME, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    same = {"train.start_from": str(run), "train.num_epochs": 1}
+    assert launch(configured(**same), NAME, str(tmp_path / "run")) is None
