@@ -19,6 +19,7 @@ IS_HIGHER_BETTER = {
     "sample_fid": False,
     "sample_is": True,
 }
+OF_SAMPLES = {"sample_fid", "sample_is"}
 CHECKPOINTS = {name: name for name in ("newest", "best")}
 FOLDER = "best"
 
@@ -31,6 +32,11 @@ def check(config: Config, numbers: Collection[str]) -> None:
       numbers: those of ``IS_HIGHER_BETTER`` that evaluations of the family may tell.
     """
     name = config.train.keep_best
+    if name in IS_HIGHER_BETTER and name not in numbers:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} is no number of this run's evaluations, which tell "
+            f"{sorted(numbers)} to choose by: take one of these, or --config.train.keep_best=''."
+        )
     checkpoint = choose("eval.checkpoint", config.eval.checkpoint, CHECKPOINTS)
     if name:
         choose("train.keep_best", name, {one: one for one in numbers})

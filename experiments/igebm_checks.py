@@ -1,20 +1,35 @@
 """What an image energy's configuration may not ask for together, told before training."""
 
-from experiments import best
+from experiments import best, unread
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.igebm_samplers import ADAPTABLE, REJECTING
 from experiments.initial_laws import check_starts
+from experiments.unread import WEIGHTS, Rule
 
-# Fields of the robust objective, and what they are where it is not used.
-OF_BETA = {
-    "beta_start": 0.0,
-    "beta_end": 0.0,
-    "max_positive_weight": None,
-    "beta_variant": "default",
-    "output_scale": 1.0,
-}
+
+def _is_robust(config: Config) -> bool:
+    return config.loss.name == "beta"
+
+
+def _is_improved(config: Config) -> bool:
+    return config.loss.name == "improved"
+
+
+ROBUST = "the robust objective, config.loss.name=beta"
+IMPROVED = "improved contrastive divergence, config.loss.name=improved"
+RULES = (
+    Rule("loss.beta_start", None, _is_robust, ROBUST),
+    Rule("loss.beta_end", 0.0, _is_robust, ROBUST),
+    Rule("loss.max_positive_weight", None, _is_robust, ROBUST),
+    Rule("loss.beta_variant", "default", _is_robust, ROBUST),
+    Rule("loss.output_scale", 1.0, _is_robust, ROBUST),
+    Rule("loss.allow_negative", False, _is_robust, ROBUST),
+    Rule("loss.kl_weight", 1.0, _is_improved, IMPROVED),
+    Rule("loss.live_steps", 1, _is_improved, IMPROVED),
+    WEIGHTS,
+)
 
 MIN_CHAIN_STEPS = 8
 """Split R-hat takes four draws, and the first half of a chain is burn-in."""
@@ -22,7 +37,9 @@ MIN_CHAIN_STEPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    best.check(config, ("sample_fid", "sample_is"))
+    has_judge = config.data.num_classes or config.eval.inception_weights
+    best.check(config, best.OF_SAMPLES if has_judge else ())
+    unread.check(config, RULES)
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)
@@ -92,13 +109,6 @@ def _check_beta(config: Config) -> None:
             f"config.loss.beta_end and config.loss.beta_start must be 0 or more, got {lowest}. "
             "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
         )
-    for name, unused in OF_BETA.items():
-        if section.name != "beta" and section[name] not in (unused, None):
-            raise ConfigError(
-                f"config.loss.{name}={section[name]} belongs to the robust objective, and "
-                f"config.loss.name={section.name!r}: set --config.loss.name=beta, or "
-                f"--config.loss.{name}={unused}."
-            )
     if section.beta_variant == "true_objective" and config.train.batch_size % 2:
         raise ConfigError(
             "config.train.batch_size must be even for config.loss.beta_variant=true_objective, "

@@ -70,7 +70,8 @@ class JemAssessment:
         test_scores = self._score(model, _floats(self.test.images))
         arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
         report = {"classification": self._classification(test_scores["logits"])}
-        report["over_training"] = over_training(read_rows(self.workdir))
+        judged_by = "validation" if self.config.data.num_validation else "test"
+        report["over_training"] = {"split": judged_by, **over_training(read_rows(self.workdir))}
         if section.num_ood:
             report["ood"], scores = self._ood(model, test_scores)
             arrays |= _flat(scores)

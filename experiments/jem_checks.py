@@ -1,41 +1,62 @@
 """What a joint energy model's configuration may not ask for together, told before training."""
 
-from experiments import best
+from experiments import best, unread
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.initial_laws import check_starts
 from experiments.jem_samplers import REJECTING
+from experiments.unread import WEIGHTS, Rule
 
-# Fields of the robust objective, and what they are where it is not used.
-OF_BETA = {
-    "beta": 0.0,
-    "sampling_beta": None,
-    "max_positive_weight": None,
-    "beta_variant": "default",
-    "output_scale": 1.0,
-}
+
+def _has_energy(config: Config) -> bool:
+    return bool(config.loss.generative_weight)
+
+
+def _is_robust(config: Config) -> bool:
+    return _has_energy(config) and config.loss.generative == "beta"
+
+
+ENERGY = "an energy model, config.loss.generative_weight above 0"
+ROBUST = f"the robust objective, config.loss.generative=beta, of {ENERGY}"
+RULES = (
+    Rule("loss.beta", 0.0, _is_robust, ROBUST),
+    Rule("loss.sampling_beta", None, _is_robust, ROBUST),
+    Rule("loss.max_positive_weight", None, _is_robust, ROBUST),
+    Rule("loss.beta_variant", "default", _is_robust, ROBUST),
+    Rule("loss.output_scale", 1.0, _is_robust, ROBUST),
+    Rule(
+        "loss.svgd_variant",
+        "corrected",
+        lambda config: _has_energy(config) and config.loss.generative == "svgd",
+        f"the loss of SVGD, config.loss.generative=svgd, of {ENERGY}",
+    ),
+    Rule("loss.is_conditional", False, _has_energy, ENERGY),
+    Rule(
+        "model.norm_policy",
+        "default",
+        lambda config: config.model.norm == "batch",
+        "batch normalisation, config.model.norm=batch",
+    ),
+    Rule("eval.num_profiled", 0, _has_energy, ENERGY),
+    Rule(
+        "eval.num_eot",
+        1,
+        lambda config: config.eval.refine_steps,
+        "noise to average over, that of chains before the attack: config.eval.refine_steps",
+    ),
+    WEIGHTS,
+)
 
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    best.check(config, best.IS_HIGHER_BETTER)
-    _check_beta(config.loss)
+    has_samples = _has_energy(config) and (config.data.num_classes or config.eval.inception_weights)
+    told = set(best.IS_HIGHER_BETTER) - (set() if has_samples else best.OF_SAMPLES)
+    best.check(config, told)
+    unread.check(config, RULES)
     _check_sharpness(config.optimizer)
     if config.loss.generative_weight:
         check_starts(config, {config.sampler.name} & set(REJECTING))
-
-
-def _check_beta(loss: Config) -> None:
-    if loss.generative == "beta" and loss.generative_weight:
-        return
-    for name, unused in OF_BETA.items():
-        if loss[name] != unused:
-            raise ConfigError(
-                f"config.loss.{name}={loss[name]} belongs to the robust objective, and this run "
-                f"has config.loss.generative={loss.generative!r} and generative_weight="
-                f"{loss.generative_weight:g}: set --config.loss.generative=beta and a weight "
-                f"above 0, or --config.loss.{name}={unused}."
-            )
 
 
 def _check_sharpness(optimizer: Config) -> None:

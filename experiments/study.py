@@ -14,6 +14,7 @@ share of the CPUs."""
 
 import argparse
 import json
+import runpy
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -109,8 +110,10 @@ def load(name: str) -> Study:
 
 def read(path: Path) -> Mapping[str, Study]:
     """The studies of a file by variant, "" where it has but one."""
-    namespace: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    try:
+        namespace = runpy.run_path(str(path))
+    except Exception as error:  # whatever the file does
+        sys.exit(f"error: {path} cannot be run: {type(error).__name__}: {error}")
     studies = namespace.get("STUDIES", {"": namespace.get("STUDY")})
     if not all(isinstance(study, Study) for study in studies.values()):
         sys.exit(
@@ -138,9 +141,34 @@ def run_all(study: Study, all_cells: Sequence[Cell], folder: Path, num_jobs: int
 
     run_each(all_cells, num_jobs, tell)
     print((folder / "table.md").read_text())
+    _tell_absent(study, all_cells)
     if study.draw is not None:
         study.draw(folder)
     return len(failures)
+
+
+def _tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
+    """Names the columns that no finished run has a number for: some are spelled wrongly."""
+    numbers = [cell.numbers() for cell in all_cells if cell.status == "done"]
+    for heading, (name, _, _) in study.columns.items():
+        if numbers and all(_descend(one, name) is None for one in numbers):
+            print(f"No finished run has a {name}, for the column {heading!r}.")
+
+
+def _claim(folder: Path, study: Study) -> None:
+    """Makes the folder, or refuses that of another study, whose table would be lost.
+
+    Raises:
+      WorkdirError: if its table has a row that is not of this study.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "table.json"
+    theirs = json.loads(path.read_text()) if path.exists() else {}
+    foreign = [label for label in theirs if label not in study.rows]
+    if foreign:
+        raise WorkdirError(
+            f"its table.json is of another study, with the row {foreign[0]!r}. Name another folder."
+        )
 
 
 def main() -> None:
@@ -156,13 +184,18 @@ def main() -> None:
     study = load(options.study)
     folder = Path(options.folder or default_folder(options.study))
     num_seeds = study.num_seeds if options.seeds is None else options.seeds
+    if num_seeds < 1:
+        sys.exit(f"error: --seeds must be at least 1, got {num_seeds}.")
     try:
         all_cells = cells(study, folder, num_seeds)
         for cell in all_cells:
             cell.check()
     except (ConfigError, WorkdirError) as error:
         sys.exit(f"error: {error}")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _claim(folder, study)
+    except (OSError, WorkdirError) as error:
+        sys.exit(f"error: --folder={folder} cannot be used: {error}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # is a Ctrl-C, for its runs too
     try:
         num_failed = run_all(study, all_cells, folder, max(options.jobs, 1))

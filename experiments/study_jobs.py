@@ -2,6 +2,7 @@
 
 import os
 import queue
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -11,6 +12,8 @@ from experiments import workdir
 from experiments.study_cells import Cell
 
 DIVERGED = "Training diverged"
+# By the signal itself, and as a run ends that has heeded it.
+INTERRUPTED = {code for s in (signal.SIGINT, signal.SIGTERM) for code in (-s, 128 + s)}
 
 
 def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str], None]) -> None:
@@ -86,6 +89,8 @@ def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
     if DIVERGED in errors:
         workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder
         (cell.folder / "diverged.txt").write_text(errors)
+    if cell.status == "missing" and process.returncode in INTERRUPTED:
+        return "interrupted"
     if cell.status == "missing":
         return f"failed with exit code {process.returncode}: {errors.strip()[-400:]}"
     return cell.status

@@ -6,7 +6,7 @@ from ebmjax import latent
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.thermo_evidence import SMC_REPEATS
+from experiments.thermo_evidence import METHODS, SMC_REPEATS
 from experiments.validate import choose
 
 COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
@@ -121,6 +121,8 @@ def _check_sizes(config: Config, num_test: int) -> None:
                 f"config.eval.{name} must be at most {available}, the number of "
                 f"{'test' if name == 'num_test' else 'evaluated'} images; got {config.eval[name]}."
             )
+    for name in config.eval.evidence_methods:
+        choose("eval.evidence_methods", name, METHODS)
     num_chains = config.eval.evidence_chains
     if "smc" in config.eval.evidence_methods and (
         num_chains % SMC_REPEATS or num_chains < 2 * SMC_REPEATS

@@ -12,7 +12,6 @@ from ebmjax import data, latent
 from ebmjax.samplers import mala
 from experiments import build as common
 from experiments.config import Config
-from experiments.validate import choose
 
 SMC_REPEATS = 8
 """Independent populations of tempered SMC: ``eval.evidence_chains`` are dealt out to them."""
@@ -47,7 +46,7 @@ def compare(
     observations = data.to_signed_unit(jnp.asarray(images[: config.eval.evidence_images]))
     report = {}
     for i, name in enumerate(config.eval.evidence_methods):
-        method = partial(choose("eval.evidence_methods", name, METHODS), model, config)
+        method = partial(METHODS[name], model, config)
         run = jax.jit(method)
         estimates = [
             run(jax.random.fold_in(key, i), one, observations)

@@ -135,13 +135,15 @@ def _short(value: Any) -> str:
 
 
 def gather(folder: Path) -> list[Row]:
-    """The rows of a study's folder that have a finished run."""
+    """The rows of a study's folder that have a finished run of a latent EBM."""
     found = []
     for row in sorted(path for path in folder.iterdir() if path.is_dir()):
         done = tuple(path.parent for path in sorted(row.glob("seed*/evaluation.json")))
         if not done:
             continue
         config = flatten(json.loads((done[0] / "config.json").read_text()))
+        if config["family"] != "thermo":
+            continue
         evaluations = tuple(json.loads((one / "evaluation.json").read_text()) for one in done)
         found.append((config, done, evaluations))
     common = _most_common([config for config, _, _ in found])

@@ -18,7 +18,7 @@ from experiments import build as common
 from experiments import toy_beta_plots
 from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.toy_beta_evaluation import ToyBetaEvaluation
+from experiments.toy_beta_evaluation import ToyBetaEvaluation, name_of
 from experiments.validate import choose
 
 ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.05), "swish": nn.swish}
@@ -102,8 +102,11 @@ def _check(config: Config) -> None:
     """Refuses what only a run would find out."""
     variant = choose("loss.beta_variant", config.loss.beta_variant, BETA_VARIANTS)
     betas, start = config.loss.betas, config.loss.beta_start
-    if not betas or len(set(betas)) < len(betas):
-        raise ConfigError(f"config.loss.betas must be one or more different numbers, got {betas}.")
+    if not betas or len({name_of(beta) for beta in betas}) < len(betas):
+        raise ConfigError(
+            "config.loss.betas must be one or more numbers that differ in their first six digits, "
+            f"got {betas}."
+        )
     lowest = min(*betas, betas[0] if start is None else start)
     if lowest < 0 and not config.loss.allow_negative:
         raise ConfigError(

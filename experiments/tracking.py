@@ -1,5 +1,6 @@
 """What a person sees of a run while it runs: TensorBoard, a progress bar or plain lines."""
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -26,6 +27,8 @@ class TensorBoardWriter:
         assert self._writer is not None, "start() comes first"
         for name, value in row.items():
             for suffix, number in _numbers(value):
+                if not math.isfinite(number):  # TensorBoard cannot draw it, and would say so
+                    continue
                 self._writer.add_scalar(name + suffix, number, step)
 
     def close(self) -> None:

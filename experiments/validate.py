@@ -70,7 +70,6 @@ PROBABILITY = {
 FINITE = {"low", "high", "law_mean"}
 BELOW_ONE = {"betas", "beta_start", "beta_end"}
 AT_LEAST_ZERO = {
-    "seed",
     "crop_padding",
     "warmup_steps",
     "num_attacked",
@@ -132,6 +131,9 @@ AT_LEAST_ONE = {
 }
 AT_LEAST_TWO = {"num_gradients", "evidence_chains", "num_diagnosed", "num_chains"}
 ZERO_OR_TWO = {"num_generated", "num_ood", "landscape_points"}
+# JAX's keys are made of 32 bits: a larger seed has the key of a smaller one.
+SEED = {"seed"}
+MAX_SEED = 2**32 - 1
 LEVELS = {"attack_linf", "attack_l2"}
 
 RULES = (
@@ -147,6 +149,7 @@ RULES = (
     (AT_LEAST_ONE, lambda v: isinstance(v, int) and v >= 1, "an integer of at least 1"),
     (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),
     (ZERO_OR_TWO, lambda v: isinstance(v, int) and (v == 0 or v >= 2), "0, or at least 2"),
+    (SEED, lambda v: isinstance(v, int) and 0 <= v <= MAX_SEED, f"an integer from 0 to {MAX_SEED}"),
     (LEVELS, lambda v: isinstance(v, int | float) and 0 <= v <= 1e4, "from 0 to 10000"),
 )
 
@@ -161,6 +164,12 @@ def check_ranges(config: Config) -> None:
                     f"config.{name} must be {expected}{where}, got {value!r}. "
                     f"Set it with --config.{name}=..."
                 )
+    num_repeats = config.get("train", {}).get("num_repeats", 1)
+    if config.seed + num_repeats - 1 > MAX_SEED:
+        raise ConfigError(
+            f"config.seed={config.seed} is that of the first of config.train.num_repeats="
+            f"{num_repeats}, and the last one's would be above {MAX_SEED}: take a smaller one."
+        )
 
 
 def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:

@@ -53,6 +53,7 @@ OUT_OF_RANGE = [
     *(("optimizer.decay_per_epoch", value) for value in (0.0, 1.1, math.nan)),
     ("eval.num_gradients", 1),
     ("seed", -1),
+    ("seed", 2**32),  # the key of 0
     ("model.generator_features", (0,)),
     ("model.prior_hidden", (100, -1)),
     ("model.prior_hidden", (100.0,)),
@@ -144,6 +145,10 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
                 ("eval.evidence_", "eval.evidence_"),
             )
             for num_intervals, exponent in INDISTINCT
+        ),
+        (
+            {"seed": 2**32 - 1, "train.num_repeats": 2},
+            r"config\.seed=4294967295 is that of the first of config\.train\.num_repeats=2, and",
         ),
         ({"data.name": "cifar11"}, r"name must be a data set of .*; got name='cifar11'"),
     ],

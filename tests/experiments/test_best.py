@@ -118,7 +118,7 @@ def test_samples_are_compared_with_training_images_and_choose_without_held_out_o
 def test_image_energies_choose_by_samples(tmp_path):
     config = igebm_digits.get_config("smoke")
     config.train.keep_best = "test_accuracy"
-    with pytest.raises(ConfigError, match=r"one of \['sample_fid', 'sample_is'\]"):
+    with pytest.raises(ConfigError, match=r"which tell \['sample_fid', 'sample_is'\]"):
         launch(config, "igebm_digits.py:smoke", str(tmp_path / "run"))
 
 
@@ -157,6 +157,7 @@ def test_the_best_state_is_evaluated_on_the_test_split(run):
     row = best_row(run)
     assert report["step"] == row["step"]
     assert report["split"] == "test"
+    assert report["over_training"]["split"] == "validation"
     config = configured()
     train, test = data.load_digits("train"), data.load_digits("test")
     tested = data.ImageData(*(array[: config.data.max_test] for array in test))

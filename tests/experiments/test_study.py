@@ -296,6 +296,45 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, t
         cells(Study(rows, {}), tmp_path, 1)
 
 
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("--seeds=0", "error: --seeds must be at least 1, got 0."),
+        ("--folder=taken", r"error: --folder=taken cannot be used: .*File exists"),
+        ("--study=broken.py", r"error: broken.py cannot be run: ModuleNotFoundError: .*nowhere"),
+        ("--folder=other", r"other cannot be used: its table.json is of another .* row 'theirs'"),
+    ],
+)
+def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("good.py").write_text(
+        "from experiments.study import Study\nSTUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
+    )
+    Path("broken.py").write_text("import nowhere\n")
+    Path("taken").touch()
+    Path("other").mkdir()
+    Path("other/table.json").write_text(json.dumps({"row": {}, "theirs": {}}))
+    arguments = ["study.py", "--study=good.py", "--folder=new", argument]
+    monkeypatch.setattr(sys, "argv", arguments)  # the last one counts
+    with pytest.raises(SystemExit, match=expected):
+        main()
+    assert not Path("new").exists()
+    assert json.loads(Path("other/table.json").read_text()).keys() == {"row", "theirs"}
+
+
+def test_a_column_that_no_run_has_is_named(tmp_path, calls, capsys):
+    assert run_all(STUDY, cells(STUDY, tmp_path, 1), tmp_path, 1) == 0
+    said = capsys.readouterr().out
+    assert "No finished run has a nowhere.to.be.found, for the column 'absent'." in said
+    assert said.count("No finished run has") == 1
+
+
+def test_a_diverged_run_stays_one_when_its_best_state_is_evaluated(tmp_path):
+    cell = made_before(STUDY, tmp_path)
+    (cell.folder / "diverged.txt").write_text("Training diverged")
+    assert cell.status == "diverged"
+
+
 def test_two_rows_of_one_folder_are_refused(tmp_path):
     rows = dict.fromkeys(("a/b c", "other", "a-b_c"), "configs/thermo_digits.py")
     with pytest.raises(ConfigError, match=r"rows 'a/b c' and 'a-b_c' .* the folder 'a-b_c'"):

@@ -107,7 +107,7 @@ def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
     told = []
     with pytest.raises(KeyboardInterrupt):
         run_each(made, 2, lambda cell, status: told.append((cell.label, status)))
-    assert sorted(told) == [(name, "failed with exit code 143: ") for name in "ab"]
+    assert sorted(told) == [(name, "interrupted") for name in "ab"]
     found = {folder.name: {path.name for path in folder.iterdir()} for folder in folders}
     assert found == {"a": {"running", "asked"}, "b": {"running", "asked"}, "c": set()}
 

@@ -30,6 +30,10 @@ REFUSED = [
         )
         for num_chains in (2, 5)
     ),
+    (
+        {"eval.evidence_methods": ("ais", "harmonic")},
+        r"eval\.evidence_methods must be one of .*'stepping_stone'.* got 'harmonic'",
+    ),
     ({"loss.kl_sum": "literal"}, r"kl_sum='literal' is for .*through_chain"),
     (
         {"loss.estimator": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},

@@ -9,7 +9,6 @@ from test_thermo_evaluation import MODEL, PARAMS, TEST
 
 from ebmjax import data, latent
 from experiments import thermo_evidence
-from experiments.errors import ConfigError
 
 SIZES = {
     "model.latent_dim": 2,
@@ -52,9 +51,3 @@ def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared)
     assert np.all(found["standard_error"] < 0.1)
     assert np.all(np.abs(found["log_evidence"] - exact) < 5 * found["standard_error"])
     np.testing.assert_allclose(found["mean"], found["log_evidence"].mean(axis=1), rtol=1e-6)
-
-
-def test_an_unknown_method_is_named():
-    config = digits(**SIZES, **{"eval.evidence_methods": ("harmonic",)})
-    with pytest.raises(ConfigError, match=r"evidence_methods must be one of .*'stepping_stone'"):
-        thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
