@@ -112,7 +112,8 @@ def _conditional(workdir: Path, found: Samples) -> None:
     columns = min(2 * COLUMNS, int(counts.min()))
     caption = _caption(columns, int(counts.max()))
     height = 1.0 + 0.42 * len(classes)
-    figure, axes = plt.subplots(1, 2, figsize=(0.8 * columns + 2, height), squeeze=True)
+    width = max(0.8 * columns + 2, 7.0)  # of two titles
+    figure, axes = plt.subplots(1, 2, figsize=(width, height), squeeze=True)
     for axis, field, title in zip(
         axes,
         ("log_density", "class_probability"),

@@ -16,10 +16,8 @@ PANELS = (
     ),
     ("energy, nats", ("positive_energy", "negative_energy")),
     ("samples of the buffer: FID", ("sample_fid",)),
-    (
-        "chains",
-        ("chain_acceptance_prob", "chain_displacement", "positive_weight", "smoothing"),
-    ),
+    ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing")),
+    ("squared displacement of a chain, per pixel", ("chain_displacement",)),
 )
 
 

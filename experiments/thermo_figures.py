@@ -91,7 +91,8 @@ def main() -> None:
     folder = parser.parse_args().folder
     if not folder.is_dir() or not gather(folder):
         sys.exit(
-            f"error: --folder={folder} holds no finished run of a study (experiments/study.py)."
+            f"error: --folder={folder} holds no finished run of a latent EBM's study "
+            "(experiments/study.py)."
         )
     draw(folder)
 

@@ -276,6 +276,7 @@ def test_the_studies_have_a_column_for_every_beta():
             {"loss.betas": (0.5, 0.5)},
             r"config\.loss\.betas must be one or more numbers that differ",
         ),
+        ({"loss.betas": (0.1, 0.1000001)}, r"betas must be .* that differ in their first six"),
         ({"loss.betas": (0.5, 1.0)}, r"config\.loss\.betas must be finite and below 1 in every"),
         ({"loss.betas": (0.5, "a")}, r"config\.loss\.betas must be finite and below 1 in every"),
         ({"loss.betas": (-0.5, 0.1)}, r"must be 0 or more, got -0\.5\. .*allow_negative=True"),
