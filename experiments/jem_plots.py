@@ -17,7 +17,7 @@ PANELS = (
     ("energy, nats", ("positive_energy", "negative_energy")),
     ("samples of the buffer: FID", ("sample_fid",)),
     ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing")),
-    ("squared displacement of a chain, per pixel", ("chain_displacement",)),
+    ("squared displacement", ("chain_displacement",)),
 )
 
 
