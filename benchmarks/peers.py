@@ -19,7 +19,7 @@ import jax
 import numpy as np
 import optax
 from blackjax.vi.svgd import median_heuristic
-from sampler_throughput import PARTICLE_SAMPLERS, at_least_one, log_density, peak_mib, seconds
+from sampler_throughput import at_least_one, compiled_chain, log_density, peak_mib, seconds
 
 from ebmjax import samplers
 from ebmjax.types import LogDensityFn, Sampler
@@ -97,31 +97,6 @@ class Row(NamedTuple):
     ratio_high: float
     our_mib: float
     their_mib: float
-
-
-class Chain(NamedTuple):
-    """A compiled chain and what it starts from."""
-
-    program: Any
-    key: jax.Array
-    state: Any
-
-    def __call__(self) -> Any:
-        """The last state."""
-        return self.program(self.key, self.state)
-
-
-def compiled_chain(sampler: Any, name: str, start: jax.Array, steps: int) -> Chain:
-    """``steps`` steps of all chains from ``start``."""
-    is_particles = name in PARTICLE_SAMPLERS
-    init = sampler.init if is_particles else jax.vmap(sampler.init)
-    step = sampler.step if is_particles else samplers.batch_step(sampler.step)
-
-    def chain(key: jax.Array, state: Any) -> Any:
-        return samplers.run_chain(key, state, step, steps, burn_in=steps)[0]
-
-    key, state = jax.random.key(2), jax.jit(init)(start)
-    return Chain(jax.jit(chain).lower(key, state).compile(), key, state)
 
 
 def measure(energy: str, resolution: int, chains: int, name: str, steps: int, repeats: int) -> Row:

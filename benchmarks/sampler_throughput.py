@@ -79,11 +79,21 @@ def log_density(energy: str, resolution: int) -> LogDensityFn:
     return lambda x: jax.nn.logsumexp(classifier.apply(params, x))
 
 
-def measure(energy: str, resolution: int, chains: int, name: str, steps: int, repeats: int) -> Row:
-    """Times one chain against its bare gradients."""
-    log_density_fn = log_density(energy, resolution)
-    start = jax.random.uniform(jax.random.key(1), (chains, resolution, resolution, 1))
-    sampler = SAMPLERS[name](log_density_fn)
+class Chain(NamedTuple):
+    """A compiled chain and what it starts from."""
+
+    program: Any
+    compile_seconds: float
+    key: jax.Array
+    state: Any
+
+    def __call__(self) -> Any:
+        """The last state."""
+        return self.program(self.key, self.state)
+
+
+def compiled_chain(sampler: Any, name: str, start: jax.Array, steps: int) -> Chain:
+    """``steps`` steps of all chains from ``start``, one state a chain or one of all particles."""
     is_particles = name in PARTICLE_SAMPLERS
     init = sampler.init if is_particles else jax.vmap(sampler.init)
     step = sampler.step if is_particles else samplers.batch_step(sampler.step)
@@ -93,14 +103,21 @@ def measure(energy: str, resolution: int, chains: int, name: str, steps: int, re
 
     key, state = jax.random.key(2), jax.jit(init)(start)
     started = time.perf_counter()
-    compiled = jax.jit(chain).lower(key, state).compile()
-    compile_seconds = time.perf_counter() - started
+    program = jax.jit(chain).lower(key, state).compile()
+    return Chain(program, time.perf_counter() - started, key, state)
+
+
+def measure(energy: str, resolution: int, chains: int, name: str, steps: int, repeats: int) -> Row:
+    """Times one chain against its bare gradients."""
+    log_density_fn = log_density(energy, resolution)
+    start = jax.random.uniform(jax.random.key(1), (chains, resolution, resolution, 1))
+    chain = compiled_chain(SAMPLERS[name](log_density_fn), name, start, steps)
     gradient = jax.jit(jax.vmap(jax.value_and_grad(log_density_fn))).lower(start).compile()
 
     def bare() -> Any:
         return [gradient(start) for _ in range(steps)]
 
-    timings = [(seconds(bare), seconds(lambda: compiled(key, state))) for _ in range(repeats + 1)]
+    timings = [(seconds(bare), seconds(chain)) for _ in range(repeats + 1)]
     bare_seconds, chain_seconds = np.array(timings[1:]).T  # the first warms up
     ratios = chain_seconds / bare_seconds
     return Row(
@@ -113,8 +130,8 @@ def measure(energy: str, resolution: int, chains: int, name: str, steps: int, re
         ratio_low=float(ratios.min()),
         ratio_high=float(ratios.max()),
         gradient_ms=float(1e3 * np.median(bare_seconds) / steps),
-        compile_seconds=compile_seconds,
-        peak_mib=peak_mib(compiled),
+        compile_seconds=chain.compile_seconds,
+        peak_mib=peak_mib(chain.program),
     )
 
 
