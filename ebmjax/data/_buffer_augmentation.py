@@ -211,7 +211,8 @@ def random_blur(key: Key, images: jax.Array, *, max_scale: Any) -> jax.Array:
 
 def _gaussian_weights(side: int, scales: jax.Array) -> jax.Array:
     """(N, side, side): how much of each pixel comes to each other along one axis."""
-    offsets = jnp.arange(side)[:, None] - jnp.arange(side)[None, :]
+    places = jnp.arange(side, dtype=scales.dtype)
+    offsets = places[:, None] - places[None, :]
     # A scale of 0 must not divide; from 0.01 on only the pixel itself has weight.
     return jax.nn.softmax(-0.5 * jnp.square(offsets[None] / jnp.maximum(scales, 0.01)), axis=-1)
 

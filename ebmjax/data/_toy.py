@@ -24,7 +24,7 @@ def circle_means(num: int, radius: float = 1.0) -> jax.Array:
     """
     check_at_least("num", num, 1)
     check_positive("radius", radius)
-    angles = 2 * jnp.pi * jnp.arange(num) / num
+    angles = 2 * jnp.pi * jnp.arange(num, dtype=jnp.result_type(float)) / num
     return radius * jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)
 
 

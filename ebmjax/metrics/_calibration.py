@@ -77,7 +77,11 @@ def reliability_bins(
 
     count = per_bin(jnp.ones_like(index)).astype(jnp.int32)
     size = jnp.maximum(count, 1)
-    return ReliabilityBins(edges, per_bin(confidence) / size, per_bin(is_correct) / size, count)
+
+    def mean(values: jax.Array) -> jax.Array:
+        return per_bin(values) / size.astype(values.dtype)
+
+    return ReliabilityBins(edges, mean(confidence), mean(is_correct), count)
 
 
 def expected_calibration_error(

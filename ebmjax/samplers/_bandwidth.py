@@ -76,7 +76,7 @@ def _root(value: jax.Array) -> jax.Array:
 def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:
     """``value``, as the mean of the ``entries`` that equal it: so a derivative finds them."""
     is_equal = entries == value
-    return jnp.sum(jnp.where(is_equal, entries, 0.0)) / jnp.sum(is_equal)
+    return jnp.sum(jnp.where(is_equal, entries, 0.0)) / jnp.sum(is_equal).astype(entries.dtype)
 
 
 def _each_pair_once(squared_distances: jax.Array) -> jax.Array:
