@@ -122,6 +122,7 @@ def test_both_sides_are_asked_for_the_same_and_end_in_table_json_and_plot(
         assert len(image.convert("RGB").getcolors(maxcolors=2**24)) > 3
 
 
+@pytest.mark.slow
 def test_without_pytorch_its_ratio_is_left_out_and_nothing_is_written_without_out(
     main, tmp_path, monkeypatch, capsys
 ):

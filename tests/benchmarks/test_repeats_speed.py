@@ -19,6 +19,7 @@ def module():
         yield repeats
 
 
+@pytest.mark.slow
 def test_prints_every_way(module, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["repeats.py", "--repeats", "2", "--timings", "1"])
     module.main()

@@ -173,6 +173,7 @@ def test_a_second_call_has_nothing_left_to_do(smoke, tmp_path):
     assert after["plots/training.png"] == before["plots/training.png"]
 
 
+@pytest.mark.slow
 def test_vanilla_training_fills_the_folder_too(tmp_path):
     assert launch(digits("vanilla_smoke"), "thermo_digits.py:vanilla_smoke", str(tmp_path)) is None
     rows = rows_of(tmp_path)

@@ -188,7 +188,7 @@ def test_one_particle_is_langevin_dynamics() -> None:
 @pytest.mark.parametrize(
     ("num_particles", "bandwidth", "make"),
     [
-        (2, BANDWIDTH, stochastic_svgd),
+        pytest.param(2, BANDWIDTH, stochastic_svgd, marks=pytest.mark.slow),
         pytest.param(3, BANDWIDTH, stochastic_svgd, marks=pytest.mark.slow),
         pytest.param(2, None, stochastic_svgd, marks=pytest.mark.slow),
         (3, None, stochastic_svgd),
