@@ -38,13 +38,17 @@ def test_samplers_step(name):
         init, step = sampler.init, sampler.step
     else:
         init, step = jax.vmap(sampler.init), samplers.batch_step(sampler.step)
-    jax.eval_shape(lambda x: step(KEY, init(x)), STARTS)
+    state, _ = jax.eval_shape(lambda x: step(KEY, init(x)), STARTS)
+    assert samplers.position_of(state).dtype == jnp.float32
 
 
 def test_calibration_and_data():
     probabilities, labels = jnp.full((4, 2), 0.5), jnp.zeros(4, jnp.int32)
-    jax.eval_shape(metrics.expected_calibration_error, probabilities, labels)
-    jax.eval_shape(lambda: data.augment_starts(KEY, jnp.zeros((2, 8, 8, 3))))
-    jax.eval_shape(
-        lambda: data.gaussian_mixture_points(KEY, 4, means=data.circle_means(3), scale=0.1)
+    found = (
+        jax.eval_shape(metrics.expected_calibration_error, probabilities, labels),
+        jax.eval_shape(lambda: data.augment_starts(KEY, jnp.zeros((2, 8, 8, 3)))),
+        jax.eval_shape(
+            lambda: data.gaussian_mixture_points(KEY, 4, means=data.circle_means(3), scale=0.1)
+        ),
     )
+    assert {leaf.dtype for leaf in found} == {jnp.dtype(jnp.float32)}
