@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,12 +19,24 @@ def finite_images(ends: np.ndarray) -> np.ndarray:
     return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
 
 
+class Reference(NamedTuple):
+    """What images are compared with.
+
+    Attributes:
+      features: (N, F), of all its images.
+      moments: their mean and covariance.
+    """
+
+    features: np.ndarray
+    moments: metrics.FeatureMoments
+
+
 @dataclass(frozen=True)
 class Distances:
     """``images -> numbers``; nothing where no features can be had.
 
     Attributes:
-      train: the reference.
+      train: the reference, whose features are taken once.
       test: what the classifier whose features are taken is tested on.
       config: sections data and eval are read.
     """
@@ -53,26 +65,41 @@ class Distances:
             for name in ("fid", "is")
         }
 
-    def __call__(self, images: np.ndarray) -> dict[str, Any]:
-        """FID, KID and inception score of uint8 images, named after the extractor."""
+    def __call__(self, images: np.ndarray, reference: Reference | None = None) -> dict[str, Any]:
+        """FID, KID and inception score of uint8 images, named after the extractor.
+
+        Args:
+          images: (N, H, W, C); of fewer than two only their number is told.
+          reference: None for the training images.
+        """
         found: dict[str, Any] = {"num_images": len(images)}
         if self.extractor is None or len(images) < 2:
             return found
+        reference = reference or self._train_reference
         features, probabilities = self._features(images)
         name = self.extractor.name
         return found | {
             f"fid_{name}": metrics.frechet_distance(
-                *metrics.feature_moments(features), *metrics.feature_moments(self._reference)
+                *metrics.feature_moments(features), *reference.moments
             ),
-            f"kid_{name}": metrics.kernel_distance(features, self._reference),
+            f"kid_{name}": metrics.kernel_distance(features, reference.features),
             f"is_{name}": metrics.inception_score(probabilities, num_splits=1).mean,
         }
 
+    def train_and(self, images: np.ndarray) -> Reference:
+        """The training images and these uint8 ones together."""
+        more = self._features(images)[0]
+        return _reference(np.concatenate([self._train_reference.features, more]))
+
     @cached_property
-    def _reference(self) -> np.ndarray:
-        return self._features(self.train.images)[0]
+    def _train_reference(self) -> Reference:
+        return _reference(self._features(self.train.images)[0])
 
     def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         assert self.extractor is not None
         size = self.config.eval.batch_size
         return metrics.extract_in_batches(self.extractor.outputs_fn, images, size)
+
+
+def _reference(features: np.ndarray) -> Reference:
+    return Reference(features, metrics.feature_moments(features))

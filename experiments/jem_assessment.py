@@ -105,13 +105,10 @@ class JemAssessment:
 
     def _generation(self) -> Generation:
         assert self.negatives is not None
-        judge = self.distances.extractor
-        assert judge is not None  # there are classes
         return Generation(
             classifier=self.chain_classifier,
             negatives=self.negatives,
-            extractor=judge,
-            train=self.train.images,
+            distances=self.distances,
             test=self.test.images,
             score=self._score,
             config=self.config,

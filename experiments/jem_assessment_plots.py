@@ -17,6 +17,10 @@ TITLES = {
     "fresh": "fresh chains, by log p(x)",
     "buffer": "replay buffer, by log p(x)",
 }
+BY_CLASS = {
+    "conditional": "chains of a class",
+    "buffer": "replay buffer by class",
+}
 
 
 def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -> None:
@@ -44,10 +48,11 @@ def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -
 
 
 def ood(workdir: Path, tested: Samples, others: dict[str, Samples]) -> None:
-    """``eval_ood.png``: histograms of the three scores, of the test images and every other set."""
+    """``eval_ood.png``: histograms of the three scores, of the tested and every other set."""
     figure, axes = plt.subplots(1, len(tested), figsize=(4.5 * len(tested), 3.6))
     for axis, name in zip(axes, tested, strict=True):
-        sets = {"test images": tested[name]} | {key: theirs[name] for key, theirs in others.items()}
+        sets = {"in distribution": tested[name]}
+        sets |= {key: theirs[name] for key, theirs in others.items()}
         _histograms(axis, {key: values[np.isfinite(values)] for key, values in sets.items()})
         axis.set(xlabel=name.replace("_", " "), yticks=[], ylabel="density")
     legend(axes[0])
@@ -89,7 +94,7 @@ def robustness(workdir: Path, report: dict[str, Any]) -> None:
 
 
 def samples(workdir: Path, sets: dict[str, Samples]) -> None:
-    """``eval_samples.png``, and ``eval_conditional.png`` where chains belong to classes."""
+    """``eval_samples.png``, and those of ``BY_CLASS`` with a row a class."""
     shown = {name: sets[name] for name in TITLES if len(sets[name]["images"])}
     if shown:
         figure, axes = plt.subplots(1, len(shown), figsize=(5 * len(shown), 5.7), squeeze=False)
@@ -102,39 +107,42 @@ def samples(workdir: Path, sets: dict[str, Samples]) -> None:
                 TITLES[name] + _caption(len(chosen), len(found["images"])),
             )
         finish(figure, workdir / "plots" / "eval_samples.png")
-    if len(sets.get("conditional", {}).get("images", ())):
-        _conditional(workdir, sets["conditional"])
+    for name, title in BY_CLASS.items():
+        if len(sets.get(name, {}).get("images", ())):
+            _by_class(workdir / "plots" / f"eval_{name}.png", sets[name], title)
 
 
-def _conditional(workdir: Path, found: Samples) -> None:
+def _by_class(path: Path, found: Samples, of_class: str) -> None:
     """A row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
     classes, counts = np.unique(found["labels"], return_counts=True)
-    columns = min(2 * COLUMNS, int(counts.min()))
-    caption = _caption(columns, int(counts.max()))
+    columns = min(2 * COLUMNS, int(counts.max()))
+    caption = _caption(columns, int(counts.max()), "of" if np.ptp(counts) == 0 else "of up to")
     height = 1.0 + 0.42 * len(classes)
     width = max(0.8 * columns + 2, 7.0)  # of two titles
     figure, axes = plt.subplots(1, 2, figsize=(width, height), squeeze=True)
     for axis, field, title in zip(
         axes,
         ("log_density", "class_probability"),
-        ("chains of a class, by log p(x)", "chains of a class, by p(y|x)"),
+        (f"{of_class}, by log p(x)", f"{of_class}, by p(y|x)"),
         strict=True,
     ):
-        rows = []
-        for label in classes:
+        shape = found["images"].shape[1:]
+        sheet = np.full((len(classes), columns, *shape), 255, np.uint8)  # white where there is none
+        for row, label in zip(sheet, classes, strict=True):
             (members,) = np.nonzero(found["labels"] == label)
-            rows.append(members[_extremes(found[field][members], columns)])
-        _grid(axis, found["images"][np.concatenate(rows)], columns, title + caption)
-        side = found["images"].shape[1] + 1
+            chosen = members[_extremes(found[field][members], columns)]
+            row[: len(chosen)] = found["images"][chosen]
+        _grid(axis, sheet.reshape(-1, *shape), columns, title + caption)
+        side = shape[0] + 1
         axis.set_yticks(side * (np.arange(len(classes)) + 0.5), [str(label) for label in classes])
-    finish(figure, workdir / "plots" / "eval_conditional.png")
+    finish(figure, path)
 
 
-def _caption(num: int, total: int) -> str:
+def _caption(num: int, total: int, of: str = "of") -> str:
     """What ``_extremes`` shows."""
     if total <= num:
         return "\nhighest first"
-    return f"\nthe {num // 2} highest, then the {num - num // 2} lowest of {total}"
+    return f"\nthe {num // 2} highest, then the {num - num // 2} lowest {of} {total}"
 
 
 def _extremes(values: np.ndarray, num: int) -> np.ndarray:

@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data, metrics
+from ebmjax import data
 from ebmjax.networks import Classifier
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.jem_chains import ANY_CLASS, Trained, fresh_chains
-from experiments.jem_extractors import Extractor
+from experiments.jem_samplers import implied_temperature
 from experiments.jem_selection import SHARES, most_confident
 
 DEFAULT_LENGTH = 10
@@ -29,8 +30,7 @@ class Generation:
     Attributes:
       classifier: the network of chains.
       negatives: how training drew its negatives: sampler, initial law, scale of the density.
-      extractor: of the features that are compared.
-      train: uint8 images, the reference.
+      distances: from the training images, in the features of an extractor.
       test: uint8 images, judged as if they were generated: what a perfect generator would get.
       score: ``(model, images) -> scores``, with "logits" and "log_density".
       config: sections data, sampler and eval are read.
@@ -38,8 +38,7 @@ class Generation:
 
     classifier: Classifier
     negatives: Negatives
-    extractor: Extractor
-    train: np.ndarray
+    distances: Distances
     test: np.ndarray
     score: Callable[..., dict[str, np.ndarray]]
     config: Config
@@ -50,21 +49,23 @@ class Generation:
         """The report, and of every set the images (uint8) with what they are sorted by."""
         chain_key, buffer_key = jax.random.split(key)
         generated = self._chains(chain_key, model)
-        generated["buffer"] = self._buffer(buffer_key, state), None
-        reference = self._features(self.train)[0]
+        generated["buffer"] = self._buffer(buffer_key, state)
+        judge = self.distances.extractor
+        assert judge is not None  # there are classes
         report: dict[str, Any] = {
-            "extractor": self.extractor.described(),
+            "extractor": judge.described(),
             "sampler": self.config.sampler.name,
+            "implied_temperature": implied_temperature(self.config.sampler),
             "num_chain_steps": self.num_chain_steps,
-            "num_reference": len(self.train),
+            "num_reference": len(self.distances.train.images),
             # As many as are generated: what such numbers are depends on how many there are.
-            "test_images": self._distances(self.test[: self.config.eval.num_generated], reference),
+            "test_images": self.distances(self.test[: self.config.eval.num_generated]),
         }
         samples = {}
         for name, (ends, labels) in generated.items():
-            report[name], samples[name] = self._judge(model, reference, ends, labels)
+            report[name], samples[name] = self._judge(model, ends, labels)
         if self.config.eval.selected_by_confidence:
-            report["buffer_selected"] = self._selected(model, generated["buffer"][0], reference)
+            report["buffer_selected"] = self._selected(model, generated["buffer"][0], judge.name)
         return report, samples
 
     @property
@@ -116,72 +117,63 @@ class Generation:
         turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
         return any_class, turns.reshape(shape)
 
-    def _buffer(self, key: Key, state: TrainState) -> np.ndarray:
-        """Random slots of all shards' buffers, at most as many as there are fresh chains."""
+    def _buffer(self, key: Key, state: TrainState) -> tuple[np.ndarray, np.ndarray | None]:
+        """Random slots of all shards' buffers, at most as many as there are fresh chains.
+
+        With the classes that their chains belong to, where they have one.
+        """
         positions = np.asarray(state.shards.buffer.positions)
+        num_shards, size = positions.shape[:2]
         slots = positions.reshape(-1, *positions.shape[2:])
         chosen = np.asarray(jax.random.permutation(key, len(slots)))
-        return slots[chosen[: self.config.eval.num_generated]]
+        chosen = chosen[: self.config.eval.num_generated]
+        if not self.config.loss.is_conditional:
+            return slots[chosen], None
+        classes = np.arange(size, dtype=np.int32) * self.config.data.num_classes // size
+        return slots[chosen], np.tile(classes, num_shards)[chosen]
 
     def _judge(
-        self, model: Trained, reference: np.ndarray, ends: np.ndarray, labels: Any
+        self, model: Trained, ends: np.ndarray, labels: np.ndarray | None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Numbers of the samples that did not diverge, and how many did; the samples as images."""
+        """Numbers of the samples that did not diverge, and how many did; the samples as images.
+
+        Samples of no class are given their most probable one.
+        """
         is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
         report: dict[str, Any] = {"num_diverged": int(np.sum(~is_finite))}
         ends = ends[is_finite]
         if len(ends) < 2:
             return report, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
         scores = self.score(model, ends)
+        probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
+        labels = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
         samples = {
             "images": np.asarray(data.from_signed_unit(jnp.asarray(ends))),
             "log_density": scores["log_density"],
+            "labels": labels,
+            "class_probability": probabilities[np.arange(len(labels)), labels],
         }
-        if labels is not None:
-            labels = labels[is_finite]
-            probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
-            samples |= {
-                "labels": labels,
-                "class_probability": probabilities[np.arange(len(labels)), labels],
-            }
-            report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
+        report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
         report["mean_log_density"] = float(np.mean(scores["log_density"]))
-        return report | self._distances(samples["images"], reference), samples
+        return report | self.distances(samples["images"]), samples
 
-    def _selected(self, model: Trained, ends: np.ndarray, train: np.ndarray) -> dict[str, Any]:
+    def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
         """What SADA-JEM's code reports: of the images that the model is most confident of.
 
         The Frechet distance and the inception score are of different images, and the reference has
         the test images, too.
         """
         ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
-        report: dict[str, Any] = {"shares": SHARES, "num_reference": len(train) + len(self.test)}
+        num_reference = len(self.distances.train.images) + len(self.test)
+        report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
         if len(ends) < 2:
             return report
         images = np.asarray(data.from_signed_unit(jnp.asarray(ends)))
         logits = self.score(model, ends)["logits"]
         chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
-        reference = np.concatenate([train, self._features(self.test)[0]])
+        reference = self.distances.train_and(self.test)
         for name, selected in chosen.items():
-            number = f"{name}_{self.extractor.name}"
+            number = f"{name}_{extractor}"
             report[f"num_images_{name}"] = len(selected)
-            report[number] = self._distances(selected, reference).get(number)
+            report[number] = self.distances(selected, reference).get(number)
         return report
-
-    def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        size = self.config.eval.batch_size
-        return metrics.extract_in_batches(self.extractor.outputs_fn, images, size)
-
-    def _distances(self, images: np.ndarray, reference: np.ndarray) -> dict[str, Any]:
-        """Distances of uint8 images from the reference features, named after the extractor."""
-        if len(images) < 2:  # have no covariance
-            return {"num_images": len(images)}
-        features, probabilities = self._features(images)
-        theirs, ours = metrics.feature_moments(features), metrics.feature_moments(reference)
-        name = self.extractor.name
-        return {
-            "num_images": len(images),
-            f"fid_{name}": metrics.frechet_distance(*theirs, *ours),
-            f"kid_{name}": metrics.kernel_distance(features, reference),
-            f"is_{name}": metrics.inception_score(probabilities, num_splits=1).mean,
-        }

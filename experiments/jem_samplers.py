@@ -32,9 +32,7 @@ def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
     else:
         options = section[section.name].to_dict()
     if section.name in UNADJUSTED and options["noise_scale"]:
-        options["temperature"] = float(
-            samplers.implied_temperature(options["step_size"], options["noise_scale"])
-        )
+        options["temperature"] = implied_temperature(section)
     box = choose("sampler.box", section.box, BOXES)
     if section.name == "pyld":
         return partial(_pyld, section, options)
@@ -52,6 +50,17 @@ def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
         return box(make, section.low, section.high)(density, **options, **spread)
 
     return bound
+
+
+def implied_temperature(section: Config) -> float | None:
+    """For which the moves of ``config.sampler`` are Langevin's; None for others (SVGD, PYLD).
+
+    What step and noise imply where both are given, else the temperature that makes the noise.
+    """
+    options = section[section.name]
+    if section.name in (*UNADJUSTED, "literal_mala"):
+        return float(samplers.implied_temperature(options.step_size, options.noise_scale))
+    return options.get("temperature")
 
 
 def _proximal_sgld(log_density_fn: Any, *, max_drift: float, **options: Any) -> Any:

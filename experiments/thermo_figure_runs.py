@@ -42,7 +42,8 @@ def trapezia(rows: Sequence[Row], estimator: str) -> Figure:
             edge = powers[i : i + 2]
             axes.fill_between(edge, values[i : i + 2], floor, color=INK, alpha=0.12, ec=INK)
         axes.plot(powers, values, "o-", ms=3, lw=1.2, color=INK)
-        axes.set(xlabel="power t", ylabel=r"$E_t\,\log p(x|z)$, nats, test images", title=row.label)
+        axes.set(xlabel="power t", ylabel=r"$E_t\,\log p(x|z)$, nats, unseen images")
+        axes.set_title(row.label)
     figure.suptitle(title(swept), fontsize=10)
     return figure
 

@@ -74,7 +74,7 @@ def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.n
         shade = plt.get_cmap("viridis_r")((i + 1) / len(steps))
         curve_values = curve_values.reshape(-1, len(powers)).mean(0)  # over repeats
         axes.plot(powers, curve_values, "o-", ms=3, lw=1.2, color=shade, label=f"step {step}")
-    axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] in nats, test images")
+    axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] in nats, unseen images")
     legend(axes)
     finish(figure, path)
 

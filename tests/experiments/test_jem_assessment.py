@@ -21,6 +21,7 @@ from experiments.launch import launch
 from experiments.validate import check_ranges
 
 EPS = float(jnp.finfo(jnp.float32).eps)
+PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
 OFF = {"eval.num_ood": 0, "eval.num_attacked": 0, "eval.num_generated": 0}
 
 
@@ -72,8 +73,7 @@ def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
         assert set(ours) == set(theirs)
         for name in ours:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-    names = ("conditional", "landscape", "ood", "reliability", "robustness", "samples")
-    for name in names:
+    for name in PLOTS:
         with Image.open(copied / "plots" / f"eval_{name}.png") as image:
             assert min(image.size) > 200
     assert not list(copied.glob("*.tmp"))
@@ -142,7 +142,9 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
         assert arrays[f"{name}_images"].dtype == np.uint8
         for number in ("fid", "kid", "is"):
             assert np.isfinite(report[name][f"{number}_classifier_features"])
+    assert report["implied_temperature"] == pytest.approx(0.01**2 / 2)
     assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
+    assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
     assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20
 
 

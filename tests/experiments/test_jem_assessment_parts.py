@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 from ebmjax import data, metrics, samplers
 from experiments import families, jem_extractors, jem_ood
 from experiments.configs import jem_digits
+from experiments.distances import Distances
 from experiments.errors import ConfigError
 from experiments.jem_assessment_plots import _extremes
 from experiments.jem_chains import ANY_CLASS, chain_density, fresh_chains
@@ -22,6 +23,8 @@ from experiments.jem_extractors import Extractor
 from experiments.jem_generation import Generation
 from experiments.jem_selection import SHARES, most_confident
 from experiments.launch import launch
+
+TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 
 
 def smoke(**overrides):
@@ -83,25 +86,34 @@ class Stub:
         return {"logits": logits, "log_density": logsumexp(logits, axis=1)}
 
 
-def generation(**overrides):
-    images = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
+class PixelDistances(Distances):
+    extractor = Stub.extractor
+
+
+def generation(train=TRAIN, is_conditional=False, **overrides):
     section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3}
     section["selected_by_confidence"] = False
     options = {
         "classifier": LINEAR,
         "negatives": negatives(),
-        "extractor": Stub.extractor,
-        "train": images,
-        "test": images,
+        "test": train,
         "score": Stub.score,
-        "config": ConfigDict(
-            {
-                "eval": section,
-                "data": {"num_classes": 2},
-                "sampler": {"name": "x", "num_steps": 1, "num_samples": 4},
-            }
-        ),
     }
+    config = ConfigDict(
+        {
+            "eval": section,
+            "data": {"num_classes": 2},
+            "loss": {"is_conditional": is_conditional},
+            "sampler": {
+                "name": "sgld",
+                "num_steps": 1,
+                "num_samples": 4,
+                "sgld": {"step_size": 0.5, "noise_scale": 0.1},
+            },
+        }
+    )
+    images = data.ImageData(train, np.zeros(len(train), np.int32))
+    options |= {"distances": PixelDistances(images, images, config), "config": config}
     return Generation(**options | overrides)
 
 
@@ -112,7 +124,7 @@ def buffer_of(positions):
 
 def test_the_training_images_are_at_distance_zero_from_themselves():
     found = generation()
-    distances = found._distances(found.train, found._features(found.train)[0])
+    distances = found.distances(TRAIN)
     # Rounding of float64 traces of order 1e4.
     assert abs(distances["fid_pixels"]) < 1e-9
     assert distances["is_pixels"] == pytest.approx(1.0)
@@ -120,8 +132,8 @@ def test_the_training_images_are_at_distance_zero_from_themselves():
 
 
 def test_a_shift_of_all_images_is_the_distance():
-    found = generation(train=np.full((4, 3, 1, 1), 10, np.uint8))
-    distances = found._distances(found.train + 2, found._features(found.train)[0])
+    train = np.full((4, 3, 1, 1), 10, np.uint8)
+    distances = generation(train=train).distances(train + 2)
     assert distances["fid_pixels"] == pytest.approx(3 * 2.0**2)
 
 
@@ -151,7 +163,7 @@ def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
     assert found["num_images_fid"] == len(chosen["fid"])
     assert found["num_images_is"] == len(chosen["is"])
     assert found["num_reference"] == 18
-    features = [made._features(x)[0] for x in (chosen["fid"], made.train, made.test)]
+    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, made.test)]
     expected = metrics.frechet_distance(
         *metrics.feature_moments(features[0]),
         *metrics.feature_moments(np.concatenate(features[1:])),
@@ -165,16 +177,30 @@ def test_generation_of_every_set():
     positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)  # two shards
     report, samples = generation()(jax.random.key(0), MODEL, buffer_of(positions))
     assert report["num_chain_steps"] == 3
+    assert report["implied_temperature"] == pytest.approx(0.1**2 / (2 * 0.5))
     # Ten chains in groups of six; the buffer's slots come from both shards, none twice.
     for name in ("fresh", "conditional", "buffer"):
         assert len(samples[name]["images"]) == report[name]["num_images"] == 10
     assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
-    shown = samples["conditional"]["class_probability"]
-    assert report["conditional"]["mean_class_probability"] == pytest.approx(shown.mean())
+    for name in ("fresh", "buffer"):  # of no class: the most probable of two
+        assert samples[name]["class_probability"].min() >= 0.5
+    for name, found in samples.items():
+        shown = found["class_probability"]
+        assert report[name]["mean_class_probability"] == pytest.approx(shown.mean())
     slots = {tuple(image.ravel()) for image in samples["buffer"]["images"]}
     every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
     assert len(slots) == 10
     assert slots <= {tuple(image.ravel()) for image in every}
+
+
+def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
+    """Two shards of seven slots, four of class 0 and three of class 1, and an image a slot."""
+    positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)
+    _, samples = generation(is_conditional=True)(jax.random.key(0), MODEL, buffer_of(positions))
+    every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
+    classes = {tuple(x.ravel()): slot % 7 >= 4 for slot, x in enumerate(every)}
+    found = samples["buffer"]
+    assert [classes[tuple(x.ravel())] for x in found["images"]] == found["labels"].tolist()
 
 
 def test_interacting_particles_move_in_their_own_number_without_a_class():
@@ -194,11 +220,10 @@ def test_diverged_samples_are_counted_and_left_out():
     found = generation()
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     ends[1, 0] = np.nan
-    reference = found._features(found.train)[0]
-    report, samples = found._judge(MODEL, reference, ends, np.array([0, 1, 0, 1]))
+    report, samples = found._judge(MODEL, ends, np.array([0, 1, 0, 1]))
     assert (report["num_diverged"], report["num_images"]) == (1, 3)
     assert samples["labels"].tolist() == [0, 0, 1]
-    report, samples = found._judge(MODEL, reference, np.full_like(ends, np.inf), None)
+    report, samples = found._judge(MODEL, np.full_like(ends, np.inf), None)
     assert report == {"num_diverged": 4}
     assert samples["images"].shape == (0, 3, 1, 1)
 
