@@ -13,7 +13,8 @@ import numpy as np
 from ebmjax.types import LogDensityFn, PyTree
 
 
-def _is_traced(value: Any) -> bool:
+def is_traced(value: Any) -> bool:
+    """Whether a value is known only when a compiled program runs."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
@@ -26,7 +27,7 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 
 def check_positive(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite and above zero."""
-    if _is_traced(value):
+    if is_traced(value):
         return
     numbers = _numbers(name, value)
     if not np.all(np.isfinite(numbers) & (numbers > 0)):
@@ -35,7 +36,7 @@ def check_positive(name: str, value: Any) -> None:
 
 def check_not_negative(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero."""
-    if _is_traced(value):
+    if is_traced(value):
         return
     numbers = _numbers(name, value)
     if not np.all(np.isfinite(numbers) & (numbers >= 0)):
@@ -44,13 +45,13 @@ def check_not_negative(name: str, value: Any) -> None:
 
 def check_finite(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite."""
-    if not _is_traced(value) and not np.all(np.isfinite(_numbers(name, value))):
+    if not is_traced(value) and not np.all(np.isfinite(_numbers(name, value))):
         raise ValueError(f"{name} must be finite, got {name}={value}.")
 
 
 def check_fraction(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` lies in [0, 1]."""
-    if _is_traced(value):
+    if is_traced(value):
         return
     numbers = _numbers(name, value)
     if not np.all((numbers >= 0) & (numbers <= 1)):
@@ -59,7 +60,7 @@ def check_fraction(name: str, value: Any) -> None:
 
 def check_interval(low: Any, high: Any) -> None:
     """Raises ValueError unless concrete ``low`` and ``high`` are ordered; infinite ends may be."""
-    if _is_traced((low, high)):
+    if is_traced((low, high)):
         return
     if not np.all(_numbers("low", low) < _numbers("high", high)):
         raise ValueError(f"low must be below high, got low={low} and high={high}.")
@@ -67,7 +68,7 @@ def check_interval(low: Any, high: Any) -> None:
 
 def check_scalar(name: str, value: Any) -> None:
     """Raises ValueError unless ``value`` has no axes, TypeError unless it is a number."""
-    if not _is_traced(value):
+    if not is_traced(value):
         value = _numbers(name, value)
     if jnp.shape(value) != ():
         raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(value)}.")

@@ -8,7 +8,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive, check_scalar
+from ebmjax._checks import check_at_least, check_positive, check_scalar, is_traced
 from ebmjax.types import Key
 
 
@@ -151,7 +151,7 @@ def _components(
         expected = "(components, d)" if num_axes == 2 else "(components,)"
         raise ValueError(f"{name} must have shape {expected}, got shape {places.shape}.")
     weights = np.ones(len(places)) if weights is None else weights
-    if _is_traced(weights):  # or some of a list
+    if is_traced(weights):  # or some of a list
         weights = jnp.stack(weights) if isinstance(weights, list | tuple) else weights
     if np.shape(weights) != (len(places),):
         raise ValueError(
@@ -163,12 +163,8 @@ def _components(
     return places, jnp.log(weights / jnp.sum(weights))
 
 
-def _is_traced(weights: Any) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(weights))
-
-
 def _check_weights(weights: Any) -> None:
-    if _is_traced(weights):
+    if is_traced(weights):
         return
     values = np.asarray(weights)
     if not np.all(np.isfinite(values) & (values >= 0)) or not np.any(values > 0):

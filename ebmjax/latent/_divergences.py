@@ -2,8 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from ebmjax._checks import is_traced
 from ebmjax.latent._gaussian import gaussian_moments, kl_of_factors
 
 
@@ -16,7 +18,7 @@ def adjacent_divergences(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Ar
 
     Returns:
       ``kl_forward`` and ``kl_backward``, each of shape (N_t, ...) in nats: entry i is
-      KL(p_i || p_{i+1}), and KL(p_{i+1} || p_i).
+      KL(p_i || p_{i+1}), and KL(p_{i+1} || p_i); NaN where a covariance is not positive definite.
 
     Raises:
       ValueError: if the shapes do not belong together or there are fewer than two rungs.
@@ -66,10 +68,12 @@ def fitted_divergences(
 
     Returns:
       ``kl_forward`` and ``kl_backward`` as from ``adjacent_divergences``. Being unbiased, they can
-      be negative.
+      be negative. NaN where draws are not finite and, under ``jit``, where their covariance is
+      singular.
 
     Raises:
-      ValueError: for too few draws, rungs or axes, or an unknown ``covariance``.
+      ValueError: for too few draws, rungs or axes, an unknown ``covariance``, or concrete draws
+        whose covariance is singular up to rounding.
 
     Example:
       >>> samples = jax.random.normal(jax.random.key(0), (2, 9, 3))  # of one Gaussian
@@ -81,16 +85,17 @@ def fitted_divergences(
     Source: the mean of an inverse Wishart matrix (Anderson 2003, Lemma 7.7.1).
     """
     mean, fitted = gaussian_moments(samples, covariance=covariance)
-    if covariance == "shrunk":
-        return adjacent_divergences(mean, fitted)
     n, d = samples.shape[-2:]
-    smallest = d + 3 if covariance == "full" else 4
+    smallest = {"full": d + 3, "diagonal": 4, "shrunk": 2}[covariance]
     if samples.ndim < 3 or len(samples) < 2 or n < smallest:
         raise ValueError(
             f"fitted_divergences with covariance={covariance!r} needs at least two rungs with at "
             f"least {smallest} draws each in {d} dimensions, shape (rungs, ..., n, d), got "
             f"{samples.shape}. Draw more, or use another covariance."
         )
+    _check_regular(mean, fitted, n, covariance)
+    if covariance == "shrunk":
+        return adjacent_divergences(mean, fitted)
     c = (n - smallest + 1) / (n - 1)
     mean_p, factor_p, mean_q, factor_q = _pairs(mean, fitted)
     both = jnp.concatenate([factor_p, (mean_p - mean_q)[..., None]], axis=-1)
@@ -101,6 +106,33 @@ def fitted_divergences(
     excess = c * ((1.0 - 1.0 / n) * trace + distance) - d * (1.0 + 1.0 / n)
     forward, backward = 0.5 * (excess + log_ratio)
     return forward, backward
+
+
+def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) -> None:
+    """Raises ValueError at the first rung with a covariance that is singular up to rounding.
+
+    That is, with a deviation within n eps of the mean, the rounding of a mean of n, or with an
+    eigenvalue of the correlations within d eps of 0.
+    """
+    if is_traced(fitted):
+        return
+    means, matrices = np.asarray(mean, np.float64), np.asarray(fitted, np.float64)
+    # Draws that are not finite make NaN, which tells enough.
+    is_known = np.isfinite(matrices).all(axis=(-2, -1))
+    means, matrices = means[is_known], matrices[is_known]
+    eps, d = float(jnp.finfo(fitted.dtype).eps), means.shape[-1]
+    deviations = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
+    is_spread = (deviations > n * eps * np.abs(means)).all(axis=-1)
+    scales = np.where(deviations > 0, deviations, 1.0)
+    correlations = matrices / (scales[:, :, None] * scales[:, None, :])
+    is_regular = is_spread & (np.linalg.eigvalsh(correlations)[:, 0] > d * eps)
+    found = np.argwhere(is_known)[~is_regular]
+    if len(found):
+        raise ValueError(
+            f"the draws of rung {found[0][0]} have a singular covariance={covariance!r}: they "
+            "coincide, or some coordinates of theirs determine others. Move the chains further, "
+            "draw more, or use covariance='diagonal' or 'shrunk', which correlations do not harm."
+        )
 
 
 def _pairs(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, ...]:
