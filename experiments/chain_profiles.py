@@ -27,6 +27,7 @@ LABELS = {
     "bandwidth": ("bandwidth of the kernel", "linear"),
     "displacement": ("squared distance from the start, a pixel", "linear"),
     "log_density": ("log density, nats", "linear"),
+    "score_norm": ("norm of the score", "log"),
 }
 """The numbers that are drawn, with their axis; the order is that of the panels."""
 

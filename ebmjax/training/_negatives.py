@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, leading_size
+from ebmjax._precision import at_least_float32
 from ebmjax.samplers import InitialLaw, position_of
 from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
 
@@ -140,14 +142,19 @@ def profile_chains(
 
     Returns:
       Each (num_steps,), a mean over chains: the metrics of ``run_chains``, here of the last step
-      too; "displacement" from the starts; and "log_density" at the new positions, as the chains
-      have it (scaled by ``density_scale``, where ``density`` is), of samplers that report one.
+      too; "displacement" from the starts; and at the new positions "log_density" and "score_norm",
+      of the density as the chains have it (scaled by ``density_scale``, where ``density`` is) and
+      of its gradient, of samplers that report the one and keep the other.
     """
     states, step = _started(density, negatives, starts, labels)
 
     def one(states: Any, key: Key) -> tuple[Any, dict[str, jax.Array]]:
         states, info = step(key, states)
         found = _means(info, REPORTED | {"log_density": "log_density"})
+        if hasattr(states, "score"):
+            found["score_norm"] = jnp.mean(
+                jax.vmap(optax.tree.norm)(at_least_float32(states.score))
+            )
         return states, {
             "displacement": mean_squared_displacement(starts, position_of(states)),
             **found,

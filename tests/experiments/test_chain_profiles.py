@@ -75,7 +75,8 @@ def test_a_conditional_chain_goes_on_from_its_class() -> None:
     """At the top of its logit a chain without noise stays: log density 0, no displacement."""
     found = profile_fn(**{"loss.is_conditional": True})(state_of(BUFFER))
     assert set(found) == {
-        f"profile.sgld.{name}" for name in ("acceptance_prob", "displacement", "log_density")
+        f"profile.sgld.{name}"
+        for name in ("acceptance_prob", "displacement", "log_density", "score_norm")
     }
     # Four roundings of one in 1e-7 each, squared, times 100.
     np.testing.assert_allclose(found["profile.sgld.log_density"], np.zeros(3), atol=1e-10)

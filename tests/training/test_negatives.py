@@ -100,6 +100,8 @@ def test_a_profile_is_of_the_same_chains_step_by_step(sampler):
     if sampler is not hmc:  # whose moves report no density
         densities = np.mean(-0.5 * np.sum(positions[1:] ** 2, axis=2), axis=1)
         np.testing.assert_allclose(profile["log_density"], densities, atol=2 * 2 * 5 * ATOL)
+        norms = np.mean(np.linalg.norm(positions[1:], axis=2), axis=1)  # the score is -x
+        np.testing.assert_allclose(profile["score_norm"], norms, atol=2 * ATOL)
 
 
 def executed(hlo, pattern):
