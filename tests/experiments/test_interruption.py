@@ -1,3 +1,4 @@
+import contextlib
 import os
 import shlex
 import signal
@@ -20,9 +21,24 @@ from experiment_runs import (
 )
 
 from ebmjax import training
+from experiments.configs import (
+    igebm_digits,
+    jem_digits,
+    lebm_digits,
+    svgdjem_digits,
+    toy_beta,
+    toy_samplers,
+)
 from experiments.launch import launch
 
 STEPS = 120
+ADAPTED = {
+    "sampler.names": ("sgld", "mala"),
+    "sampler.target_acceptance": 0.57,
+    "sampler.mala.noise_scale": None,
+    "sampler.mala.temperature": 5e-5,
+}
+"""Image energies whose MALA has steps of its own, in the state."""
 
 
 def start(*arguments, cwd):
@@ -105,23 +121,30 @@ def test_an_interrupt_before_the_first_block_tells_the_command_too(tmp_path, mon
     )
 
 
-def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke", "--config.seed=0"])
+@contextlib.contextmanager
+def terminated(folders, step):
+    """SIGTERM comes once the only one of ``folders()`` has logged ``step``."""
 
     def send():
-        wait_until(lambda: list(tmp_path.glob("runs/a/*/metrics.jsonl")))
-        wait_until(lambda: last_step(*tmp_path.glob("runs/a/*")) >= 4)
+        wait_until(lambda: [last_step(folder) >= step for folder in folders()] == [True])
         os.kill(os.getpid(), signal.SIGTERM)
 
     sender = threading.Thread(target=send)
     previous = signal.signal(signal.SIGTERM, lambda *_: None)  # should the run be over already
     sender.start()
     try:
-        outcome = launch(digits(**LENGTHENED), "configs/a.py:smoke", None)
+        yield
     finally:
         sender.join()
         signal.signal(signal.SIGTERM, previous)
+
+
+def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke", "--config.seed=0"])
+
+    with terminated(lambda: list(tmp_path.glob("runs/a/*")), step=4):
+        outcome = launch(digits(**LENGTHENED), "configs/a.py:smoke", None)
     assert outcome == signal.SIGTERM
     (workdir,) = tmp_path.glob("runs/a/*")
     step = last_step(workdir)
@@ -134,3 +157,34 @@ def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):
         f"  python run.py --config=a.py:smoke --config.seed=0 "
         f"--workdir={workdir.relative_to(tmp_path)}\n"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "overrides"),
+    [
+        (igebm_digits, ADAPTED),
+        (jem_digits, {"optimizer.rho": 0.1}),
+        (svgdjem_digits, {}),
+        (lebm_digits, {}),
+        (toy_samplers, {}),
+        (toy_beta, {}),
+    ],
+    ids=lambda x: x.__name__.rsplit(".", 1)[-1] if hasattr(x, "__name__") else "",
+)
+def test_every_family_goes_on_to_the_same_bits(module, overrides, tmp_path):
+    config = module.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    config.train.num_epochs *= 4
+    config.train.log_every = 1
+    config.eval.every_epochs = config.train.num_epochs
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert launch(config, "configs/a.py:smoke", str(whole)) is None
+    with terminated(lambda: [broken], step=3):
+        assert launch(config, "configs/a.py:smoke", str(broken)) == signal.SIGTERM
+    stopped = last_step(broken)
+    assert launch(config, "configs/a.py:smoke", str(broken)) is None
+    assert 3 <= stopped < summary_of(broken)["steps"]
+    for name in ("params_sha256", "steps", "loss"):
+        assert summary_of(broken)[name] == summary_of(whole)[name]
+    assert rows_of(broken) == rows_of(whole)
