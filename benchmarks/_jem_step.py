@@ -119,34 +119,17 @@ def time_train_step(
       torch_python: the Python to run PyTorch with, or None.
     """
     network, train = make_classifier(), data.load_digits("train")
-    shape = train.images.shape[1:]
-    negatives = make_negatives(shape, batch_size, num_steps)
-    params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
-    shards = training.init_joint_shards(
-        jax.random.key(1),
-        statistics,
-        negatives,
-        num_shards=1,
-        buffer_size=SETTINGS["buffer_size"],
-    )
-    gradient_fn = training.make_joint_gradient_fn(
-        network,
-        training.JointObjective(generative_loss=generative_loss),
-        classified_view=view,
-        positive_view=view,
-        negatives=negatives,
-    )
-    optimizer = optax.adam(SETTINGS["learning_rate"])
+    train_step, state = make_train_step(network, batch_size, num_steps, num_shards=1)
     torch, note = None, "no PyTorch, for want of --torch_python"
     if torch_python:
         settings = SETTINGS | {"batch_size": batch_size, "num_steps": num_steps}
-        torch = start_torch(torch_python, settings, network, params, train)
+        torch = start_torch(torch_python, settings, network, state.params, train)
         note = f"PyTorch {torch.about['version']} with {torch.about['threads']} threads"
     alternation = Alternation(torch, block)
     training.fit(
         jax.random.key(2),
-        training.init_state(params, optimizer, shards),
-        training.make_train_step(gradient_fn, optimizer),
+        state,
+        train_step,
         train,
         training.Plan(
             total_steps=block * (repeats + 1),
@@ -161,6 +144,32 @@ def time_train_step(
     if torch:
         torch.close()
     return alternation.pairs[2:], note  # the first is before any step, the second compiles
+
+
+def make_train_step(
+    network: networks.Classifier, batch_size: int, num_steps: int, num_shards: int
+) -> tuple[Any, training.TrainState]:
+    """JEM's step on batches of so many images and chains a shard, and the state to begin with."""
+    shape = data.load_digits("train").images.shape[1:]
+    negatives = make_negatives(shape, batch_size, num_steps)
+    params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
+    shards = training.init_joint_shards(
+        jax.random.key(1),
+        statistics,
+        negatives,
+        num_shards=num_shards,
+        buffer_size=SETTINGS["buffer_size"],
+    )
+    gradient_fn = training.make_joint_gradient_fn(
+        network,
+        training.JointObjective(generative_loss=generative_loss),
+        classified_view=view,
+        positive_view=view,
+        negatives=negatives,
+    )
+    optimizer = optax.adam(SETTINGS["learning_rate"])
+    step = training.make_train_step(gradient_fn, optimizer)
+    return step, training.init_state(params, optimizer, shards)
 
 
 def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:

@@ -23,7 +23,7 @@ from experiments.config import Config
 from experiments.distances import Distances
 from experiments.errors import ConfigError
 from experiments.jem_assessment import JemAssessment
-from experiments.jem_chains import make_profile
+from experiments.jem_chains import as_in_training, make_profile
 from experiments.jem_evaluation import JemEvaluation
 
 
@@ -40,6 +40,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     classifier = parts.classifier(config, config.model.dtype)
     chain_classifier = parts.classifier(config, config.sampler.dtype)
+    policy = parts.choose("model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES)
+    moving = as_in_training(chain_classifier, policy)
     params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))
     negatives = parts.negatives(config, train)
     shards = init_joint_shards(
@@ -56,9 +58,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         classified_view=parts.classified_view(config),
         positive_view=parts.positive_view(config),
         negatives=negatives,
-        norm_policy=parts.choose(
-            "model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES
-        ),
+        norm_policy=policy,
         chain_classifier=chain_classifier,
     )
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
@@ -74,9 +74,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         classifier=classifier,
         test=test,
         distances=distances,
-        profile=make_profile(
-            jax.random.fold_in(eval_key, KEY_NUMBER), chain_classifier, negatives, config
-        ),
+        profile=make_profile(jax.random.fold_in(eval_key, KEY_NUMBER), moving, negatives, config),
         config=config,
     )
     assessment = JemAssessment(
@@ -84,6 +82,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         key=eval_key,
         classifier=classifier,
         chain_classifier=chain_classifier,
+        moving_classifier=moving,
         negatives=negatives,
         train=train,
         test=images.assessed,

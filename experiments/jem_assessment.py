@@ -37,7 +37,9 @@ class JemAssessment:
       workdir: gets evaluation.npz and ``plots/eval_*.png``.
       key: of all random numbers.
       classifier: the network.
-      chain_classifier: the network of chains, with the same parameters.
+      chain_classifier: the network of chains, with the same parameters; it refines attacked images,
+        each by itself.
+      moving_classifier: the same, normalised as training's chains are; it generates.
       negatives: how training drew its negatives; None for a classifier alone.
       train: the training images.
       test: the test images.
@@ -49,6 +51,7 @@ class JemAssessment:
     key: Key
     classifier: Classifier
     chain_classifier: Classifier
+    moving_classifier: Classifier
     negatives: Negatives | None
     train: data.ImageData
     test: data.ImageData
@@ -106,7 +109,7 @@ class JemAssessment:
     def _generation(self) -> Generation:
         assert self.negatives is not None
         return Generation(
-            classifier=self.chain_classifier,
+            classifier=self.moving_classifier,
             negatives=self.negatives,
             distances=self.distances,
             test=self.test.images,

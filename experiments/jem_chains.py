@@ -10,9 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import losses
-from ebmjax.networks import Classifier
+from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.samplers import InitialLaw
-from ebmjax.training import ChainDensity, Negatives, TrainState, profile_chains, run_chains
+from ebmjax.training import (
+    CHAIN_AXIS,
+    ChainDensity,
+    Negatives,
+    TrainState,
+    profile_chains,
+    run_chains,
+)
 from ebmjax.types import Key, Metrics, PyTree
 from experiments import chain_profiles
 from experiments.buffers import spread_slots
@@ -52,8 +59,7 @@ def chain_density(
 ) -> ChainDensity:
     """What a chain of class ``label`` follows: its logit, or log p(x) for ``ANY_CLASS``.
 
-    Scaled as in training, which the step size was chosen for, but always by the running
-    statistics: so it is the density that all other numbers are about.
+    Scaled as in training, which the step size was chosen for.
     """
     scale = density_scale / model.smoothing
 
@@ -72,6 +78,15 @@ def chain_density(
         partial(first_layer, model.params),
         lambda hidden: finish(head(model.params, model.statistics, hidden)[0]),
     )
+
+
+def as_in_training(classifier: Classifier, policy: NormPolicy) -> Classifier:
+    """``classifier`` normalised by what training's chains are: their batch, or running averages."""
+    if policy.chains == "running":
+        return classifier
+    options: Any = {"use": "batch", "batch_axis": CHAIN_AXIS}
+    head = classifier.head and partial(classifier.head, **options)
+    return classifier._replace(logits=partial(classifier.logits, **options), head=head)
 
 
 def move(

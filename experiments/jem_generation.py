@@ -146,12 +146,12 @@ class Generation:
             return report, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
         scores = self.score(model, ends)
         probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
-        labels = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
+        classes = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
         samples = {
             "images": np.asarray(data.from_signed_unit(jnp.asarray(ends))),
             "log_density": scores["log_density"],
-            "labels": labels,
-            "class_probability": probabilities[np.arange(len(labels)), labels],
+            "labels": classes,
+            "class_probability": probabilities[np.arange(len(classes)), classes],
         }
         report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
         report["mean_log_density"] = float(np.mean(scores["log_density"]))

@@ -15,7 +15,13 @@ from experiments.errors import ConfigError
 from experiments.validate import choose
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
-NORM_POLICIES = {"default": networks.NormPolicy(), "sada_jem": networks.SADA_JEM_POLICY}
+NORM_POLICIES = {
+    "default": networks.NormPolicy(),
+    "running": networks.NormPolicy(
+        positives="running", negatives="running", updated_by=("classified",)
+    ),
+    "sada_jem": networks.SADA_JEM_POLICY,
+}
 LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 

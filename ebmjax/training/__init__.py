@@ -39,6 +39,7 @@ from ebmjax.training._latent import (
 from ebmjax.training._latent_shards import LatentShard as LatentShard
 from ebmjax.training._latent_shards import init_latent_shards as init_latent_shards
 from ebmjax.training._live_chains import run_live_chains as run_live_chains
+from ebmjax.training._negatives import CHAIN_AXIS as CHAIN_AXIS
 from ebmjax.training._negatives import Negatives as Negatives
 from ebmjax.training._negatives import mean_squared_displacement as mean_squared_displacement
 from ebmjax.training._negatives import profile_chains as profile_chains

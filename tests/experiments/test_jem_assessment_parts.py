@@ -13,12 +13,21 @@ from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
 from ebmjax import data, metrics, samplers
+from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
+from ebmjax.training import CHAIN_AXIS
+from ebmjax.training._joint_network import JointNetwork
 from experiments import families, jem_extractors, jem_ood
 from experiments.configs import jem_digits
 from experiments.distances import Distances
 from experiments.errors import ConfigError
 from experiments.jem_assessment_plots import _extremes
-from experiments.jem_chains import ANY_CLASS, chain_density, fresh_chains
+from experiments.jem_chains import (
+    ANY_CLASS,
+    Trained,
+    as_in_training,
+    chain_density,
+    fresh_chains,
+)
 from experiments.jem_extractors import Extractor
 from experiments.jem_generation import Generation
 from experiments.jem_selection import SHARES, most_confident
@@ -66,6 +75,35 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
     free = np.asarray(ends[1, 1]).ravel()
     assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
+
+
+@pytest.mark.parametrize("policy", [NormPolicy(), SADA_JEM_POLICY])
+def test_generated_chains_are_normalised_as_those_of_training(policy):
+    """By the batch of the chains, or by running averages that are far from it."""
+    network = classifier(WideResNet(10, 1, 2, norm="batch"))
+    starts = jax.random.uniform(jax.random.key(1), (4, 8, 8, 1), minval=-1.0)
+    params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
+    of_training = JointNetwork(network, network, policy, is_conditional=False).chain_density(
+        params, statistics, 0.25, False, jnp.int32(ANY_CLASS)
+    )
+    model = Trained(params, statistics, jnp.float32(1.0))
+    moving = as_in_training(network, policy)
+    found = chain_density(moving, 0.25, model, jnp.int32(ANY_CLASS))
+
+    def split(x):
+        return found.head(found.first_layer(x))
+
+    values = [
+        np.asarray(jax.jit(jax.vmap(density, axis_name=CHAIN_AXIS))(starts))
+        for density in (of_training, found, split)
+    ]
+    # The same sums of some hundred terms of order one, compiled apart.
+    np.testing.assert_allclose(values[1], values[0], rtol=200 * EPS)
+    np.testing.assert_allclose(values[2], values[0], rtol=200 * EPS)
+    plain = chain_density(network, 0.25, model, jnp.int32(ANY_CLASS))
+    by_averages = np.asarray(jax.jit(jax.vmap(plain))(starts))
+    far = np.abs(by_averages - values[1]).max() > 1e-2
+    assert far == (policy.chains == "batch")
 
 
 class Stub:
