@@ -157,6 +157,7 @@ def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
     assert tree_digest(after[1:4]) == tree_digest(state[1:4])
 
 
+@pytest.mark.slow
 def test_a_wide_resnet_trains_with_batch_normalised_chains():
     network = classifier(WideResNet(10, 1, 10, norm="batch"))
     draw = negatives(

@@ -118,6 +118,7 @@ def test_every_estimator_raises_the_exact_evidence(name):
     assert 0 < result.row["prior_acceptance"] <= 1
 
 
+@pytest.mark.slow
 def test_networks_train_on_images():
     energy, generator = LatentEnergy(hidden=(8,)), ConvGenerator(features=(8,), channels=1)
     keys = jax.random.split(jax.random.key(5), 2)
