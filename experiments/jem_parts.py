@@ -18,8 +18,9 @@ NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
     "default": networks.NormPolicy(),
     "running": networks.NormPolicy(
-        positives="running", negatives="running", updated_by=("classified",)
+        positives="running", negatives="running", chains="running", updated_by=("classified",)
     ),
+    "running_chains": networks.NormPolicy(chains="running"),
     "sada_jem": networks.SADA_JEM_POLICY,
 }
 LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}

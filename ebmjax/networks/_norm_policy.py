@@ -22,14 +22,17 @@ class NormPolicy:
     the energy term) and ``"chains"`` (the sampler's). Normalised by its ``"batch"``, an image's
     energy depends on the images beside it; normalised by the ``"running"`` averages it does not.
 
-    The default: the passes that train parameters normalise by their batch, as batch
-    normalisation is meant to be trained. Chains use the running averages: each then follows the
-    score of one fixed density of one image, so chains do not interact and a Metropolis test of a
-    single chain is valid. Only real images update the averages, so that they are what the network
-    will meet when it is evaluated; the chains' statistics drift with the sampler's. The price is
-    that chains follow a slightly different energy from the one trained, by as much as a batch
-    differs from the averages. The second SAM pass repeats the first, since SAM takes the gradient
-    of the same loss at displaced parameters.
+    The default: every pass normalises by its batch, chains by that of all chains, so that they
+    follow the energy that is trained. Only real images update the averages, so that these are what
+    the network will meet when it is evaluated. The price is that chains interact: a Metropolis test
+    of a single chain is not valid, and samplers of interacting particles are refused. The second
+    SAM pass repeats the first, since SAM takes the gradient of the same loss at displaced
+    parameters.
+
+    With ``chains="running"`` alone chains do not interact, but follow another energy than the
+    trained one, by as much as a batch differs from the averages: in every trial samples and
+    energies ran apart. Give positives and negatives the running averages, too, where chains must
+    not interact; that trains, less well.
 
     Classified images always use their batch. In the second pass nothing updates the averages: the
     displaced parameters are never kept, so neither are their statistics.
@@ -50,12 +53,12 @@ class NormPolicy:
     Example:
       >>> policy = NormPolicy()
       >>> policy.use("chains"), policy.use("negatives"), policy.updates("negatives")
-      ('running', 'batch', False)
+      ('batch', 'batch', False)
     """
 
     positives: Statistics = "batch"
     negatives: Statistics = "batch"
-    chains: Statistics = "running"
+    chains: Statistics = "batch"
     second_pass: Statistics = "batch"
     updated_by: tuple[Role, ...] = ("classified", "positives")
 

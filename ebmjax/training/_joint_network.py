@@ -62,8 +62,10 @@ class JointNetwork(NamedTuple):
         use: Any = self.policy.use("chains")
         if use == "batch" and is_interacting and jax.tree.leaves(statistics):
             raise ValueError(
-                "chains='batch' of the norm policy needs independent chains; a sampler of "
-                "interacting particles takes chains='running'."
+                "chains='batch' of the norm policy needs independent chains; for a sampler of "
+                "interacting particles take a network without batch normalisation, or "
+                "NormPolicy(positives='running', negatives='running', chains='running', "
+                "updated_by=('classified',))."
             )
         options = {"use": use, "batch_axis": CHAIN_AXIS if use == "batch" else None}
 

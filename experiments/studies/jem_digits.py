@@ -6,8 +6,9 @@ energies around the parameters of four rows, which are evaluated with them.
 
 Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
 "ablation" and "radius" (SADA-JEM's Tables 5 and 6), "scenarios" (the robust-objective paper's
-Table 2: beta 0 and above, where something else is changed too) and "time" (SVGD and SGLD with
-nothing else, for their seconds: give it an idle machine and as many jobs as CPUs).
+Table 2: beta 0 and above, where something else is changed too), "norm" (whose statistics batch
+normalisation takes) and "time" (SVGD and SGLD with nothing else, for their seconds: give it an idle
+machine and as many jobs as CPUs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +127,19 @@ SCENARIOS = {
         (2, "beta_2" if name == "unconfined" else f"{name}_beta_2"),
     )
 }
+NORM = {
+    "group": "configs/sadajem_digits.py",
+    "batch": "configs/sadajem_digits.py:batch",
+    "batch, p(x) by running averages": [
+        "configs/sadajem_digits.py:batch",
+        "--config.model.norm_policy=running",
+    ],
+    "batch, chains alone by running averages": [
+        "configs/sadajem_digits.py:batch",
+        "--config.model.norm_policy=running_chains",
+    ],
+    "SADA-JEM, as published": ROWS["SADA-JEM, as published"],
+}
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -146,5 +160,6 @@ STUDIES = {
         columns={name: COLUMNS[name] for name in SCENARIO_COLUMNS},
         common=(*COMMON, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
     ),
+    "norm": study(NORM),
     "time": study({label: ROWS[label] for label in TIMED}),
 }

@@ -226,11 +226,15 @@ def test_a_policy_says_who_uses_and_who_updates_what():
         uses = [policy.use(role, **second) for role in roles]
         return uses, [policy.updates(role, **second) for role in roles]
 
-    assert table(NormPolicy()) == (["batch"] * 3 + ["running"], [True, True, False, False])
+    assert table(NormPolicy()) == (["batch"] * 4, [True, True, False, False])
+    apart = NormPolicy(chains="running")
+    assert table(apart) == (["batch"] * 3 + ["running"], [True, True, False, False])
     assert table(NormPolicy(), second_pass=True)[0] == table(NormPolicy())[0]
     assert table(SADA_JEM_POLICY) == (["batch"] * 4, [True] * 4)
     assert table(SADA_JEM_POLICY, second_pass=True) == (["batch"] * 4, [False] * 4)
-    fixed = NormPolicy(negatives="running", second_pass="running", updated_by=("positives",))
+    fixed = NormPolicy(
+        negatives="running", chains="running", second_pass="running", updated_by=("positives",)
+    )
     assert table(fixed) == (["batch", "batch", "running", "running"], [False, True, False, False])
     assert table(fixed, second_pass=True) == (["running"] * 4, [False] * 4)
 

@@ -72,13 +72,16 @@ def test_a_plain_classifier_updates_its_statistics_by_the_labelled_images():
 
 CASES = [
     NormPolicy(),
+    NormPolicy(chains="running"),
     NormPolicy(negatives="running"),
     NormPolicy(positives="running", updated_by=("classified",)),
     NormPolicy(second_pass="running"),
 ]
 
 
-@pytest.mark.parametrize("policy", CASES, ids=["batch", "negatives", "positives", "second_pass"])
+@pytest.mark.parametrize(
+    "policy", CASES, ids=["batch", "chains", "negatives", "positives", "second_pass"]
+)
 def test_each_role_is_normalised_as_the_policy_says(policy):
     """Running averages are those the step began with, in both passes of SAM."""
     objective = joint_objective(rho=0.2)
