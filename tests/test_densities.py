@@ -54,6 +54,7 @@ def test_a_temperature_of_several_numbers_is_none() -> None:
 def test_within_box() -> None:
     restricted = densities.within_box(energy, -0.3, 1.0)
     assert restricted({"a": jnp.array([0.5, -0.2]), "b": jnp.float32(1.0)}) == energy(POSITION)
+    assert restricted({"a": jnp.array([0.5, -0.3]), "b": jnp.float32(1.0)}) > -jnp.inf
     assert restricted({"a": jnp.array([0.5, -0.4]), "b": jnp.float32(1.0)}) == -jnp.inf
     assert restricted({"a": jnp.array([0.5, -0.2]), "b": jnp.float32(1.1)}) == -jnp.inf
     inside = jax.grad(restricted)(POSITION)

@@ -237,3 +237,40 @@ def test_the_dtype_stays():
 def test_bad_input(call, error, match):
     with pytest.raises(error, match=match):
         call(jnp.asarray(COLOURS[:4]))
+
+
+def test_the_strengths_of_a_jitter_are_independent():
+    """Of two pixels, one grey: the mean, the difference and the colour tell the three factors."""
+    luminance, num = np.array([0.299, 0.587, 0.114]), 4000
+    colour = np.array([0.02, 0.0, -0.02 * 0.299 / 0.114])  # of no luminance
+    pixels = np.array([0.4 + colour, [0.5, 0.5, 0.5]])
+    images = jnp.broadcast_to(jnp.float32(pixels), (num, 1, 2, 3))
+    changed = random_colour_jitter(
+        jax.random.key(0), images, probability=1.0, brightness=0.3, contrast=0.3, saturation=0.3,
+        hue=0.0, low=0.0, high=1.0,
+    )  # fmt: skip
+    changed = np.float64(changed)[:, 0]
+    grey = changed @ luminance
+    brightness = grey.mean(axis=1) / 0.45
+    contrast = (grey[:, 1] - grey[:, 0]) / 0.1 / brightness
+    saturation = (changed[:, 0, 0] - grey[:, 0]) / 0.02 / brightness / contrast
+    factors = np.stack([brightness, contrast, saturation])
+    assert np.all(np.abs(factors - 1) < 0.301)
+    correlations = np.corrcoef(factors)[np.triu_indices(3, 1)]
+    assert np.all(np.abs(correlations) < 5 / np.sqrt(num))
+
+
+def test_grey_images_are_blurred_like_any_other():
+    """Whole images (min_area 1) of coloured stripes: what blur leaves of them does not tell."""
+    num = 2000
+    stripes = 0.5 * jnp.cos(jnp.pi / 2 * jnp.arange(8.0))[:, None] * jnp.array([[1.0, 0.5, 0.2]])
+    images = jnp.broadcast_to(stripes, (num, 8, 8, 3))
+    changed = augment_starts(
+        jax.random.key(0), images, min_area=1.0, is_flipped=False, jitter_prob=0.0, grey_prob=0.5,
+        max_blur=1.0,
+    )  # fmt: skip
+    changed = np.float64(changed)
+    is_grey = np.ptp(changed, axis=3).max(axis=(1, 2)) < 1e-6
+    left = np.ptp(changed @ np.array([0.299, 0.587, 0.114]), axis=(1, 2))
+    assert np.std(left) > 0.1 * np.mean(left)
+    assert abs(np.corrcoef(is_grey, left)[0, 1]) < 5 / np.sqrt(num)

@@ -21,6 +21,7 @@ from ebmjax.latent import (
     log_likelihood,
     log_prior,
     power_schedule,
+    thermodynamic_log_evidence,
     trapezium_weights,
 )
 
@@ -228,3 +229,12 @@ def test_trapezium_weights_are_numpys():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_chains_that_remember_the_powers_below_have_the_error_of_their_sums():
+    """The same offset of a chain at every power; the weights sum to 1: the offsets' own error."""
+    offsets = np.array([0.0, 1.0, 4.0, -3.0])
+    log_likelihoods = jnp.array([[-9.0], [-4.0], [-2.0]]) + jnp.float32(offsets)[None]
+    estimate = thermodynamic_log_evidence(log_likelihoods, jnp.array([0.0, 0.25, 1.0]))
+    want = offsets.std(ddof=1) / np.sqrt(4)
+    np.testing.assert_allclose(estimate.standard_error, want, rtol=32 * np.finfo(np.float32).eps)

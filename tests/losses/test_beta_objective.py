@@ -266,3 +266,24 @@ def test_bfloat16_is_computed_in_float32():
     assert loss.dtype == jnp.float32
     assert to_positive.dtype == jnp.bfloat16
     assert loss == value_and_grads(*high, 0.3, "default")[0][0]
+
+
+def test_the_effective_sample_fraction_knows_the_output_scale():
+    b = 0.5
+    (_, metrics), _ = run("default", b / 4, output_scale=4.0)  # powers of two: b o is exact
+    _, w = published_weights(POSITIVE, NEGATIVE, b)
+    rtol = 2 * tolerance(POSITIVE, NEGATIVE, b)
+    np.testing.assert_allclose(
+        metrics["effective_sample_fraction"], 1 / np.sum(w**2) / len(w), rtol=rtol
+    )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_negative_beta_over_a_wide_spread_is_finite(variant):
+    """At b = -0.5 the lowest of the negatives weighs e^100 times the next: one in three counts."""
+    (loss, metrics), (_, to_negative) = run(
+        variant, -0.5, np.zeros(2), np.array([-400.0, -200.0, 0.0])
+    )
+    assert np.isfinite(loss)
+    assert float(metrics["effective_sample_fraction"]) == pytest.approx(1 / 3)
+    assert to_negative[0] > 0

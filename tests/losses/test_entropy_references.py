@@ -80,3 +80,15 @@ def test_a_particle_on_a_reference_is_finite():
 def test_bad_references(references, error, match):
     with pytest.raises(error, match=match):
         nearest_neighbour_entropy(np.zeros((3, 2), np.float32), references)
+
+
+def test_the_nearest_is_found_far_from_the_origin():
+    """Where squares of coordinates are 1e6, next to those of the distances, some 1e-3."""
+    grid = np.round(RNG.normal(size=(450, 2)) * 1024) / 1024 + 1000.0  # exact in float32
+    particles, references = grid[:50], grid[50:]
+    nearest = np.linalg.norm(particles[:, None] - references[None], axis=-1).min(axis=1)
+    assert nearest.min() > 0
+    # Coordinates over the largest are rounded to eps / 2: each difference is off by eps 1000.
+    atol = 2 * np.mean(np.log1p(4 * EPS * 1000 / nearest)) + 16 * EPS * 10
+    got = nearest_neighbour_entropy(jnp.float32(particles), jnp.float32(references))
+    np.testing.assert_allclose(got, by_brute_force(particles, references), rtol=0, atol=atol)

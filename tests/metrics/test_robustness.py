@@ -288,3 +288,30 @@ def test_labels_of_eight_bits_mean_the_same_classes():
     result = pgd_attack(KEY, lambda key, x: logits + 0.0 * x.sum(), jnp.zeros((2, 4)),
                         labels.astype(jnp.int8), epsilon=0.0, norm="linf", num_steps=1)  # fmt: skip
     np.testing.assert_array_equal(result.margin, 3.0)
+
+
+@BOTH
+def test_the_default_step_crosses_the_ball_in_the_steps_there_are(norm):
+    """2.5 epsilon / num_steps: on margins that wave in every pixel, no other step ends there."""
+    _, images, labels = problem()
+
+    def logits_fn(key, x):
+        return binary(jnp.sum(jnp.sin(20 * x.reshape(len(x), -1)), axis=1))
+
+    options = {"epsilon": 0.25, "norm": norm, "num_steps": 5, "random_start": False}
+    default = attack(logits_fn, images, 0 * labels, **options)
+    given = attack(logits_fn, images, 0 * labels, step_size=0.125, **options)
+    np.testing.assert_array_equal(default.adversarial, given.adversarial)
+
+
+def test_the_attacks_of_a_curve_are_independent():
+    """Of margins drawn anew at every look, each of two half-broken attacks breaks others."""
+    images = jnp.zeros((1000, 1, 1, 1))
+
+    def logits_fn(key, x):
+        return binary(jax.random.normal(key, len(x)) + 0.0 * x[:, 0, 0, 0])
+
+    curve = robust_accuracy_curve(
+        KEY, logits_fn, images, jnp.zeros(1000, int), [0.1] * 4, norm="linf", num_steps=1
+    )
+    assert len(np.unique(curve)) > 1

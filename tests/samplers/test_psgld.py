@@ -1,5 +1,6 @@
 """Preconditioned SGLD: rescaled coordinates, the metric's recursion, the curvature drift's law."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -180,13 +181,13 @@ def test_curvature_drift_is_unbiased_for_a_correlated_density() -> None:
     position, decay, step_size, temperature = jnp.array([0.7, -0.2]), 0.5, 0.1, 1.5
     state = psgld_init(position, log_density_fn)._replace(second_moment=jnp.array([0.5, 2.0]))
 
-    def displacement(key: Any) -> jax.Array:
+    def displacement(key: Any, noise_scale: float = 0.0) -> jax.Array:
         after, _ = psgld_step(
             key,
             state,
             log_density_fn,
             step_size=step_size,
-            noise_scale=0.0,
+            noise_scale=noise_scale,
             temperature=temperature,
             decay=decay,
             damping=DAMPING,
@@ -198,9 +199,14 @@ def test_curvature_drift_is_unbiased_for_a_correlated_density() -> None:
     moment = decay * np.array([0.5, 2.0]) + (1 - decay) * score**2
     metric = 1 / (DAMPING + np.sqrt(moment))
     slope = metric**2 * (1 - decay) * score * np.diag(precision) / np.sqrt(moment)
-    draws = jax.jit(jax.vmap(displacement))(jax.random.split(jax.random.key(3), 4000))
+    keys = jax.random.split(jax.random.key(3), 4000)
+    draws = np.asarray(jax.jit(jax.vmap(displacement))(keys))
     assert np.all(np.std(draws, axis=0) > 1e-4)
     assert_mean(draws, step_size * (metric * score + temperature * slope), allowance=1e-7)
+    # The signs know nothing of the noise: a product of two of them is not that of two normals.
+    noise = np.asarray(jax.jit(jax.vmap(partial(displacement, noise_scale=1.0)))(keys) - draws)
+    products = (draws - draws.mean(axis=0)) / draws.std(axis=0) * noise[:, :1] * noise[:, 1:]
+    assert_mean(products, 0.0)
 
 
 def test_curvature_drift_where_the_score_vanishes() -> None:

@@ -261,3 +261,13 @@ def test_all_in_one_place_with_the_median_rule() -> None:
     state, _ = jax.jit(sampler.step)(jax.random.key(5), sampler.init(jnp.ones((6, 2))))
     assert np.all(np.isfinite(state.particles))
     assert len(np.unique(state.particles[:, 0])) == 6
+
+
+def test_drift_follows_the_root_mean_square_where_most_particles_coincide() -> None:
+    """15 of the 28 distances are zero: every other pair moves the bandwidth."""
+    with jax.enable_x64(True):
+        particles = jnp.array([0.0] * 6 + [1.0, 2.5])[:, None]
+        expected = jax.jit(exact_drift, static_argnums=2)(particles, 1.3, median_bandwidth)
+        key = jax.random.key(1)
+        drift, _ = jax.jit(drift_and_noise, static_argnums=3)(key, particles, 1.3, None)
+        np.testing.assert_allclose(drift, expected, rtol=1e-10, atol=1e-10)

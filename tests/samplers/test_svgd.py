@@ -272,3 +272,18 @@ def test_weakly_typed_particles_compile_once(make: Any) -> None:
     start = sampler.init(jnp.full((3, 2), 1.0))
     moved, _ = jax.eval_shape(sampler.step, jax.random.key(0), start)
     assert start.particles.weak_type == moved.particles.weak_type
+
+
+def test_particles_a_rounding_apart_count_as_one() -> None:
+    """9 of 10 within an ulp: the median distance is zero, not the rounding of the Gram matrix."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = np.repeat(rng.normal(size=(1, 10)), 10, axis=0)
+        x[:9] *= 1 + 3e-5 * rng.normal(size=(9, 10))
+        x[9] = rng.normal(size=10)
+        x = x.astype(np.float32)
+        distances = pdist(x.astype(np.float64))
+        used, _ = bandwidth_and_direction(x, 0.0)
+        np.testing.assert_allclose(
+            used, np.sqrt(np.mean(distances**2) / (2 * np.log(10))), rtol=1e-4
+        )

@@ -10,7 +10,11 @@ from blackjax.optimizers.dual_averaging import dual_averaging as blackjax_dual_a
 from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
+from ebmjax.losses import (
+    contrastive_divergence_loss,
+    improved_contrastive_divergence_loss,
+    nearest_neighbour_entropy,
+)
 from ebmjax.samplers import gradient_descent, mala, sgld
 from ebmjax.training import (
     ChainKind,
@@ -291,3 +295,122 @@ def test_a_step_size_adapts_to_acceptances_of_any_dtype():
     assert jax.tree.map(lambda leaf: leaf.dtype, moved) == jax.tree.map(
         lambda leaf: leaf.dtype, state
     )
+
+
+def live_loss(positive, negative, beta, live_energy, live_entropy):
+    """Contrastive divergence, of what live chains report nothing."""
+    del beta
+    return improved_contrastive_divergence_loss(
+        positive,
+        negative,
+        live_energy,
+        live_entropy,
+        kl_weight=0.0,
+        entropy_weight=0.0,
+        energy_l2=0.1,
+    )
+
+
+def live(**options):
+    return LiveSteps(**({"step_size": 0.2, "noise_scale": 0.0, "num_references": 4} | options))
+
+
+def test_ends_of_live_chains_are_constants_of_the_contrastive_terms():
+    draw = negatives()
+    gradients, after, _, before = learn(draw, shard_of(draw, 20), loss_fn=live_loss, live=live())
+    slots, _, ends = moved(before, after)
+    labels = jnp.asarray(slots >= 10, jnp.int32)
+
+    def loss(params):
+        energy = energy_of(params)
+        positive = energy(to_signed_unit(batch().images), batch().labels)
+        return cd_loss(positive, energy(jnp.asarray(ends), labels), 0.0)[0]
+
+    expected = jax.grad(loss)(PARAMS)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=ATOL), gradients, expected)
+
+
+def test_the_live_entropy_is_sought_among_the_buffers_other_slots():
+    """Of six chains that all start anew, among the six slots that they are not written to."""
+    draw = negatives(
+        num_classes=1, reinit_prob=1.0, law=lambda key, label: jax.random.normal(key, SHAPE)
+    )
+    _, after, metrics, before = learn(
+        draw, shard_of(draw), loss_fn=live_loss, live=live(noise_scale=0.3, num_references=6)
+    )
+    slots, _, ends = moved(before, after)
+    others = np.delete(np.asarray(before.buffer.positions), slots, axis=0)
+    assert (len(ends), len(others)) == (6, 6)
+    expected = nearest_neighbour_entropy(jnp.asarray(ends), jnp.asarray(others))
+    assert float(metrics["live_entropy"]) == pytest.approx(float(expected), abs=ATOL)
+
+
+def test_live_chains_follow_beta_their_class_and_the_box():
+    """Down (1 - beta) E of the slot's class, here by 1 - 0.2 * 0.5 * 0.8 = 0.92 a step."""
+    draw = negatives()
+    _, after, metrics, before = learn(
+        draw,
+        shard_of(draw, 20),
+        loss_fn=live_loss,
+        live=live(num_references=2, low=-0.6, high=0.5),
+        beta_fn=lambda step: 0.5,
+    )
+    slots, old, new = moved(before, after)
+    means = np.asarray(PARAMS["means"])[(slots >= 10).astype(int)].reshape(-1, 1, 1, 1)
+    expected = np.clip(means + 0.92**3 * (old - means), -0.6, 0.5)
+    np.testing.assert_allclose(new, expected, atol=ATOL)
+    energies = 0.4 * np.sum((new - means) ** 2, axis=(1, 2, 3))
+    assert float(metrics["live_energy"]) == pytest.approx(energies.mean(), abs=ATOL)
+
+
+def test_live_steps_have_noise():
+    """From the mean one step before and one live: 0.84 n1 + n2 of scale 0.3."""
+    draw = negatives(
+        num_classes=1,
+        num_samples=2000,
+        law=lambda key, label: jnp.full(SHAPE, 0.3),
+        kinds={
+            "sgld": ChainKind(sampler=partial(sgld, step_size=0.2, noise_scale=0.3), num_steps=2)
+        },
+    )
+    _, after, _, before = learn(
+        draw, shard_of(draw, 2001), loss_fn=live_loss, live=live(noise_scale=0.3, num_references=1)
+    )
+    _, _, ends = moved(before, after)
+    assert len(ends) == 2000
+    # Five standard errors of a variance of normal numbers.
+    assert ends.var() == pytest.approx(0.09 * (0.84**2 + 1), rel=5 * np.sqrt(2 / ends.size))
+
+
+def test_the_loss_is_told_beta():
+    def loss_fn(positive, negative, beta):
+        loss, metrics = cd_loss(positive, negative, beta)
+        return loss, {**metrics, "heard": jnp.float32(beta)}
+
+    _, _, metrics, _ = learn(loss_fn=loss_fn, beta_fn=lambda step: 0.5)
+    assert float(metrics["heard"]) == 0.5
+
+
+def test_kinds_have_noise_of_their_own():
+    kind = ChainKind(sampler=partial(sgld, step_size=0.2, noise_scale=0.3), num_steps=1)
+    draw = negatives(
+        num_classes=1, law=lambda key, label: jnp.zeros(SHAPE), kinds={"a": kind, "b": kind}
+    )
+    _, after, _, before = learn(draw)
+    _, _, ends = moved(before, after)
+    assert len(np.unique(ends.reshape(6, -1), axis=0)) == 6
+
+
+def test_kinds_without_a_metric_are_left_out_of_its_mean():
+    kinds = {
+        "sgld": ChainKind(sampler=partial(sgld, step_size=0.2), num_steps=1),
+        "gd": ChainKind(sampler=partial(gradient_descent, step_size=0.2), num_steps=1),
+    }
+    _, _, metrics, _ = learn(negatives(kinds=kinds))
+    assert metrics["chain_acceptance_prob"] == metrics["chain_sgld_acceptance_prob"]
+    assert "chain_gd_acceptance_prob" not in metrics
+
+
+def test_shards_have_starts_of_their_own():
+    shards = init_image_energy_shards(KEY, negatives(), num_shards=2, buffer_size=24)
+    assert len(np.unique(shards.buffer.positions.reshape(24, -1), axis=0)) == 24

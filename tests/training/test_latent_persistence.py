@@ -151,3 +151,17 @@ def test_shapes():
     assert isinstance(made, LatentShard)
     assert made.prior.shape == (2, 2 * NUM_CHAINS, 2)
     assert made.posterior.shape == (2, 4, 2, NUM_CHAINS, 2)
+
+
+def test_first_chains_are_as_wide_as_the_base():
+    options = {
+        "num_shards": 2,
+        "batch_size": 4,
+        "num_examples": 3,
+        "num_powers": 3,
+        "latent_dim": 2,
+    }
+    one = init_latent_shards(jax.random.key(0), **options)
+    four = init_latent_shards(jax.random.key(0), **options, base_scale=4.0)
+    np.testing.assert_array_equal(four.prior, 4 * one.prior)
+    np.testing.assert_array_equal(four.posterior, 4 * one.posterior)

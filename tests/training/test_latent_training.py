@@ -21,6 +21,7 @@ from ebmjax.latent import (
     telescoped_loss,
     tempered_loss,
 )
+from ebmjax.latent._ladder import sample_ladder
 from ebmjax.networks import ConvGenerator, LatentEnergy
 from ebmjax.samplers import sgld
 from ebmjax.training import (
@@ -152,3 +153,25 @@ def test_networks_train_on_images():
         lambda a, b: bool(jnp.any(a != b)), state.params.prior, result.state.params.prior
     )
     assert any(jax.tree.leaves(prior))
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_the_powers_are_annealed_if_asked(warm_start):
+    """One key, so the chains are ``sample_ladder``'s to the bit, and so is their loss."""
+    model, powers = linear_gaussian_model(), power_schedule(3, 2.0)
+    params = LatentParams(
+        QuadraticPrior(jnp.eye(2), jnp.zeros(2)), LinearGenerator(jnp.ones((3, 2)), jnp.zeros(3))
+    )
+    x, key = jnp.ones((4, 3)), jax.random.key(0)
+    chains = {"prior_sampler": functools.partial(sgld, step_size=0.1), "prior_steps": 2}
+    chains |= {"posterior_sampler": functools.partial(sgld, step_size=0.01), "posterior_steps": 2}
+    step = make_latent_gradient_fn(
+        model, latent_dim=2, observe=lambda b: b, powers=powers, warm_start=warm_start, **chains
+    )
+    _, _, metrics = step(key, params, (), x)
+    prior, latents, _ = sample_ladder(
+        key, model, params, x, powers[1:], 2, warm_start=warm_start, **chains
+    )
+    nodes = jnp.concatenate([prior[None], latents])
+    want, _ = tempered_loss(params, model, x, nodes, prior, powers)
+    np.testing.assert_allclose(metrics["loss"], want, rtol=1e-6)

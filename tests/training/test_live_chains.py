@@ -138,3 +138,19 @@ def test_it_is_a_pytree_of_any_shape_and_keeps_dtypes():
 def test_bad_input(options, error, match):
     with pytest.raises(error, match=match):
         ends(1.0, **options)
+
+
+def test_every_step_has_noise_of_its_own():
+    """Two steps from the mode: 0.7 n1 + n2 of scale 0.3."""
+    num = 40_000
+    found = run_live_chains(
+        KEY,
+        lambda label: lambda x: -0.5 * 1.5 * x**2,
+        jnp.zeros(num),
+        jnp.zeros(num, int),
+        step_size=0.2,
+        noise_scale=0.3,
+        num_steps=2,
+    )
+    expected = 0.09 * (0.7**2 + 1)
+    assert np.var(np.float64(found)) == pytest.approx(expected, rel=5 * np.sqrt(2 / num))

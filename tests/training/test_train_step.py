@@ -156,6 +156,7 @@ def test_a_held_step_moves_the_chains_alone(is_held, of_type):
     assert (tree_digest(new_state.opt_state) == tree_digest(state.opt_state)) == is_held
     assert tree_digest(new_state.shards) != tree_digest(state.shards)
     assert (int(new_state.step), int(new_state.skipped)) == (1, 0)
+    assert int(new_state.consecutive_skipped) == 0
 
 
 def test_gradient_metrics_see_the_averaged_gradient():

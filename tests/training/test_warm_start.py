@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from ebmjax.optim import average_parameters, averaged_parameters
 from ebmjax.training import (
     CheckpointMismatchError,
     Checkpoints,
@@ -121,3 +122,14 @@ def test_repeats_start_from_repeats(tmp_path):
     assert found.state.params["bias"].shape == (2,)
     assert jax.tree.map(jnp.shape, found.state) == jax.tree.map(jnp.shape, fresh)
     np.testing.assert_array_equal(found.state.shards.buffer[:, 1], np.full((2, 4), 9.0))
+
+
+def test_averaged_parameters_begin_at_the_others(tmp_path):
+    other = trained(7.0)
+    save(tmp_path, other)
+    optimizer = optax.chain(optax.adam(1.0), average_parameters(0.99))
+    fresh = state_of(1.0)
+    fresh = fresh._replace(opt_state=optimizer.init(fresh.params))
+    found = warm_start(fresh, optimizer, tmp_path)
+    average = averaged_parameters(found.state.opt_state)
+    np.testing.assert_array_equal(average["weight"], other.params["weight"])
