@@ -3,8 +3,8 @@
 Claim: sharpness-aware minimisation and p(x) without augmentation bring a joint energy model near
 the classifier's accuracy and to better samples; larger K gives accuracy, smaller K better samples.
 Paper: SADA-JEM, with WRN-10-1, Adam at 5e-3 and a crop of one pixel without flip. Two departures:
-group normalisation, because batch normalisation lets the energies of data and samples drift apart
-("batch", "literal"; docs/results/jem_digits.md), and a penalty of 0.01 on squared energies.
+group normalisation, by which no chain depends on another ("batch", "literal" have the paper's;
+docs/results/jem_digits.md holds them side by side), and a penalty of 0.01 on squared energies.
 Command:
   python experiments/run.py --config=configs/sadajem_digits.py
 Hardware: 2 CPU cores; 75 s of training on one of them, and compiling.
