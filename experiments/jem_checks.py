@@ -4,8 +4,10 @@ from experiments import best, unread
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.initial_laws import check_starts
-from experiments.jem_samplers import REJECTING
+from experiments.jem_parts import NORM_POLICIES
+from experiments.jem_samplers import PARTICLE_SAMPLERS, REJECTING
 from experiments.unread import WEIGHTS, Rule
+from experiments.validate import choose
 
 
 def _has_energy(config: Config) -> bool:
@@ -57,6 +59,24 @@ def check(config: Config) -> None:
     _check_sharpness(config.optimizer)
     if config.loss.generative_weight:
         check_starts(config, {config.sampler.name} & set(REJECTING))
+        _check_normalisation(config)
+
+
+def _check_normalisation(config: Config) -> None:
+    """Refuses samplers that need chains independent of each other where a batch couples them."""
+    name, section = config.sampler.name, config.model
+    policy = choose("model.norm_policy", section.norm_policy, NORM_POLICIES)
+    if section.norm != "batch" or policy.chains == "running":
+        return
+    rejects = name in REJECTING and config.sampler[name].get("rejects", True)
+    if rejects or name in PARTICLE_SAMPLERS:
+        does = "takes moves back chain by chain" if rejects else "moves particles that interact"
+        raise ConfigError(
+            f"config.sampler.name={name!r} {does}, and chains normalised by their batch, as by "
+            f"config.model.norm='batch' and norm_policy={section.norm_policy!r}, depend on each "
+            "other in a way it does not know: set --config.model.norm=group, or "
+            "--config.model.norm_policy=running."
+        )
 
 
 def _check_sharpness(optimizer: Config) -> None:

@@ -148,6 +148,8 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
             "it needs the loss of SVGD, config.loss.generative=svgd",
         ),
         ({"model.norm_policy": "sada_jem"}, "it needs batch normalisation"),
+        ({"model.norm": "batch", "sampler.name": "mala"}, "'mala' takes moves back chain by chain"),
+        ({"model.norm": "batch", "sampler.name": "svgd"}, "'svgd' moves particles that interact"),
         ({"loss.is_conditional": True, "loss.generative_weight": 0.0}, "it needs an energy model"),
         ({"eval.num_profiled": 4, "loss.generative_weight": 0.0}, "it needs an energy model"),
         ({"eval.num_eot": 4}, "it needs noise to average over"),
