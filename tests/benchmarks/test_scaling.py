@@ -34,6 +34,7 @@ def test_the_ratio_is_of_times_taken_in_turn(module):
     assert rows[3] == ["weak", "2", "64", "2000.0", "0.50", "(0.50-0.50)"]
 
 
+@pytest.mark.slow
 def test_shards_divide_the_images_of_a_step(module):
     (state, metrics) = module.make_steps(2, 4, num_steps=2, block=3)()
     assert state.step == 3

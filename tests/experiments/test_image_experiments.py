@@ -27,13 +27,14 @@ def assert_trained(workdir, side, num_powers=3):
     assert (workdir / "plots" / "reconstructions.png").exists()
 
 
-# One of them by default: all take the same path, and compile for a minute or more each.
+# They take the path of the smoke run on the digits, and compile for up to a minute each.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "side"),
     [
         pytest.param(thermo_cifar10, 32, id="cifar10"),
-        pytest.param(thermo_celeba, 64, id="celeba", marks=pytest.mark.slow),
-        pytest.param(lebm_svhn, 32, id="svhn", marks=pytest.mark.slow),
+        pytest.param(thermo_celeba, 64, id="celeba"),
+        pytest.param(lebm_svhn, 32, id="svhn"),
     ],
 )
 def test_mock_data_of_the_right_schema_trains(module, side, tmp_path):

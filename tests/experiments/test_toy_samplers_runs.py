@@ -74,6 +74,7 @@ def finished(tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_numbers_and_pictures(finished):
     report = strict_json((finished / "evaluation.json").read_text())
     assert summary_of(finished)["steps"] == 16
@@ -108,6 +109,7 @@ def test_a_run_leaves_its_numbers_and_pictures(finished):
         assert (finished / "plots" / f"{name}.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_perfect_draws_beside_the_samplers(tmp_path):
     """On a density that is known, what is called perfect is, and locked chains stay."""
     config = smoke(**{"eval.num_steps": 420, "eval.num_samples": 400})
@@ -141,6 +143,7 @@ def test_a_density_without_end_is_compared_with_nothing(tmp_path):
     assert "nothing is compared" in note
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_study(finished, tmp_path):
     for seed in range(2):
         folder = tmp_path / "four_Gaussians" / f"seed{seed}"

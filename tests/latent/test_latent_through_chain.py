@@ -144,6 +144,7 @@ def test_unbiased_for_the_law_of_short_chains(kl_weight, kind):
         assert_means(metrics[name], np.mean(energies))
 
 
+@pytest.mark.slow
 def test_long_chains_and_divergences_give_the_gradient_of_the_evidence():
     """Within 5 standard errors and what closed forms leave, the bias of the step."""
     num_chains, steps = 100, [(0.1, 60), (0.02, 200)]

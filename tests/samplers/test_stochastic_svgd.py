@@ -191,7 +191,7 @@ def test_one_particle_is_langevin_dynamics() -> None:
         pytest.param(2, BANDWIDTH, stochastic_svgd, marks=pytest.mark.slow),
         pytest.param(3, BANDWIDTH, stochastic_svgd, marks=pytest.mark.slow),
         pytest.param(2, None, stochastic_svgd, marks=pytest.mark.slow),
-        (3, None, stochastic_svgd),
+        pytest.param(3, None, stochastic_svgd, marks=pytest.mark.slow),
         (4, BANDWIDTH, partial(spread_over, 4, stochastic_svgd)),
     ],
 )

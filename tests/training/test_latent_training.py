@@ -92,7 +92,13 @@ def train_linear(name):
     return state, result, writer
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("covariance", "through_chain")))
+        for name in ESTIMATORS
+    ],
+)
 def test_every_estimator_raises_the_exact_evidence(name):
     state, result, writer = train_linear(name)
 
