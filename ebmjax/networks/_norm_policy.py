@@ -32,7 +32,7 @@ class NormPolicy:
     With ``chains="running"`` alone chains do not interact, but follow another energy than the
     trained one, by as much as a batch differs from the averages: in every trial samples and
     energies ran apart. Give positives and negatives the running averages, too, where chains must
-    not interact; that trains, less well.
+    not interact; that is consistent, and trains worse.
 
     Classified images always use their batch. In the second pass nothing updates the averages: the
     displaced parameters are never kept, so neither are their statistics.
