@@ -9,8 +9,8 @@ Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
 Variants: m5, m20, unaugmented (p(x) on plain images: 93.6 / 12.9), sam (radius 0.2), literal (the
-published code's outer step and batch statistics everywhere), cpu (a small network on 5,000 images
-of 16x16).
+published code's outer step, and running averages that samples enter), cpu (a small network on 5,000
+images of 16x16).
 """
 
 from typing import Any

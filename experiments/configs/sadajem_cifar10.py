@@ -13,8 +13,8 @@ Expected numbers: not yet run at the paper's size. "cpu" (2026-11-21, seed 0): a
 13 minutes of training; with the base's batch normalisation 46.7 %; docs/results/jem_cifar10.md.
 
 Variants: k5, k20; cosine; asam (radius 2, adaptive: the published code's default); statistics (the
-published code's batch statistics everywhere), literal (both); bfloat16 (network and chains;
-energies stay float32); cpu (a small network on 5,000 images of 16x16).
+published code's running averages, which samples enter, too), literal (both); bfloat16 (network and
+chains; energies stay float32); cpu (a small network on 5,000 images of 16x16).
 """
 
 from typing import Any

@@ -10,8 +10,8 @@ Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
 Variants: k5, k20; cosine; asam (radius 2, adaptive: the published code's default); statistics (the
-published code's batch statistics everywhere), literal (both); bfloat16 (network and chains;
-energies stay float32); cpu (a small network on 5,000 images of 16x16).
+published code's running averages, which samples enter, too), literal (both); bfloat16 (network and
+chains; energies stay float32); cpu (a small network on 5,000 images of 16x16).
 """
 
 from ml_collections import ConfigDict
