@@ -127,6 +127,7 @@ SCENARIOS = {
         (2, "beta_2" if name == "unconfined" else f"{name}_beta_2"),
     )
 }
+BATCH = "--config.model.norm=batch"
 NORM = {
     "group": "configs/sadajem_digits.py",
     "batch": "configs/sadajem_digits.py:batch",
@@ -139,6 +140,10 @@ NORM = {
         "--config.model.norm_policy=running_chains",
     ],
     "SADA-JEM, as published": ROWS["SADA-JEM, as published"],
+    "batch, SAM 0.2": ["configs/sadajem_digits.py:sam_02", BATCH],
+    "batch, ASAM 2": ["configs/sadajem_digits.py:asam_2", BATCH],
+    "softmax, batch": ["configs/jem_digits.py:softmax", BATCH],
+    "JEM, SGLD, batch": ["configs/jem_digits.py", BATCH],
 }
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 

@@ -1,0 +1,87 @@
+"""The cost of a configuration: what is timed, counted and said."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from ebmjax.training import Plan
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def module():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("configuration")
+
+
+def test_the_report_is_of_the_median_block(module):
+    cost = module.Cost(
+        step_seconds=[0.5, 0.25, 2.0],
+        compile_seconds=30.0,
+        steps_per_epoch=10,
+        total_steps=72_000,
+        flops=3e12,
+        peak_bytes=3 * 2**29,
+    )
+    lines = [line.split(maxsplit=2) for line in module.report(cost, batch_size=64).splitlines()]
+    assert lines[0][2] == "500 ms (250-2000), 2 a second, 128 examples a second"
+    assert lines[1][2] == "5 s, 10 steps"
+    assert lines[2][2] == "10 h, 72000 steps, without evaluations"
+    assert lines[3][2] == "30 s"
+    assert lines[4][1] == "3"
+    assert lines[4][2] == "T a step, 6 T a second"
+    assert lines[5][1] == "1.5"
+
+
+@pytest.mark.parametrize("batch_size", [12, (12, 6)])
+def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, batch_size):
+    def train_step(key, state, batch):
+        del key
+        first = batch if isinstance(batch_size, int) else batch[1]
+
+        def move(rows, _):
+            return jax.lax.pmean(rows @ state, "data"), None
+
+        return jax.lax.scan(move, first.reshape(-1, 32), length=7)[0], {}
+
+    experiment = SimpleNamespace(
+        plan=Plan(total_steps=1, batch_size=batch_size, num_shards=3),
+        train_step=train_step,
+        state=jnp.ones((32, 32)),
+        data=jnp.ones((50, 32)),
+    )
+    num_rows = 12 if isinstance(batch_size, int) else 6
+    products = 7 * 2 * num_rows * 32 * 32
+    assert products <= module.step_flops(experiment, jax.random.key(0)) < 1.02 * products
+
+
+def test_a_configuration_is_timed_and_nothing_is_left(module, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--config=configs/toy_samplers.py:smoke", "--blocks=2", "--config.seed=3"]
+    monkeypatch.setattr(sys, "argv", ["configuration.py", *arguments])
+    module.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "configs/toy_samplers.py:smoke --config.seed=3" in lines[0]
+    assert [line[:12].strip() for line in lines[1:]] == [
+        "a step",
+        "an epoch",
+        "the run",
+        "to compile",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_repeats_have_no_operations_of_one_step(module, monkeypatch, capsys):
+    arguments = ["--config=configs/thermo_digits.py", "--config.train.num_repeats=2", "--flops"]
+    monkeypatch.setattr(sys, "argv", ["configuration.py", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        module.main()
+    assert caught.value.code == 2
+    assert "--config.train.num_repeats=1" in capsys.readouterr().err
