@@ -176,9 +176,10 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
     """
     train = config.train
     if train.batch_size > num_examples:
+        limit = "num_points" if "num_points" in config.data else "max_train"
         raise ConfigError(
             f"config.train.batch_size must be at most the number of training examples, got "
-            f"{train.batch_size} with {num_examples} examples (config.data.max_train)."
+            f"{train.batch_size} with {num_examples} examples (config.data.{limit})."
         )
     steps_per_epoch = num_examples // train.batch_size
 

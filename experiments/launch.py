@@ -1,5 +1,6 @@
 """One run from start to finish, inside its folder."""
 
+import re
 import shlex
 import signal
 import sys
@@ -48,7 +49,7 @@ def launch(
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
-    experiment = build_or_explain(lambda: build_and_trace(config, path))
+    experiment = build_or_explain(config, lambda: build_and_trace(config, path))
     if mode == "all":
         assess.check(experiment, config)
     start = start_from.warm_start(config, path, experiment)
@@ -131,7 +132,7 @@ def evaluate(config: Config, folder: str | None) -> None:
     path = Path(folder).expanduser()
     assess.check_folder(path, config)
     workdir.check_writable(path)
-    experiment = build_or_explain(lambda: families.build(config, path))
+    experiment = build_or_explain(config, lambda: families.build(config, path))
     assess.check(experiment, config)
     with only_process(path):  # restoring deletes a checkpoint that it cannot read
         assess.assess(path, config, experiment, assess.restore(path, config, experiment))
@@ -150,14 +151,33 @@ def build_and_trace(config: Config, path: Path) -> build.Experiment:
     return experiment
 
 
-def build_or_explain(make: Callable[[], build.Experiment]) -> build.Experiment:
-    """``make()``, with what the library refuses told as an error of the configuration."""
+def build_or_explain(config: Config, make: Callable[[], build.Experiment]) -> build.Experiment:
+    """``make()``, with what the library refuses told as an error of ``config``."""
     try:
         return make()
     except USER_ERRORS:
         raise
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"the configuration does not fit together: {error}") from error
+        fields = ", ".join(fields_behind(str(error), config))
+        where = f" Set here: {fields}." if fields else ""
+        raise ConfigError(f"the configuration does not fit together: {error}{where}") from error
+
+
+def fields_behind(message: str, config: Config) -> list[str]:
+    """The fields, with their values, that a message of the library names by its own arguments.
+
+    Of the argument's name, or ending in it, as config.data.crop_padding is to ``padding=2``.
+    """
+    flat = {name: str(value) for name, value in workdir.flatten(config.to_dict()).items()}
+    return [
+        f"config.{name}={value}"
+        for name, value in flat.items()
+        if f"config.{name}" not in message
+        and any(
+            f".{name}".endswith((f".{argument}", f"_{argument}")) and given == value
+            for argument, given in re.findall(r"\b(\w+)='?([\w.+-]*\w)", message)
+        )
+    ]
 
 
 def use_compilation_cache() -> None:

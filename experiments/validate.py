@@ -116,7 +116,6 @@ AT_LEAST_ONE = {
     "positive_batch_size",
     "num_points",
     "hidden",
-    "grid_points",
     "num_repeats",
     "pilot_epochs",
     "pilot_intervals",
@@ -134,6 +133,8 @@ ZERO_OR_TWO = {"num_generated", "num_ood", "landscape_points"}
 # JAX's keys are made of 32 bits: a larger seed has the key of a smaller one.
 SEED = {"seed"}
 MAX_SEED = 2**32 - 1
+# Its square is how often a density is evaluated.
+GRID = {"grid_points"}
 LEVELS = {"attack_linf", "attack_l2"}
 
 RULES = (
@@ -150,6 +151,7 @@ RULES = (
     (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),
     (ZERO_OR_TWO, lambda v: isinstance(v, int) and (v == 0 or v >= 2), "0, or at least 2"),
     (SEED, lambda v: isinstance(v, int) and 0 <= v <= MAX_SEED, f"an integer from 0 to {MAX_SEED}"),
+    (GRID, lambda v: isinstance(v, int) and 10 <= v <= 5000, "an integer from 10 to 5000"),
     (LEVELS, lambda v: isinstance(v, int | float) and 0 <= v <= 1e4, "from 0 to 10000"),
 )
 

@@ -9,7 +9,7 @@ from experiment_runs import digits
 
 from ebmjax.data import DataUnavailableError
 from experiments.errors import ConfigError
-from experiments.launch import launch
+from experiments.launch import fields_behind, launch
 
 COUNTS = (
     "train.num_epochs",
@@ -112,7 +112,8 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
         ),
         (
             {"mesh.num_shards": 7},
-            r"batch_size must be a multiple of num_shards, got batch_size=72 and num_shards=7",
+            r"batch_size must be a multiple of num_shards, got batch_size=72 and num_shards=7\. "
+            r"Set here: config\.mesh\.num_shards=7, config\.train\.batch_size=72\.",
         ),
         (
             {"model.generator_features": (64, 32)},
@@ -150,12 +151,22 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             {"seed": 2**32 - 1, "train.num_repeats": 2},
             r"config\.seed=4294967295 is that of the first of config\.train\.num_repeats=2, and",
         ),
-        ({"data.name": "cifar11"}, r"name must be a data set of .*; got name='cifar11'"),
+        (
+            {"data.name": "cifar11"},
+            r"name must be a data set of .*; got name='cifar11'\. Set here: config\.data\.name=",
+        ),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
 def test_fields_that_do_not_fit_each_other_are_named(overrides, expected, refused):
     assert re.search(expected, refused(**overrides))
+
+
+def test_fields_are_found_by_the_arguments_of_the_library_and_their_values():
+    config = digits(**{"loss.num_intervals": 4, "sampler.prior.step_size": 0.4})
+    found = fields_behind("intervals=4, step_size=0.4; size=0.4 and steps=-1.", config)
+    assert found == ["config.loss.num_intervals=4", "config.sampler.prior.step_size=0.4"]
+    assert fields_behind("config.loss.num_intervals=4 with num_intervals=4", config) == []
 
 
 CIFAR10 = {"data.name": "cifar10", "data.image_size": 32}

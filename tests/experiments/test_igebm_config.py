@@ -79,8 +79,9 @@ from experiments.launch import build_or_explain
     ],
 )
 def test_a_mistake_is_told(variant, overrides, message, tmp_path):
+    config = smoke(variant, **overrides)
     with pytest.raises(ConfigError, match=message):
-        build_or_explain(lambda: families.build(smoke(variant, **overrides), tmp_path))
+        build_or_explain(config, lambda: families.build(config, tmp_path))
 
 
 def test_an_odd_batch_cannot_be_halved(tmp_path):

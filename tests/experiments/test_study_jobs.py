@@ -121,6 +121,7 @@ def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
         assert process.wait(timeout=30) == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_sigterm_stops_a_study_and_its_run(tmp_path):
     arguments = ["configs/thermo_digits.py:smoke", *as_arguments(LENGTHENED)]
     (tmp_path / "small.py").write_text(

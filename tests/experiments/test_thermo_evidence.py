@@ -10,6 +10,9 @@ from test_thermo_evaluation import MODEL, PARAMS, TEST
 from ebmjax import data, latent
 from experiments import thermo_evidence
 
+# Each method alone, in default runs: tests/latent.
+pytestmark = pytest.mark.slow
+
 SIZES = {
     "model.latent_dim": 2,
     "eval.evidence_images": 2,

@@ -14,6 +14,7 @@ from experiments import thermo_figures
 from experiments.thermo_figure_data import Absent, gather
 
 
+@pytest.mark.slow
 def test_every_figure_of_the_whole_study_is_drawn(tmp_path, monkeypatch, capsys):
     make("", tmp_path)
     every = set(thermo_figures.figures(gather(tmp_path)))
