@@ -130,6 +130,7 @@ AT_LEAST_ONE = {
 }
 AT_LEAST_TWO = {"num_gradients", "evidence_chains", "num_diagnosed", "num_chains"}
 ZERO_OR_TWO = {"num_generated", "num_ood", "landscape_points"}
+NAMES = {"ood_tfds", "names", "evidence_methods", "samplers"}
 # JAX's keys are made of 32 bits: a larger seed has the key of a smaller one.
 SEED = {"seed"}
 MAX_SEED = 2**32 - 1
@@ -150,6 +151,7 @@ RULES = (
     (AT_LEAST_ONE, lambda v: isinstance(v, int) and v >= 1, "an integer of at least 1"),
     (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),
     (ZERO_OR_TWO, lambda v: isinstance(v, int) and (v == 0 or v >= 2), "0, or at least 2"),
+    (NAMES, lambda v: isinstance(v, str) and v, "a name"),
     (SEED, lambda v: isinstance(v, int) and 0 <= v <= MAX_SEED, f"an integer from 0 to {MAX_SEED}"),
     (GRID, lambda v: isinstance(v, int) and 10 <= v <= 5000, "an integer from 10 to 5000"),
     (LEVELS, lambda v: isinstance(v, int | float) and 0 <= v <= 1e4, "from 0 to 10000"),

@@ -58,6 +58,8 @@ OUT_OF_RANGE = [
     ("model.prior_hidden", (100, -1)),
     ("model.prior_hidden", (100.0,)),
     ("model.prior_hidden", ("wide",)),
+    ("eval.evidence_methods", (1.0,)),
+    ("eval.evidence_methods", ("",)),
 ]
 # Numbers of intervals and exponents whose powers underflow near 0, or round to 1.
 INDISTINCT = [(10, 38.0), (10, 40.0), (10, 60.0), (30, 30.0), (10, 1e-7), (10, 1e-9)]
