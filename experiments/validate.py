@@ -140,13 +140,13 @@ LEVELS = {"attack_linf", "attack_l2"}
 
 RULES = (
     (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive"),
-    (NOT_NEGATIVE, lambda v: math.isfinite(v) and v >= 0, "zero or more"),
+    # A tuple's entries come from the command line unchecked, of any type.
+    (NOT_NEGATIVE, lambda v: isinstance(v, int | float) and 0 <= v < math.inf, "zero or more"),
     (FRACTION, lambda v: 0 <= v < 1, "in [0, 1)"),
     (PROBABILITY, lambda v: 0 <= v <= 1, "in [0, 1]"),
     (FINITE, lambda v: isinstance(v, int | float) and math.isfinite(v), "finite"),
     (BELOW_ONE, lambda v: isinstance(v, int | float) and -math.inf < v < 1, "finite and below 1"),
     (UP_TO_ONE, lambda v: 0 < v <= 1, "in (0, 1]"),
-    # A tuple's entries come from the command line unchecked, of any type.
     (AT_LEAST_ZERO, lambda v: isinstance(v, int) and v >= 0, "an integer of at least 0"),
     (AT_LEAST_ONE, lambda v: isinstance(v, int) and v >= 1, "an integer of at least 1"),
     (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),

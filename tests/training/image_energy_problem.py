@@ -1,0 +1,113 @@
+"""The energy of images whose chains are known in closed form, and a step of its learning."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from training_problems import settled
+
+from ebmjax.data import ImageData, to_signed_unit
+from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
+from ebmjax.samplers import sgld
+from ebmjax.training import (
+    ChainKind,
+    ImageNegatives,
+    LiveSteps,
+    init_image_energy_shards,
+    make_image_energy_gradient_fn,
+)
+
+SHAPE, DIM = (2, 2, 1), 4
+EPS = np.finfo(np.float32).eps
+# Numbers of at most 10 through some 50 float32 operations, each off by one rounding.
+ATOL = float(50 * 10 * EPS)
+NOISELESS = partial(sgld, step_size=0.2, noise_scale=0.0)
+KEY = jax.random.key(3)
+
+
+def energy_of(params):
+    """precision |x - mean_y|^2 / 2, the mean of a class all along one direction."""
+    return lambda x, y: (
+        0.5 * params["precision"] * jnp.sum((x - mean_of(params, y)) ** 2, axis=(-3, -2, -1))
+    )
+
+
+def mean_of(params, label):
+    return jnp.reshape(params["means"][label], (*jnp.shape(label), 1, 1, 1))
+
+
+PARAMS = {"precision": jnp.float32(0.8), "means": jnp.array([0.3, -0.5])}
+
+
+def plain_view(key, images):
+    del key
+    return to_signed_unit(images)
+
+
+def cd_loss(positive, negative, beta):
+    del beta
+    return contrastive_divergence_loss(positive, negative, energy_l2=0.1)
+
+
+def uniform(key, label):
+    del label
+    return jax.random.uniform(key, SHAPE, minval=-1.0)
+
+
+def negatives(**options):
+    given = {
+        "kinds": {"sgld": ChainKind(sampler=NOISELESS, num_steps=3)},
+        "num_samples": 6,
+        "law": uniform,
+        "reinit_prob": 0.0,
+        "num_classes": 2,
+    }
+    return ImageNegatives(**(given | options))
+
+
+def shard_of(draw, buffer_size=12):
+    shards = init_image_energy_shards(
+        jax.random.key(1), draw, num_shards=1, buffer_size=buffer_size
+    )
+    return jax.tree.map(lambda leaf: leaf[0], shards)
+
+
+def batch(num=5):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(num, *SHAPE)).astype(np.uint8)
+    return ImageData(jnp.asarray(images), jnp.asarray(rng.integers(0, 2, size=num), jnp.int32))
+
+
+def learn(draw=None, shard=None, *, loss_fn=cd_loss, params=PARAMS, key=KEY, **options):
+    draw = draw or negatives()
+    shard = shard or shard_of(draw)
+    step = make_image_energy_gradient_fn(
+        energy_of, loss_fn, view=plain_view, negatives=draw, **options
+    )
+    return *jax.jit(settled(step))(key, params, shard, batch()), shard
+
+
+def moved(before, after):
+    """(slots that changed, what they hold now) of two buffers."""
+    old, new = (np.asarray(shard.buffer.positions) for shard in (before, after))
+    slots = np.flatnonzero(np.any(old != new, axis=(1, 2, 3)))
+    return slots, old[slots], new[slots]
+
+
+def live_loss(positive, negative, beta, live_energy, live_entropy):
+    """Contrastive divergence, of what live chains report nothing."""
+    del beta
+    return improved_contrastive_divergence_loss(
+        positive,
+        negative,
+        live_energy,
+        live_entropy,
+        kl_weight=0.0,
+        entropy_weight=0.0,
+        energy_l2=0.1,
+    )
+
+
+def live(**options):
+    return LiveSteps(**({"step_size": 0.2, "noise_scale": 0.0, "num_references": 4} | options))

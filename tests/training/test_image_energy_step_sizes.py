@@ -1,0 +1,71 @@
+"""Step sizes of image energies' chains that find an acceptance in training."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from blackjax.optimizers.dual_averaging import dual_averaging as blackjax_dual_averaging
+from image_energy_problem import (
+    KEY,
+    PARAMS,
+    batch,
+    cd_loss,
+    energy_of,
+    negatives,
+    plain_view,
+    shard_of,
+)
+from training_problems import settled
+
+from ebmjax.samplers import mala
+from ebmjax.training import (
+    ChainKind,
+    dual_averaging_init,
+    dual_averaging_update,
+    make_image_energy_gradient_fn,
+)
+
+
+def test_dual_averaging_against_blackjax():
+    init, update, _ = blackjax_dual_averaging(t0=10, gamma=0.05, kappa=0.75)
+    theirs, ours, average = init(0.3), dual_averaging_init(0.3), np.log(0.3)
+    for count, acceptance in enumerate((0.1, 0.9, 0.4, 0.57, 1.0, 0.0), 1):
+        theirs = update(theirs, 0.57 - acceptance)
+        ours = dual_averaging_update(ours, jnp.float32(acceptance), step_size=0.3, target=0.57)
+        assert float(ours.log_step_size) == pytest.approx(float(theirs.log_x), rel=1e-4)
+        # BlackJAX averages the step sizes before this one; Hoffman & Gelman, and this, with it.
+        average += count**-0.75 * (float(ours.log_step_size) - average)
+        assert float(ours.log_average) == pytest.approx(average, rel=1e-5)
+
+
+def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
+    """MALA on a Gaussian of variance 1 / 0.8 in four dimensions, from a step far too long."""
+    kind = {"sampler": mala, "num_steps": 5, "target_acceptance": 0.57, "step_size": 20.0}
+    draw = negatives(num_classes=1, num_samples=64, kinds={"mala": ChainKind(**kind)})
+    step = jax.jit(
+        settled(make_image_energy_gradient_fn(energy_of, cd_loss, view=plain_view, negatives=draw))
+    )
+    shard, seen = shard_of(draw, 64), []
+    for key in jax.random.split(KEY, 200):
+        _, shard, metrics = step(key, PARAMS, shard, batch())
+        seen.append(float(metrics["chain_acceptance_prob"]))
+    # 64 chains of 4 reported steps: an error of at most 0.5 / 16 in each, averaged over 100, and
+    # what dual averaging leaves: the mean error tends to 0, as 0.05 log(200) / 14 = 0.02.
+    assert np.mean(seen[100:]) == pytest.approx(0.57, abs=0.05)
+    assert float(metrics["chain_step_size"]) < 20.0
+    floored = dual_averaging_init(0.3)
+    for _ in range(5):
+        floored = dual_averaging_update(
+            floored, jnp.float32(0), step_size=0.3, target=0.57, min_step_size=0.01
+        )
+    assert float(floored.log_step_size) == pytest.approx(np.log(0.01), rel=1e-6)
+
+
+def test_a_step_size_adapts_to_acceptances_of_any_dtype():
+    """As the carry of a scan it keeps the dtypes it began with."""
+    state = dual_averaging_init(0.3)
+    acceptance = np.float64(0.5) if jax.config.jax_enable_x64 else jnp.bfloat16(0.5)
+    moved = dual_averaging_update(state, acceptance, step_size=np.float64(0.3), target=0.57)
+    assert jax.tree.map(lambda leaf: leaf.dtype, moved) == jax.tree.map(
+        lambda leaf: leaf.dtype, state
+    )
