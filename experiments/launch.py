@@ -166,16 +166,19 @@ def build_or_explain(config: Config, make: Callable[[], build.Experiment]) -> bu
 def fields_behind(message: str, config: Config) -> list[str]:
     """The fields, with their values, that a message of the library names by its own arguments.
 
-    Of the argument's name, or ending in it, as config.data.crop_padding is to ``padding=2``.
+    It has ``padding=2`` or "padding must ..., got 2" for config.data.crop_padding: a field ends in
+    the argument's name and has its value.
     """
+    given = re.findall(r"\b(\w+)='?([\w.+-]*\w)", message)
+    given += re.findall(r"^(\w+) must .*?\bgot '?([\w.+-]*\w)", message)
     flat = {name: str(value) for name, value in workdir.flatten(config.to_dict()).items()}
     return [
         f"config.{name}={value}"
         for name, value in flat.items()
         if f"config.{name}" not in message
         and any(
-            f".{name}".endswith((f".{argument}", f"_{argument}")) and given == value
-            for argument, given in re.findall(r"\b(\w+)='?([\w.+-]*\w)", message)
+            f"_{name}".replace(".", "_").endswith(f"_{argument}") and value == other
+            for argument, other in given
         )
     ]
 

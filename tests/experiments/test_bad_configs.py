@@ -168,6 +168,7 @@ def test_fields_are_found_by_the_arguments_of_the_library_and_their_values():
     config = digits(**{"loss.num_intervals": 4, "sampler.prior.step_size": 0.4})
     found = fields_behind("intervals=4, step_size=0.4; size=0.4 and steps=-1.", config)
     assert found == ["config.loss.num_intervals=4", "config.sampler.prior.step_size=0.4"]
+    assert fields_behind("prior_step_size must be 1; got 0.4.", config) == found[1:]
     assert fields_behind("config.loss.num_intervals=4 with num_intervals=4", config) == []
 
 

@@ -116,7 +116,10 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"sampler.buffer.size": 4}, "buffer_size must hold the 8 negatives"),
+        (
+            {"sampler.buffer.size": 4},
+            r"buffer_size must hold the 8 negatives .* Set here: config\.sampler\.buffer\.size=4\.",
+        ),
         ({"sampler.buffer.size": 201, "loss.is_conditional": True}, "num_classes must divide"),
         ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
         ({"sampler.num_samples": 9, "mesh.num_shards": 2}, "config.sampler.num_samples must be"),
@@ -164,7 +167,10 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
         ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
         ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
         ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
-        ({"data.crop_padding": 8}, "padding must be below the images' shorter side"),
+        (
+            {"data.crop_padding": 8},
+            r"padding must be below .* Set here: config\.data\.crop_padding=8\.",
+        ),
         ({"model.norm": "layer"}, "config.model.norm must be one of"),
         ({"model.depth": 11}, "depth must be 6n"),
     ],
