@@ -115,11 +115,15 @@ def _check_control_variates(config: Config) -> None:
 
 
 def _check_sizes(config: Config, num_test: int) -> None:
-    for name, available in (("num_test", num_test), ("evidence_images", config.eval.num_test)):
+    held = "num_validation" if config.data.num_validation else "max_test"
+    for name, available, which in (
+        ("num_test", num_test, f"test images (config.data.{held})"),
+        ("evidence_images", config.eval.num_test, "evaluated images (config.eval.num_test)"),
+    ):
         if config.eval[name] > available:
             raise ConfigError(
-                f"config.eval.{name} must be at most {available}, the number of "
-                f"{'test' if name == 'num_test' else 'evaluated'} images; got {config.eval[name]}."
+                f"config.eval.{name} must be at most {available}, the number of {which}; got "
+                f"{config.eval[name]}."
             )
     for name in config.eval.evidence_methods:
         choose("eval.evidence_methods", name, METHODS)
