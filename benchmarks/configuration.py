@@ -2,6 +2,7 @@
 
   python benchmarks/configuration.py --config=configs/sadajem_digits.py
   python benchmarks/configuration.py --config=configs/thermo_celeba.py --random_examples=1000
+  python benchmarks/configuration.py --config=configs/jem_cifar10.py --flops --blocks=0
 
 Trains it by ``training.fit`` as run.py does, but evaluates, saves and draws nothing, for a few
 blocks: the steps of one compiled call (``config.train.steps_per_dispatch``). Further arguments are
@@ -11,7 +12,7 @@ in its shapes; the seconds an epoch are then those of an epoch of so many.
 Prints the time of a step (median, and the range over the blocks), what an epoch and the whole run
 come to without their evaluations, the time to compile, the operations of a step
 (``metrics.compiled_flops``, which compiles it once more: --flops) and the device's memory at its
-peak, where it tells.
+peak, where it tells. With --blocks=0 nothing is trained, and the operations alone are counted.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import platform
 import tempfile
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -76,31 +78,39 @@ class Clock:
 
 
 def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
-    """Builds and times it. The first block is not timed: it waits for the compiler."""
+    """Builds it, times it if there are blocks to time, and counts its operations if asked."""
     with tempfile.TemporaryDirectory() as folder:
         experiment = families.build(config, Path(folder))
-    plan, clock, key = experiment.plan, Clock(), build.train_key(config)
-    size = plan.steps_per_dispatch
-    short = replace(
-        plan,
+    key, plan = build.train_key(config), experiment.plan
+    step_seconds, compile_seconds = timed(experiment, key, num_blocks) if num_blocks else ([], 0.0)
+    memory = jax.devices()[0].memory_stats() or {}
+    return Cost(
+        step_seconds=step_seconds,
+        compile_seconds=compile_seconds,
+        steps_per_epoch=plan.total_steps // config.train.num_epochs,
+        total_steps=plan.total_steps,
+        flops=step_flops(experiment, key) if has_flops else None,
+        peak_bytes=memory.get("peak_bytes_in_use"),
+    )
+
+
+def timed(
+    experiment: build.Experiment, key: jax.Array, num_blocks: int
+) -> tuple[list[float], float]:
+    """Seconds a step of every block, and to compile. One more comes first and is not timed."""
+    size, clock = experiment.plan.steps_per_dispatch, Clock()
+    plan = replace(
+        experiment.plan,
         total_steps=(num_blocks + 1) * size,
         log_every=size,
         evaluate_every=0,
         checkpoint_every=0,
     )
     result = training.fit(
-        key, experiment.state, experiment.train_step, experiment.data, short, writers=[clock]
+        key, experiment.state, experiment.train_step, experiment.data, plan, writers=[clock]
     )
-    pairs = zip(clock.times, clock.times[1:], strict=False)
-    memory = jax.devices()[0].memory_stats() or {}
-    return Cost(
-        step_seconds=[(end - start) / size for start, end in pairs],
-        compile_seconds=result.compile_seconds,
-        steps_per_epoch=plan.total_steps // config.train.num_epochs,
-        total_steps=plan.total_steps,
-        flops=step_flops(experiment, key) if has_flops else None,
-        peak_bytes=memory.get("peak_bytes_in_use"),
-    )
+    seconds = [(end - start) / size for start, end in pairwise(clock.times)]
+    return seconds, result.compile_seconds
 
 
 def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
@@ -120,21 +130,28 @@ def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
 
 def report(cost: Cost, batch_size: int) -> str:
     """The numbers, a line each."""
-    step = median(cost.step_seconds)
-    low, high = min(cost.step_seconds), max(cost.step_seconds)
-    lines = [
-        f"a step        {1e3 * step:.4g} ms ({1e3 * low:.4g}-{1e3 * high:.4g}), {1 / step:.4g} a "
-        f"second, {batch_size / step:.4g} examples a second",
-        f"an epoch      {step * cost.steps_per_epoch:.4g} s, {cost.steps_per_epoch} steps",
-        f"the run       {step * cost.total_steps / 3600:.3g} h, {cost.total_steps} steps, without "
-        "evaluations",
-        f"to compile    {cost.compile_seconds:.3g} s",
-    ]
+    lines = []
+    if cost.step_seconds:
+        step = median(cost.step_seconds)
+        low, high = min(cost.step_seconds), max(cost.step_seconds)
+        lines += [
+            f"a step        {1e3 * step:.4g} ms ({1e3 * low:.4g}-{1e3 * high:.4g}), {1 / step:.4g} "
+            f"a second, {batch_size / step:.4g} examples a second",
+            f"an epoch      {step * cost.steps_per_epoch:.4g} s, {cost.steps_per_epoch} steps",
+            f"the run       {step * cost.total_steps / 3600:.3g} h, {cost.total_steps} steps, "
+            "without evaluations",
+            f"to compile    {cost.compile_seconds:.3g} s",
+        ]
+        if cost.peak_bytes is not None:
+            lines.append(f"memory        {cost.peak_bytes / 2**30:.3g} GiB at its peak")
     if cost.flops is not None:
-        rate = cost.flops / step / 1e12
-        lines.append(f"operations    {cost.flops / 1e12:.4g} T a step, {rate:.4g} T a second")
-    if cost.peak_bytes is not None:
-        lines.append(f"memory        {cost.peak_bytes / 2**30:.3g} GiB at its peak")
+        rate = ""
+        if cost.step_seconds:
+            rate = f", {cost.flops / median(cost.step_seconds) / 1e12:.4g} T a second"
+        lines.append(
+            f"operations    {cost.flops / 1e12:.4g} T a step{rate}, "
+            f"{cost.flops * cost.total_steps / 1e15:.4g} P in {cost.total_steps} steps"
+        )
     return "\n".join(lines)
 
 
@@ -147,19 +164,27 @@ def examples(number: int | None) -> contextlib.AbstractContextManager[Any]:
     return tfds.testing.mock_data(num_examples=number)
 
 
+def at_least_zero(text: str) -> int:
+    """An argument that counts."""
+    return 0 if text == "0" else at_least_one(text)
+
+
 def main() -> None:
     """Measures one configuration."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
-    parser.add_argument("--blocks", type=at_least_one, default=5, help="timed, after one more")
+    parser.add_argument("--blocks", type=at_least_zero, default=5, help="timed, after one more")
     parser.add_argument("--random_examples", type=at_least_one, help="so many, of its shapes")
     parser.add_argument("--flops", action="store_true", help="count the operations, too")
     options, rest = parser.parse_known_args()
     config = command_line.read(options.config, rest)
     if options.flops and config.train.get("num_repeats", 1) > 1:
         parser.error("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
+
+    if not (options.blocks or options.flops):
+        parser.error("--blocks=0 leaves nothing but the operations: give --flops, too.")
 
     device = jax.devices()[0]
     print(

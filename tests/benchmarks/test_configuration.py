@@ -35,9 +35,10 @@ def test_the_report_is_of_the_median_block(module):
     assert lines[1][2] == "5 s, 10 steps"
     assert lines[2][2] == "10 h, 72000 steps, without evaluations"
     assert lines[3][2] == "30 s"
-    assert lines[4][1] == "3"
-    assert lines[4][2] == "T a step, 6 T a second"
-    assert lines[5][1] == "1.5"
+    assert lines[4] == ["memory", "1.5", "GiB at its peak"]
+    assert lines[5] == ["operations", "3", "T a step, 6 T a second, 216 P in 72000 steps"]
+    counted = module.report(cost._replace(step_seconds=[]), batch_size=64)
+    assert counted.split(maxsplit=2)[1:] == ["3", "T a step, 216 P in 72000 steps"]
 
 
 @pytest.mark.parametrize("batch_size", [12, (12, 6)])
@@ -78,10 +79,18 @@ def test_a_configuration_is_timed_and_nothing_is_left(module, monkeypatch, capsy
     assert not list(tmp_path.iterdir())
 
 
-def test_repeats_have_no_operations_of_one_step(module, monkeypatch, capsys):
-    arguments = ["--config=configs/thermo_digits.py", "--config.train.num_repeats=2", "--flops"]
-    monkeypatch.setattr(sys, "argv", ["configuration.py", *arguments])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config.train.num_repeats=2", "--flops"], "--config.train.num_repeats=1"),
+        (["--blocks=0"], "give --flops"),
+        (["--blocks=-1"], "argument --blocks"),
+    ],
+)
+def test_what_cannot_be_measured_is_told(arguments, message, module, monkeypatch, capsys):
+    command = ["configuration.py", "--config=configs/thermo_digits.py", *arguments]
+    monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as caught:
         module.main()
     assert caught.value.code == 2
-    assert "--config.train.num_repeats=1" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
