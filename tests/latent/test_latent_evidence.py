@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from ebmjax.latent import (
+    LatentModel,
     LatentParams,
     LinearGenerator,
     QuadraticPrior,
@@ -118,6 +119,13 @@ def test_closed_forms_agree_with_quadrature():
             np.testing.assert_allclose((weights * centred.T) @ centred, covariance, atol=1e-10)
             energy = linear_gaussian_mean_log_likelihood(MODEL, params, x, power)
             np.testing.assert_allclose(weights @ likelihood, energy, atol=1e-9)
+
+
+def test_the_linear_model_has_the_scales_of_any_other():
+    assert linear_gaussian_model()[2:] == LatentModel(*linear_gaussian_model()[:2])[2:]
+    for name in ("base_scale", "likelihood_scale"):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
+            linear_gaussian_model(**{name: 0.0})
 
 
 @pytest.mark.parametrize("num_intervals", [25, 100])

@@ -20,6 +20,18 @@ class Flat(nn.Module):
         return nn.Dense(3)(images.reshape(*images.shape[:-3], -1))
 
 
+class Half(nn.Module):
+    """A network with statistics whose logits are in low precision."""
+
+    batch_axis: str | None = None
+
+    @nn.compact
+    def __call__(self, images, *, statistics="running"):
+        is_running = statistics == "running"
+        x = nn.BatchNorm(is_running, dtype=jnp.bfloat16, axis_name=self.batch_axis)(images)
+        return nn.Dense(3, dtype=jnp.bfloat16)(x.mean((-3, -2)))
+
+
 class Model(NamedTuple):
     """An Equinox-style model: a PyTree that is called on one image."""
 
@@ -176,6 +188,15 @@ def test_averages_stay_float32_whatever_the_images():
         use_batch = functools.partial(made.logits, use="batch")
         out = jax.eval_shape(use_batch, params, statistics, images)
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {jnp.dtype("float32")}
+
+
+@pytest.mark.parametrize("use", ["running", "batch"])
+def test_logits_are_float32_whatever_the_network_computes_in(use):
+    made, images = classifier(Half()), images_of()
+    params, statistics = jax.eval_shape(made.init, jax.random.key(0), images)
+    use_either = functools.partial(made.logits, use=use)
+    logits, _ = jax.eval_shape(use_either, params, statistics, images)
+    assert logits.dtype == jnp.float32
 
 
 def test_bad_input_is_named():

@@ -247,12 +247,24 @@ def test_convolution_starts_as_pytorch_does():
     assert not jnp.any(params["bias"])
 
 
+def test_transposed_convolution_starts_as_flax_does():
+    images = jnp.zeros((4, 4, 3))
+    ours = TransposedConvolution(5, 4, 2).init(jax.random.key(0), images)
+    theirs = nn.ConvTranspose(5, (4, 4), (2, 2)).init(jax.random.key(0), images)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
 @pytest.mark.parametrize("lowering", LOWERINGS)
 def test_dtype_sets_the_computation_and_not_the_parameters(lowering):
-    images = jnp.ones((4, 4, 2))
-    for layer in (Convolution, TransposedConvolution):
+    # Of as many channels as the output has entries, the stamps are added by a product.
+    for layer, shape in (
+        (Convolution, (4, 4, 2)),
+        (TransposedConvolution, (4, 4, 2)),
+        (TransposedConvolution, (1, 1, 2)),
+        (TransposedConvolution, (2, 2, 48)),
+    ):
         module = layer(3, lowering=lowering, dtype=jnp.bfloat16)
-        out, params = module.init_with_output(jax.random.key(0), images)
+        out, params = module.init_with_output(jax.random.key(0), jnp.ones(shape))
         assert out.dtype == jnp.bfloat16
         assert params["params"]["kernel"].dtype == jnp.float32
 
@@ -289,6 +301,14 @@ def test_dtype_sets_the_computation_and_not_the_parameters(lowering):
         (
             lambda: Convolution(2, stride=0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
             "stride must be",
+        ),
+        (
+            lambda: convolve_transposed(jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 2)), stride=0),
+            "stride must be an integer of at least 1, got stride=0",
+        ),
+        (
+            lambda: Convolution(2, kernel_size=0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
+            "kernel_size must be an integer of at least 1",
         ),
     ],
 )

@@ -123,6 +123,21 @@ def test_generator_sizes_and_parameters(features, channels, side):
     assert jax.eval_shape(module.apply, params, jnp.zeros(16)).shape == (side, side, channels)
 
 
+def test_generator_starts_lecun_normal_unless_told_otherwise():
+    z = jnp.zeros(16)
+    layers = initial(ConvGenerator((16, 8), 3), z)["params"]
+    for layer in layers.values():
+        kernel = layer["kernel"]
+        # The variance of n normal draws is known to sqrt(2 / n) of it; cut at two deviations, as
+        # they are, it is known better.
+        variance = float(jnp.mean(kernel**2)) * 16 * kernel.shape[2]
+        assert abs(variance - 1) < 5 * np.sqrt(2 / kernel.size)
+        assert not jnp.any(layer["bias"])
+    ones = initial(ConvGenerator((16, 8), 3, kernel_init=nn.initializers.ones_init()), z)["params"]
+    for layer in ones.values():
+        np.testing.assert_array_equal(layer["kernel"], np.ones_like(layer["kernel"]))
+
+
 def written_out_wrn(layers, x, widen_factor, blocks, norm):
     """The logits and the bound on their float32 rounding."""
 
@@ -238,6 +253,18 @@ def test_the_average_over_pixels_stays_float32():
     before, after = str(jax.make_jaxpr(module.apply)(params, image)).split("reduce_sum")
     assert "bf16" in before
     assert "bf16" not in after.split("] ", 1)[1]
+
+
+def test_images_are_squashed_in_float32():
+    """What is rounded to bfloat16's 8 bits is what tanh is taken of, and not the image."""
+    module = ConvGenerator((8,), 1, dtype=jnp.bfloat16)
+    params = jax.eval_shape(module.init, jax.random.key(0), jnp.ones(5))
+    (squashing,) = [
+        line
+        for line in str(jax.make_jaxpr(module.apply)(params, jnp.ones(5))).splitlines()
+        if " tanh " in line
+    ]
+    assert ":f32[" in squashing
 
 
 def test_a_plain_function_is_as_good_an_energy_as_a_module():

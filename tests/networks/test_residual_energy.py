@@ -201,10 +201,36 @@ def test_at_the_start_residual_branches_are_silent_and_classes_alike():
     for block in range(2):
         kernel = params["params"]["scale_0"][f"EnergyBlock_{block}"]["Convolution_1"]["kernel"]
         np.testing.assert_array_equal(kernel, np.zeros_like(kernel))
+        tables = params["params"]["scale_0"][f"EnergyBlock_{block}"]
+        for name, start in (("bias_0", 0), ("bias_1", 0), ("gain", 1)):
+            np.testing.assert_array_equal(tables[name], np.full_like(tables[name], start))
     apply = jax.jit(network.apply)
     per_class = [apply(params, IMAGES, np.full(4, label, np.int32)) for label in range(CLASSES)]
     np.testing.assert_array_equal(per_class[1], per_class[0])
     np.testing.assert_array_equal(per_class[2], per_class[0])
+
+
+def test_the_other_kernels_start_he_normal():
+    """The variance of n normal draws is known to sqrt(2 / n) of it; of cut ones, better."""
+    network = SMALL(features=(16, 32))
+    layers = initial(network, IMAGES)["params"]["scale_0"]
+    blocks = [layers["EnergyBlock_0"], layers["EnergyBlock_1"]]
+    kernels = [layers["Convolution_0"]["kernel"], blocks[1]["shortcut"]["kernel"]]
+    kernels += [block["Convolution_0"]["kernel"] for block in blocks]
+    for kernel in kernels:
+        ratio = float(jnp.mean(kernel**2)) * np.prod(kernel.shape[:-1]) / 2
+        assert abs(ratio - 1) < 5 * np.sqrt(2 / kernel.size)
+
+
+def test_the_sum_over_pixels_is_float32():
+    """289 pixels of value 1, which the 8 bits of bfloat16 cannot count."""
+    network = ResidualEnergy(features=(1,), depth=1, dtype=jnp.bfloat16)
+    images = jnp.zeros((34, 34, 1))
+    params = jax.tree.map(jnp.zeros_like, initial(network, images))
+    layers = params["params"]["scale_0"]
+    layers["Convolution_0"]["bias"] = jnp.ones(1)
+    layers["head"]["kernel"] = jnp.ones((1, 1))
+    assert float(jax.jit(network.apply)(params, images)) == 289.0
 
 
 def test_the_defaults_are_the_published_network():

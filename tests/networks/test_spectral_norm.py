@@ -67,6 +67,13 @@ def test_a_kernel_of_zeros_has_norm_zero_and_a_finite_gradient():
     np.testing.assert_array_equal(gradient, np.zeros((3, 3, 2, 4)))
 
 
+def test_a_tiny_kernel_is_measured_as_well():
+    """Its products with its transpose are far below the precision of numbers near one."""
+    kernel = with_singular_values([3.0, 1.5, 0.5, 0.1])[0]
+    norm = spectral_norm(np.float32(1e-12) * kernel)
+    np.testing.assert_allclose(norm, 3e-12, rtol=CONVERGED)
+
+
 def test_half_precision_is_measured_in_float32():
     kernel = jnp.asarray(with_singular_values([3.0, 1.5])[0], jnp.bfloat16)
     norm = spectral_norm(kernel)
@@ -89,6 +96,11 @@ def test_capping_shrinks_what_is_too_large_and_nothing_else():
     np.testing.assert_allclose(norm, 0.75, rtol=2 * CONVERGED)
     unchanged = {"large": {"kernel": capped["large"]["kernel"], "bias": params["large"]["bias"]}}
     jax.tree.map(np.testing.assert_array_equal, capped, {**params, **unchanged})
+
+
+def test_capping_keeps_the_precision_of_kernels():
+    kernel = jnp.asarray(with_singular_values([3.0, 1.5, 0.1])[0], jnp.bfloat16)
+    assert cap_kernels({"kernel": kernel}, 0.75)["kernel"].dtype == jnp.bfloat16
 
 
 def test_above_the_limit_a_kernel_gets_no_gradient_along_itself():
