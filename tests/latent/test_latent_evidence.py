@@ -128,6 +128,20 @@ def test_the_linear_model_has_the_scales_of_any_other():
             linear_gaussian_model(**{name: 0.0})
 
 
+def test_closed_forms_are_in_full_precision():
+    """By default a GPU rounds to ten bits, and they are what estimates are judged by."""
+
+    def forms(params, x):
+        powers = power_schedule(2, 1.0)
+        terms = linear_gaussian_terms(MODEL, params, x, powers)
+        log_z = linear_gaussian_log_normalizer(MODEL, params)
+        return terms, log_z, linear_gaussian_log_evidence(MODEL, params, x)
+
+    program = str(jax.make_jaxpr(forms)(make_params(jnp.float32), OBSERVATION))
+    full = "precision=(Precision.HIGHEST, Precision.HIGHEST)"
+    assert program.count("dot_general[") == program.count(full) > 0
+
+
 @pytest.mark.parametrize("num_intervals", [25, 100])
 def test_without_divergences_the_error_is_that_of_the_trapezium_rule(num_intervals):
     """Euler-Maclaurin: h^2 [E'] / 12 - h^4 [E'''] / 720 + ..., differences between the ends.

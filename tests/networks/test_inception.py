@@ -114,6 +114,16 @@ def test_reference_pools_as_it_should():
     assert NumpyPrimitives.max_pool(-x, 1, 1)[0, 0].tolist() == [[0, 0, -1], [0, 0, -1]]
 
 
+def test_every_product_is_in_full_precision():
+    """94 convolutions and the last layer. By default a GPU rounds to ten bits, a TPU to seven."""
+    network, images = InceptionV3(), jnp.zeros((1, 75, 75, 3))
+    variables = jax.eval_shape(network.init, jax.random.key(0), images)
+    equations = jax.make_jaxpr(network.apply)(variables, images).jaxpr.eqns
+    products = [e for e in equations if e.primitive.name in ("conv_general_dilated", "dot_general")]
+    assert len(products) == 95
+    assert {e.params["precision"] for e in products} == {(jax.lax.Precision.HIGHEST,) * 2}
+
+
 @pytest.mark.parametrize("shape", [(1, 74, 75, 3), (1, 75, 74, 3), (1, 75, 75, 1), (75, 75, 3)])
 def test_network_names_a_wrong_shape(shape):
     with pytest.raises(ValueError, match="75"):

@@ -93,6 +93,14 @@ def test_wrong_tensors_are_named(change, message, state_dict):
         inception_variables(tensors)
 
 
+def test_weights_become_float32(state_dict):
+    tensors = convert_state_dict(state_dict)
+    name = "params/fc/kernel"
+    for dtype in (np.float16, np.float64):
+        variables = inception_variables(tensors | {name: tensors[name].astype(dtype)})
+        assert variables["params"]["fc"]["kernel"].dtype == np.float32
+
+
 # ---- files ----
 
 TENSORS = {
@@ -111,7 +119,7 @@ def test_tensors_come_back(suffix, tmp_path):
     else:
         path.write_bytes(safetensors_bytes(TENSORS))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    for sha256 in (None, digest, digest.upper()):
+    for sha256 in (None, digest, digest.upper(), f" {digest}\n"):
         got = read_tensors(path, sha256)
         assert got.keys() == TENSORS.keys()
         for name, tensor in TENSORS.items():

@@ -87,7 +87,7 @@ def test_capping_shrinks_what_is_too_large_and_nothing_else():
     params = {
         "large": {"kernel": large, "bias": np.float32([9.0, 9.0])},
         "block": {"small": {"kernel": small}, "gain": np.full((2, 3), 9.0, np.float32)},
-        "head": {"kernel": large},
+        "head": {"kernel": large, "inner": {"kernel": large}},
     }
     capped = jax.jit(cap_kernels)(params, 0.75)
     assert jax.tree.structure(capped) == jax.tree.structure(params)
@@ -96,6 +96,13 @@ def test_capping_shrinks_what_is_too_large_and_nothing_else():
     np.testing.assert_allclose(norm, 0.75, rtol=2 * CONVERGED)
     unchanged = {"large": {"kernel": capped["large"]["kernel"], "bias": params["large"]["bias"]}}
     jax.tree.map(np.testing.assert_array_equal, capped, {**params, **unchanged})
+
+
+def test_every_product_is_in_full_precision():
+    """By default a GPU rounds to ten bits."""
+    program = str(jax.make_jaxpr(spectral_norm)(random_kernel((3, 3, 2, 4))))
+    full = "precision=(Precision.HIGHEST, Precision.HIGHEST)"
+    assert program.count("dot_general[") == program.count(full) > 0
 
 
 def test_capping_keeps_the_precision_of_kernels():
