@@ -94,6 +94,8 @@ def test_it_equals_its_definition(labels, lowering):
         full = written_out(layers["scale_0"], in_float64(IMAGES), labels, 2, 2)
         half = written_out(layers["scale_1"], halved(in_float64(IMAGES)), labels, 2, 2)
         assert energy.dtype == jnp.float32
+        wide = jax.eval_shape(network.apply, params, in_float64(IMAGES), labels)
+        assert wide.dtype == jnp.float32
         # One more rounding where the scales are added.
         bound = full[1] + half[1] + EPS * (jnp.abs(full[0]) + jnp.abs(half[0]))
         np.testing.assert_array_less(np.abs(energy - (full[0] + half[0])), bound)
@@ -252,6 +254,8 @@ def test_bfloat16_computes_the_body_and_energies_stay_float32():
     rough = jax.jit(half.apply)(params, IMAGES, LABELS)
     assert rough.dtype == jnp.float32
     difference = np.max(np.abs(rough - energies)) / sizes(energies)
+    # Classes' parameters do not widen it.
+    assert "f32[4,9,8,3]" not in str(jax.make_jaxpr(half.apply)(params, IMAGES, LABELS))
     # Seven layers, a few roundings of 2^-9 each; and it must not be the float32 network.
     assert EPS * 10 < difference < 7 * 4 * 2.0**-9
 
@@ -270,6 +274,7 @@ def test_a_traced_label_out_of_range_makes_that_energy_nan():
         ({"num_classes": 3}, IMAGES, np.zeros(4), TypeError, "labels must be integers"),
         ({"num_classes": 3}, IMAGES, LABELS[:2], ValueError, r"shape \(4,\), got \(2,\)"),
         ({"num_classes": 2}, IMAGES, LABELS, ValueError, r"lie in \[0, 1\], got .* 0 to 2"),
+        ({"num_classes": 3}, IMAGES, LABELS - 1, ValueError, r"lie in \[0, 2\], got .* -1 to 1"),
         ({}, IMAGES[:, :3], None, ValueError, "3x8 pixels cannot be halved 2 times"),
         ({"num_scales": 3}, IMAGES, None, ValueError, "halved 4 times.*16 pixels a side"),
         ({}, np.zeros((4, 2)), None, ValueError, r"images must have shape .* got shape \(4, 2\)"),
