@@ -58,7 +58,10 @@ def kept_of(folder, values, name="test_accuracy", first=0):
         ("test_accuracy", [0.0, 0.7, 0.7, 0.6], 1),  # the first of equals
         ("test_accuracy", [0.0, math.nan, 0.2, math.inf], 2),
         ("test_nll", [0.0, 2.0, 0.5, 0.7, math.nan], 2),
+        ("test_brier", [0.0, 0.7, 0.2, 0.4], 2),
+        ("test_ece", [0.0, 0.3, 0.1, 0.2], 2),
         ("sample_fid", [0.0, 30.0, 20.0, 10.0], 3),
+        ("sample_is", [9.0, 2.0, 5.0, 3.0], 2),
     ],
 )
 def test_the_best_by_the_number_is_kept(name, values, step, tmp_path):
@@ -72,10 +75,18 @@ def test_an_interrupted_run_goes_on_from_the_best_before(tmp_path):
     assert len(list((tmp_path / "best").iterdir())) == 1
 
 
+def test_an_interrupted_run_goes_on_from_the_lowest_before(tmp_path):
+    values = [0.0, 20.0, 30.0, 25.0, 10.0]
+    assert kept_of(tmp_path, values[:3], "sample_fid") == 1
+    assert kept_of(tmp_path, values[:4], "sample_fid", first=2) == 1
+    assert kept_of(tmp_path, values, "sample_fid", first=3) == 4
+
+
 def test_a_state_of_steps_that_come_again_does_not_count(tmp_path):
     """It is of a trajectory that was lost: on other devices, or from another start."""
     assert kept_of(tmp_path, [0.0, 0.5, 0.9, 0.6]) == 2
-    assert kept_of(tmp_path, [0.0, 0.5, 0.8, 0.7], first=2) == 2  # the step itself, less good
+    # The step itself, less good, and then a better one.
+    assert kept_of(tmp_path, [0.0, 0.5, 0.8, 0.85], first=2) == 3
     assert kept_of(tmp_path, [0.0, 0.4, 0.3, 0.2]) == 1  # from the beginning
 
 

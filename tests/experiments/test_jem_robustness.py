@@ -10,6 +10,7 @@ from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
 from ml_collections import ConfigDict
 from scipy.special import softmax
 
+from ebmjax import metrics
 from experiments.errors import ConfigError
 from experiments.jem_robustness import classify_fn, robustness
 
@@ -53,7 +54,7 @@ def test_robust_accuracy_of_a_linear_classifier():
 
 
 def test_steps_of_an_attack_may_be_given():
-    """One step of the default length crosses the margin, and one of a thousandth of it does not."""
+    """A step of the default length crosses the margin, one of a fiftieth of a level does not."""
     difference = WEIGHTS[:, 1] - WEIGHTS[:, 0]
     x = 0.05 * difference / np.abs(difference).sum() / np.abs(difference).max()
     margin = float(x @ difference) / np.abs(difference).sum()
@@ -72,9 +73,40 @@ def test_steps_of_an_attack_may_be_given():
     broken = attacked(attack_section(**sizes))
     assert broken["linf"] == {name: 0.0}
     # From a random start, whose logits differ by less than the margin on average.
-    small = attacked(attack_section(attack_step_size=1e-3 * level, **sizes))
+    small = attacked(attack_section(attack_step_size=0.02 * level, **sizes))
     assert small["linf"] == {name: 1.0}
-    assert small["protocol"]["step_size"] == 1e-3 * level
+    assert small["protocol"]["step_size"] == 0.02 * level
+
+
+def test_the_settings_of_an_attack_reach_it(monkeypatch):
+    """And every batch of either norm has random numbers of its own."""
+    asked, keys = [], set()
+
+    def curve(key, classify, images, labels, epsilons, **options):
+        asked.append(options)
+        jax.debug.callback(lambda bits: keys.add(tuple(bits.tolist())), jax.random.key_data(key))
+        return jnp.zeros(len(epsilons))
+
+    monkeypatch.setattr(metrics, "robust_accuracy_curve", curve)
+    settings = {"num_steps": 4, "num_restarts": 2, "num_eot": 3}
+    section = attack_section(
+        attack_l2=(0, 30),
+        attack_steps=4,
+        attack_step_size=5.1,
+        attack_restarts=2,
+        num_eot=3,
+    )
+    images = jnp.zeros((4, 3, 1, 1))
+    classify = classify_fn(LINEAR, LINEAR, None, 0)
+    report = robustness(jax.random.key(0), classify, MODEL, images, jnp.zeros(4, int), section)
+    assert asked == [
+        {"norm": norm, "step_size": pytest.approx(0.04, rel=4 * EPS), **settings}
+        for norm in ("linf", "l2")
+    ]
+    jax.effects_barrier()
+    assert len(keys) == 2 * 2
+    assert report["l2"] == {"0": 0.0, "30": 0.0}
+    assert {name: report["protocol"][name] for name in settings} == settings
 
 
 def test_refinement_moves_the_images_and_passes_gradients_through():

@@ -261,6 +261,18 @@ def test_memory_grows_by_the_chains_states_alone():
     assert temporaries(many) - temporaries(few) <= (many - few) * (state + key) + 1024
 
 
+def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
+    """Four chains are enough for them, and for full ones they are not."""
+
+    def loss(**options):
+        return through_chain_loss(
+            jax.random.key(6), make_params(), MODEL, X, power_schedule(1, 1.0), 2,
+            **ULA, num_chains=4, kl_weight=1.0, **options,
+        )[0]  # fmt: skip
+
+    assert loss() == loss(kl_covariance="diagonal")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
