@@ -75,6 +75,11 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
     free = np.asarray(ends[1, 1]).ravel()
     assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
+    # After one such step each is nearest to its own start, and some of either class are drawn.
+    many = np.full((2, 8), ANY_CLASS, np.int32)
+    run = partial(fresh_chains, num_classes=2, num_steps=1)
+    ends = run(jax.random.key(1), LINEAR, negatives(), MODEL, law, many)
+    assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])

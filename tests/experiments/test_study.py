@@ -11,7 +11,17 @@ import pytest
 from experiment_runs import EXPERIMENTS, strict_json
 
 from experiments.errors import ConfigError, WorkdirError
-from experiments.study import as_markdown, default_folder, load, main, read, run_all, table, write
+from experiments.study import (
+    _tell_absent,
+    as_markdown,
+    default_folder,
+    load,
+    main,
+    read,
+    run_all,
+    table,
+    write,
+)
 from experiments.study_cells import Study, cells, from_both_ends
 from experiments.study_jobs import run_each
 from experiments.workdir import as_json, prepare, write_json
@@ -97,6 +107,7 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
         "--mode=all",
     ]
     assert len({cell.folder for cell in made}) == 4
+    assert [cell.config.seed for cell in made] == [0, 0, 1, 1]
 
 
 def test_runs_of_several_repeats_share_no_seed(tmp_path):
@@ -201,8 +212,13 @@ def test_a_run_of_several_repeats_counts_each(tmp_path):
     assert lines[2] == f"| many | 20.0 ± {spread:.1f} (4 of 6) | 7 ± 0 | 6 | 2 |"
     assert lines[3] == "| lost | - | - | 3 | 3 |"
 
+    (made[2].folder / "diverged.txt").write_text("Training diverged")  # "many" again
+    found = table(study, made)
+    assert found["many"]["KID"] == [10.0, None, 30.0, None, None, None]
+    assert found["many"]["seconds"] == [7.0, None]
 
-def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path):
+
+def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
     """Of five seeds one is null, one lacks the number, one diverged, and one is not run yet."""
     columns = {"R-hat": ("mixing.rhat", 1.0, 1), "FID": ("fid", 1.0, 0)}
     study = Study(rows={"row": "configs/jem_digits.py"}, columns=columns)
@@ -217,6 +233,8 @@ def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path):
     assert found["row"]["R-hat"] == [29.6, None, None, None]
     lines = as_markdown(study, found).splitlines()
     assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 (3 of 4) | 4 | 1 |"
+    _tell_absent(study, made)
+    assert capsys.readouterr().out == ""  # one run has it
 
 
 def test_figures_are_drawn_after_all_runs_and_again(tmp_path, calls):
