@@ -26,6 +26,7 @@ from experiments.jem_chains import (
     Trained,
     as_in_training,
     chain_density,
+    densities,
     fresh_chains,
 )
 from experiments.jem_extractors import Extractor
@@ -218,13 +219,20 @@ def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
 
 def test_generation_of_every_set():
     positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)  # two shards
-    report, samples = generation()(jax.random.key(0), MODEL, buffer_of(positions))
+    found = generation(test=np.concatenate([TRAIN, TRAIN]))
+    report, samples = found(jax.random.key(0), MODEL, buffer_of(positions))
     assert report["num_chain_steps"] == 3
+    assert report["test_images"]["num_images"] == 10  # of 18: as many as are generated
     assert report["implied_temperature"] == pytest.approx(0.1**2 / (2 * 0.5))
     # Ten chains in groups of six; the buffer's slots come from both shards, none twice.
     for name in ("fresh", "conditional", "buffer"):
         assert len(samples[name]["images"]) == report[name]["num_images"] == 10
     assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
+    ends, labels = found._chains(jax.random.key(0), MODEL)["conditional"]
+    # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
+    np.testing.assert_array_equal(
+        np.round(ends), np.broadcast_to(labels[:, None, None, None], ends.shape)
+    )
     for name in ("fresh", "buffer"):  # of no class: the most probable of two
         assert samples[name]["class_probability"].min() >= 0.5
     for name, found in samples.items():
@@ -257,6 +265,9 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     assert of_class.size == 0
     ends = found._chains(jax.random.key(0), MODEL)["fresh"][0]  # without training's axes
     assert ends.shape == (10, 3, 1, 1)
+    density = densities(LINEAR, of_two_shards, MODEL)
+    x = jnp.array([0.3, -0.2, 0.7]).reshape(3, 1, 1)
+    assert density(jnp.int32(1))(x) == density(jnp.int32(ANY_CLASS))(x)
 
 
 def test_diverged_samples_are_counted_and_left_out():
@@ -299,6 +310,9 @@ def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
     config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.data_dir": str(tmp_path)})
     sets, skipped = jem_ood.ood_sets(config, test)
     assert all(images.shape == test.shape for images in sets.values())
+    # Of photographs made smaller, so that patches of 8 pixels show what 32 do.
+    patches = data.natural_patches(6, size=8, channels=1, seed=0, downscale=4)
+    np.testing.assert_array_equal(sets["natural_patches"], patches)
     assert "is not prepared" in skipped["svhn_cropped"]
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
