@@ -299,7 +299,7 @@ def test_the_extractor_is_kept_and_mended(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:1000])
     jax.tree.map(np.testing.assert_array_equal, outputs(), first)
     np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})
-    jax.tree.map(np.testing.assert_array_equal, outputs(), first)
+    assert jem_extractors._cached(path, WideResNet(10, 1, 10), train) is None
     digest = jem_extractors._digest(train, 10)
     with monkeypatch.context() as patch:
         patch.setattr(jem_extractors.workdir, "versions", dict)

@@ -255,6 +255,24 @@ def test_the_average_over_pixels_stays_float32():
     assert "bf16" not in after.split("] ", 1)[1]
 
 
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_normalised_activations_stay_bfloat16(norm):
+    network = WideResNet(10, 1, 4, norm, dtype=jnp.bfloat16)
+    image = jnp.ones((8, 8, 1))
+    variables = jax.eval_shape(network.init, jax.random.key(0), image)
+
+    def normalised(variables, image):
+        return network.apply(
+            variables,
+            image,
+            capture_intermediates=lambda module, _: isinstance(module, nn.GroupNorm | nn.BatchNorm),
+            mutable=["intermediates"],
+        )[1]
+
+    found = jax.tree.leaves(jax.eval_shape(normalised, variables, image))
+    assert [leaf.dtype for leaf in found] == [jnp.bfloat16] * 7
+
+
 def test_images_are_squashed_in_float32():
     """What is rounded to bfloat16's 8 bits is what tanh is taken of, and not the image."""
     module = ConvGenerator((8,), 1, dtype=jnp.bfloat16)
