@@ -264,13 +264,18 @@ def test_bad_choices_are_named(call, message):
         call()
 
 
-@pytest.mark.parametrize("norm", [None, "batch"])
-def test_the_logits_are_the_linear_layer_of_the_features(norm):
+@pytest.mark.parametrize(
+    ("norm", "statistics"), [(None, "running"), ("batch", "running"), ("batch", "batch")]
+)
+def test_the_logits_are_the_linear_layer_of_the_features(norm, statistics):
     images, variables = images_of(), variables_of(norm)
     network = WideResNet(10, 1, 3, norm)
 
     def both(variables, images):
-        return network.apply(variables, images, method="features"), network.apply(variables, images)
+        use = functools.partial(
+            network.apply, variables, images, statistics=statistics, mutable=["batch_stats"]
+        )
+        return use(method="features")[0], use()[0]
 
     features, logits = jax.jit(both)(variables, images)
     assert features.shape == (4, 64)
