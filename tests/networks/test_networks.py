@@ -16,7 +16,7 @@ import pytest
 from jax import lax
 
 from ebmjax.densities import from_energy
-from ebmjax.networks import ConvGenerator, LatentEnergy, MLPEnergy, WideResNet
+from ebmjax.networks import ConvGenerator, LatentEnergy, MLPEnergy, ResidualEnergy, WideResNet
 from ebmjax.samplers import run_chain, sgld
 
 EPS = float(jnp.finfo(jnp.float32).eps)
@@ -223,6 +223,24 @@ def test_one_image_under_vmap_is_the_batch(norm):
         single = jax.vmap(jax.vmap(module.apply, (None, 0)), (None, 0))
         difference = np.abs(batched - jax.jit(single)(params, images))
         np.testing.assert_array_less(difference, 2 * bound.reshape(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "layers"),
+    [
+        (WideResNet(10, 1, 4), (8, 8, 1), 1 + 3 * 2 + 2),
+        (ConvGenerator((8,), 1), (5,), 2),
+        (ResidualEnergy((3,), 1), (8, 8, 1), 3),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_convolution_is_lowered_as_asked(network, shape, layers):
+    x = jnp.ones(shape)
+    for lowering, expected in (("xla", layers), ("matmul", 0)):
+        module = network.clone(lowering=lowering)
+        params = jax.eval_shape(module.init, jax.random.key(0), x)
+        program = str(jax.make_jaxpr(module.apply)(params, x))
+        assert program.count("conv_general_dilated[") == expected
 
 
 @pytest.mark.parametrize(
