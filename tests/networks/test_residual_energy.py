@@ -237,6 +237,7 @@ def test_the_sum_over_pixels_is_float32():
 
 def test_the_defaults_are_the_published_network():
     network = ResidualEnergy()
+    assert network.spectral_norm == 1.0
     params = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((32, 32, 3)))
     # Channels in and out of every convolution: the first, two a block, a shortcut where they grow.
     pairs = [(3, 128), *[(128, 128)] * 6]
