@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import jax
+
 from ebmjax import training
 from experiments import workdir
 from experiments.build import Experiment
@@ -29,7 +31,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
             f"config.train.start_from must be the folder of another run, with its config.json and "
             f"checkpoints, got {folder!r}. Set it with --config.train.start_from=FOLDER."
         )
-    _check_held_out(config, other)
+    _check_held_out(config, len(jax.tree.leaves(experiment.data)[0]), other)
     assert experiment.warm_start is not None  # in every family that has the field
     try:
         with only_process(other):
@@ -43,12 +45,14 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
         raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
 
 
-def _check_held_out(config: Config, other: Path) -> None:
-    """Refuses to judge by images that the other run was trained on."""
+def _check_held_out(config: Config, num_kept: int, other: Path) -> None:
+    """Refuses to judge by images that the other run was trained on; this one is on ``num_kept``."""
     ours = config.data
     theirs = json.loads((other / "config.json").read_text())["data"]
-    num_kept = ours.max_train - ours.num_validation
-    their_kept = theirs["max_train"] - theirs["num_validation"]
+    their_total, total = theirs["max_train"], num_kept + ours.num_validation
+    if total < ours.max_train:  # all that there are
+        their_total = min(their_total, total)
+    their_kept = their_total - theirs["num_validation"]
     if ours.num_validation and theirs["name"] == ours.name and their_kept > num_kept:
         raise ConfigError(
             f"config.data.num_validation={ours.num_validation} of max_train={ours.max_train} holds "

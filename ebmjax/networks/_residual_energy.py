@@ -235,7 +235,7 @@ def _check_labels(labels: Any, num_classes: int | None, shape: tuple[int, ...]) 
         raise ValueError(
             f"labels must hold one class an image, shape {shape}, got {jnp.shape(labels)}."
         )
-    if not isinstance(labels, jax.core.Tracer):
+    if np.size(labels) and not isinstance(labels, jax.core.Tracer):
         low, high = np.min(np.asarray(labels)), np.max(np.asarray(labels))
         if low < 0 or high >= num_classes:
             raise ValueError(

@@ -1,10 +1,14 @@
 """Runs that begin where another one ended, ``config.train.start_from``."""
 
+import json
 import shutil
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from experiment_runs import contents, digits, rows_of, strict_json
 
+from experiments import start_from
 from experiments.errors import ConfigError
 from experiments.launch import launch
 
@@ -70,3 +74,34 @@ def test_what_is_no_run_is_refused_before_anything_is_written(smoke, tmp_path):
     with pytest.raises(ConfigError, match=r"of another network: \.params"):
         run(folder, smoke, **{"model.latent_dim": 5})
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_refused"),
+    [
+        ((1940, 200), (1440, 0), True),  # 200 of the 1440 that there are
+        ((1440, 200), (1440, 100), True),
+        ((1440, 200), (1440, 200), False),
+        ((1940, 200), (1940, 200), False),
+        ((1500, 200), (1940, 200), False),
+        ((1940, 200), (1940, 199), True),
+        ((1000, 100), (900, 0), False),
+        ((1440, 0), (1440, 0), False),
+    ],
+)
+def test_images_held_out_are_counted_from_those_that_there_are(ours, theirs, is_refused, tmp_path):
+    """(max_train, num_validation) of two runs on 1440 images."""
+    names = ("max_train", "num_validation")
+    (tmp_path / "config.json").write_text(
+        json.dumps({"data": {"name": "digits", **dict(zip(names, theirs, strict=True))}})
+    )
+    config = digits(**{"train.start_from": str(tmp_path)})
+    config.data.update(dict(zip(names, ours, strict=True)))
+    experiment = SimpleNamespace(
+        data=np.zeros(min(ours[0], 1440) - ours[1]), warm_start=lambda folder: "started"
+    )
+    if not is_refused:
+        assert start_from.warm_start(config, tmp_path / "new", experiment) == "started"
+        return
+    with pytest.raises(ConfigError, match=r"holds out images that the run in"):
+        start_from.warm_start(config, tmp_path / "new", experiment)

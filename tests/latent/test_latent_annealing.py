@@ -272,6 +272,16 @@ def test_smc_takes_the_steps_it_is_told_before_it_weighs():
     np.testing.assert_allclose(estimate.standard_error, 0.0, atol=1e-6)
 
 
+def test_repeats_of_smc_move_by_noise_of_their_own():
+    """From the same particles they would be one repeat otherwise, with an error of 0."""
+    path = path_to_posterior(MODEL, PARAMS, X)
+    start = jnp.tile(base_draws(6, (1, 10)), (2, 1, 1))
+    estimate = smc_log_normalizer(
+        jax.random.key(0), start, POWERS, *path, sampler=MALA, num_steps=1
+    )
+    assert estimate.standard_error > 0.0
+
+
 def test_without_blackjax_smc_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "blackjax", None)
     with pytest.raises(ImportError, match=r"ebmjax\[test\]"):

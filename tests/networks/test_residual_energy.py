@@ -261,6 +261,12 @@ def test_bfloat16_computes_the_body_and_energies_stay_float32():
     assert EPS * 10 < difference < 7 * 4 * 2.0**-9
 
 
+def test_no_images_have_no_energies():
+    network = SMALL(num_classes=CLASSES)
+    params = network.init(jax.random.key(0), IMAGES, LABELS)
+    assert network.apply(params, IMAGES[:0], LABELS[:0]).shape == (0,)
+
+
 def test_a_traced_label_out_of_range_makes_that_energy_nan():
     network, params = conditional()
     energies = jax.jit(network.apply)(params, IMAGES, jnp.array([0, -1, 3, 2]))
