@@ -10,9 +10,6 @@ from test_thermo_evaluation import MODEL, PARAMS, TEST
 from ebmjax import data, latent
 from experiments import thermo_evidence
 
-# Each method alone, in default runs: tests/latent.
-pytestmark = pytest.mark.slow
-
 SIZES = {
     "model.latent_dim": 2,
     "eval.evidence_images": 2,
@@ -34,10 +31,13 @@ def compared():
     return thermo_evidence.compare(keys, MODEL, REPEATS, TEST, config)
 
 
+# Each method alone, in default runs: tests/latent.
+@pytest.mark.slow
 def test_all_methods_are_offered(compared):
     assert compared.keys() == {"thermodynamic", "stepping_stone", "ais", "smc"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", thermo_evidence.METHODS)
 def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared):
     observations = data.to_signed_unit(jnp.asarray(TEST[:2]))
@@ -54,3 +54,16 @@ def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared)
     assert np.all(found["standard_error"] < 0.1)
     assert np.all(np.abs(found["log_evidence"] - exact) < 5 * found["standard_error"])
     np.testing.assert_allclose(found["mean"], found["log_evidence"].mean(axis=1), rtol=1e-6)
+
+
+def test_methods_have_random_numbers_of_their_own(monkeypatch):
+    """So that where they agree it is no coincidence of their noise."""
+
+    def method(model, config, key, params, observations):
+        del model, config, params
+        return latent.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
+
+    monkeypatch.setattr(thermo_evidence, "METHODS", {"one": method, "other": method})
+    config = digits(**SIZES, **{"eval.evidence_methods": ("one", "other")})
+    found = thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
+    assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
