@@ -20,9 +20,11 @@ import contextlib
 import datetime
 import os
 import platform
+import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -36,7 +38,7 @@ import jax.numpy as jnp
 from sampler_throughput import at_least_one
 
 from ebmjax import metrics, training
-from experiments import build, command_line, families
+from experiments import build, command_line, families, launch
 from experiments.config import Config
 
 
@@ -80,7 +82,8 @@ class Clock:
 def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
     with tempfile.TemporaryDirectory() as folder:
-        experiment = families.build(config, Path(folder))
+        make = partial(families.build, config, Path(folder))
+        experiment = launch.build_or_explain(config, make)
     key, plan = build.train_key(config), experiment.plan
     step_seconds, compile_seconds = timed(experiment, key, num_blocks) if num_blocks else ([], 0.0)
     memory = jax.devices()[0].memory_stats() or {}
@@ -182,7 +185,8 @@ def main() -> None:
     config = command_line.read(options.config, rest)
     if options.flops and config.train.get("num_repeats", 1) > 1:
         parser.error("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
-
+    if options.random_examples and (config.data.name == "digits" or "num_points" in config.data):
+        parser.error("--random_examples is for data sets of tensorflow-datasets: leave it out.")
     if not (options.blocks or options.flops):
         parser.error("--blocks=0 leaves nothing but the operations: give --flops, too.")
 
@@ -192,8 +196,11 @@ def main() -> None:
         f"x{jax.device_count()}  jax {jax.__version__}  python {platform.python_version()}  median "
         f"of {options.blocks} blocks"
     )
-    with examples(options.random_examples):
-        cost = measure(config, options.blocks, options.flops)
+    try:
+        with examples(options.random_examples):
+            cost = measure(config, options.blocks, options.flops)
+    except launch.USER_ERRORS as error:
+        sys.exit(f"error: {error}")
     print(report(cost, config.train.batch_size))
 
 

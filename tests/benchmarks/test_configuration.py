@@ -85,6 +85,7 @@ def test_a_configuration_is_timed_and_nothing_is_left(module, monkeypatch, capsy
         (["--config.train.num_repeats=2", "--flops"], "--config.train.num_repeats=1"),
         (["--blocks=0"], "give --flops"),
         (["--blocks=-1"], "argument --blocks"),
+        (["--random_examples=9"], "leave it out"),
     ],
 )
 def test_what_cannot_be_measured_is_told(arguments, message, module, monkeypatch, capsys):
@@ -94,3 +95,10 @@ def test_what_cannot_be_measured_is_told(arguments, message, module, monkeypatch
         module.main()
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_configuration_that_cannot_be_built_is_told_by_its_field(module, monkeypatch):
+    command = ["configuration.py", "--config=configs/toy_samplers.py:smoke"]
+    monkeypatch.setattr(sys, "argv", [*command, "--config.mesh.num_shards=3"])
+    with pytest.raises(SystemExit, match=r"error: .*config\.mesh\.num_shards=3"):
+        module.main()
