@@ -9,8 +9,8 @@ Command:
   python experiments/run.py --config=configs/sadajem_digits.py
 Hardware: 2 CPU cores; 75 s of training on one of them, and compiling.
 Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation, 357 test images): accuracy
-98.7 +- 0.3 %, ECE 3.5 +- 0.1 %, NLL 0.067 +- 0.004 nats. k5, k20, literal and the rows
-of Table 5, and of Table 6 and "batch" with fewer seeds: docs/results/jem_digits.md.
+98.7 +- 0.3 %, ECE 3.5 +- 0.1 %, NLL 0.067 +- 0.004 nats. k5, k20, batch, literal and
+the rows of Table 5, and with fewer seeds those of Table 6: docs/results/jem_digits.md.
 
 Variants: k5, k20 (the base has K = 10); the rows of the paper's Table 5: jem, jem_sam, jempp,
 jempp_sam, jempp_unaugmented, jempp_unaugmented_l2, sadajem, of which jempp_unaugmented_l2 alone has
