@@ -191,10 +191,10 @@ def main() -> None:
         parser.error("--blocks=0 leaves nothing but the operations: give --flops, too.")
 
     device = jax.devices()[0]
+    blocks = f"  median of {options.blocks} blocks" if options.blocks else ""
     print(
         f"{datetime.date.today()}  {' '.join([options.config, *rest])}  {device.device_kind} "
-        f"x{jax.device_count()}  jax {jax.__version__}  python {platform.python_version()}  median "
-        f"of {options.blocks} blocks"
+        f"x{jax.device_count()}  jax {jax.__version__}  python {platform.python_version()}{blocks}"
     )
     try:
         with examples(options.random_examples):
