@@ -144,6 +144,31 @@ NORM = {
     "softmax, batch": ["configs/jem_digits.py:softmax", BATCH],
     "JEM, SGLD, batch": ["configs/jem_digits.py", BATCH],
 }
+# What SADA-JEM has besides JEM: the flags of the one and of the other.
+PARTS = {
+    "informative start": (
+        ["--config.sampler.buffer.law=informative"],
+        ["--config.sampler.buffer.law=uniform"],
+    ),
+    "proximal step": (["--config.sampler.name=proximal_sgld"], ["--config.sampler.name=sgld"]),
+    "box of the data": (
+        ["--config.sampler.low=-1.0", "--config.sampler.high=1.0"],
+        ["--config.sampler.low=-1.2", "--config.sampler.high=1.2"],
+    ),
+    "SAM": (["--config.optimizer.rho=0.05"], ["--config.optimizer.rho=None"]),
+    "no noise on images": (["--config.data.noise_scale=0.0"], ["--config.data.noise_scale=0.03"]),
+    "crops for the labels": (
+        ["--config.data.crop_padding=1", "--config.data.augment_positives=False"],
+        ["--config.data.crop_padding=0", "--config.data.augment_positives=True"],
+    ),
+}
+NORM_PARTS = {
+    **{
+        f"JEM, {part}": ["configs/jem_digits.py", BATCH, *flags]
+        for part, (flags, _) in PARTS.items()
+    },
+    **{f"SADA-JEM, without {part}": [NORM["batch"], *flags] for part, (_, flags) in PARTS.items()},
+}
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -166,5 +191,6 @@ STUDIES = {
         common=(*COMMON, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
     ),
     "norm": study(NORM),
+    "norm_parts": study(NORM_PARTS),
     "time": study({label: ROWS[label] for label in TIMED}),
 }

@@ -67,3 +67,19 @@ def test_methods_have_random_numbers_of_their_own(monkeypatch):
     config = digits(**SIZES, **{"eval.evidence_methods": ("one", "other")})
     found = thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
     assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
+
+
+def test_the_priors_chains_are_as_long_as_those_that_anneal(monkeypatch):
+    """They start from the base Gaussian and pass no rung on the way."""
+    asked = {}
+    sample_prior = latent.sample_prior
+
+    def record(*arguments, num_steps, **options):
+        asked["prior"] = num_steps
+        return sample_prior(*arguments, num_steps=num_steps, **options)
+
+    monkeypatch.setattr(latent, "sample_prior", record)
+    sizes = {**SIZES, "eval.evidence_steps": 2, "eval.evidence_chains": 4}
+    config = digits(**sizes, **{"eval.evidence_methods": ("stepping_stone",)})
+    thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
+    assert asked == {"prior": 2 * sizes["eval.evidence_intervals"]}

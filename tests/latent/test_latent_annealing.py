@@ -1,56 +1,43 @@
-"""Annealed importance sampling and tempered SMC against known normalising constants."""
+"""Annealed importance sampling against known normalising constants."""
 
 import functools
-import sys
-from typing import Any, NamedTuple
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from annealing_problem import (
+    LOG_EVIDENCE,
+    LOG_Z,
+    MALA,
+    MODEL,
+    PARAMS,
+    POWERS,
+    X,
+    base_draws,
+    fixed_shift,
+)
 
 from ebmjax.latent import (
     Estimate,
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
     ais_log_evidence,
     ais_log_normalizer,
     annealed_importance_sampling,
-    linear_gaussian_log_evidence,
     linear_gaussian_log_normalizer,
-    linear_gaussian_model,
     linear_gaussian_power_posterior,
     log_mean_exp,
     path_to_posterior,
     path_to_prior,
-    power_schedule,
-    smc_log_normalizer,
     weight_sample_size,
 )
-from ebmjax.samplers import mala, sgld
-from ebmjax.types import Sampler
+from ebmjax.samplers import sgld
 
-MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
-PARAMS = LatentParams(
-    QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
-)
-X = jnp.array([1.5, -0.8])
-LOG_Z = float(linear_gaussian_log_normalizer(MODEL, PARAMS))
-LOG_EVIDENCE = float(linear_gaussian_log_evidence(MODEL, PARAMS, X))
-POWERS = power_schedule(6, 2.0)
-MALA = functools.partial(mala, step_size=0.1)
 REPEATS, CHAINS = 200, 100
+
 
 anneal = jax.jit(
     annealed_importance_sampling, static_argnums=(3, 4), static_argnames=("sampler", "num_steps")
 )
-
-
-def base_draws(seed, shape):
-    return MODEL.base_scale * jax.random.normal(jax.random.key(seed), (*shape, 2))
 
 
 @pytest.fixture(scope="module")
@@ -103,25 +90,6 @@ def test_on_a_single_interval_it_is_importance_sampling():
     np.testing.assert_allclose(
         samples.log_weights, jax.vmap(path.log_tilt_fn)(start), rtol=1e-6, atol=1e-5
     )
-
-
-class State(NamedTuple):
-    position: Any
-
-
-def fixed_shift(shift):
-    """A step that moves by ``shift``, so that the weights can be followed by hand."""
-
-    def factory(log_density_fn):
-        return Sampler(
-            init=lambda position: State(position),
-            step=lambda key, state: (
-                State(state.position + shift),
-                log_density_fn(state.position),
-            ),
-        )
-
-    return factory
 
 
 def test_order_of_weighing_and_moving_by_hand():
@@ -230,72 +198,6 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
         np.testing.assert_allclose(path.log_tilt_fn(z), tilt, rtol=1e-5)
 
 
-SMC_SAMPLERS = [MALA, functools.partial(blackjax.mala, step_size=0.1)]
-
-
-@pytest.mark.parametrize("sampler", SMC_SAMPLERS, ids=["ours", "blackjax"])
-def test_tempered_smc(sampler):
-    """The log ratio within 5 standard errors of 64 repeats, and those are small."""
-    start = base_draws(4, (64, 50))
-    path = path_to_posterior(MODEL, PARAMS, X)
-    estimate = jax.jit(
-        lambda key: smc_log_normalizer(key, start, POWERS, *path, sampler=sampler, num_steps=2)
-    )(jax.random.key(0))
-    assert 0.0 < estimate.standard_error < 0.05
-    assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) < 5 * estimate.standard_error
-
-
-def test_smc_on_a_single_interval_is_importance_sampling_after_the_first_moves():
-    """Steps that stay make it the mean tilt of the particles, resampled from equal weights."""
-    start = base_draws(5, (2, 40))
-    path = path_to_posterior(MODEL, PARAMS, X)
-    ends = jnp.array([0.0, 1.0])
-    estimate = smc_log_normalizer(
-        jax.random.key(0), start, ends, *path, sampler=fixed_shift(0.0), num_steps=1
-    )
-    expected = log_mean_exp(jax.vmap(path.log_tilt_fn)(start.reshape(-1, 2))).value
-    np.testing.assert_allclose(estimate.value, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_smc_takes_the_steps_it_is_told_before_it_weighs():
-    """Particles at 0 that move by 1 a step are weighed at 3, then at 6: 0.25 * 3 + 0.75 * 6."""
-    estimate = smc_log_normalizer(
-        jax.random.key(0),
-        jnp.zeros((2, 4)),
-        jnp.array([0.0, 0.25, 1.0]),
-        lambda z: -(z**2),
-        lambda z: z,
-        sampler=fixed_shift(1.0),
-        num_steps=3,
-    )
-    np.testing.assert_allclose(estimate.value, 5.25, rtol=1e-6)
-    np.testing.assert_allclose(estimate.standard_error, 0.0, atol=1e-6)
-
-
-def test_repeats_of_smc_move_by_noise_of_their_own():
-    """From the same particles they would be one repeat otherwise, with an error of 0."""
-    path = path_to_posterior(MODEL, PARAMS, X)
-    start = jnp.tile(base_draws(6, (1, 10)), (2, 1, 1))
-    estimate = smc_log_normalizer(
-        jax.random.key(0), start, POWERS, *path, sampler=MALA, num_steps=1
-    )
-    assert estimate.standard_error > 0.0
-
-
-def test_without_blackjax_smc_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "blackjax", None)
-    with pytest.raises(ImportError, match=r"ebmjax\[test\]"):
-        smc_log_normalizer(
-            jax.random.key(0),
-            jnp.zeros((2, 3)),
-            POWERS,
-            lambda z: -(z**2),
-            lambda z: z,
-            sampler=MALA,
-            num_steps=1,
-        )
-
-
 def call_ais(**changes):
     arguments = {"num_steps": 1, "powers": POWERS, "start": jnp.zeros(3), "tilt": lambda z: z}
     arguments |= changes
@@ -310,21 +212,6 @@ def call_ais(**changes):
     )
 
 
-def call_smc(**changes):
-    arguments = {"num_steps": 1, "powers": POWERS, "start": jnp.zeros((2, 3)), "tilt": lambda z: z}
-    arguments |= changes
-    return smc_log_normalizer(
-        jax.random.key(0),
-        arguments["start"],
-        arguments["powers"],
-        lambda z: -(z**2),
-        arguments["tilt"],
-        sampler=MALA,
-        num_steps=arguments["num_steps"],
-    )
-
-
-@pytest.mark.parametrize("call", [call_ais, call_smc])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -334,14 +221,12 @@ def call_smc(**changes):
         ({"tilt": lambda z: jnp.stack([z, z])}, "must return a scalar"),
     ],
 )
-def test_bad_input_is_refused(call, changes, message):
+def test_bad_input_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        call(**changes)
+        call_ais(**changes)
 
 
-def test_one_repeat_or_one_chain_has_no_error_and_is_refused():
-    with pytest.raises(ValueError, match=r"repeats.*at least 2"):
-        call_smc(start=jnp.zeros((1, 3)))
+def test_one_chain_has_no_error_and_is_refused():
     with pytest.raises(ValueError, match=r"num_chains.*at least 2"):
         ais_log_normalizer(
             jax.random.key(0), MODEL, PARAMS, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1

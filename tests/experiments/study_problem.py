@@ -1,0 +1,76 @@
+"""A study whose runs are none: what they would write, without training."""
+
+import subprocess
+from pathlib import Path
+
+from experiments.study_cells import Study, cells
+from experiments.study_jobs import run_each
+from experiments.workdir import as_json, prepare, write_json
+
+STUDY = Study(
+    rows={
+        "plain, a": "configs/jem_digits.py",
+        "other/b": ["configs/jem_digits.py:mala", "--config.train.num_epochs=3"],
+    },
+    columns={
+        "accuracy | %": ("classification.accuracy", 100.0, 1),
+        "seconds": ("run_seconds", 1.0, 0),
+        "absent": ("nowhere.to.be.found", 1.0, 2),
+    },
+    num_seeds=2,
+    common=("--config.eval.num_ood=0",),
+)
+
+
+class Finished:
+    """A process that has come to its end."""
+
+    pid = 0
+
+    def __init__(self, returncode, stderr):
+        self.returncode, self.stderr = returncode, stderr
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *reason):
+        pass
+
+    def communicate(self):
+        return None, self.stderr
+
+
+def fake_runs(monkeypatch):
+    """Commands of runs that are none: seed 1 of the second row diverges, others write numbers."""
+    made = []
+
+    def fake(command, **options):
+        made.append(command)
+        argument = dict(part.split("=", 1) for part in command if part.startswith("--"))
+        folder, seed = Path(argument["--workdir"]), int(argument["--config.seed"])
+        folder.mkdir(parents=True)
+        if seed == 1 and ":mala" in argument["--config"]:
+            return Finished(1, "error: Training diverged: the last 20")
+        # As a run does, whole or not at all: the table may be made while another job writes.
+        write_json(folder / "summary.json", {"run_seconds": 10.0 + seed})
+        write_json(folder / "evaluation.json", {"classification": {"accuracy": 0.5 + 0.25 * seed}})
+        return Finished(0, "")
+
+    monkeypatch.setattr(subprocess, "Popen", fake)
+    return made
+
+
+def run(all_cells):
+    """What is told of every cell, one run at a time."""
+    told = []
+    run_each(all_cells, 1, lambda cell, status: told.append((cell, status)))
+    assert [cell for cell, _ in told] == all_cells
+    return [status for _, status in told]
+
+
+def made_before(study, folder):
+    """The first cell of a study, its folder as a finished run leaves it."""
+    (cell, *_) = cells(study, folder, 1)
+    prepare(cell.folder, cell.config)
+    write_json(cell.folder / "evaluation.json", {"eval": as_json(cell.config)["eval"]})
+    return cell

@@ -1,0 +1,97 @@
+"""Study files and arguments: what is found, and what is refused before a run."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from experiment_runs import EXPERIMENTS
+
+from experiments.study import default_folder, load, main, read
+from experiments.study_cells import Study, cells
+
+
+def test_a_study_file_has_variants(tmp_path):
+    path = tmp_path / "several.py"
+    path.write_text(
+        "from experiments.study import Study\n"
+        "STUDIES = {'': Study({}, {}, num_seeds=1), 'quick': Study({}, {}, num_seeds=2)}\n"
+    )
+    assert (load(str(path)).num_seeds, load(f"{path}:quick").num_seeds) == (1, 2)
+    with pytest.raises(SystemExit, match=r"no variant 'slow'. There .*several.py, .*py:quick\."):
+        load(f"{path}:slow")
+    with pytest.raises(SystemExit, match=r"no variant 'quick'. There are studies/lebm_digits.py\."):
+        load("studies/lebm_digits.py:quick")
+    assert default_folder("studies/several.py") == Path("runs/studies/several")
+    assert default_folder("several.py:quick") == Path("runs/studies/several_quick")
+
+
+def test_a_study_file_is_found_from_experiments():
+    loaded = load("studies/jem_digits.py")
+    assert loaded.num_seeds == 5
+    assert "JEM, SGLD" in loaded.rows
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(SystemExit, match=r"no study file 'nothing.py'. .*studies/jem_digits\.py"):
+        load("nothing.py")
+    (tmp_path / "empty.py").write_text("STUDY = 3")
+    with pytest.raises(SystemExit, match="must define STUDY"):
+        load(str(tmp_path / "empty.py"))
+
+
+STUDIES = [
+    (path.name, variant)
+    for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
+    for variant in read(path)
+]
+
+
+@pytest.mark.parametrize(("name", "variant"), STUDIES)
+def test_the_rows_of_every_study_exist(name, variant, tmp_path):
+    """Their configurations, their variants and the fields that they change."""
+    study = load(f"studies/{name}:{variant}")
+    made = cells(study, tmp_path, 1)
+    assert {cell.label for cell in made} == study.rows.keys()
+    assert all(cell.config.family and cell.config.seed == cell.seed for cell in made)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("configs/nothing.py", "no configuration file 'configs/nothing.py'"),
+        ("configs/thermo_digits.py:unknown", "unknown"),
+        (["configs/thermo_digits.py", "--config.train.num_epoch=3"], "unknown field.*num_epoch"),
+        (["configs/thermo_digits.py", "--config.train.num_epochs=few"], "num_epochs.*few"),
+    ],
+)
+def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, tmp_path):
+    rows = {"good": "configs/thermo_digits.py", "bad": row}
+    with pytest.raises(SystemExit, match=f"error: .*{expected}"):
+        cells(Study(rows, {}), tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("--seeds=0", "error: --seeds must be at least 1, got 0."),
+        ("--folder=taken", r"error: --folder=taken cannot be used: .*File exists"),
+        ("--study=broken.py", r"error: broken.py cannot be run: ModuleNotFoundError: .*nowhere"),
+        ("--folder=other", r"other cannot be used: its table.json is of another .* row 'theirs'"),
+    ],
+)
+def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("good.py").write_text(
+        "from experiments.study import Study\nSTUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
+    )
+    Path("broken.py").write_text("import nowhere\n")
+    Path("taken").touch()
+    Path("other").mkdir()
+    Path("other/table.json").write_text(json.dumps({"row": {}, "theirs": {}}))
+    arguments = ["study.py", "--study=good.py", "--folder=new", argument]
+    monkeypatch.setattr(sys, "argv", arguments)  # the last one counts
+    with pytest.raises(SystemExit, match=expected):
+        main()
+    assert not Path("new").exists()
+    assert json.loads(Path("other/table.json").read_text()).keys() == {"row", "theirs"}

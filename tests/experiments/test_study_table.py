@@ -1,0 +1,87 @@
+"""The table of a study: means, spreads, divergences and what is missing."""
+
+import json
+import statistics
+
+from experiment_runs import strict_json
+from study_problem import STUDY, fake_runs, run
+
+from experiments.study import _tell_absent, as_markdown, run_all, table, write
+from experiments.study_cells import Study, cells
+from experiments.workdir import write_json
+
+
+def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
+    fake_runs(monkeypatch)
+    made = cells(STUDY, tmp_path, 2)
+    run(made)
+    found = table(STUDY, made)
+    assert found["plain, a"]["accuracy | %"] == [50.0, 75.0]
+    assert found["plain, a"]["seconds"] == [10.0, 11.0]
+    assert (found["other/b"]["finished"], found["other/b"]["diverged"]) == (1, 1)
+    lines = as_markdown(STUDY, found).splitlines()
+    assert lines[0] == "|  | accuracy \\| % | seconds | absent | seeds | diverged |"
+    spread = statistics.stdev([50.0, 75.0])
+    assert lines[2] == f"| plain, a | 62.5 ± {spread:.1f} | 10 ± 1 | - | 2 | 0 |"
+    assert lines[3] == "| other/b | 50.0 (1 of 2) | 10 (1 of 2) | - | 2 | 1 |"
+    write(STUDY, made, tmp_path)
+    assert (tmp_path / "table.md").read_text().splitlines() == lines
+    assert strict_json((tmp_path / "table.json").read_text()) == found
+
+
+def test_a_run_of_several_repeats_counts_each(tmp_path):
+    study = Study(
+        rows={"many": "configs/thermo_digits.py", "lost": "configs/thermo_digits.py:vanilla"},
+        columns={"KID": ("kid.infinity", 10.0, 1), "seconds": ("cost.seconds", 1.0, 0)},
+        num_seeds=2,
+        common=("--config.train.num_repeats=3",),
+    )
+    numbers = {"kid": {"infinity": [1.0, None, 3.0]}, "cost": {"seconds": 7.0}}
+    made = cells(study, tmp_path, 2)
+    for cell in made:
+        cell.folder.mkdir(parents=True)
+        if cell.label == "many":
+            evaluation = numbers | {"diverged_repeats": 1}
+            (cell.folder / "evaluation.json").write_text(json.dumps(evaluation))
+    (made[1].folder / "diverged.txt").write_text("Training diverged")
+    found = table(study, made)
+    assert found["many"]["KID"] == [10.0, None, 30.0, 10.0, None, 30.0]
+    assert found["many"]["seconds"] == [7.0, 7.0]
+    assert (found["many"]["finished"], found["many"]["diverged"]) == (4, 2)
+    assert (found["lost"]["finished"], found["lost"]["diverged"]) == (0, 3)
+    spread = statistics.stdev([10.0, 30.0, 10.0, 30.0])
+    lines = as_markdown(study, found).splitlines()
+    assert lines[2] == f"| many | 20.0 ± {spread:.1f} (4 of 6) | 7 ± 0 | 6 | 2 |"
+    assert lines[3] == "| lost | - | - | 3 | 3 |"
+
+    (made[2].folder / "diverged.txt").write_text("Training diverged")  # "many" again
+    found = table(study, made)
+    assert found["many"]["KID"] == [10.0, None, 30.0, None, None, None]
+    assert found["many"]["seconds"] == [7.0, None]
+
+
+def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
+    """Of five seeds one is null, one lacks the number, one diverged, and one is not run yet."""
+    columns = {"R-hat": ("mixing.rhat", 1.0, 1), "FID": ("fid", 1.0, 0)}
+    study = Study(rows={"row": "configs/jem_digits.py"}, columns=columns)
+    made = cells(study, tmp_path, 5)
+    evaluations = ({"rhat": 29.6}, {"rhat": None}, {})
+    for cell in made[:4]:
+        cell.folder.mkdir(parents=True)
+    for cell, mixing in zip(made, evaluations, strict=False):
+        write_json(cell.folder / "evaluation.json", {"mixing": mixing, "fid": 7.0 + cell.seed})
+    (made[3].folder / "diverged.txt").write_text("Training diverged")
+    found = table(study, made)
+    assert found["row"]["R-hat"] == [29.6, None, None, None]
+    lines = as_markdown(study, found).splitlines()
+    assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 (3 of 4) | 4 | 1 |"
+    _tell_absent(study, made)
+    assert capsys.readouterr().out == ""  # one run has it
+
+
+def test_a_column_that_no_run_has_is_named(tmp_path, monkeypatch, capsys):
+    fake_runs(monkeypatch)
+    assert run_all(STUDY, cells(STUDY, tmp_path, 1), tmp_path, 1) == 0
+    said = capsys.readouterr().out
+    assert "No finished run has a nowhere.to.be.found, for the column 'absent'." in said
+    assert said.count("No finished run has") == 1

@@ -1,0 +1,53 @@
+"""The path from a base Gaussian to a posterior whose normalising constants are known."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax.latent import (
+    LatentParams,
+    LinearGenerator,
+    QuadraticPrior,
+    linear_gaussian_log_evidence,
+    linear_gaussian_log_normalizer,
+    linear_gaussian_model,
+    power_schedule,
+)
+from ebmjax.samplers import mala
+from ebmjax.types import Sampler
+
+MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+PARAMS = LatentParams(
+    QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+)
+X = jnp.array([1.5, -0.8])
+LOG_Z = float(linear_gaussian_log_normalizer(MODEL, PARAMS))
+LOG_EVIDENCE = float(linear_gaussian_log_evidence(MODEL, PARAMS, X))
+POWERS = power_schedule(6, 2.0)
+MALA = functools.partial(mala, step_size=0.1)
+
+
+def base_draws(seed, shape):
+    return MODEL.base_scale * jax.random.normal(jax.random.key(seed), (*shape, 2))
+
+
+class State(NamedTuple):
+    position: Any
+
+
+def fixed_shift(shift):
+    """A step that moves by ``shift``, so that the weights can be followed by hand."""
+
+    def factory(log_density_fn):
+        return Sampler(
+            init=lambda position: State(position),
+            step=lambda key, state: (
+                State(state.position + shift),
+                log_density_fn(state.position),
+            ),
+        )
+
+    return factory
