@@ -51,3 +51,17 @@ def fixed_shift(shift):
         )
 
     return factory
+
+
+BAD_INPUT = [
+    ({"num_steps": 0}, "num_steps.*at least 1"),
+    ({"powers": jnp.array([0.0, 0.5])}, "run from 0"),
+    ({"start": jnp.zeros(())}, "start must be arrays that share their leading axis"),
+    ({"tilt": lambda z: jnp.stack([z, z])}, "must return a scalar"),
+]
+
+
+def try_with(estimator, sampler, start, *, powers=POWERS, tilt=lambda z: z, num_steps=1):
+    """``estimator`` on a path of numbers, with the arguments that can be bad."""
+    key, base = jax.random.key(0), lambda z: -(z**2)
+    return estimator(key, start, powers, base, tilt, sampler=sampler, num_steps=num_steps)

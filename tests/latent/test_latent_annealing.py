@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from annealing_problem import (
+    BAD_INPUT,
     LOG_EVIDENCE,
     LOG_Z,
     MALA,
@@ -16,6 +17,7 @@ from annealing_problem import (
     X,
     base_draws,
     fixed_shift,
+    try_with,
 )
 
 from ebmjax.latent import (
@@ -198,32 +200,10 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
         np.testing.assert_allclose(path.log_tilt_fn(z), tilt, rtol=1e-5)
 
 
-def call_ais(**changes):
-    arguments = {"num_steps": 1, "powers": POWERS, "start": jnp.zeros(3), "tilt": lambda z: z}
-    arguments |= changes
-    return annealed_importance_sampling(
-        jax.random.key(0),
-        arguments["start"],
-        arguments["powers"],
-        lambda z: -(z**2),
-        arguments["tilt"],
-        sampler=MALA,
-        num_steps=arguments["num_steps"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_steps": 0}, "num_steps.*at least 1"),
-        ({"powers": jnp.array([0.0, 0.5])}, "run from 0"),
-        ({"start": jnp.zeros(())}, "start must be arrays that share their leading axis"),
-        ({"tilt": lambda z: jnp.stack([z, z])}, "must return a scalar"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), BAD_INPUT)
 def test_bad_input_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        call_ais(**changes)
+        try_with(annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
 
 
 def test_one_chain_has_no_error_and_is_refused():

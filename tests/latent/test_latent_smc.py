@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from annealing_problem import (
+    BAD_INPUT,
     LOG_EVIDENCE,
     LOG_Z,
     MALA,
@@ -18,14 +19,15 @@ from annealing_problem import (
     X,
     base_draws,
     fixed_shift,
+    try_with,
 )
 
 from ebmjax.latent import log_mean_exp, path_to_posterior, smc_log_normalizer
 
-SMC_SAMPLERS = [MALA, functools.partial(blackjax.mala, step_size=0.1)]
+BLACKJAX = functools.partial(blackjax.mala, step_size=0.1)
 
 
-@pytest.mark.parametrize("sampler", SMC_SAMPLERS, ids=["ours", "blackjax"])
+@pytest.mark.parametrize("sampler", [MALA, BLACKJAX], ids=["ours", "blackjax"])
 def test_tempered_smc(sampler):
     """The log ratio within 5 standard errors of 64 repeats, and those are small."""
     start = base_draws(4, (64, 50))
@@ -88,34 +90,13 @@ def test_without_blackjax_smc_says_what_to_install(monkeypatch):
         )
 
 
-def call_smc(**changes):
-    arguments = {"num_steps": 1, "powers": POWERS, "start": jnp.zeros((2, 3)), "tilt": lambda z: z}
-    arguments |= changes
-    return smc_log_normalizer(
-        jax.random.key(0),
-        arguments["start"],
-        arguments["powers"],
-        lambda z: -(z**2),
-        arguments["tilt"],
-        sampler=MALA,
-        num_steps=arguments["num_steps"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_steps": 0}, "num_steps.*at least 1"),
-        ({"powers": jnp.array([0.0, 0.5])}, "run from 0"),
-        ({"start": jnp.zeros(())}, "start must be arrays that share their leading axis"),
-        ({"tilt": lambda z: jnp.stack([z, z])}, "must return a scalar"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), BAD_INPUT)
 def test_bad_input_is_refused(changes, message):
+    """With a kernel that checks nothing itself."""
     with pytest.raises(ValueError, match=message):
-        call_smc(**changes)
+        try_with(smc_log_normalizer, BLACKJAX, **{"start": jnp.zeros((2, 3)), **changes})
 
 
 def test_one_repeat_has_no_error_and_is_refused():
     with pytest.raises(ValueError, match=r"repeats.*at least 2"):
-        call_smc(start=jnp.zeros((1, 3)))
+        try_with(smc_log_normalizer, MALA, jnp.zeros((1, 3)))

@@ -153,9 +153,9 @@ def test_weights_of_zero():
 
 
 def test_weight_sample_size():
-    """Weights 1 and 3: 16 / 10; shifted by a constant, the same."""
+    """Weights 1 and 3: 16 / 10; shifted by a constant, each column by its own, the same."""
     log_weights = jnp.log(jnp.array([[1.0, 1.0], [3.0, 1.0]]))
-    for shift in (0.0, 100.0):
+    for shift in (0.0, 100.0, jnp.array([[200.0, -200.0]])):
         np.testing.assert_allclose(weight_sample_size(log_weights + shift), [1.6, 2.0], rtol=1e-4)
 
 
