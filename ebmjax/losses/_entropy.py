@@ -53,17 +53,15 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
       >>> bool(jnp.isclose(nearest_neighbour_entropy(square), 1 + 1 / 2 + 1 / 3 + jnp.log(jnp.pi)))
       True
     """
-    _check_cloud("particles", particles, 2 if references is None else 1)
-    clouds = [particles]
+    clouds = [_as_cloud("particles", particles, 2 if references is None else 1)]
     if references is not None:
-        _check_cloud("references", references, 1)
-        if jnp.shape(references)[1:] != jnp.shape(particles)[1:]:
+        clouds.append(jax.lax.stop_gradient(_as_cloud("references", references, 1)))
+        if clouds[1].shape[1:] != clouds[0].shape[1:]:
             raise ValueError(
-                f"references must hold events of shape {jnp.shape(particles)[1:]}, as particles "
-                f"do; got shape {jnp.shape(references)}."
+                f"references must hold events of shape {clouds[0].shape[1:]}, as particles do; got "
+                f"shape {clouds[1].shape}."
             )
-        clouds.append(jax.lax.stop_gradient(references))
-    clouds = [jnp.asarray(cloud, jnp.float32).reshape(len(cloud), -1) for cloud in clouds]
+    clouds = [cloud.reshape(len(cloud), -1) for cloud in clouds]
     largest = jnp.max(jnp.stack([jnp.max(jnp.abs(cloud)) for cloud in clouds]))
     scale = jax.lax.stop_gradient(jnp.maximum(largest, FLOAT32.tiny))
     # In units of the largest coordinate, so that squares neither overflow nor vanish.
@@ -78,15 +76,17 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
     return harmonic + log_ball + d * jnp.mean(log_distance)
 
 
-def _check_cloud(name: str, cloud: Any, at_least: int) -> None:
-    dtype, shape = jnp.result_type(cloud), jnp.shape(cloud)
-    if not jnp.issubdtype(dtype, jnp.floating):
-        raise TypeError(f"{name} must hold floating-point numbers, got dtype {dtype}.")
-    if len(shape) == 0 or shape[0] < at_least or 0 in shape:
+def _as_cloud(name: str, cloud: Any, at_least: int) -> jax.Array:
+    """``cloud`` of shape (n, ...) in float32."""
+    cloud = jnp.asarray(cloud)
+    if not jnp.issubdtype(cloud.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold floating-point numbers, got dtype {cloud.dtype}.")
+    if cloud.ndim == 0 or len(cloud) < at_least or cloud.size == 0:
         raise ValueError(
             f"{name} must be at least {('one', 'two')[at_least - 1]} along the first axis, shape "
-            f"(n, ...), got {shape}."
+            f"(n, ...), got {cloud.shape}."
         )
+    return cloud.astype(jnp.float32)
 
 
 def _to_each_other(points: jax.Array) -> jax.Array:

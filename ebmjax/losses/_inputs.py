@@ -11,15 +11,13 @@ import numpy as np
 
 def as_batch(name: str, values: Any) -> jax.Array:
     """``values`` of shape (count,), count at least 1, in float32; TypeError or ValueError else."""
-    if not jnp.issubdtype(jnp.result_type(values), jnp.floating):
-        raise TypeError(
-            f"{name} must hold floating-point numbers, got dtype {jnp.result_type(values)}."
-        )
-    shape = jnp.shape(values)
-    if len(shape) != 1 or shape[0] == 0:
+    values = jnp.asarray(values)
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold floating-point numbers, got dtype {values.dtype}.")
+    if values.ndim != 1 or values.size == 0:
         raise ValueError(
             f"{name} must be one number per example, shape (count,) with count at least 1, got "
-            f"shape {shape}. Drop a trailing axis with [:, 0], merge axes with .ravel()."
+            f"shape {values.shape}. Drop a trailing axis with [:, 0], merge axes with .ravel()."
         )
     return jnp.asarray(values, jnp.float32)
 
