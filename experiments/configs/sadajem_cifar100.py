@@ -9,9 +9,10 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: k5, k20; cosine; asam (radius 2, adaptive: the published code's default); statistics (the
-published code's running averages, which samples enter, too), literal (both); bfloat16 (network and
-chains; energies stay float32); cpu (a small network on 5,000 images of 16x16).
+Variants: k5, k20; cosine; sam_R and asam_R, the radius of SAM and ASAM (005 is 0.05; asam_2 is the
+published code's default); statistics (the published code's running averages, which samples enter,
+too), literal (both); bfloat16 (network and chains; energies stay float32); cpu (a small network on
+5,000 images of 16x16).
 """
 
 from ml_collections import ConfigDict

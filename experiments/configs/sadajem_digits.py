@@ -26,6 +26,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.jem_defaults import configure
+from experiments.jem_radii import RADII
 
 BASE = {
     "data.augment_positives": False,
@@ -57,21 +58,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "jempp_unaugmented": UNPENALISED | {"optimizer.rho": None},
     "jempp_unaugmented_l2": {"optimizer.rho": None},
     "sadajem": UNPENALISED,
-    **{
-        f"sam_{name}": {"optimizer.rho": rho}
-        for name, rho in {"005": 0.05, "01": 0.1, "02": 0.2, "04": 0.4, "08": 0.8}.items()
-    },
-    **{
-        f"asam_{name}": {"optimizer.rho": rho, "optimizer.adaptive": True}
-        for name, rho in {"05": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0}.items()
-    },
+    **RADII,
     "batch": {"model.norm": "batch"},
-    "literal": PUBLISHED
-    | {
-        "model.norm_policy": "sada_jem",
-        "optimizer.rho": 2.0,
-        "optimizer.adaptive": True,
-    },
+    "literal": PUBLISHED | RADII["asam_2"] | {"model.norm_policy": "sada_jem"},
 }
 
 

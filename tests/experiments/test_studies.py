@@ -1,10 +1,9 @@
 """Every row of every study is a run that the command line takes: its file, fields and ranges."""
 
 import pytest
-from absl import flags
 from experiment_runs import EXPERIMENTS
-from ml_collections import config_flags
 
+from experiments.command_line import read as configuration
 from experiments.study import read
 from experiments.validate import check_ranges
 
@@ -16,13 +15,7 @@ ROWS = {
 }
 
 
-# ml_collections imports configurations so.
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
-def test_row(monkeypatch, row):
+def test_row(row):
     config, *arguments = row
-    command = ["run.py", f"--config={EXPERIMENTS / config}", *arguments]
-    monkeypatch.setattr("sys.argv", command)  # where ml_collections finds the fields to set
-    values = flags.FlagValues()
-    config_flags.DEFINE_config_file("config", flag_values=values)
-    values(command)
-    check_ranges(values.config)
+    check_ranges(configuration(config, arguments))
