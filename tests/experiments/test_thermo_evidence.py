@@ -19,6 +19,7 @@ SIZES = {
     "eval.evidence_steps": 20,
     "eval.evidence_step_size": 0.15,
 }
+OBSERVATIONS = data.to_signed_unit(jnp.asarray(TEST[:2]))
 # The second repeat's model is another.
 REPEATS = [PARAMS, PARAMS._replace(prior=PARAMS.prior._replace(shift=jnp.array([-0.5, 0.3])))]
 
@@ -40,10 +41,9 @@ def test_all_methods_are_offered(compared):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", thermo_evidence.METHODS)
 def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared):
-    observations = data.to_signed_unit(jnp.asarray(TEST[:2]))
     exact = np.array(
         [
-            [latent.linear_gaussian_log_evidence(MODEL, one, x) for x in observations]
+            [latent.linear_gaussian_log_evidence(MODEL, one, x) for x in OBSERVATIONS]
             for one in REPEATS
         ]
     )
@@ -69,17 +69,44 @@ def test_methods_have_random_numbers_of_their_own(monkeypatch):
     assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
 
 
-def test_the_priors_chains_are_as_long_as_those_that_anneal(monkeypatch):
-    """They start from the base Gaussian and pass no rung on the way."""
+def test_the_ladder_is_the_evaluations_own(monkeypatch):
+    """The prior's chains, which pass no rung on the way, are as long as those that anneal."""
+    asked = record(monkeypatch, "sample_prior", "sample_power_posteriors")
+    call("stepping_stone", steps=2, chains=4)
+    intervals = SIZES["eval.evidence_intervals"]
+    assert asked["sample_prior"][1]["num_steps"] == 2 * intervals
+    (*_, observations, powers, _), options = asked["sample_power_posteriors"]
+    assert (options["num_steps"], options["warm_start"]) == (2, True)
+    expected = latent.power_schedule(intervals, SIZES["eval.evidence_exponent"])[1:]
+    np.testing.assert_array_equal(powers, expected)
+    np.testing.assert_array_equal(observations, jnp.concatenate([OBSERVATIONS] * 4))
+
+
+def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
+    asked = record(monkeypatch, "smc_log_normalizer")
+    call("smc", steps=1, chains=32)
+    (_, start, powers, *_), options = asked["smc_log_normalizer"]
+    assert start.shape == (thermo_evidence.SMC_REPEATS, 32 // thermo_evidence.SMC_REPEATS, 2)
+    assert (len(powers), options["num_steps"]) == (SIZES["eval.evidence_intervals"] + 1, 1)
+
+
+def record(monkeypatch, *names):
+    """What functions of ``latent`` are called with last, by their names."""
     asked = {}
-    sample_prior = latent.sample_prior
 
-    def record(*arguments, num_steps, **options):
-        asked["prior"] = num_steps
-        return sample_prior(*arguments, num_steps=num_steps, **options)
+    def recorded(name, function):
+        def call(*arguments, **options):
+            asked[name] = (arguments, options)
+            return function(*arguments, **options)
 
-    monkeypatch.setattr(latent, "sample_prior", record)
-    sizes = {**SIZES, "eval.evidence_steps": 2, "eval.evidence_chains": 4}
-    config = digits(**sizes, **{"eval.evidence_methods": ("stepping_stone",)})
-    thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
-    assert asked == {"prior": 2 * sizes["eval.evidence_intervals"]}
+        return call
+
+    for name in names:
+        monkeypatch.setattr(latent, name, recorded(name, getattr(latent, name)))
+    return asked
+
+
+def call(method, steps, chains):
+    """Outside of ``jit``, so that arguments can be looked at."""
+    config = digits(**{**SIZES, "eval.evidence_steps": steps, "eval.evidence_chains": chains})
+    thermo_evidence.METHODS[method](MODEL, config, jax.random.key(0), PARAMS, OBSERVATIONS)

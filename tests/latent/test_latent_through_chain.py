@@ -22,7 +22,7 @@ from latent_problems import (
     standard_errors,
 )
 
-from ebmjax.latent import power_schedule, through_chain_loss
+from ebmjax.latent import log_likelihood, power_schedule, sample_ladder, through_chain_loss
 from ebmjax.samplers import mala, sgld
 
 X = jnp.asarray(OBSERVATIONS, jnp.float32)
@@ -259,6 +259,16 @@ def test_memory_grows_by_the_chains_states_alone():
     state, key = 4 * (2 + 2 + 1) * chains, 2 * 4 * 2
     # Loose buffers of one step do not grow: 1 kB is for the alignment of the arrays' ends.
     assert temporaries(many) - temporaries(few) <= (many - few) * (state + key) + 1024
+
+
+@pytest.mark.parametrize("options", [{}, {"warm_start": True}], ids=["afresh", "annealed"])
+def test_the_powers_are_annealed_if_asked(options):
+    key, params, powers = jax.random.key(7), make_params(), power_schedule(3, 1.0)
+    _, metrics = through_chain_loss(key, params, MODEL, X, powers, 2, **ULA, **options)
+    _, ends, _ = sample_ladder(key, MODEL, params, X, powers[1:], 2, **ULA, **options)
+    of_pair = functools.partial(log_likelihood, MODEL, params)
+    expected = jax.vmap(jax.vmap(of_pair), (0, None))(ends, X).mean(axis=1)
+    np.testing.assert_allclose(metrics["mean_log_likelihoods"][1:], expected, rtol=1e-4)
 
 
 def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():

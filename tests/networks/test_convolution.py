@@ -44,6 +44,7 @@ TRANSPOSED = [
     (2, 3, 3, 1, "VALID"),
     (3, 2, 2, 3, "SAME"),
     (1, 1, 2, 3, "VALID"),
+    (2, 2, 2, 3, "VALID"),
     (2, 3, 5, 2, "SAME"),
 ]
 CASES = [(False, *case) for case in CONVOLUTIONS] + [(True, *case) for case in TRANSPOSED]
