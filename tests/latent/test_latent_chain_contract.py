@@ -195,6 +195,8 @@ def test_bad_input_is_refused(changes, message):
         sample_power_posteriors(jax.random.key(0), MODEL, PARAMS, **{**arguments, **changes})
 
 
-def test_no_chains_are_refused():
-    with pytest.raises(ValueError, match=r"num_chains.*at least 1"):
-        sample_prior(jax.random.key(0), MODEL, PARAMS, 0, 2, sampler=ULA, num_steps=1)
+@pytest.mark.parametrize("name", ["num_chains", "latent_dim", "num_steps"])
+def test_chains_of_the_prior_are_at_least_one_of_each(name):
+    sizes = {"num_chains": 1, "latent_dim": 2, "num_steps": 1, name: 0}
+    with pytest.raises(ValueError, match=f"{name}.*at least 1"):
+        sample_prior(jax.random.key(0), MODEL, PARAMS, sampler=ULA, **sizes)

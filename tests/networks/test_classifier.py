@@ -134,8 +134,16 @@ def test_the_split_is_the_whole(norm):
     assert (statistics == {}) == (norm is None)
 
 
-def test_a_network_without_statistics_has_one_use_and_no_split():
-    network, images = Flat(), images_of()
+class HeadAlone(Flat):
+    """A method called as the second part of a network is, where there is no first."""
+
+    def head(self, features):
+        return features
+
+
+@pytest.mark.parametrize("network", [Flat(), HeadAlone()], ids=["plain", "head"])
+def test_a_network_without_statistics_has_one_use_and_no_split(network):
+    images = images_of()
     made = classifier(network)
     params, statistics = made.init(jax.random.key(0), images)
     assert statistics == {}
