@@ -156,7 +156,7 @@ PARTS = {
         ["--config.sampler.low=-1.2", "--config.sampler.high=1.2"],
     ),
     "SAM": (["--config.optimizer.rho=0.05"], ["--config.optimizer.rho=None"]),
-    "no noise on images": (["--config.data.noise_scale=0.0"], ["--config.data.noise_scale=0.03"]),
+    "noiseless images": (["--config.data.noise_scale=0.0"], ["--config.data.noise_scale=0.03"]),
     "crops for the labels": (
         ["--config.data.crop_padding=1", "--config.data.augment_positives=False"],
         ["--config.data.crop_padding=0", "--config.data.augment_positives=True"],

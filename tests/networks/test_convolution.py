@@ -249,8 +249,10 @@ def test_convolution_starts_as_pytorch_does():
 
 
 def test_transposed_convolution_starts_as_flax_does():
+    """Unless told otherwise it doubles the image, by a window of 4."""
     images = jnp.zeros((4, 4, 3))
-    ours = TransposedConvolution(5, 4, 2).init(jax.random.key(0), images)
+    out, ours = TransposedConvolution(5).init_with_output(jax.random.key(0), images)
+    assert out.shape == (8, 8, 5)
     theirs = nn.ConvTranspose(5, (4, 4), (2, 2)).init(jax.random.key(0), images)
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 

@@ -304,7 +304,8 @@ def test_a_network_has_second_derivatives_in_both_modes():
         (lambda: MLPEnergy().init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
         (lambda: MLPEnergy((8, 0)).init(jax.random.key(0), jnp.zeros(2)), "hidden"),
         (lambda: ConvGenerator((8,), 1).init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
-        (lambda: ConvGenerator((8, 0), 1).init(jax.random.key(0), jnp.zeros(4)), "features"),
+        (lambda: ConvGenerator((8, 0), 1).init(jax.random.key(0), jnp.zeros(4)), "of features"),
+        (lambda: ConvGenerator((8,), 0).init(jax.random.key(0), jnp.zeros(4)), "channels and"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -232,6 +232,9 @@ def test_a_policy_says_who_uses_and_who_updates_what():
     assert table(NormPolicy(), second_pass=True)[0] == table(NormPolicy())[0]
     assert table(SADA_JEM_POLICY) == (["batch"] * 4, [True] * 4)
     assert table(SADA_JEM_POLICY, second_pass=True) == (["batch"] * 4, [False] * 4)
+    every = dict.fromkeys(("positives", "negatives", "chains"), "running")
+    labels = NormPolicy(**every, updated_by=("classified",))
+    assert table(labels) == (["batch"] + ["running"] * 3, [True, False, False, False])
     fixed = NormPolicy(
         negatives="running", chains="running", second_pass="running", updated_by=("positives",)
     )
