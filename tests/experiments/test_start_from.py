@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from experiment_runs import contents, digits, rows_of, strict_json
 
-from experiments import start_from
+from experiments import start_from, workdir
 from experiments.errors import ConfigError
 from experiments.launch import launch
 
@@ -71,6 +71,10 @@ def test_what_is_no_run_is_refused_before_anything_is_written(smoke, tmp_path):
     shutil.copy(smoke / "config.json", unsaved)
     with pytest.raises(ConfigError, match="holds no checkpoint to start from"):
         run(folder, unsaved)
+    begun = tmp_path / "begun"  # and killed before its first checkpoint
+    workdir.prepare(begun, digits(**{"train.start_from": str(begun)}))
+    with pytest.raises(ConfigError, match="must be the folder of another run"):
+        run(begun, begun)
     with pytest.raises(ConfigError, match=r"of another network: \.params"):
         run(folder, smoke, **{"model.latent_dim": 5})
     assert not folder.exists()

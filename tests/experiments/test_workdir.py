@@ -164,6 +164,14 @@ def test_a_config_json_that_is_a_folder(tmp_path):
     assert "cannot be used: Is a directory" in refusal(tmp_path / "run")
 
 
+def test_evaluations_come_in_the_order_of_their_steps(tmp_path):
+    (tmp_path / "evaluations").mkdir()
+    steps = [0, 9, 10, 200]
+    for step in reversed(steps):
+        (tmp_path / "evaluations" / f"{step}.npz").touch()
+    assert [int(path.stem) for path in workdir.evaluations(tmp_path)] == steps
+
+
 def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):
     summary = {"loss": float("nan"), "energies": [1.5, float("-inf")], "steps": 3}
     workdir.write_summary(tmp_path, summary)

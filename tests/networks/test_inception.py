@@ -169,8 +169,9 @@ def test_grey_images_are_repeated():
 
 
 def test_inputs_refuse_what_is_no_image():
-    with pytest.raises(TypeError, match="uint8"):
-        inception_inputs(jnp.zeros((1, 8, 8, 3)))
+    for dtype in (jnp.float32, jnp.int32):
+        with pytest.raises(TypeError, match="uint8"):
+            inception_inputs(jnp.zeros((1, 8, 8, 3), dtype))
     for shape in [(8, 8, 3), (1, 8, 8, 4), (0, 8, 8, 3)]:
         with pytest.raises(ValueError, match="images must have shape"):
             inception_inputs(jnp.zeros(shape, jnp.uint8))
