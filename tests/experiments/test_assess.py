@@ -15,9 +15,11 @@ LIMIT, TOTAL = 12, 40
 
 
 def restored(folder, step, skipped):
-    """``restore`` of a run whose newest checkpoint is of ``step``."""
+    """``restore`` of a run whose newest checkpoint is of ``step``; ``skipped`` of each repeat."""
+    skipped = jnp.int32(skipped)
     state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
-    saved = state._replace(step=jnp.int32(step), consecutive_skipped=jnp.int32(skipped))
+    state = state._replace(consecutive_skipped=jnp.zeros_like(skipped))
+    saved = state._replace(step=jnp.int32(step), consecutive_skipped=skipped)
     with training.Checkpoints(folder / "checkpoints") as checkpoints:
         checkpoints.save(step, saved, {})
     plan = training.Plan(total_steps=TOTAL, batch_size=1, max_consecutive_skips=LIMIT)
@@ -26,6 +28,10 @@ def restored(folder, step, skipped):
 
 def test_a_finished_run_is_taken_even_if_its_last_steps_were_skipped(tmp_path):
     assert int(restored(tmp_path, TOTAL, LIMIT - 1).step) == TOTAL
+
+
+def test_repeats_are_evaluated_though_one_of_them_diverged(tmp_path):
+    assert int(restored(tmp_path, TOTAL, [LIMIT, 0]).step) == TOTAL
 
 
 def test_an_unfinished_run_is_to_be_continued(tmp_path):
