@@ -34,9 +34,10 @@ def test_repeats_are_evaluated_though_one_of_them_diverged(tmp_path):
     assert int(restored(tmp_path, TOTAL, [LIMIT, 0]).step) == TOTAL
 
 
-def test_an_unfinished_run_is_to_be_continued(tmp_path):
-    with pytest.raises(WorkdirError, match=r"of step 19 of 40\. Continue it"):
-        restored(tmp_path, 19, LIMIT - 1)
+@pytest.mark.parametrize("step", [19, TOTAL - 1])
+def test_an_unfinished_run_is_to_be_continued(step, tmp_path):
+    with pytest.raises(WorkdirError, match=rf"of step {step} of 40\. Continue it"):
+        restored(tmp_path, step, LIMIT - 1)
 
 
 @pytest.mark.parametrize("step", [19, TOTAL])
