@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import optax
 import pytest
-from experiment_runs import digits
+from experiment_runs import digits, strict_json
 
 from ebmjax import training
-from experiments.assess import restore
+from experiments.assess import assess, restore
 from experiments.errors import WorkdirError
+from experiments.workdir import as_json
 
 LIMIT, TOTAL = 12, 40
 
@@ -32,6 +33,15 @@ def test_a_finished_run_is_taken_even_if_its_last_steps_were_skipped(tmp_path):
 
 def test_repeats_are_evaluated_though_one_of_them_diverged(tmp_path):
     assert int(restored(tmp_path, TOTAL, [LIMIT, 0]).step) == TOTAL
+
+
+def test_a_report_says_of_which_evaluation_it_is(tmp_path):
+    config = digits(**{"eval.num_test": 7})
+    state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
+    assess(tmp_path, config, SimpleNamespace(assess=lambda state: {"answer": 42}), state)
+    report = strict_json((tmp_path / "evaluation.json").read_text())
+    assert report["eval"] == as_json(config)["eval"]
+    assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")
 
 
 @pytest.mark.parametrize("step", [19, TOTAL - 1])

@@ -153,6 +153,15 @@ def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
     assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
 
 
+def test_other_data_are_what_is_to_be_rejected():
+    """Six pairs of eight are in order; the lowest of the four lets one of the two pass."""
+    found = jem_ood.detection(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([0.0, 2.5]))
+    assert float(found["auroc"]) == pytest.approx(0.75)
+    assert float(found["fpr95"]) == pytest.approx(0.5)
+    # Of the positive class at ranks 1, 2, 4 and 5.
+    assert float(found["aupr"]) == pytest.approx((1 + 1 + 3 / 4 + 4 / 5) / 4)
+
+
 def test_not_a_number_is_told_and_not_ranked():
     scores = jnp.array([0.0, jnp.nan])
     assert all(np.isnan(value) for value in jem_ood.detection(scores, scores).values())

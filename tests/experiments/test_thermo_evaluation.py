@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from ebmjax import data, latent
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
-from experiments.thermo_evaluation import ThermoEvaluation
+from experiments.thermo_evaluation import Programs, ThermoEvaluation
 from experiments.thermo_parts import Examples
 
 NUM_IMAGES, NUM_CHAINS = 3, 400
@@ -78,6 +78,23 @@ def test_the_discrepancy_is_the_whole_correction(tmp_path):
     assert np.abs(discrepancy).min() > 0.1
     # Rounding of sums of order 10.
     np.testing.assert_allclose(discrepancy, corrected - trapezium, atol=1e-5)
+
+
+def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_path):
+    one, batches = evaluation(tmp_path), []
+    one.config.train = {"batch_size": 3}
+    one.config.eval.update({"num_samples": 4, "num_gradients": 8})
+    samples = jnp.zeros((4, 2, 1, 1)).at[1, 0].set(jnp.nan)
+    one.__dict__["programs"] = Programs(
+        sample=lambda *_: samples,
+        reconstructions=lambda *_: ({}, jnp.zeros((3, 2, 1, 1))),
+        evidence=lambda *_: {},
+        gradient=lambda key, params, shards, batch: (batches.append(batch.index.tolist()),),
+        gradient_variance=lambda gradients: {},
+    )
+    row, _ = one._measure_one(jax.random.key(0), PARAMS)
+    assert row["num_diverged_samples"] == 1
+    assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
 
 
 def test_the_same_parameters_are_measured_once(tmp_path, monkeypatch):
