@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,14 @@ from experiments import families, jem_extractors, jem_ood
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError
 from experiments.jem_assessment_plots import _extremes
-from experiments.jem_chains import ANY_CLASS, Trained, as_in_training, chain_density, fresh_chains
+from experiments.jem_chains import (
+    ANY_CLASS,
+    Trained,
+    as_in_training,
+    chain_density,
+    fresh_chains,
+    trained,
+)
 from experiments.launch import launch
 
 
@@ -35,6 +43,15 @@ def quick_extractor(tmp_path_factory):
         patch.setattr(jem_extractors, "CACHE", tmp_path_factory.mktemp("extractors"))
         patch.setitem(jem_extractors.SETTINGS, "max_steps", 2)
         yield
+
+
+def test_a_trained_model_has_the_mean_of_its_shards():
+    shards = SimpleNamespace(
+        smoothing=jnp.array([1.0, 3.0]), statistics={"mean": jnp.array([[0.0, 4.0], [2.0, 0.0]])}
+    )
+    found = trained(SimpleNamespace(params="params", shards=shards))
+    assert (found.params, float(found.smoothing)) == ("params", 2.0)
+    np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
 
 
 @pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])
