@@ -90,6 +90,16 @@ def test_a_shift_of_all_images_is_the_distance():
     assert distances["fid_pixels"] == pytest.approx(3 * 2.0**2)
 
 
+def test_along_training_what_is_not_finite_is_left_out_and_one_image_has_no_distance():
+    found = generation().distances
+    ends = np.asarray(data.to_signed_unit(jnp.asarray(TRAIN)))
+    lost = np.concatenate([ends, np.full((1, 3, 1, 1), np.nan, np.float32)])
+    numbers = found.along_training(lost)
+    assert abs(numbers["sample_fid"]) < 1e-9
+    assert numbers["sample_is"] == pytest.approx(1.0)
+    assert all(np.isnan(value) for value in found.along_training(lost[-2:]).values())
+
+
 def test_the_most_confident_of_every_predicted_class():
     """Two of four of class 0, one of one of class 1, by the probability and not by the logit."""
     logits = np.array([[5.0, 4.9], [3.0, 0.0], [0.0, 1.0], [2.0, 1.0], [9.0, 8.8]])
