@@ -95,17 +95,25 @@ def test_what_is_no_run_is_refused_before_anything_is_written(smoke, tmp_path):
 )
 def test_images_held_out_are_counted_from_those_that_there_are(ours, theirs, is_refused, tmp_path):
     """(max_train, num_validation) of two runs on 1440 images."""
+    if not is_refused:
+        assert started(tmp_path, ours, theirs) == "started"
+        return
+    with pytest.raises(ConfigError, match=r"holds out images that the run in"):
+        started(tmp_path, ours, theirs)
+
+
+def test_what_a_run_on_other_data_learnt_is_held_out_by_nobody(tmp_path):
+    assert started(tmp_path, (1440, 200), (1440, 0), their_data="mnist") == "started"
+
+
+def started(folder, ours, theirs, their_data="digits"):
+    """The start of a run on digits from another; (max_train, num_validation) of both."""
     names = ("max_train", "num_validation")
-    (tmp_path / "config.json").write_text(
-        json.dumps({"data": {"name": "digits", **dict(zip(names, theirs, strict=True))}})
-    )
-    config = digits(**{"train.start_from": str(tmp_path)})
+    data = {"name": their_data, **dict(zip(names, theirs, strict=True))}
+    (folder / "config.json").write_text(json.dumps({"data": data}))
+    config = digits(**{"train.start_from": str(folder)})
     config.data.update(dict(zip(names, ours, strict=True)))
     experiment = SimpleNamespace(
         data=np.zeros(min(ours[0], 1440) - ours[1]), warm_start=lambda folder: "started"
     )
-    if not is_refused:
-        assert start_from.warm_start(config, tmp_path / "new", experiment) == "started"
-        return
-    with pytest.raises(ConfigError, match=r"holds out images that the run in"):
-        start_from.warm_start(config, tmp_path / "new", experiment)
+    return start_from.warm_start(config, folder / "new", experiment)
