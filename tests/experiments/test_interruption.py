@@ -139,6 +139,7 @@ def terminated(folders, step):
         signal.signal(signal.SIGTERM, previous)
 
 
+@pytest.mark.slow
 def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke", "--config.seed=0"])

@@ -120,10 +120,10 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
 def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
     weights = {"classification_weight": 1e4, "generative_weight": 1e4}
     objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
-    gradient_fn = make_gradient_fn(quadratic(), negatives(), objective)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), negatives(), objective))
     shard = shard_of(quadratic(), negatives(), smoothing=1.5)
     half = jax.tree.map(lambda leaf: leaf.astype(jnp.float16), PARAMS)
-    gradients, after, _ = jax.jit(gradient_fn)(KEY, half, shard, batch())
+    gradients, after, _ = gradient_fn(KEY, half, shard, batch())
     largest = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(gradients))
     assert 256 < largest < 65504  # finite, its square is not
     expected = gradient_fn(KEY, jax.tree.map(jnp.float32, half), shard, batch())[1].smoothing

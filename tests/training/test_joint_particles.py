@@ -106,7 +106,7 @@ def test_a_step_without_a_mesh_spreads_them_over_its_shards():
     np.testing.assert_allclose(particles(after), moved_together(state), rtol=0, atol=ATOL)
 
 
-@pytest.mark.parametrize("sampler", [SVGD, STOCHASTIC])
+@pytest.mark.parametrize("sampler", [SVGD, pytest.param(STOCHASTIC, marks=pytest.mark.slow)])
 def test_the_devices_do_not_change_the_trajectory(sampler):
     start, on_one = train(sampler, 1, 6)
     _, on_four = train(sampler, 4, 6)
