@@ -1,8 +1,8 @@
 """SADA-JEM's ablation on CIFAR-10: its parts (Table 5), its radii (Table 6), its steps (Table 1).
 
 TFDS_DATA_DIR names the folder of the data. Variants: "ablation", "radius" and "steps" at the
-paper's size, days of one GPU a row; "cpu", what p(x) without augmentation and SAM do to a small
-network on 5,000 images of 16x16, a quarter of an hour a row on one core.
+paper's size, for a GPU; "cpu", what p(x) without augmentation and SAM do to a small network on
+5,000 images of 16x16, some twenty minutes of one core a row.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,9 @@ energies around the parameters of four rows, which are evaluated with them.
 Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
 "ablation" and "radius" (SADA-JEM's Tables 5 and 6; "radius_batch" the latter with batch
 normalisation), "scenarios" (the robust-objective paper's Table 2: beta 0 and above, where something
-else is changed too), "norm" (whose statistics batch normalisation takes) and "time" (SVGD and SGLD
-with nothing else, for their seconds: give it an idle machine and as many jobs as CPUs).
+else is changed too), "norm" (whose statistics batch normalisation takes), "norm_parts" (which of
+SADA-JEM's parts it takes to sample with it) and "time" (SVGD and SGLD with nothing else, for their
+seconds: give it an idle machine and as many jobs as CPUs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
