@@ -2,7 +2,7 @@
 
 TFDS_DATA_DIR names the folder of the data. Variants: "ablation", "radius" and "steps" at the
 paper's size, for a GPU; "cpu", what p(x) without augmentation and SAM do to a small network on
-5,000 images of 16x16, some twenty minutes of one core a row.
+5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
 """
 
 from collections.abc import Mapping, Sequence
