@@ -12,9 +12,12 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: sam; literal and literal_sam (all of the thesis's settings: its loss, step 0.09);
-corrected; sgld and sgld_sam (the thesis's comparison); stochastic; cpu (a small network on 5,000
-images of 16x16).
+Variants: sam; literal and literal_sam (the thesis's settings but for the normalisation: its loss,
+step 0.09, and one system of 30 particles where its four GPUs may have had one each); corrected and
+corrected_sam; sgld and sgld_sam (the thesis's comparison); stochastic; cpu (a small network on
+5,000 images of 16x16), cpu_literal (smoothing 50, the base's batches and step), cpu_corrected and
+cpu_sgld. How many particles go back to the buffer (10) and the bound of the scores (1) are not in
+the thesis, and chosen here.
 """
 
 from typing import Any
@@ -50,11 +53,10 @@ BASE = CIFAR | {
     "train.num_epochs": 100,
 }
 SAM = {"optimizer.rho": 0.2}
-LITERAL = {
+CORRECTED = {"loss.generative": "svgd", "loss.beta": 0.0}
+LITERAL_LOSS = CORRECTED | {"loss.svgd_variant": "literal", "loss.smoothing": 50.0}
+LITERAL = LITERAL_LOSS | {
     "sampler.svgd.step_size": 0.09,
-    "loss.generative": "svgd",
-    "loss.svgd_variant": "literal",
-    "loss.smoothing": 50.0,
     "train.batch_size": 10,
     "train.positive_batch_size": 10,
 }
@@ -67,15 +69,20 @@ SGLD = {
     "loss.generative": "contrastive_divergence",
     "loss.beta": 0.0,
 }
+SMALL = CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sam": SAM,
     "literal": LITERAL,
     "literal_sam": LITERAL | SAM,
-    "corrected": {"loss.generative": "svgd", "loss.beta": 0.0},
+    "corrected": CORRECTED,
+    "corrected_sam": CORRECTED | SAM,
     "sgld": SGLD,
     "sgld_sam": SGLD | SAM,
     "stochastic": {"sampler.name": "stochastic_svgd"},
-    "cpu": CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30},
+    "cpu": SMALL,
+    "cpu_literal": SMALL | LITERAL_LOSS,
+    "cpu_corrected": SMALL | CORRECTED,
+    "cpu_sgld": SMALL | SGLD | {"sampler.num_samples": 30},
 }
 
 

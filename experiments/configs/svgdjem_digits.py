@@ -15,8 +15,9 @@ accuracy 99.1 +- 0.2 %, ECE 2.5 +- 0.1 %, NLL 0.043 +- 0.005 nats; "stochastic" 
 
 Variants: literal, corrected, stochastic (the base's loss is the robust objective with beta 0.1),
 literal_50 (smoothing 50), adaptive (smoothing steered to a gradient ratio of 1), step_thesis (step
-0.09), beta_half (beta 0.5), argmax and softmax_replacement, stochastic_corrected; with SAM sam,
-literal_sam, corrected_sam, stochastic_sam and beta_half_sam.
+0.09), beta_half (beta 0.5), argmax and softmax_replacement, stochastic_corrected, sgld (proximal
+steps, as svgdjem_cifar10.py's); with SAM sam, literal_sam, corrected_sam, stochastic_sam and
+beta_half_sam.
 """
 
 from typing import Any
@@ -40,6 +41,12 @@ CORRECTED = {"loss.generative": "svgd", "loss.beta": 0.0}
 LITERAL = CORRECTED | {"loss.svgd_variant": "literal"}
 STOCHASTIC = {"sampler.name": "stochastic_svgd"}
 SAM = {"optimizer.rho": 0.05}
+SGLD = {
+    "sampler.name": "proximal_sgld",
+    "sampler.max_score": None,
+    "loss.generative": "contrastive_divergence",
+    "loss.beta": 0.0,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sam": SAM,
     "literal": LITERAL,
@@ -56,6 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "argmax": {"sampler.buffer.replacement": "argmax", "sampler.buffer.num_kept": 32},
     "softmax_replacement": {"sampler.buffer.replacement": "softmax", "sampler.buffer.num_kept": 32},
     "step_thesis": {"sampler.svgd.step_size": 0.09},
+    "sgld": SGLD,
 }
 
 

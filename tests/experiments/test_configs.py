@@ -5,10 +5,11 @@ import json
 import re
 
 import pytest
+from config_checks import check
 from experiment_runs import EXPERIMENTS, REPOSITORY
 from ml_collections import ConfigDict
 
-from experiments.validate import RULES, check_ranges
+from experiments.validate import RULES
 from experiments.workdir import as_json, flatten
 
 FILES = sorted((EXPERIMENTS / "configs").glob("*.py"))
@@ -63,7 +64,7 @@ def test_the_head_of_a_config_says_how_to_run_it_and_what_to_expect(name):
 def test_a_variant_is_a_valid_configuration(name, variant):
     config = MODULES[name].get_config(variant)
     assert isinstance(config, ConfigDict)
-    check_ranges(config)
+    check(config)
     assert set(config) == SECTIONS | {"family"}
     assert flatten(config.to_dict()).keys() == flatten(MODULES[name].get_config().to_dict()).keys()
 

@@ -1,11 +1,12 @@
-"""Every row of every study is a run that the command line takes: its file, fields and ranges."""
+"""Every row of every study is a run that the command line takes: its file, fields, ranges
+and what may not go together."""
 
 import pytest
+from config_checks import check
 from experiment_runs import EXPERIMENTS
 
 from experiments.command_line import read as configuration
 from experiments.study import read
-from experiments.validate import check_ranges
 
 ROWS = {
     f"{path.name}:{variant} {label}": (*([row] if isinstance(row, str) else row), *study.common)
@@ -18,4 +19,4 @@ ROWS = {
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 def test_row(row):
     config, *arguments = row
-    check_ranges(configuration(config, arguments))
+    check(configuration(config, arguments))

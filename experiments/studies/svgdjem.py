@@ -1,0 +1,82 @@
+"""The SVGD thesis's comparison (Table 5.5): SGLD and SVGD as the sampler of a joint energy model.
+
+Each with and without SAM. All rows share network, optimiser, informative start and box; the sampler
+differs, and the loss that belongs to it. "literal" is the thesis's loss with its smoothing of 50,
+and without the guard that ends a run whose loss exceeds 1e5 in magnitude: there the loss runs to
+minus infinity, and the thesis trained on.
+
+Variants: "" (the digits), "smoothing" (the factor of both losses, fixed at 1, 5 and 50 and steered
+to a gradient ratio of 1), "cpu" (5,000 CIFAR-10 images of 16x16, one seed; TFDS_DATA_DIR names the
+folder of the data) and "cifar10" (all of them at the thesis's size, for a GPU).
+"""
+
+from experiments.studies import jem_cifar10, jem_digits
+from experiments.study import Study
+
+DIGITS = "configs/svgdjem_digits.py"
+CIFAR = "configs/svgdjem_cifar10.py"
+UNGUARDED = "--config.train.max_abs_loss=1e30"
+SAM = "--config.optimizer.rho="
+BEST = {
+    "best accuracy of training, %": ("over_training.best_test_accuracy", 100.0, 1),
+    "the last loss": ("loss", 1.0, 1),
+}
+
+
+def rows(sgld: str, literal: str, corrected: str, robust: str, rho: float) -> dict[str, list[str]]:
+    """The four losses, each without and with SAM of radius ``rho``."""
+    configs = {
+        "SGLD": [sgld],
+        "SVGD, literal": [literal, UNGUARDED],
+        "SVGD, corrected": [corrected],
+        "SVGD, beta 0.1": [robust],
+    }
+    return {
+        f"{label}{', SAM' if is_sharp else ''}": [*config, f"{SAM}{rho if is_sharp else None}"]
+        for label, config in configs.items()
+        for is_sharp in (False, True)
+    }
+
+
+SMOOTHING = {
+    f"{variant}, smoothing {factor}": [
+        f"{DIGITS}:{variant}",
+        *([UNGUARDED] if variant == "literal" else []),
+        *flags,
+    ]
+    for variant in ("literal", "corrected")
+    for factor, flags in {
+        "1": ["--config.loss.smoothing=1.0"],
+        "5": ["--config.loss.smoothing=5.0"],
+        "50": ["--config.loss.smoothing=50.0"],
+        "steered": ["--config.loss.smoothing_ratio=1.0"],
+    }.items()
+}
+COMMON = (
+    *(flag for flag in jem_digits.COMMON if "every_epochs" not in flag),
+    "--config.eval.every_epochs=4",
+)
+STUDIES = {
+    "": Study(
+        rows=rows(f"{DIGITS}:sgld", f"{DIGITS}:literal_50", f"{DIGITS}:corrected", DIGITS, 0.05),
+        columns=jem_digits.COLUMNS | BEST,
+        common=COMMON,
+    ),
+    "smoothing": Study(rows=SMOOTHING, columns=jem_digits.COLUMNS | BEST, common=COMMON),
+    "cpu": Study(
+        rows=rows(
+            f"{CIFAR}:cpu_sgld",
+            f"{CIFAR}:cpu_literal",
+            f"{CIFAR}:cpu_corrected",
+            f"{CIFAR}:cpu",
+            0.05,
+        ),
+        columns=jem_cifar10.COLUMNS | BEST,
+        num_seeds=1,
+    ),
+    "cifar10": Study(
+        rows=rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, 0.2),
+        columns=jem_cifar10.COLUMNS | BEST,
+        num_seeds=1,
+    ),
+}
