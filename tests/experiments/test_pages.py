@@ -1,0 +1,94 @@
+"""What the pages name is there: links, files, variants, fields and public names."""
+
+import importlib
+import re
+import runpy
+
+import pytest
+from experiment_runs import EXPERIMENTS, REPOSITORY
+
+from experiments.study import read
+from experiments.workdir import flatten
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+TEXTS = {str(path.relative_to(REPOSITORY)): path.read_text() for path in PAGES}
+ROOMS = (
+    "data",
+    "densities",
+    "latent",
+    "losses",
+    "metrics",
+    "networks",
+    "optim",
+    "samplers",
+    "training",
+)
+
+
+def configs():
+    return {
+        path.name: runpy.run_path(str(path))
+        for path in sorted((EXPERIMENTS / "configs").glob("*.py"))
+    }
+
+
+CONFIGS = configs()
+STUDIES = {path.name: set(read(path)) for path in sorted((EXPERIMENTS / "studies").glob("*.py"))}
+FIELDS = {name for config in CONFIGS.values() for name in flatten(config["get_config"]().to_dict())}
+SECTIONS = {name.rpartition(".")[0] for name in FIELDS}
+
+
+def anchors(text):
+    """What the headings of a page are called in links to them."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", TEXTS[page]):
+        if re.match(r"\w+://", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (REPOSITORY / page).parent / file if file else REPOSITORY / page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text()), target
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_configurations_and_studies_exist(page):
+    for file, variant in re.findall(r"configs/(\w+\.py)(?::(\w+))?", TEXTS[page]):
+        if file != "NAME.py":
+            CONFIGS[file]["get_config"](variant)  # raises for an unknown variant
+    for file, variant in re.findall(r"studies/(\w+\.py)(?::(\w+))?", TEXTS[page]):
+        assert variant in STUDIES[file] or not variant, (file, variant)
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_scripts_exist(page):
+    for script in re.findall(r"python ((?:experiments|benchmarks|docs)/\w+\.py)", TEXTS[page]):
+        assert (REPOSITORY / script).is_file(), script
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_fields_exist(page):
+    for name in re.findall(r"--config\.([\w.]*\w)", TEXTS[page]):
+        assert name in FIELDS | SECTIONS | {"FIELD"}, name
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_public_names_exist(page):
+    pattern = rf"`(?:ebmjax\.)?({'|'.join(ROOMS)})\.(?!jsonl|md|png)([a-zA-Z]\w*)"  # those are files
+    for room, name in re.findall(pattern, TEXTS[page]):
+        module = importlib.import_module(f"ebmjax.{room}")
+        assert hasattr(module, name) or f"{room}.{name}" in FIELDS | SECTIONS, f"{room}.{name}"
+
+
+def test_a_heading_becomes_an_anchor():
+    assert anchors("# Fitted divergences\n## Does it, or `not`?") == {
+        "fitted-divergences",
+        "does-it-or-not",
+    }
