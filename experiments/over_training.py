@@ -19,7 +19,8 @@ def over_training(rows: Rows) -> dict[str, Any]:
     """From the rows of metrics.jsonl, but for those before training; what none told is left out.
 
     The first and the best "sample_fid", "test_accuracy" and "density_tv" (of the plane) with their
-    steps, the highest "sample_is" and the lowest acceptance of the chains.
+    steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss of
+    either sign.
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:
@@ -34,6 +35,9 @@ def over_training(rows: Rows) -> dict[str, Any]:
     acceptances = [row["chain_acceptance_prob"] for row in _told(rows, "chain_acceptance_prob")]
     if acceptances:
         found["lowest_acceptance"] = min(acceptances)
+    losses = [abs(row["loss"]) for row in _told(rows, "loss")]
+    if losses:
+        found["largest_loss"] = max(losses)
     return found
 
 

@@ -52,8 +52,8 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
 def test_the_first_and_the_best_of_a_run():
     rows = [
         {"step": 0, "sample_fid": 1.0},
-        {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5},
-        {"step": 3, "chain_acceptance_prob": 0.0, "density_tv": 0.5},
+        {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5, "loss": -3.0},
+        {"step": 3, "chain_acceptance_prob": 0.0, "density_tv": 0.5, "loss": 2.0},
         {"step": 4, "sample_fid": 3.0, "sample_is": 2.0, "test_accuracy": 0.75},
         {"step": 6, "sample_fid": None, "sample_is": 1.5, "test_accuracy": 0.875},
         {"step": 8, "test_accuracy": 0.5, "density_tv": 0.25},
@@ -73,6 +73,7 @@ def test_the_first_and_the_best_of_a_run():
         "best_density_tv": 0.25,
         "best_density_step": 8,
         "lowest_acceptance": 0.0,
+        "largest_loss": 3.0,
     }
     assert over_training(rows[:1]) == {}
 
