@@ -1,33 +1,43 @@
-"""The best that the evaluations of a run said while it trained."""
+"""The first and the best that the evaluations of a run said while it trained."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 Rows = Sequence[dict[str, Any]]
 
 
+# What a run is judged by: the number, its best, and what its steps are called after.
+JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
+    ("sample_fid", min, ""),
+    ("test_accuracy", max, "accuracy_"),
+    ("density_tv", min, "density_"),
+)
+
+
 def over_training(rows: Rows) -> dict[str, Any]:
     """From the rows of metrics.jsonl, but for those before training; what none told is left out.
 
-    The lowest "sample_fid" and highest "sample_is", the first FID, the highest "test_accuracy" and
-    the lowest acceptance of the chains, with the steps of those that a run is judged by.
+    The first and the best "sample_fid", "test_accuracy" and "density_tv" (of the plane) with their
+    steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss of
+    either sign.
     """
     found: dict[str, Any] = {}
-    fids = _told(rows, "sample_fid")
-    if fids:
-        first, best = fids[0], min(fids, key=lambda row: row["sample_fid"])
-        found |= {"first_sample_fid": first["sample_fid"], "first_step": first["step"]}
-        found |= {"best_sample_fid": best["sample_fid"], "best_step": best["step"]}
+    for name, best_of, prefix in JUDGED:
+        told = _told(rows, name)
+        if told:
+            first, best = told[0], best_of(told, key=itemgetter(name))
+            found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
+            found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
     scores = [row["sample_is"] for row in _told(rows, "sample_is")]
     if scores:
         found["best_sample_is"] = max(scores)
-    accuracies = _told(rows, "test_accuracy")
-    if accuracies:
-        best = max(accuracies, key=lambda row: row["test_accuracy"])
-        found |= {"best_test_accuracy": best["test_accuracy"], "best_accuracy_step": best["step"]}
     acceptances = [row["chain_acceptance_prob"] for row in _told(rows, "chain_acceptance_prob")]
     if acceptances:
         found["lowest_acceptance"] = min(acceptances)
+    losses = [abs(row["loss"]) for row in _told(rows, "loss")]
+    if losses:
+        found["largest_loss"] = max(losses)
     return found
 
 

@@ -12,15 +12,26 @@ import numpy as np
 
 from ebmjax import metrics, samplers
 from ebmjax.densities import from_energy
-from ebmjax.types import Key, PyTree
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 from experiments import build
 from experiments.blackjax_kernels import hmc
+from experiments.literal_mala import literal_mala
+from experiments.literal_psgld import literal_psgld
 
 INTERACTING = ("svgd", "stochastic_svgd")
 
 
+def mala_by_energies(log_density_fn: LogDensityFn, *, step_size: Any) -> Sampler:
+    """The thesis's Alg. 5: noise as in Langevin dynamics, and the ratio of energies decides."""
+    return literal_mala(
+        log_density_fn, step_size=step_size, noise_scale=jnp.sqrt(2.0 * jnp.asarray(step_size))
+    )
+
+
 SAMPLERS: dict[str, Callable[..., Any]] = {
     **build.SAMPLERS,
+    "literal_mala": mala_by_energies,
+    "literal_psgld": literal_psgld,
     "svgd": samplers.svgd,
     "stochastic_svgd": samplers.stochastic_svgd,
     "hmc": partial(hmc, num_coordinates=2),

@@ -13,9 +13,11 @@ import numpy as np
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from experiments import toy_samplers_chains, toy_samplers_plots
+from experiments.over_training import over_training
 from experiments.toy_plane import PlaneEvaluation
 from experiments.toy_samplers_chains import Chains
 from experiments.toy_samplers_numbers import draws_numbers, grid_draws, nearest_mode
+from experiments.workdir import read_rows
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class ToySamplersEvaluation(PlaneEvaluation):
                 )
                 arrays[f"{setting}.{name}"] = chains.positions
                 report[setting][name] = self.sampler_numbers(judge, chains)
+        report["over_training"] = over_training(read_rows(self.workdir))
         report["notes"] = list(self._notes(report))
         np.savez(self.workdir / "evaluation.npz", **arrays)
         toy_samplers_plots.evaluation(self.workdir, self.config, report)

@@ -13,7 +13,14 @@ from experiments.tables import entry
 from experiments.toy_samplers_plots import TITLES
 
 # Sampling-approaches thesis, section 4.1.
-PUBLISHED = {"gradient_descent": 2891.63, "sgld": 19.21, "psgld": 6.49, "mala": 6.46}
+PUBLISHED = {
+    "gradient_descent": 2891.63,
+    "sgld": 19.21,
+    "psgld": 6.49,
+    "literal_psgld": 6.49,
+    "mala": 6.46,
+    "literal_mala": 6.46,
+}
 
 COLUMNS = {
     "R-hat, classic": ("rhat_classic", 2),

@@ -6,13 +6,17 @@ two lambdas. Here all of these at every fourth epoch, by the ratio that it print
 one; the step of the preconditioned chains is SGLD's. "SGLD, literal ratio" is SGLD, whose moves are
 weighed by the printed ratio and never rejected; "SGLD" itself reports the correct one.
 
-chains.png has seed 0's rows. Variants: "" the joint model, "igebm" the energy of images.
+chains.png has seed 0's rows; training.png has what all rows logged over training: the accuracy of
+the test images (Fig. 4.12), the chains' acceptance (Fig. 4.15) and the preconditioner (Fig. 4.16).
+Variants: "" the joint model, "igebm" the energy of images.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from experiments.chain_profiles import draw_study
+from experiments.igebm_figures import Panel, over_training
 from experiments.study import Study
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
@@ -37,12 +41,26 @@ IGEBM_ROWS: dict[str, str | Sequence[str]] = {
     "pSGLD, lambda 1": f"{IGEBM}:psgld",
     "pSGLD, lambda 0.01": [f"{IGEBM}:psgld", "--config.sampler.psgld.damping=0.01"],
 }
+PANELS: tuple[Panel, ...] = (
+    ("chain_acceptance_prob", "acceptance in training", "linear"),
+    ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
+    ("sample_fid", "FID of the buffer, classifier features", "log"),
+)
+ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
 CHAINS = {
     "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
     "distance travelled": ("chain_displacement", 1.0, 5),
     "preconditioner G": ("chain_preconditioner", 1.0, 3),
 }
 COMMON = ("--config.eval.every_epochs=4", "--config.eval.num_profiled=64")
+
+
+def draw(rows: Sequence[str], panels: Sequence[Panel], folder: Path) -> None:
+    """The figures of a study's folder."""
+    draw_study(rows, folder)
+    over_training(panels, "training", folder)
+
+
 STUDIES = {
     "": Study(
         rows=ROWS,
@@ -64,7 +82,7 @@ STUDIES = {
             "--config.eval.num_attacked=0",
             "--config.eval.landscape_points=0",
         ),
-        draw=partial(draw_study, tuple(ROWS)),
+        draw=partial(draw, tuple(ROWS), (ACCURACY, *PANELS)),
     ),
     "igebm": Study(
         rows=IGEBM_ROWS,
@@ -75,6 +93,6 @@ STUDIES = {
             **CHAINS,
         },
         common=COMMON,
-        draw=partial(draw_study, tuple(IGEBM_ROWS)),
+        draw=partial(draw, tuple(IGEBM_ROWS), PANELS),
     ),
 }

@@ -6,9 +6,17 @@ models have no spectral norm, no penalty on energies and no box, and neither hav
 here; "guard" skips every step whose loss exceeds 10, chains included. "confined" is the base of
 configs/igebm_digits.py, with all three.
 
-damping.png shows all rows over training. Variants: "" all; "quick" two rows of a few epochs.
+Chapter 5 asks whether a smaller step would make up for the preconditioner and finds it not better
+than SGLD: "matched" has lambda times SGLD's step, so that step times G is SGLD's step where scores
+are small, with SGLD's noise ("plain") and with the noise that belongs to the preconditioner, at
+SGLD's temperature.
+
+damping.png shows all rows over training. Variants: "" all; "matched"; "quick" two rows of a few
+epochs.
 """
 
+from experiments.configs.igebm_digits import TEMPERATURE
+from experiments.igebm_defaults import DIGITS_STEP
 from experiments.igebm_figures import damping
 from experiments.study import Study
 
@@ -41,6 +49,22 @@ SGLD = {
     "bare, guard, SGLD": [f"{CONFIG}:bare", ON],
     "confined, SGLD": [CONFIG, OFF],
 }
+
+
+def matched(noise: str, damping: float) -> tuple[str, list[str]]:
+    """Its label and its run, with ``damping`` times SGLD's step."""
+    psgld = "--config.sampler.psgld"
+    arguments = [
+        f"{CONFIG}:bare_psgld",
+        f"{psgld}.damping={damping}",
+        f"{psgld}.step_size={damping * DIGITS_STEP}",
+        OFF,
+    ]
+    if noise == "preconditioned":
+        arguments += [f"{psgld}.noise_scale=None", f"{psgld}.temperature={TEMPERATURE}"]
+    return f"lambda {damping:g}, {noise} noise", arguments
+
+
 COMMON = ("--config.eval.every_epochs=1", "--config.train.checkpoint_every_epochs=40")
 
 STUDIES = {
@@ -50,6 +74,17 @@ STUDIES = {
             row(s, damping) for s in ("bare", "bare, guard", "confined") for damping in DAMPINGS
         ),
         columns=COLUMNS,
+        common=COMMON,
+        draw=damping,
+    ),
+    "matched": Study(
+        rows={"SGLD": SGLD["bare, SGLD"]}
+        | dict(
+            matched(noise, damping)
+            for noise in ("plain", "preconditioned")
+            for damping in DAMPINGS[:-1]
+        ),
+        columns=COLUMNS | {"preconditioner G, end": ("chain_preconditioner", 1.0, 2)},
         common=COMMON,
         draw=damping,
     ),

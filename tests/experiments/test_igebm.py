@@ -49,14 +49,14 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         assert (finished / "plots" / f"{name}.png").stat().st_size > 5_000
 
 
-def test_the_best_of_a_run():
+def test_the_first_and_the_best_of_a_run():
     rows = [
         {"step": 0, "sample_fid": 1.0},
-        {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5},
-        {"step": 3, "chain_acceptance_prob": 0.0},
+        {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5, "loss": -3.0},
+        {"step": 3, "chain_acceptance_prob": 0.0, "density_tv": 0.5, "loss": 2.0},
         {"step": 4, "sample_fid": 3.0, "sample_is": 2.0, "test_accuracy": 0.75},
         {"step": 6, "sample_fid": None, "sample_is": 1.5, "test_accuracy": 0.875},
-        {"step": 8, "test_accuracy": 0.5},
+        {"step": 8, "test_accuracy": 0.5, "density_tv": 0.25},
     ]
     assert over_training(rows) == {
         "first_sample_fid": 7.0,
@@ -64,9 +64,16 @@ def test_the_best_of_a_run():
         "best_sample_fid": 3.0,
         "best_step": 4,
         "best_sample_is": 2.0,
+        "first_test_accuracy": 0.75,
+        "first_accuracy_step": 4,
         "best_test_accuracy": 0.875,
         "best_accuracy_step": 6,
+        "first_density_tv": 0.5,
+        "first_density_step": 3,
+        "best_density_tv": 0.25,
+        "best_density_step": 8,
         "lowest_acceptance": 0.0,
+        "largest_loss": 3.0,
     }
     assert over_training(rows[:1]) == {}
 

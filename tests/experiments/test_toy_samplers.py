@@ -10,7 +10,8 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from ebmjax import samplers
-from experiments import toy_samplers_chains
+from experiments import toy_samplers_chains, toy_samplers_plots
+from experiments.configs.toy_samplers import PRINTED, get_config
 from experiments.toy_grid import Grid
 from experiments.toy_samplers_numbers import (
     draws_numbers,
@@ -169,6 +170,62 @@ def test_particles_move_together():
     np.testing.assert_allclose(chains.positions[:, 0], start + 0.5 * direction, rtol=1e-4)
     assert not np.allclose(chains.positions[:, 0], 0.5 * start, rtol=1e-2)
     assert math.isnan(chains.acceptance_prob)
+
+
+def test_mala_as_printed_weighs_by_energies():
+    """On a slope of energies above 0: by their quotient E(y) / E(x), where exponentials belong."""
+    density, step, start = lambda x: jnp.sum(x) - 5.0, 0.3, jnp.array([0.5, -1.0])
+    printed, correct = (toy_samplers_chains.SAMPLERS[n] for n in ("literal_mala", "mala"))
+    reached = 0
+    for key in jax.random.split(jax.random.key(3), 8):
+        noise = math.sqrt(2 * step) * jax.random.normal(jax.random.split(key)[0], (2,))
+        end = np.asarray(start + step + noise, np.float64)
+        sampler = printed(density, step_size=step)
+        state, info = sampler.step(key, sampler.init(start))
+        # The way back has the drift of the way there against it.
+        log_proposals = -np.sum(np.square(noise + 2 * step) - np.square(noise)) / (4 * step)
+        quotient = (5.0 - end.sum()) / (5.0 + 0.5)
+        expected = min(1.0, quotient * math.exp(log_proposals))
+        assert float(info.acceptance_prob) == pytest.approx(expected, rel=1e-4)
+        np.testing.assert_allclose(state.position, end if info.is_accepted else start, rtol=1e-5)
+        _, told = correct(density, step_size=step).step(key, sampler.init(start))
+        # A slope is followed exactly: what the drift costs, the exponentials give back.
+        assert float(told.acceptance_prob) == pytest.approx(1.0, rel=1e-5)
+        reached += expected < 0.9
+    assert reached >= 4
+
+
+def test_psgld_as_printed_preconditions_with_the_moment_before():
+    """By hand, with the noise of the correct sampler under the same key."""
+    density = lambda x: -0.5 * jnp.sum(jnp.square(x))  # noqa: E731
+    options = {"step_size": 0.05, "decay": 0.9, "damping": 0.1}
+    printed, correct = (
+        toy_samplers_chains.SAMPLERS[n](density, **options) for n in ("literal_psgld", "psgld")
+    )
+    state, moment = printed.init(jnp.array([3.0, -1.0])), np.zeros(2)
+    for key in jax.random.split(jax.random.key(4), 3):
+        position = np.asarray(state.position, np.float64)
+        after = 0.9 * moment + 0.1 * position**2
+        theirs, _ = correct.step(key, state)
+        metric = 1 / (0.1 + np.sqrt(after))
+        noise = (theirs.position - (1 - 0.05 * metric) * position) / np.sqrt(0.1 * metric)
+        state, info = printed.step(key, state)
+        metric = 1 / (0.1 + np.sqrt(moment))
+        expected = (1 - 0.05 * metric) * position + np.sqrt(0.1 * metric) * noise
+        # The noise is a difference of float32 of size 3: known to some 1e-6.
+        np.testing.assert_allclose(state.position, expected, rtol=1e-4, atol=1e-5)
+        assert float(info.preconditioner) == pytest.approx(np.mean(metric), rel=1e-5)
+        np.testing.assert_allclose(state.second_moment, after, rtol=1e-5)
+        assert not np.allclose(state.position, theirs.position, rtol=0.01)
+        moment = after
+
+
+@pytest.mark.parametrize("setting", ["thesis", "tuned"])
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_is_printed_has_options_and_a_title(name, setting):
+    options = get_config().eval.settings[setting][name].to_dict()
+    assert chains_of(name, options, num_chains=2, num_steps=5).positions.shape == (2, 5, 2)
+    assert toy_samplers_plots.title(name).endswith(", as printed")
 
 
 def test_hmc_of_one_leapfrog_step_is_mala():
