@@ -32,7 +32,7 @@ SCORES = {
     "kid_polynomial": r"$\mathrm{KID}_\infty$, cubic kernel",
     "fid": r"$\mathrm{FID}_\infty$",
 }
-COLOURS = (INK, "#d1495b", "#00798c")
+COLOURS = (INK, "#d1495b", "#00798c", "#edae49")
 ESTIMATORS = {
     "frozen_prior": "frozen_prior (the prior never learns, as published)",
     "tempered": "tempered (the prior learns by the contrast)",
@@ -88,9 +88,9 @@ def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     """Figs. 5 and 12 (18, 13): a score against both variances, a panel a regime, with parabolas."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    figure, grid = plt.subplots(len(VARIANCES), len(found), figsize=(11, 6.4))
+    figure, grid = plt.subplots(len(VARIANCES), len(found), figsize=(3.7 * len(found), 6.4))
     for line, (variance, label) in zip(grid, VARIANCES.items(), strict=True):
-        for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=True):
+        for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
             _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
             axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
     figure.suptitle(heading, fontsize=10)
@@ -103,7 +103,7 @@ def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     heading = title(series(rows, estimator), features=True)
     figure, panels = plt.subplots(1, len(VARIANCES), figsize=(11, 4.6))
     for axes, (variance, label) in zip(panels, VARIANCES.items(), strict=True):
-        for (regime, mine), colour in zip(found.items(), COLOURS, strict=True):
+        for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
             mean = points(mine, variance, f"{score}.infinity")
             _scatter(axes, mean, colour, label=regime)
         axes.set(xlabel=label, ylabel=SCORES[score])
@@ -116,7 +116,7 @@ def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     """Fig. 6: the rows that change more than p, over the sweep of p; circled what they vary."""
     changed = variants(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    _, low, high = regimes(rows, estimator).items()
+    _, low, high, *_ = regimes(rows, estimator).items()
     panels = [
         (regime, mine, [row for row in changed if (row.exponent <= 1) == (regime == low[0])])
         for regime, mine in (low, high)
@@ -159,26 +159,6 @@ def against_time(rows: Sequence[Row]) -> Figure:
         legend(axes)
     figure.suptitle(heading, fontsize=10)
     return figure
-
-
-def fits(rows: Sequence[Row], estimator: str) -> list[str]:
-    """Lines of a Markdown table: the parabolas score = a v^2 + b v + c of every regime."""
-    try:
-        found = regimes(rows, estimator)
-    except Absent:
-        return []
-    lines = []
-    for score in SCORES:
-        for variance in VARIANCES:
-            for regime, mine in found.items():
-                mean = points(mine, variance, f"{score}.infinity")
-                curve = quadratic(mean)
-                if curve is not None:
-                    c, b, a = np.pad(curve.convert().coef, (0, 3))[:3]
-                    cells = (estimator, regime, score, variance, f"{len(mean.x)}")
-                    numbers = (f"{number:.4g}" for number in (a, b, c))
-                    lines.append(f"| {' | '.join((*cells, *numbers))} |")
-    return lines
 
 
 def _scatter(axes: Axes, mean: Points, colour: str, label: str = "") -> None:

@@ -24,6 +24,8 @@ def evaluation(rng, config):
     """evaluation.json of a run with random numbers, as the specification of a run has it."""
     names = ("coordinate_gradient_variance", "gradient_variance", "test_log_evidence")
     powers = np.linspace(0, 1, config["loss"]["num_intervals"] + 1) ** config["loss"]["exponent"]
+    train = config["train"]
+    steps = train["num_epochs"] * (config["data"]["max_train"] // train["batch_size"])
     distances = {
         score: {"sizes": SIZES, "values": [SIZES] * REPEATS, "infinity": numbers(rng)}
         for score in ("fid", "kid_rbf", "kid_polynomial")
@@ -36,7 +38,11 @@ def evaluation(rng, config):
         "powers": powers.tolist(),
         "test_mean_log_likelihoods": (rng.normal(size=(REPEATS, 1)) + powers).tolist(),
         "extractor": {"name": "classifier_features"},
-        "cost": {"train_seconds": rng.uniform(10, 20), "flops_per_step": rng.uniform(1e6, 1e7)},
+        "cost": {
+            "train_seconds": rng.uniform(10, 20),
+            "flops_per_step": rng.uniform(1e6, 1e7),
+            "steps": steps,
+        },
     }
 
 
