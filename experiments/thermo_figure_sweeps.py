@@ -22,10 +22,12 @@ from experiments.thermo_figure_data import (
     variants,
 )
 
-# The thesis's definition first.
+# The thesis's definition first; last without the prior's coordinates, which some estimators have
+# at exactly 0.
 VARIANCES = {
     "coordinate_gradient_variance": "gradient variance over\ncoordinates (the thesis's)",
     "gradient_variance": "gradient variance over\nbatches and chains",
+    "generator_coordinate_gradient_variance": "gradient variance over\nthe generator's coordinates",
 }
 SCORES = {
     "kid_rbf": r"$\mathrm{KID}_\infty$, RBF kernel",
@@ -39,11 +41,21 @@ ESTIMATORS = {
 }
 
 
+def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
+    """Labels of VARIANCES; runs of earlier versions lack the generator's alone."""
+    return {
+        name: label
+        for name, label in VARIANCES.items()
+        if any(name in one for row in rows for one in row.evaluations)
+    }
+
+
 def boxes(rows: Sequence[Row], estimator: str) -> Figure:
-    """Figs. 3 and 4 (16 and 17): both variances of a sweep, a box a row over its repeats."""
+    """Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over its repeats."""
     swept = series(rows, estimator)
-    figure, panels = plt.subplots(1, len(VARIANCES), figsize=(9, 3.8))
-    for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
+    variances = measured_variances(rows)
+    figure, panels = plt.subplots(1, len(variances), figsize=(4.5 * len(variances), 3.8))
+    for axes, (name, label) in zip(panels, variances.items(), strict=True):
         names, values = box_values(swept, name)
         axes.boxplot(values, tick_labels=names, medianprops={"color": INK}, showfliers=False)
         for place, found in enumerate(values, start=1):
@@ -85,11 +97,13 @@ def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndar
 
 
 def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
-    """Figs. 5 and 12 (18, 13): a score against both variances, a panel a regime, with parabolas."""
+    """Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime, with parabolas."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    figure, grid = plt.subplots(len(VARIANCES), len(found), figsize=(3.7 * len(found), 6.4))
-    for line, (variance, label) in zip(grid, VARIANCES.items(), strict=True):
+    variances = measured_variances(rows)
+    shape = (len(variances), len(found))
+    figure, grid = plt.subplots(*shape, figsize=(3.7 * len(found), 3.2 * len(variances)))
+    for line, (variance, label) in zip(grid, variances.items(), strict=True):
         for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
             _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
             axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
@@ -101,8 +115,9 @@ def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     """Fig. 10 (19): the same in one panel for all regimes."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    figure, panels = plt.subplots(1, len(VARIANCES), figsize=(11, 4.6))
-    for axes, (variance, label) in zip(panels, VARIANCES.items(), strict=True):
+    variances = measured_variances(rows)
+    figure, panels = plt.subplots(1, len(variances), figsize=(5.5 * len(variances), 4.6))
+    for axes, (variance, label) in zip(panels, variances.items(), strict=True):
         for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
             mean = points(mine, variance, f"{score}.infinity")
             _scatter(axes, mean, colour, label=regime)
@@ -122,9 +137,10 @@ def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
         for regime, mine in (low, high)
     ]
     panels = [panel for panel in panels if panel[2]]
-    shape = (len(VARIANCES), len(panels))
-    figure, grid = plt.subplots(*shape, figsize=(5.5 * len(panels), 7.5), squeeze=False)
-    for line, (variance, label) in zip(grid, VARIANCES.items(), strict=True):
+    variances = measured_variances(rows)
+    shape, size = (len(variances), len(panels)), (5.5 * len(panels), 3.75 * len(variances))
+    figure, grid = plt.subplots(*shape, figsize=size, squeeze=False)
+    for line, (variance, label) in zip(grid, variances.items(), strict=True):
         for axes, (regime, mine, other) in zip(line, panels, strict=True):
             at = partial(points, x_name=variance, y_name=f"{score}.infinity")
             _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])

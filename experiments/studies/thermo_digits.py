@@ -95,6 +95,14 @@ COLUMNS = {
     "seconds of training, one repeat": ("cost.train_seconds", 1.0, 0),
     "GFLOP a gradient": ("cost.flops_per_step", 1e-9, 3),
 }
+# Of the networks apart: under "frozen_prior" the prior's coordinates are exactly 0 and thin the
+# variance of all. The rows measured first lack them.
+GRADIENT_VARIANCES = {
+    "over the generator's coordinates": ("generator_coordinate_gradient_variance", 1.0, 4),
+    "over the prior's coordinates": ("prior_coordinate_gradient_variance", 1.0, 4),
+    "generator's over batches": ("generator_gradient_variance", 1.0, 5),
+    "prior's over batches": ("prior_gradient_variance", 1.0, 5),
+}
 
 
 def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
@@ -177,7 +185,7 @@ STUDIES = {
                 *(row("tempered", p=p) for p in EXPONENTS),
             ]
         ),
-        columns=COLUMNS,
+        columns={**COLUMNS, **GRADIENT_VARIANCES},
         num_seeds=1,
         common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
         draw=thermo_figures.draw,
