@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import metrics
 from ebmjax.training import (
     TrainState,
     init_latent_shards,
@@ -19,7 +18,14 @@ from ebmjax.training import (
     warm_start,
 )
 from experiments import build as common
-from experiments import thermo_checks, thermo_memory, thermo_pilot, thermo_plots, thermo_schedule
+from experiments import (
+    thermo_checks,
+    thermo_gradient_variance,
+    thermo_memory,
+    thermo_pilot,
+    thermo_plots,
+    thermo_schedule,
+)
 from experiments import thermo_parts as parts
 from experiments.config import Config
 from experiments.thermo_assessment import ThermoAssessment
@@ -72,9 +78,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         train_step=make_train_step(
             gradient_fn,
             optimizer,
-            gradient_metrics_fn=lambda gradients: {
-                "coordinate_gradient_variance": metrics.coordinate_gradient_variance(gradients)
-            },
+            gradient_metrics_fn=thermo_gradient_variance.over_coordinates,
         ),
         data=examples,
         plan=plan,

@@ -57,7 +57,7 @@ class ThermoAssessment:
         """The report. Distances of generated images need features, so class labels or Inception."""
         diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
         row, _ = self.evaluation.measure(state)
-        row["coordinate_gradient_variance"] = row.pop("mean_coordinate_gradient_variance")
+        row = {name.removeprefix("mean_"): value for name, value in row.items()}
         params = params_of_repeats(state)
         keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
         report = jax.tree.map(partial(_finite_or_null, diverged), row)

@@ -1,6 +1,6 @@
 """What is measured and pictured of a latent EBM while it trains."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data, latent, metrics
+from ebmjax import data, latent
 from ebmjax.training import TrainState, tree_digest
 from experiments import build as common
+from experiments import thermo_gradient_variance
 from experiments.config import Config
 from experiments.plots import image_grid
 from experiments.thermo_parts import Examples
@@ -113,7 +114,7 @@ class ThermoEvaluation:
             reconstructions=jax.jit(self._reconstructions),
             evidence=jax.jit(self._evidence),
             gradient=jax.jit(self.gradient_fn),
-            gradient_variance=jax.jit(_gradient_variance),
+            gradient_variance=jax.jit(thermo_gradient_variance.over_batches),
         )
 
     def _measure_one(
@@ -231,16 +232,3 @@ class ThermoEvaluation:
     def batch(self, index: np.ndarray) -> Examples:
         """The training examples of ``index``."""
         return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.train)
-
-
-def _gradient_variance(gradients: Sequence[Any]) -> dict[str, jax.Array]:
-    measured = metrics.gradient_variance(
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *gradients)
-    )
-    over_coordinates = [metrics.coordinate_gradient_variance(one) for one in gradients]
-    return {
-        "mean_coordinate_gradient_variance": jnp.stack(over_coordinates).mean(),
-        "gradient_variance": measured.variance,
-        "gradient_mean_norm": measured.mean_norm,
-        "gradient_signal_to_noise": measured.signal_to_noise,
-    }

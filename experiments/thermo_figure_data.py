@@ -15,7 +15,7 @@ from numpy.polynomial import Polynomial
 
 from experiments.workdir import evaluations, flatten, read_rows
 
-BATCH_SIZE, EXPONENT = "train.batch_size", "loss.exponent"
+BATCH_SIZE, EXPONENT, EPOCHS = "train.batch_size", "loss.exponent", "train.num_epochs"
 SYMBOLS = {
     BATCH_SIZE: "batch",
     "loss.num_intervals": "$N_t$",
@@ -23,10 +23,13 @@ SYMBOLS = {
     "loss.chains_per_observation": "chains",
     "sampler.posterior.num_steps": "K",
     "sampler.posterior.name": "posterior",
-    "train.num_epochs": "epochs",
+    EPOCHS: "epochs",
 }
-# What every row has a value of its own of, or what is the same run on another machine.
-NO_SETTING = {"seed", "loss.estimator", EXPONENT, "data.data_dir"}
+# What every row has a value of its own of, or what is the same run on another machine or in other
+# blocks.
+NO_SETTING = {"seed", "loss.estimator", EXPONENT, "data.data_dir", "train.steps_per_dispatch"}
+# Epochs are whole, so that equal updates of another batch size are equal but for a part of them.
+EQUAL = 1 / 8
 
 
 class Absent(Exception):  # noqa: N818
@@ -80,6 +83,11 @@ class Row:
         return np.concatenate(
             [np.broadcast_to(part, n) for part, n in zip(parts, repeats, strict=True)]
         )
+
+    @property
+    def updates(self) -> float:
+        """Steps of training."""
+        return float(self.values("cost.steps").mean())
 
     def mean_log_likelihoods(self) -> tuple[np.ndarray, np.ndarray]:
         """The powers (N_t + 1,) and E_t at each, in nats, a mean over the sound repeats."""
@@ -179,15 +187,32 @@ def _swept(estimator: str) -> str:
 def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
     """The thesis's three regimes: vanilla, 0 < p <= 1 and p > 1 of an estimator.
 
+    A fourth, which the thesis lacks, is vanilla learning at equal updates, if the study has it: at
+    equal epochs a smaller batch trains for more of them.
+
     Raises:
       Absent: as ``series``.
     """
     powers = series(rows, estimator)
-    return {
+    found = {
         "vanilla": series(rows, "vanilla"),
         "0 < p ≤ 1": [row for row in powers if row.exponent <= 1],
         "p > 1": [row for row in powers if row.exponent > 1],
     }
+    equal = equal_updates(rows)
+    return found | ({"vanilla, equal updates": equal} if len(equal) > 1 else {})
+
+
+def equal_updates(rows: Sequence[Row]) -> list[Row]:
+    """Vanilla learning for as many updates as in the common row, whatever the batch size."""
+    mine = [
+        row
+        for row in rows
+        if row.estimator == "vanilla" and row.changes.keys() <= {BATCH_SIZE, EPOCHS}
+    ]
+    common = [row.updates for row in mine if not row.changes]
+    same = [row for row in mine for num in common if abs(row.updates - num) <= EQUAL * num]
+    return sorted(same, key=lambda row: row.config[BATCH_SIZE])
 
 
 def variants(rows: Sequence[Row], estimator: str) -> list[Row]:

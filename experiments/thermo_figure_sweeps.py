@@ -22,28 +22,40 @@ from experiments.thermo_figure_data import (
     variants,
 )
 
-# The thesis's definition first.
+# The thesis's definition first; last without the prior's coordinates, which some estimators have
+# at exactly 0.
 VARIANCES = {
     "coordinate_gradient_variance": "gradient variance over\ncoordinates (the thesis's)",
     "gradient_variance": "gradient variance over\nbatches and chains",
+    "generator_coordinate_gradient_variance": "gradient variance over\nthe generator's coordinates",
 }
 SCORES = {
     "kid_rbf": r"$\mathrm{KID}_\infty$, RBF kernel",
     "kid_polynomial": r"$\mathrm{KID}_\infty$, cubic kernel",
     "fid": r"$\mathrm{FID}_\infty$",
 }
-COLOURS = (INK, "#d1495b", "#00798c")
+COLOURS = (INK, "#d1495b", "#00798c", "#edae49")
 ESTIMATORS = {
     "frozen_prior": "frozen_prior (the prior never learns, as published)",
     "tempered": "tempered (the prior learns by the contrast)",
 }
 
 
+def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
+    """Labels of VARIANCES; runs of earlier versions lack the generator's alone."""
+    return {
+        name: label
+        for name, label in VARIANCES.items()
+        if any(name in one for row in rows for one in row.evaluations)
+    }
+
+
 def boxes(rows: Sequence[Row], estimator: str) -> Figure:
-    """Figs. 3 and 4 (16 and 17): both variances of a sweep, a box a row over its repeats."""
+    """Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over its repeats."""
     swept = series(rows, estimator)
-    figure, panels = plt.subplots(1, len(VARIANCES), figsize=(9, 3.8))
-    for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
+    variances = measured_variances(rows)
+    figure, panels = plt.subplots(1, len(variances), figsize=(4.5 * len(variances), 3.8))
+    for axes, (name, label) in zip(panels, variances.items(), strict=True):
         names, values = box_values(swept, name)
         axes.boxplot(values, tick_labels=names, medianprops={"color": INK}, showfliers=False)
         for place, found in enumerate(values, start=1):
@@ -85,12 +97,14 @@ def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndar
 
 
 def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
-    """Figs. 5 and 12 (18, 13): a score against both variances, a panel a regime, with parabolas."""
+    """Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime, with parabolas."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    figure, grid = plt.subplots(len(VARIANCES), len(found), figsize=(11, 6.4))
-    for line, (variance, label) in zip(grid, VARIANCES.items(), strict=True):
-        for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=True):
+    variances = measured_variances(rows)
+    shape = (len(variances), len(found))
+    figure, grid = plt.subplots(*shape, figsize=(3.7 * len(found), 3.2 * len(variances)))
+    for line, (variance, label) in zip(grid, variances.items(), strict=True):
+        for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
             _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
             axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
     figure.suptitle(heading, fontsize=10)
@@ -101,9 +115,10 @@ def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     """Fig. 10 (19): the same in one panel for all regimes."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    figure, panels = plt.subplots(1, len(VARIANCES), figsize=(11, 4.6))
-    for axes, (variance, label) in zip(panels, VARIANCES.items(), strict=True):
-        for (regime, mine), colour in zip(found.items(), COLOURS, strict=True):
+    variances = measured_variances(rows)
+    figure, panels = plt.subplots(1, len(variances), figsize=(5.5 * len(variances), 4.6))
+    for axes, (variance, label) in zip(panels, variances.items(), strict=True):
+        for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
             mean = points(mine, variance, f"{score}.infinity")
             _scatter(axes, mean, colour, label=regime)
         axes.set(xlabel=label, ylabel=SCORES[score])
@@ -116,15 +131,16 @@ def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     """Fig. 6: the rows that change more than p, over the sweep of p; circled what they vary."""
     changed = variants(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    _, low, high = regimes(rows, estimator).items()
+    _, low, high, *_ = regimes(rows, estimator).items()
     panels = [
         (regime, mine, [row for row in changed if (row.exponent <= 1) == (regime == low[0])])
         for regime, mine in (low, high)
     ]
     panels = [panel for panel in panels if panel[2]]
-    shape = (len(VARIANCES), len(panels))
-    figure, grid = plt.subplots(*shape, figsize=(5.5 * len(panels), 7.5), squeeze=False)
-    for line, (variance, label) in zip(grid, VARIANCES.items(), strict=True):
+    variances = measured_variances(rows)
+    shape, size = (len(variances), len(panels)), (5.5 * len(panels), 3.75 * len(variances))
+    figure, grid = plt.subplots(*shape, figsize=size, squeeze=False)
+    for line, (variance, label) in zip(grid, variances.items(), strict=True):
         for axes, (regime, mine, other) in zip(line, panels, strict=True):
             at = partial(points, x_name=variance, y_name=f"{score}.infinity")
             _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])
@@ -159,26 +175,6 @@ def against_time(rows: Sequence[Row]) -> Figure:
         legend(axes)
     figure.suptitle(heading, fontsize=10)
     return figure
-
-
-def fits(rows: Sequence[Row], estimator: str) -> list[str]:
-    """Lines of a Markdown table: the parabolas score = a v^2 + b v + c of every regime."""
-    try:
-        found = regimes(rows, estimator)
-    except Absent:
-        return []
-    lines = []
-    for score in SCORES:
-        for variance in VARIANCES:
-            for regime, mine in found.items():
-                mean = points(mine, variance, f"{score}.infinity")
-                curve = quadratic(mean)
-                if curve is not None:
-                    c, b, a = np.pad(curve.convert().coef, (0, 3))[:3]
-                    cells = (estimator, regime, score, variance, f"{len(mean.x)}")
-                    numbers = (f"{number:.4g}" for number in (a, b, c))
-                    lines.append(f"| {' | '.join((*cells, *numbers))} |")
-    return lines
 
 
 def _scatter(axes: Axes, mean: Points, colour: str, label: str = "") -> None:

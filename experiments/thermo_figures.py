@@ -19,6 +19,7 @@ from experiments import thermo_figure_runs as runs
 from experiments import thermo_figure_sweeps as sweeps
 from experiments.plots import finish
 from experiments.thermo_figure_data import Absent, Row, gather
+from experiments.thermo_figure_fits import table
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Callable[[], Figure]]:
@@ -67,19 +68,8 @@ def draw(folder: Path) -> None:
             num_drawn += 1
         except Absent as reason:
             print(f"no {name}: {reason}.")
-    (target / "quadratic_fits.md").write_text(fits(rows))
+    (target / "quadratic_fits.md").write_text(table(rows, list(sweeps.ESTIMATORS)))
     print(f"{num_drawn} figures in {target}")
-
-
-def fits(rows: Sequence[Row]) -> str:
-    """The parabolas of figures 5, 10 and 12 as a Markdown table."""
-    lines = [line for estimator in sweeps.ESTIMATORS for line in sweeps.fits(rows, estimator)]
-    heads = "| estimator | regime | score | variance v | points | a | b | c |"
-    note = (
-        "score = a v^2 + b v + c, least squares through the rows' means over repeats. Through "
-        "three points a parabola passes exactly, whatever they are."
-    )
-    return "\n".join([note, "", heads, "|---" * 8 + "|", *lines]) + "\n"
 
 
 def main() -> None:

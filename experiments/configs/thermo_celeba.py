@@ -11,8 +11,8 @@ Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size.
 
 Variants: "" the thesis's model with the `tempered` estimator; "vanilla" without powers;
-"frozen_prior" as the thesis's public code trains; "smoke" a model 64 times smaller for a few steps,
-to try the path on a CPU. Five repeats as in the thesis: --config.train.num_repeats=5.
+"frozen_prior" with the gradient of the thesis's public code; "smoke" a model 64 times smaller for a
+few steps, to try the path on a CPU. Five repeats as in the thesis: --config.train.num_repeats=5.
 A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """

@@ -14,10 +14,10 @@ on real CIFAR-10 with batch 5 and N_t = 2, in 43 s on 2 cores, all finite; and 1
 own 31.9; "cpu_vanilla" 0.052 and 28.2 (2026-11-22).
 
 Variants: "" the thesis's model with the `tempered` estimator; "vanilla" without powers;
-"frozen_prior" as the thesis's public code trains; "smoke" a model 64 times smaller for a few steps,
-to try the path on a CPU; "cpu" such a model on 2,000 images with N_t = 5 and ten times the rates,
-for minutes on two cores, and "cpu_vanilla" the same without powers. Five repeats as in the thesis:
---config.train.num_repeats=5.
+"frozen_prior" with the gradient of the thesis's public code; "smoke" a model 64 times smaller for a
+few steps, to try the path on a CPU; "cpu" such a model on 2,000 images with N_t = 5 and ten times
+the rates, for minutes on two cores, and "cpu_vanilla" the same without powers. Five repeats as in
+the thesis: --config.train.num_repeats=5.
 A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """

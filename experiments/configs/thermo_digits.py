@@ -17,8 +17,8 @@ with 64 chains each, squared error a pixel of 352):
 
 Variants: "" generator by thermodynamic integration, prior by the contrast (loss.estimator
 "tempered"); the other estimators "vanilla", "telescoped", "covariance", "through_chain" and
-"frozen_prior" (as the thesis's public code trains, the prior not at all); "controlled", which is
-"covariance" with control variates; "smoke" and "vanilla_smoke" for a few steps.
+"frozen_prior" (the gradient of the thesis's public code, of the prior none at all); "controlled",
+which is "covariance" with control variates; "smoke" and "vanilla_smoke" for a few steps.
 """
 
 from typing import Any

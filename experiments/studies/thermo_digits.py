@@ -6,7 +6,9 @@ row train in one program. Base of all rows: batches of 75, N_t = 10, K = 20 post
 
 Variants: "" the whole study; "quick" a few rows of it for a few epochs; "controls" the covariance
 estimator with and without control variates, beside what it should beat; "eta" the weight of the
-divergences where they have a gradient, with the exact sign between them and with the printed one.
+divergences where they have a gradient, with the exact sign between them and with the printed one;
+"regimes" enough points in each of the thesis's regimes to tell a parabola from a line, and vanilla
+learning by batch size for equal epochs and, what those confound, for equal updates.
 """
 
 from typing import Any
@@ -17,6 +19,9 @@ from experiments.study import Study
 NUM_EPOCHS = 10
 # N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.
 EQUAL_TIME = 5
+NUM_TRAIN, BATCH_SIZE = 1440, 75
+# Of every row at the common batch size.
+UPDATES = NUM_EPOCHS * (NUM_TRAIN // BATCH_SIZE)
 
 FIELDS = {
     "batch": "train.batch_size",
@@ -52,6 +57,18 @@ def sweeps(estimator: str) -> list[tuple[str, list[str]]]:
     ]
 
 
+EXPONENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
+BATCHES = (15, 25, 40, 50, 75, 100, 150)
+
+
+def equal_updates(batch: int) -> tuple[str, list[str]]:
+    """Vanilla learning for the epochs, a whole number, whose updates are the nearest to UPDATES."""
+    epochs = round(UPDATES / (NUM_TRAIN // batch))
+    label, arguments = row("vanilla", batch=batch, epochs=epochs)
+    # It divides these steps; the common one need not.
+    return label, [*arguments, f"--config.train.steps_per_dispatch={epochs}"]
+
+
 OTHERS = [
     # Of the estimators with one chain an image, none has eta in its gradient: the same run again.
     row("frozen_prior", p=0.1, eta=2.0),
@@ -78,6 +95,14 @@ COLUMNS = {
     "seconds of training, one repeat": ("cost.train_seconds", 1.0, 0),
     "GFLOP a gradient": ("cost.flops_per_step", 1e-9, 3),
 }
+# Of the networks apart: under "frozen_prior" the prior's coordinates are exactly 0 and thin the
+# variance of all. The rows measured first lack them.
+GRADIENT_VARIANCES = {
+    "over the generator's coordinates": ("generator_coordinate_gradient_variance", 1.0, 4),
+    "over the prior's coordinates": ("prior_coordinate_gradient_variance", 1.0, 4),
+    "generator's over batches": ("generator_gradient_variance", 1.0, 5),
+    "prior's over batches": ("prior_gradient_variance", 1.0, 5),
+}
 
 
 def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
@@ -85,7 +110,7 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
     fields = {
         "train.num_repeats": num_repeats,
         "train.num_epochs": num_epochs,
-        "train.batch_size": 75,
+        "train.batch_size": BATCH_SIZE,
         # The epochs divide the steps of every row, so that each compiles its training once.
         "train.steps_per_dispatch": num_epochs,
         "train.checkpoint_every_epochs": num_epochs,
@@ -150,6 +175,20 @@ STUDIES = {
         columns=COLUMNS,
         num_seeds=1,
         common=common(num_repeats=3, num_epochs=5),
+    ),
+    "regimes": Study(
+        rows=dict(
+            [
+                *(row("vanilla", batch=batch) for batch in BATCHES),
+                *(equal_updates(batch) for batch in BATCHES if batch != BATCH_SIZE),
+                *(row("frozen_prior", p=p) for p in EXPONENTS),
+                *(row("tempered", p=p) for p in EXPONENTS),
+            ]
+        ),
+        columns={**COLUMNS, **GRADIENT_VARIANCES},
+        num_seeds=1,
+        common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
+        draw=thermo_figures.draw,
     ),
     "quick": Study(
         rows=dict(

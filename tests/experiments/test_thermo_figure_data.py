@@ -9,10 +9,12 @@ from thermo_study_folder import LOST, REPEATS, labels, make, write_run
 
 from experiments import thermo_figure_runs as runs
 from experiments import thermo_figure_sweeps as sweeps
+from experiments.studies.thermo_digits import BATCHES, UPDATES
 from experiments.study import load
 from experiments.study_cells import cells
 from experiments.thermo_figure_data import (
     Absent,
+    equal_updates,
     gather,
     points,
     quadratic,
@@ -45,6 +47,33 @@ def test_a_sweep_is_what_differs_in_the_swept_field_alone(rows):
     assert {row.estimator for row in series(rows, "frozen_prior")} == {"frozen_prior"}
     with pytest.raises(Absent, match=r"two rows of covariance that differ in loss\.exponent"):
         series(rows, "covariance")
+
+
+def test_equal_updates_of_vanilla_learning_are_a_regime_of_their_own(tmp_path):
+    make(":regimes", tmp_path)
+    found = gather(tmp_path)
+    assert labels(equal_updates(found)) == [
+        "batch = 15, epochs = 2",
+        "batch = 25, epochs = 3",
+        "batch = 40, epochs = 5",
+        "batch = 50, epochs = 7",
+        "batch = 75",
+        "batch = 100, epochs = 14",
+        "batch = 150, epochs = 21",
+    ]
+    assert labels(series(found, "vanilla")) == [f"batch = {n}" for n in BATCHES]
+    for estimator in ("frozen_prior", "tempered"):
+        by_name = regimes(found, estimator)
+        assert [len(mine) for mine in by_name.values()] == [7, 7, 7, 7]
+        assert by_name["vanilla, equal updates"] == equal_updates(found)
+    for row in equal_updates(found):
+        assert abs(row.updates - UPDATES) <= UPDATES / 8
+    assert series(found, "vanilla")[0].updates == 960
+
+
+def test_a_study_without_equal_updates_has_three_regimes(rows):
+    assert labels(equal_updates(rows)) == ["batch = 75"]
+    assert list(regimes(rows, "tempered")) == ["vanilla", "0 < p ≤ 1", "p > 1"]
 
 
 def test_variants_say_what_they_change(rows):

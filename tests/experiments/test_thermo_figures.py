@@ -3,15 +3,15 @@
 import json
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 from PIL import Image
-from thermo_study_folder import LOST, make
+from thermo_study_folder import make
 
 from experiments import thermo_figure_runs as runs
 from experiments import thermo_figure_sweeps as sweeps
 from experiments import thermo_figures
 from experiments.thermo_figure_data import Absent, gather
+from experiments.thermo_figure_fits import fits
 
 
 @pytest.mark.slow
@@ -34,23 +34,23 @@ def test_every_figure_of_the_whole_study_is_drawn(tmp_path, monkeypatch, capsys)
         assert extremes[0] < 100, path
         assert extremes[1] > 200, path
     table = (tmp_path / "figures" / "quadratic_fits.md").read_text().splitlines()
-    assert len(table) == 4 + 3 * 2 * 3  # scores, variances, regimes
+    assert len(table) == 4 + 3 * 3 * 3  # scores, variances, regimes
 
 
-def test_the_table_of_parabolas_holds_the_fit(tmp_path):
-    measured = make("", tmp_path)
-    three = ("tempered p=3.0", "tempered p=6.0", LOST)
-    x = [np.mean(measured[one]["gradient_variance"][: 2 if one == LOST else None]) for one in three]
-    y = [np.mean(measured[one]["fid"]["infinity"][: 2 if one == LOST else None]) for one in three]
-    line = next(
-        line
-        for line in sweeps.fits(gather(tmp_path), "tempered")
-        if "p > 1" in line and "| fid | gradient_variance |" in line
-    )
-    cells_of = line.strip("| ").split(" | ")
-    assert cells_of[4] == "3"
-    # Printed to four digits.
-    np.testing.assert_allclose([float(one) for one in cells_of[5:]], np.polyfit(x, y, 2), rtol=1e-3)
+def test_folders_of_earlier_versions_lack_the_generators_variance(tmp_path):
+    make(":quick", tmp_path)
+    *first, generators = sweeps.VARIANCES
+    assert list(sweeps.measured_variances(gather(tmp_path))) == [*first, generators]
+    for path in tmp_path.glob("*/seed0/evaluation.json"):
+        report = json.loads(path.read_text())
+        del report[generators]
+        path.write_text(json.dumps(report))
+    found = gather(tmp_path)
+    assert list(sweeps.measured_variances(found)) == first
+    figure = sweeps.boxes(found, "tempered")
+    assert len(figure.axes) == 2
+    plt.close(figure)
+    assert not any(generators in line for line in fits(found, "tempered"))
 
 
 def test_figures_without_rows_are_named_and_left_out(tmp_path, monkeypatch, capsys):

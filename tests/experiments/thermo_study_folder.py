@@ -11,6 +11,11 @@ from experiments.study_cells import cells
 from experiments.workdir import as_json
 
 REPEATS = 3
+VARIANCES = (
+    "coordinate_gradient_variance",
+    "gradient_variance",
+    "generator_coordinate_gradient_variance",
+)
 LOST = "tempered p=10.0"  # its last repeat diverged
 SIZES = [240, 300, 360]
 
@@ -22,27 +27,32 @@ def numbers(rng):
 
 def evaluation(rng, config):
     """evaluation.json of a run with random numbers, as the specification of a run has it."""
-    names = ("coordinate_gradient_variance", "gradient_variance", "test_log_evidence")
     powers = np.linspace(0, 1, config["loss"]["num_intervals"] + 1) ** config["loss"]["exponent"]
+    train = config["train"]
+    steps = train["num_epochs"] * (config["data"]["max_train"] // train["batch_size"])
     distances = {
         score: {"sizes": SIZES, "values": [SIZES] * REPEATS, "infinity": numbers(rng)}
         for score in ("fid", "kid_rbf", "kid_polynomial")
     }
     return {
-        **{name: numbers(rng) for name in names},
+        **{name: numbers(rng) for name in (*VARIANCES, "test_log_evidence")},
         **distances,
         "evidence": {"ais": {"mean": numbers(rng)}},
         "diverged_repeats": 0,
         "powers": powers.tolist(),
         "test_mean_log_likelihoods": (rng.normal(size=(REPEATS, 1)) + powers).tolist(),
         "extractor": {"name": "classifier_features"},
-        "cost": {"train_seconds": rng.uniform(10, 20), "flops_per_step": rng.uniform(1e6, 1e7)},
+        "cost": {
+            "train_seconds": rng.uniform(10, 20),
+            "flops_per_step": rng.uniform(1e6, 1e7),
+            "steps": steps,
+        },
     }
 
 
 def diverge(report):
     """The last repeat as one that diverged."""
-    for name in ("coordinate_gradient_variance", "gradient_variance", "test_log_evidence"):
+    for name in (*VARIANCES, "test_log_evidence"):
         report[name][-1] = None
     for score in ("fid", "kid_rbf", "kid_polynomial"):
         report[score]["infinity"][-1] = None
