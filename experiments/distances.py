@@ -12,11 +12,29 @@ from ebmjax import data, metrics
 from experiments.config import Config
 from experiments.jem_extractors import Extractor, extractor
 
+NUM_NEIGHBOURS = 5
+"""Of precision, recall, density and coverage: that of the paper of the last two."""
+NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
+"""Of images too few to have neighbours."""
+
 
 def finite_images(ends: np.ndarray) -> np.ndarray:
     """As uint8, those of ``ends`` (N, H, W, C), from -1 to 1, that are finite everywhere."""
     is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
     return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
+
+
+def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    """Precision, recall, density and coverage against as many rows of the reference, or all.
+
+    They are the first of one random order, the same for every run. ``NO_SCORES`` of too few images.
+    """
+    num = min(len(features), len(reference))
+    if num <= NUM_NEIGHBOURS:
+        return dict(NO_SCORES)
+    chosen = np.random.default_rng(0).permutation(len(reference))[:num]
+    scores = metrics.manifold_scores(features, reference[chosen], num_neighbours=NUM_NEIGHBOURS)
+    return scores._asdict()
 
 
 class Reference(NamedTuple):
@@ -66,7 +84,9 @@ class Distances:
         }
 
     def __call__(self, images: np.ndarray, reference: Reference | None = None) -> dict[str, Any]:
-        """FID, KID and inception score of uint8 images, named after the extractor.
+        """Every number of uint8 images, named after the extractor.
+
+        FID, KID, inception score, and precision, recall, density and coverage.
 
         Args:
           images: (N, H, W, C); of fewer than two only their number is told.
@@ -75,27 +95,31 @@ class Distances:
         found: dict[str, Any] = {"num_images": len(images)}
         if self.extractor is None or len(images) < 2:
             return found
-        reference = reference or self._train_reference
-        features, probabilities = self._features(images)
+        reference = reference or self.train_reference
+        features, probabilities = self.outputs(images)
         name = self.extractor.name
-        return found | {
+        found |= {
             f"fid_{name}": metrics.frechet_distance(
                 *metrics.feature_moments(features), *reference.moments
             ),
             f"kid_{name}": metrics.kernel_distance(features, reference.features),
             f"is_{name}": metrics.inception_score(probabilities, num_splits=1).mean,
         }
+        scores = manifold_scores(features, reference.features)
+        return found | {f"{score}_{name}": value for score, value in scores.items()}
 
     def train_and(self, images: np.ndarray) -> Reference:
         """The training images and these uint8 ones together."""
-        more = self._features(images)[0]
-        return _reference(np.concatenate([self._train_reference.features, more]))
+        more = self.outputs(images)[0]
+        return _reference(np.concatenate([self.train_reference.features, more]))
 
     @cached_property
-    def _train_reference(self) -> Reference:
-        return _reference(self._features(self.train.images)[0])
+    def train_reference(self) -> Reference:
+        """The training images."""
+        return _reference(self.outputs(self.train.images)[0])
 
-    def _features(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Features (N, F) and class probabilities of uint8 images, where an extractor is had."""
         assert self.extractor is not None
         size = self.config.eval.batch_size
         return metrics.extract_in_batches(self.extractor.outputs_fn, images, size)

@@ -28,6 +28,7 @@ from experiments import (
 )
 from experiments import thermo_parts as parts
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.thermo_assessment import ThermoAssessment
 from experiments.thermo_evaluation import ThermoEvaluation
 from experiments.validate import choose
@@ -66,6 +67,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         gradient_fn=gradient_fn,
         train=examples,
         test=test.images[: config.eval.num_test],
+        distances=Distances(train, test, config),
         config=config,
     )
     assessed = evaluation

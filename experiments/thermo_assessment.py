@@ -13,8 +13,8 @@ from ebmjax.training import TrainState
 from experiments import build as common
 from experiments import thermo_cost, thermo_evidence
 from experiments.config import Config
-from experiments.distances import finite_images
-from experiments.jem_extractors import Extractor, extractor
+from experiments.distances import NO_SCORES, finite_images, manifold_scores
+from experiments.jem_extractors import Extractor
 from experiments.thermo_evaluation import ThermoEvaluation, params_of_repeats
 
 NUM_SIZES = 10
@@ -66,6 +66,8 @@ class ThermoAssessment:
             distances = [self._distances(key.distances, one) for key, one in pairs]
             lost = common.stack_arrays([found.pop("num_diverged_samples") for found in distances])
             report["num_diverged_samples"] = lost.tolist()
+            scores = common.stack_arrays([found.pop("manifold") for found in distances])
+            report["manifold"] = jax.tree.map(partial(_finite_or_null, diverged), scores)
             report |= self._extrapolated(distances, diverged)
         report["extractor"] = self.extractor and self.extractor.described()
         report["powers"] = self.evaluation.powers.tolist()
@@ -82,14 +84,10 @@ class ThermoAssessment:
             report["evidence"] = jax.tree.map(partial(_finite_or_null, diverged), evidence)
         return report
 
-    @cached_property
+    @property
     def extractor(self) -> Extractor | None:
         """What judges the images; None where nothing is generated or nothing can judge."""
-        section = self.config.eval
-        can_judge = section.inception_weights or self.config.data.num_classes
-        if not (section.num_generated and can_judge):
-            return None
-        return extractor(self.config, self.evaluation.train.images, self.test)
+        return self.evaluation.distances.extractor if self.config.eval.num_generated else None
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -98,18 +96,12 @@ class ThermoAssessment:
         spaced = np.linspace(section.smallest_generated, section.num_generated, NUM_SIZES)
         return spaced.round().astype(int).tolist()
 
-    @cached_property
-    def _reference(self) -> np.ndarray:
-        assert self.extractor is not None
-        images = self.evaluation.train.images.images
-        return metrics.extract_in_batches(self.extractor.outputs_fn, images, 128)[0]
-
-    def _distances(self, key: jax.Array, params: latent.LatentParams) -> dict[str, np.ndarray]:
+    def _distances(self, key: jax.Array, params: latent.LatentParams) -> dict[str, Any]:
         """Each metric at every size, against the training images; how many samples are not finite.
 
-        Those are left out, and sizes that the others do not reach have no number.
+        Those are left out, and sizes that the others do not reach have no number. "manifold" is of
+        all the others, at the full size.
         """
-        assert self.extractor is not None
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
         ends = np.asarray(self.evaluation.programs.sample(sample_key, params, num_generated))
@@ -117,10 +109,10 @@ class ThermoAssessment:
         num_diverged = {"num_diverged_samples": np.array(len(ends) - len(images))}
         sizes = [size for size in self.sizes if size <= len(images)]
         if not sizes:
-            return {name: np.full(len(self.sizes), np.nan) for name in DISTANCES} | num_diverged
-        features, _ = metrics.extract_in_batches(self.extractor.outputs_fn, images, 128)
-        reference = self._reference
-        moments = metrics.feature_moments(reference)
+            missing = {name: np.full(len(self.sizes), np.nan) for name in DISTANCES}
+            return {**missing, "manifold": NO_SCORES, **num_diverged}
+        features, _ = self.evaluation.distances.outputs(images)
+        reference, moments = self.evaluation.distances.train_reference
 
         def fid(rows: np.ndarray) -> float:
             return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
@@ -137,8 +129,8 @@ class ThermoAssessment:
             values[: len(sizes)] = metrics.metric_at_sizes(subset_key, metric_fn, features, sizes)
             return values
 
-        found = map(at_sizes, (fid, kid_rbf, kid_polynomial))
-        return dict(zip(DISTANCES, found, strict=True)) | num_diverged
+        found = dict(zip(DISTANCES, map(at_sizes, (fid, kid_rbf, kid_polynomial)), strict=True))
+        return {**found, "manifold": manifold_scores(features, reference), **num_diverged}
 
     def _extrapolated(
         self, distances: list[dict[str, np.ndarray]], diverged: np.ndarray

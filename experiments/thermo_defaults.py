@@ -84,6 +84,8 @@ def defaults() -> ConfigDict:
             "every_epochs": 20,
             # Before the first step, too.
             "at_start": True,
+            # Images a call of what judges them.
+            "batch_size": 128,
             "num_samples": 100,
             "num_test": 352,
             "evidence_images": 32,

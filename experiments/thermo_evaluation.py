@@ -15,6 +15,7 @@ from ebmjax.training import TrainState, tree_digest
 from experiments import build as common
 from experiments import thermo_gradient_variance
 from experiments.config import Config
+from experiments.distances import Distances
 from experiments.plots import image_grid
 from experiments.thermo_parts import Examples
 
@@ -60,6 +61,7 @@ class ThermoEvaluation:
       gradient_fn: the one that trains.
       train: the training data, with the indices of its examples.
       test: uint8 images (num_test, H, W, C) to reconstruct.
+      distances: of samples from the training images.
       config: sections loss, eval and train are read.
     """
 
@@ -70,6 +72,7 @@ class ThermoEvaluation:
     gradient_fn: Callable[..., Any]
     train: Examples
     test: np.ndarray
+    distances: Distances
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:

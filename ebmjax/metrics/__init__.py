@@ -31,6 +31,8 @@ from ebmjax.metrics._kernel_distance import kernel_distance as kernel_distance
 from ebmjax.metrics._kernel_distance import kernel_distance_subsets as kernel_distance_subsets
 from ebmjax.metrics._landscape import energy_landscape as energy_landscape
 from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
+from ebmjax.metrics._manifold import ManifoldScores as ManifoldScores
+from ebmjax.metrics._manifold import manifold_scores as manifold_scores
 from ebmjax.metrics._out_of_distribution import auroc as auroc
 from ebmjax.metrics._out_of_distribution import average_precision as average_precision
 from ebmjax.metrics._out_of_distribution import fpr_at_tpr as fpr_at_tpr

@@ -73,7 +73,7 @@ def kernel_distance(
       >>> kernel_distance([[0.0], [0.0]], [[1.0], [1.0]])  # 1 + 2^3 - 2
       7.0
     """
-    a, b = _check_sides(features_a, features_b)
+    a, b = check_sides(features_a=features_a, features_b=features_b)
     return _unbiased(a, b, _kernel_fn(a, b, kernel, bandwidth))
 
 
@@ -106,7 +106,7 @@ def kernel_distance_subsets(
     """
     check_at_least("num_subsets", num_subsets, 2)
     check_at_least("subset_size", subset_size, 2)
-    a, b = _check_sides(features_a, features_b)
+    a, b = check_sides(features_a=features_a, features_b=features_b)
     if min(len(a), len(b)) < num_subsets * subset_size:
         raise ValueError(
             f"{num_subsets} disjoint subsets of {subset_size} need {num_subsets * subset_size} "
@@ -123,12 +123,15 @@ def kernel_distance_subsets(
     return KernelDistance(float(np.mean(estimates)), float(standard_error))
 
 
-def _check_sides(features_a: ArrayLike, features_b: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    a, b = check_features("features_a", features_a), check_features("features_b", features_b)
+def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Both sides' features by ``check_features``; ValueError unless they have one dimension."""
+    (name_a, a), (name_b, b) = (
+        (name, check_features(name, features)) for name, features in sides.items()
+    )
     if a.shape[1] != b.shape[1]:
         raise ValueError(
-            f"both sides need features of one extractor: features_a has shape {a.shape}, "
-            f"features_b {b.shape}."
+            f"both sides need features of one extractor: {name_a} has shape {a.shape}, "
+            f"{name_b} {b.shape}."
         )
     return a, b
 
@@ -156,16 +159,17 @@ def _cubic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _gaussian(bandwidth: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.exp(-_squared_distances(x, y) / (2 * bandwidth**2))
+    return np.exp(-squared_distances(x, y) / (2 * bandwidth**2))
 
 
-def _squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(n, m), of all rows of x (n, d) to all rows of y (m, d)."""
     squared = np.sum(x**2, 1)[:, None] + np.sum(y**2, 1)[None] - 2 * x @ y.T
     return np.maximum(squared, 0)
 
 
 def _median_distance(rows: np.ndarray) -> float:
-    distances = np.sqrt(_squared_distances(rows, rows))
+    distances = np.sqrt(squared_distances(rows, rows))
     return float(np.median(distances[np.triu_indices(len(rows), 1)]))
 
 

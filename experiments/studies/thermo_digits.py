@@ -87,6 +87,8 @@ COLUMNS = {
     "KID_inf (RBF) x 1000": ("kid_rbf.infinity", 1000.0, 2),
     "KID_inf (cubic)": ("kid_polynomial.infinity", 1.0, 0),
     "FID_inf": ("fid.infinity", 1.0, 1),
+    "recall": ("manifold.recall", 1.0, 3),
+    "coverage": ("manifold.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),
     "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),

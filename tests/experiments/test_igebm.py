@@ -34,6 +34,8 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     report = strict_json((finished / "evaluation.json").read_text())
     for name in ("short", "fresh", "buffer", "test_images"):
         assert report[name]["fid_classifier_features"] > 0
+        assert 0 <= report[name]["recall_classifier_features"] <= 1
+        assert 0 <= report[name]["coverage_classifier_features"] <= 1
     for name in ("short", "fresh", "buffer"):
         assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
     assert report["test_images"]["num_images"] == 20  # what as many real images get

@@ -82,6 +82,9 @@ def test_the_training_images_are_at_distance_zero_from_themselves():
     assert abs(distances["fid_pixels"]) < 1e-9
     assert distances["is_pixels"] == pytest.approx(1.0)
     assert distances["num_images"] == 9
+    # Each of them in its own ball and those of five others.
+    scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
+    assert {name: distances[f"{name}_pixels"] for name in scores} == pytest.approx(scores)
 
 
 def test_a_shift_of_all_images_is_the_distance():

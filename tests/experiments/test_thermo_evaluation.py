@@ -41,6 +41,7 @@ def evaluation(tmp_path) -> ThermoEvaluation:
         gradient_fn=lambda *_: None,
         train=Examples(data.ImageData(TEST, np.zeros(3, np.int32)), jnp.arange(3)),
         test=TEST,
+        distances=None,  # pyright: ignore
         config=ConfigDict(
             {
                 "loss": {"kl_covariance": "full", "kl_weight": 0.0},

@@ -49,7 +49,7 @@ def used(monkeypatch):
 
     def distances(self, key, params):
         drawn.extend(numbers(key, *jax.random.split(key)))
-        return {"num_diverged_samples": np.array(0)}
+        return {"num_diverged_samples": np.array(0), "manifold": {}}
 
     def compare(keys, *_):
         drawn.extend(numbers(*keys, *(jax.random.fold_in(key, i) for key in keys for i in (0, 1))))
@@ -81,6 +81,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         gradient_fn=None,
         train=None,
         test=np.zeros((1, 8, 8, 1)),
+        distances=None,
         config=config,
     )
     test = SimpleNamespace(images=None)

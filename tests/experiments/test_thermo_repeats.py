@@ -10,6 +10,8 @@ from experiment_runs import digits, rows_of, summary_of
 from ebmjax.training import Checkpoints, select_repeat
 from experiments import families
 from experiments.launch import launch
+from experiments.studies.thermo_digits import COLUMNS
+from experiments.study import _descend
 
 TINY = {
     "data.max_train": 72,
@@ -81,6 +83,10 @@ def test_the_full_evaluation_holds_them_too(runs):
         assert np.shape(alone[metric]["values"]) == (10,)
         # The same samples up to rounding to whole grey levels; features of them to a per cent.
         np.testing.assert_allclose(report[metric]["values"][0], alone[metric]["values"], rtol=0.02)
+    assert {np.shape(scores) for scores in report["manifold"].values()} == {(2,)}
+    assert alone["manifold"].keys() == report["manifold"].keys()
+    absent = {name for name, _, _ in COLUMNS.values() if _descend(report, name) is None}
+    assert absent == {"evidence.ais.mean"}  # not asked for here
     assert report["cost"]["steps"] == 3
     assert report["cost"]["flops_per_step"] == alone["cost"]["flops_per_step"] > 1e6
     samples = np.load(runs / "both" / "evaluations" / "000003.npz")["samples"]

@@ -6,6 +6,7 @@ import json
 import numpy as np
 from experiment_runs import digits
 
+from ebmjax import metrics
 from experiments.study import load
 from experiments.study_cells import cells
 from experiments.workdir import as_json
@@ -37,6 +38,7 @@ def evaluation(rng, config):
     return {
         **{name: numbers(rng) for name in (*VARIANCES, "test_log_evidence")},
         **distances,
+        "manifold": {score: numbers(rng) for score in metrics.ManifoldScores._fields},
         "evidence": {"ais": {"mean": numbers(rng)}},
         "diverged_repeats": 0,
         "powers": powers.tolist(),
@@ -56,6 +58,8 @@ def diverge(report):
         report[name][-1] = None
     for score in ("fid", "kid_rbf", "kid_polynomial"):
         report[score]["infinity"][-1] = None
+    for scores in report["manifold"].values():
+        scores[-1] = None
     report["evidence"]["ais"]["mean"][-1] = None
     report["test_mean_log_likelihoods"][-1] = [None] * len(report["powers"])
     report["diverged_repeats"] = 1

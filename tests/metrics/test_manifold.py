@@ -1,0 +1,174 @@
+"""Precision, recall, density and coverage against plain loops and known sets."""
+
+import numpy as np
+import pytest
+
+from ebmjax.metrics import _manifold as manifold_module
+from ebmjax.metrics import manifold_scores
+
+
+def make_features(n, d, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def looped_scores(generated, reference, k):
+    """The definitions, ball by ball, of rows among which no two distances are equal."""
+
+    def radius(x, rows):
+        others = [np.linalg.norm(x - row) for row in rows if row is not x]
+        return sorted(others)[k - 1]
+
+    generated, reference = list(generated), list(reference)
+    reference_radii = [radius(x, reference) for x in reference]
+    generated_radii = [radius(y, generated) for y in generated]
+    is_in = np.array(
+        [
+            [np.linalg.norm(x - y) <= r for x, r in zip(reference, reference_radii, strict=True)]
+            for y in generated
+        ]
+    )
+    is_recalled = [
+        any(np.linalg.norm(x - y) <= r for y, r in zip(generated, generated_radii, strict=True))
+        for x in reference
+    ]
+    return (
+        np.mean([row.any() for row in is_in]),
+        np.mean(is_recalled),
+        is_in.sum() / (k * len(generated)),
+        np.mean([column.any() for column in is_in.T]),
+    )
+
+
+@pytest.mark.parametrize("rows", [1024, 5, 1], ids="{}-rows-at-a-time".format)
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_scores_are_their_loops(k, rows, monkeypatch):
+    """Also with an offset, which would take all digits of distances by squared norms."""
+    monkeypatch.setattr(manifold_module, "ROWS", rows)
+    generated, reference = 1.0 + make_features(23, 3, seed=0), make_features(17, 3, seed=1)
+    want = looped_scores(generated, reference, k)
+    assert len({0.0, 1.0, *want}) == 6  # they differ, and none is at an end
+    # Fractions of whole numbers, by one division here and another there.
+    scores = manifold_scores(generated, reference, num_neighbours=k)
+    assert scores == pytest.approx(want, rel=1e-12)
+    assert manifold_scores(generated + 1e8, reference + 1e8, num_neighbours=k) == scores
+
+
+def test_swapping_the_sets_swaps_precision_and_recall():
+    generated, reference = 1.5 * make_features(40, 3, seed=0), make_features(30, 3, seed=1)
+    scores = manifold_scores(generated, reference, num_neighbours=3)
+    swapped = manifold_scores(reference, generated, num_neighbours=3)
+    assert (swapped.precision, swapped.recall) == (scores.recall, scores.precision)
+    assert scores.precision != scores.recall
+    # What is generated has no balls in density and coverage.
+    assert (swapped.density, swapped.coverage) != (scores.density, scores.coverage)
+
+
+def test_the_order_of_rows_does_not_matter():
+    generated, reference = make_features(40, 3, seed=0), make_features(30, 3, seed=1)
+    rng = np.random.default_rng(2)
+    shuffled = manifold_scores(rng.permutation(generated), rng.permutation(reference))
+    assert shuffled == manifold_scores(generated, reference)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_the_reference_itself_is_precise_and_recalled(k):
+    """Every ball holds its own centre and k others: k + 1 of them an image, on the average."""
+    rows = make_features(50, 4)
+    scores = manifold_scores(rows, rows, num_neighbours=k)
+    assert scores == pytest.approx((1.0, 1.0, (k + 1) / k, 1.0), rel=1e-12)
+
+
+def test_disjoint_sets_share_nothing():
+    far = make_features(30, 4, seed=1) + 1000.0
+    assert manifold_scores(make_features(20, 4), far) == (0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("num_forgotten", [100, 50])
+def test_a_forgotten_mode_is_lost_to_recall_and_coverage(num_forgotten):
+    """Images of one of two distant modes, which are the reference's own: no other ball has any."""
+    kept = make_features(100, 4, seed=0)
+    forgotten = make_features(num_forgotten, 4, seed=1) + 1000.0
+    scores = manifold_scores(kept, np.concatenate([kept, forgotten]))
+    share = 100 / (100 + num_forgotten)
+    assert scores == pytest.approx((1.0, share, 6 / 5, share), rel=1e-12)
+
+
+def expected_coverage(n, m, k):
+    """Of a sample of n by one of m of the same law: the k nearest of a row are not all of its own.
+
+    They are k of the n + m - 1 others, of which m - 1 are of its own set.
+    """
+    return 1 - np.prod([(m - i) / (n + m - i) for i in range(1, k + 1)])
+
+
+def test_a_fresh_sample_of_one_of_two_modes():
+    """The scores of that mode alone, of which recall and coverage count half."""
+    k, n = 3, 20
+    rng = np.random.default_rng(0)
+    coverages = []
+    for _ in range(400):
+        generated, kept, forgotten = rng.normal(size=(3, n, 2))
+        modes = np.concatenate([kept, forgotten + 1000.0])
+        scores = manifold_scores(generated, modes, num_neighbours=k)
+        alone = manifold_scores(generated, kept, num_neighbours=k)
+        halved = alone._replace(recall=alone.recall / 2, coverage=alone.coverage / 2)
+        assert scores == pytest.approx(halved, rel=1e-12)
+        coverages.append(scores.coverage)
+    standard_error = np.std(coverages, ddof=1) / np.sqrt(len(coverages))
+    assert abs(np.mean(coverages) - expected_coverage(n, n, k) / 2) < 5 * standard_error < 0.02
+
+
+def test_a_collapsed_generator_is_precise_and_recalls_nothing():
+    """Its balls are points, and copies lie in them."""
+    reference = make_features(60, 7)
+    copies = np.repeat(reference[:1], 40, axis=0)
+    apart = np.linalg.norm(reference[:, None] - reference[None], axis=2)
+    in_balls = np.sum(apart[:, 0] <= np.sort(apart, axis=1)[:, 5])
+    assert 1 < in_balls < 60
+    want = (1.0, 1 / 60, in_balls / 5, in_balls / 60)
+    assert manifold_scores(copies, reference) == pytest.approx(want, rel=1e-12)
+    assert manifold_scores(copies, copies[:20]) == (1.0, 1.0, 20 / 5, 1.0)
+
+
+def test_the_edge_of_a_ball_belongs_to_it_whatever_the_rounding():
+    """Of images in equal steps along a line, with balls of one step; and of nothing but zeros."""
+    line = np.arange(21)[:, None] * make_features(1, 7)
+    reference, generated = line[:20], line[1:]
+    scores = manifold_scores(generated, reference, num_neighbours=1)
+    # An image and its two neighbours; but the last lack one and two of the reference.
+    assert scores == (1.0, 1.0, (18 * 3 + 2 + 1) / 20, 1.0)
+    assert manifold_scores(np.zeros((6, 2)), np.zeros((6, 2))) == (1.0, 1.0, 6 / 5, 1.0)
+
+
+def test_means_over_samples_of_one_law():
+    """Lemmas 1 and 2 of Naeem et al.: whatever the law. 5 standard errors of 2000 repeats."""
+    k, n, m = 2, 7, 9
+    rng = np.random.default_rng(0)
+    scores = [
+        manifold_scores(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)), num_neighbours=k)
+        for _ in range(2000)
+    ]
+    for values, want in (
+        ([one.density for one in scores], 1.0),
+        ([one.coverage for one in scores], expected_coverage(n, m, k)),
+    ):
+        standard_error = np.std(values, ddof=1) / np.sqrt(len(values))
+        # One more or less in the place of n, m or k would be off by 4.5 % at least.
+        assert abs(np.mean(values) - want) < 5 * standard_error < 0.04 * want
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_neighbours": 0}, "num_neighbours must be an integer of at least 1"),
+        ({"num_neighbours": 4}, r"^generated_features must have more rows than .*=4.* got 4\."),
+        ({"num_neighbours": 3, "reference_features": np.ones((3, 2))}, "^reference_features .*t 3"),
+        ({"reference_features": np.zeros((6, 3))}, r"one extractor: generated_features has shape"),
+        ({"reference_features": np.zeros(6)}, "reference_features must have shape"),
+        ({"generated_features": np.full((5, 2), np.nan)}, "^generated_features .* finite; 5 of 5"),
+    ],
+)
+def test_bad_arguments_are_named(kwargs, message):
+    arguments = {"generated_features": np.zeros((4, 2)), "reference_features": np.ones((6, 2))}
+    with pytest.raises(ValueError, match=message):
+        manifold_scores(**{**arguments, "num_neighbours": 2, **kwargs})
