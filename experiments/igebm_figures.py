@@ -38,6 +38,16 @@ DAMPING: tuple[Panel, ...] = (
     ("skipped", "skipped steps", "symlog"),
 )
 
+REWEIGHTED: tuple[Panel, ...] = (
+    ("positive_log_density", "f of the data", "symlog"),
+    ("negative_log_density", "f of the negatives", "symlog"),
+    ("log_density_gap", "f of the data - of the negatives", "symlog"),
+    ("positive_weight", "mean weight of the data", "linear"),
+    ("effective_sample_fraction", "effective fraction of negatives", "linear"),
+    ("sample_fid", "FID of chains as in training, classifier features", "log"),
+)
+"""What the robust objective is watched by."""
+
 DASHES = ("-", "--", ":")
 CROWD = 12
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax import data, losses, networks, samplers
@@ -18,7 +19,9 @@ from experiments import build as common
 from experiments import toy_beta_plots
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.toy_beta_bias import Parts
 from experiments.toy_beta_evaluation import ToyBetaEvaluation, name_of
+from experiments.toy_samplers_numbers import nearest_mode
 from experiments.validate import choose
 
 ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.05), "swish": nn.swish}
@@ -40,18 +43,32 @@ def _toy(
     return ToyData(partial(points, **law), partial(density, **law))
 
 
+MEANS = data.circle_means(8)
+RADII = jnp.arange(1.0, 5.0)
+
 # Nijkamp et al. 2020; the robust paper weights the components and does not say by how much.
 DATA = {
     "gmm": _toy(
         data.gaussian_mixture_points,
         data.gaussian_mixture_log_density,
-        means=data.circle_means(8),
+        means=MEANS,
         scale=0.15,
         weights=jnp.arange(1.0, 9.0),
     ),
-    "circles": _toy(
-        data.ring_points, data.ring_log_density, radii=jnp.arange(1.0, 5.0), scale=0.15
-    ),
+    "circles": _toy(data.ring_points, data.ring_log_density, radii=RADII, scale=0.15),
+}
+
+
+def _ring(positions: np.ndarray) -> np.ndarray:
+    """(n,): which of the circles is nearest to each of ``positions`` (n, 2)."""
+    distances = np.linalg.norm(positions, axis=-1)
+    return np.argmin(np.abs(distances[:, None] - np.asarray(RADII)), axis=-1)
+
+
+# Each mode or circle takes what is nearest to it.
+PARTS = {
+    "gmm": Parts(len(MEANS), partial(nearest_mode, means=np.asarray(MEANS))),
+    "circles": Parts(len(RADII), _ring),
 }
 
 
@@ -83,7 +100,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         key=eval_key,
         energy_fn=energy_fn,
         toy=toy,
+        parts=PARTS[config.data.name],
         short_chains=partial(short_chains, config),
+        long_chains=partial(long_chains, config),
         config=config,
     )
     evaluation.check()
@@ -233,17 +252,44 @@ def short_chains(
     config: Config, key: Key, log_density_fn: LogDensityFn, num: int
 ) -> tuple[jax.Array, Metrics]:
     """Ends of ``num`` chains of the run's sampler from its initial law; what they report."""
-    section = config.sampler
+    if config.sampler.chain_length == 0:
+        return _starts(config, key, num)[0], {}
+    ends, _, infos = _run(config, key, log_density_fn, num, config.sampler.chain_length)
+    return ends, {"chain_acceptance_prob": jnp.mean(infos.acceptance_prob)}
+
+
+def long_chains(config: Config, key: Key, log_density_fn: LogDensityFn, num: int) -> jax.Array:
+    """About ``num`` draws (draws, 2) of long chains with the starts and steps of training's.
+
+    Ten of every chain, of its steps 2,100 to 3,000.
+    """
+    _, draws, _ = _run(config, key, log_density_fn, -(-num // 10), 3000, burn_in=2000, thinning=100)
+    return draws.reshape(-1, 2)
+
+
+def _starts(config: Config, key: Key, num: int) -> tuple[jax.Array, Key]:
+    """(num, 2) of the initial law, and the key of what follows."""
     start_key, chain_key = jax.random.split(key)
-    mean = jnp.asarray(section.law_mean, jnp.float32)[None]
-    starts = mean + section.law_scale * jax.random.normal(start_key, (num, 2))
-    if section.chain_length == 0:
-        return starts, {}
-    sampler = samplers.sgld(log_density_fn, step_size=section.step_size)
-    states, _, infos = samplers.run_chain(
+    mean = jnp.asarray(config.sampler.law_mean, jnp.float32)[None]
+    return mean + config.sampler.law_scale * jax.random.normal(start_key, (num, 2)), chain_key
+
+
+def _run(
+    config: Config,
+    key: Key,
+    log_density_fn: LogDensityFn,
+    num: int,
+    num_steps: int,
+    **kept: int,
+) -> tuple[jax.Array, jax.Array, PyTree]:
+    """Ends of ``num`` chains, the draws that ``run_chain`` keeps, and its infos."""
+    starts, chain_key = _starts(config, key, num)
+    sampler = samplers.sgld(log_density_fn, step_size=config.sampler.step_size)
+    states, positions, infos = samplers.run_chain(
         chain_key,
         jax.vmap(sampler.init)(starts),
         samplers.batch_step(sampler.step),
-        section.chain_length,
+        num_steps,
+        **kept,
     )
-    return states.position, {"chain_acceptance_prob": jnp.mean(infos.acceptance_prob)}
+    return states.position, positions, infos

@@ -89,7 +89,11 @@ def smoothed_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.n
       bandwidth: standard deviation of the kernel, in units of the position.
     """
     counts, _, _ = np.histogram2d(*_finite(points).T, bins=(grid.edges, grid.edges))
-    density = counts / (len(points) * grid.width**2)
+    return smoothed(counts / (len(points) * grid.width**2), grid, bandwidth)
+
+
+def smoothed(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
+    """``density`` (num, num) spread by the kernel of ``smoothed_histogram``; 0 beyond the grid."""
     return ndimage.gaussian_filter(density, bandwidth / grid.width, mode="constant")
 
 

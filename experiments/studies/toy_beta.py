@@ -1,10 +1,12 @@
 """The robust objective in the plane: six betas in every row, against the data's own density.
 
 Rows are a data set, a setting and an objective, by the variants of configs/toy_beta.py; the betas
-of a row train in one program. Total variation lies in [0, 1]; "chains" is that of a kernel density
-estimate of 10,000 ends of the run's chains. Models that diverged, and densities that cannot be
-normalised on the grid, are left out of the means and counted. Figures: divergences.png, and for
-every data set and setting panels_*.png, the learned densities by objective and beta, seed 0.
+of a row train in one program. Total variation lies in [0, 1], and is from the data's density if no
+other is named; "chains" is that of a kernel density estimate of 10,000 ends of the run's chains,
+"negatives" that of training's own, "shares" that of the masses of modes or circles. Models that
+diverged, and densities that cannot be normalised on the grid, are left out of the means and
+counted. Figures: divergences.png, and for every data set and setting panels_*.png, the learned
+densities by objective and beta, seed 0.
 
 Variants: "" all rows; "gmm" those of the mixture, which take a fifth of the time; "negative" betas
 below 0; "quick" shows nothing, in a minute or two.
@@ -37,6 +39,14 @@ def columns(betas: tuple[float, ...]) -> dict[str, tuple[str, float, int]]:
         "density, TV": ("density_tv", 3),
         "density, KL in nats": ("density_kl", 2),
         "chains, TV": ("sample_tv", 3),
+        "negatives, TV": ("negative_tv", 3),
+        "reweighted negatives, TV": ("reweighted_tv", 3),
+        "slope of the compensation": ("bias_slope", 2),
+        "its correlation": ("bias_correlation", 2),
+        "shares of the density, TV": ("density_share_tv", 3),
+        "shares of the chains, TV": ("sample_share_tv", 3),
+        "long chains from the density, TV": ("long_tv", 3),
+        "exact draws from the density, TV": ("exact_tv", 3),
         "normalisable": ("is_normalisable", 1),
         "diverged": ("is_diverged", 1),
     }

@@ -137,6 +137,7 @@ def fake_run(folder, row, shade):
         ("igebm_mala", "", ("SGLD", "MALA, implied T, no box")),
         ("igebm_samplers", "", ("SGLD", "conditional", "short-run")),
         ("igebm_samplers", "cifar10", ("MALA, literal",)),
+        ("shortrun_cifar10", "", ("beta 0", "beta 0.01")),
     ],
 )
 def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_path):
@@ -154,9 +155,10 @@ def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_pat
         assert np.sum(found == shade) > 10_000, row
 
 
-def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
-    numbers = summary_of(finished) | json.loads((finished / "evaluation.json").read_text())
-    for name in ("igebm_mala", "igebm_lambda", "igebm_samplers"):
+def check_columns(workdir, *names):
+    """Every column of the studies ``names`` is a number of the finished run in ``workdir``."""
+    numbers = summary_of(workdir) | json.loads((workdir / "evaluation.json").read_text())
+    for name in names:
         path = EXPERIMENTS / "studies" / f"{name}.py"
         spec = importlib.util.spec_from_file_location(f"columns_{name}", path)
         module = importlib.util.module_from_spec(spec)
@@ -167,6 +169,10 @@ def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
                 for part in number.split("."):
                     assert part in found, number
                     found = found[part]
+
+
+def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
+    check_columns(finished, "igebm_mala", "igebm_lambda", "igebm_samplers")
 
 
 @pytest.mark.slow
@@ -187,3 +193,5 @@ def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
     assert launch(module.get_config("smoke"), "configs/x.py:smoke", str(workdir), "all") is None
     report = strict_json((workdir / "evaluation.json").read_text())
     assert report["fresh"]["num_images"] == 20
+    if module is shortrun_cifar10:
+        check_columns(workdir, "shortrun_cifar10")

@@ -178,9 +178,17 @@ def test_a_run_leaves_its_numbers_and_panels(finished):
         assert numbers["sample_tv"] == summary["sample_tv"][i]
         assert 0 < report["perfect_sampler"]["sample_tv"] < numbers["sample_tv"] <= 1
         assert numbers["is_diverged"] == 0
+        assert 0 <= numbers["reweighted_tv"] <= 1
+        assert len(numbers["sample_shares"]) == len(report["shares"]) == 8
         has_none = numbers["density_tv"] is None
         assert has_none == (numbers["border_mass"] > 0.01)
-        assert has_none == (numbers["is_normalisable"] == 0)
+        assert has_none == (numbers["is_normalisable"] == 0) == (numbers["long_tv"] is None)
+        assert has_none == (numbers["density_share_tv"] is None)
+    # At beta 0 nothing is reweighted, only the chains' mass beyond the grid made up for; that is of
+    # other chains of the same law.
+    at_zero = report["by_beta"]["0"]
+    beyond = pytest.approx(at_zero["negative_tv"], abs=2 * at_zero["outside"])
+    assert at_zero["reweighted_tv"] == beyond
     refused = sum(numbers["is_normalisable"] == 0 for numbers in report["by_beta"].values())
     assert len(report["notes"]) == refused
     for name in ("panels", "training"):

@@ -1,6 +1,7 @@
 """The robust objective: values and gradients against the paper's formulas in float64 numpy."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -257,6 +258,32 @@ def test_reweighting_recovers_the_models_expectation():
     # quantile misses tails of probability 1/count, where x^2 is below 20: 20 / 4001.
     np.testing.assert_allclose(np.sum(np.asarray(weights, np.float64) * x**2), 1.0, atol=5e-3)
     assert abs(np.mean(x**2) - temperature) < 5e-3
+
+
+@pytest.mark.parametrize("num_negatives", [1, 2, 3])
+@pytest.mark.parametrize("b", [0.5, -0.5])
+def test_the_default_rests_where_reweighted_negatives_are_the_data(num_negatives, b):
+    """exp(b f) = data / sampler on four points: over all batches, the gradient's mean is 0.
+
+    Without the positive among them that is so only as their number grows: of one, the weight is 1.
+    """
+    data, sampler = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.4, 0.1, 0.3, 0.2])
+    f = jnp.asarray(np.log(data / sampler) / b, jnp.float32)
+    batches = np.array(list(itertools.product(range(4), repeat=1 + num_negatives)))
+    chances = data[batches[:, 0]] * np.prod(sampler[batches[:, 1:]], axis=1)
+
+    def mean_loss(f, variant):
+        def loss(batch):
+            return beta_objective_loss(
+                f[batch[:1]], f[batch[1:]], beta=b, variant=variant, allow_negative=True
+            )[0]
+
+        return jnp.sum(jnp.asarray(chances, jnp.float32) * jax.vmap(loss)(jnp.asarray(batches)))
+
+    gradient = jax.grad(mean_loss)
+    # A sum of terms below 1 in float32.
+    np.testing.assert_allclose(gradient(f, "default"), np.zeros(4), atol=1e-6)
+    assert np.max(np.abs(gradient(f, "no_positive"))) > 0.01
 
 
 def test_bfloat16_is_computed_in_float32():

@@ -1,0 +1,58 @@
+"""Short-run energies of CIFAR-10 by beta, at a CPU's size: can the robust objective train them?
+
+Claim: with 0.1 <= beta <= 0.9 no model can be trained, and 0.01 fails too: chains from noise never
+reach the density of the data, whose mean weight goes to 1, and nothing is learned; with very small
+betas the gap widens as beta grows and the samples get worse (robust-objective paper, section 4.2,
+appendices J and L, Figures 12, 13 and 15).
+
+Rows are the betas of configs/shortrun_cifar10.py:cpu at an output scale of 20,000. FID is in
+features of a classifier of these images: it compares the rows alone. TFDS_DATA_DIR names the folder
+of the prepared data. Figures: training.png (f of the data and of the negatives, the gap and the
+weights over training) and samples.png, chains as in training of seed 0. Figure 14, chains of four
+times the step, is an evaluation of a copy of a run's folder: experiments/run.py with the row's
+configuration and seed, --mode=eval, --config.eval.step_factor=4 and --workdir=COPY.
+"""
+
+from pathlib import Path
+
+from experiments.igebm_figures import REWEIGHTED, over_training, samples
+from experiments.study import Study
+
+CONFIG = "configs/shortrun_cifar10.py:cpu"
+ROWS = {
+    "beta 0": "",
+    "beta 1e-6": "_beta_1e6",
+    "beta 1e-5": "_beta_1e5",
+    "beta 1e-4": "_beta_1e4",
+    "beta 0.01": "_beta_001",
+    "beta 0.1": "_beta_01",
+}
+COLUMNS = {
+    "FID (classifier features), chains as in training": (
+        "short.fid_classifier_features",
+        1.0,
+        1,
+    ),
+    "of the test images, FID": ("test_images.fid_classifier_features", 1.0, 1),
+    "f of test images": ("energies.test.mean", -1.0, 2),
+    "f of chains as in training": ("energies.short.mean", -1.0, 2),
+    "f of chains ten times as long": ("energies.fresh.mean", -1.0, 2),
+    "gap, last step": ("log_density_gap", 1.0, 2),
+    "mean weight of the data, last step": ("positive_weight", 1.0, 3),
+    "effective fraction of negatives, last step": ("effective_sample_fraction", 1.0, 3),
+    "seconds of training": ("run_seconds", 1.0, 0),
+}
+
+
+def draw(folder: Path) -> None:
+    """The figures of a study's folder."""
+    over_training(REWEIGHTED, "training", folder)
+    samples(list(ROWS), folder)
+
+
+STUDY = Study(
+    rows={label: CONFIG + suffix for label, suffix in ROWS.items()},
+    columns=COLUMNS,
+    num_seeds=3,
+    draw=draw,
+)
