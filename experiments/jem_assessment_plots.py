@@ -1,5 +1,6 @@
 """The plots of the full evaluation of a joint energy model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax.metrics import ReliabilityBins
+from experiments.jem_robustness import NORMS
 from experiments.plots import INK, finish, legend, montage
 
 Samples = dict[str, np.ndarray]
@@ -76,21 +78,34 @@ def _histograms(axis: Axes, sets: Samples) -> None:
 
 def robustness(workdir: Path, report: dict[str, Any]) -> None:
     """``eval_robustness.png``: accuracy against the attack's radius in either norm."""
-    norms = [norm for norm in ("linf", "l2") if norm in report]
+    norms = [norm for norm in NORMS if norm in report]
     if not norms:
         return
     figure, axes = plt.subplots(1, len(norms), figsize=(4.2 * len(norms), 3.4), squeeze=False)
     protocol = report["protocol"]
     for axis, norm in zip(axes.flat, norms, strict=True):
-        levels = [float(level) for level in report[norm]]
-        axis.plot(levels, list(report[norm].values()), "o-", color=INK, ms=4)
-        axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
+        axis.plot(*robustness_curve(report[norm]), "o-", color=INK, ms=4, label="as it is")
+        if "refined" in report:
+            refined = robustness_curve(report["refined"][norm])
+            axis.plot(*refined, "o--", color="C1", ms=4, label="refined")
+            legend(axis)
+        robustness_axis(axis, norm)
     figure.suptitle(
         f"PGD, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
         f"{protocol['num_images']} images",
         fontsize=9,
     )
     finish(figure, workdir / "plots" / "eval_robustness.png")
+
+
+def robustness_curve(by_level: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Radii in levels of 255 and accuracies, of one norm of a report."""
+    return np.array([float(level) for level in by_level]), np.array(list(by_level.values()))
+
+
+def robustness_axis(axis: Axes, norm: str) -> None:
+    """The names and the scale of what ``robustness_curve`` gives."""
+    axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
 
 
 def samples(workdir: Path, sets: dict[str, Samples]) -> None:
@@ -166,11 +181,16 @@ def landscape(workdir: Path, coordinates: np.ndarray, energies: np.ndarray) -> N
     finish(figure, workdir / "plots" / "eval_landscape.png")
 
 
-def contours(axis: Axes, coordinates: np.ndarray, energies: np.ndarray) -> None:
-    """A landscape with a colour scale of its own; energies that are not finite are left out."""
+def contours(
+    axis: Axes, coordinates: np.ndarray, energies: np.ndarray, levels: int | np.ndarray = 24
+) -> None:
+    """A landscape with a colour scale of its own, or with that of the increasing ``levels``.
+
+    Energies that are not finite are left out.
+    """
     shown = np.ma.masked_invalid(energies)
     if shown.count() and np.ptp(shown.compressed()) > 0:
-        filled = axis.contourf(coordinates, coordinates, shown, levels=24, cmap="viridis")
+        filled = axis.contourf(coordinates, coordinates, shown, levels=levels, cmap="viridis")
         plt.colorbar(filled, ax=axis, label="mean energy, nats")
     axis.plot(0, 0, "+", color="white", ms=10)
     axis.set(xlabel="first direction", ylabel="second direction", aspect="equal")

@@ -2,12 +2,14 @@
 
 Every row trains WRN-10-1 for 40 epochs of 22 steps with the same optimiser; only what its name says
 differs. 357 test images: a percentage point of accuracy is 3.6 images. landscapes.png has the
-energies around the parameters of four rows, which are evaluated with them.
+energies around the parameters of four rows, which are evaluated with them, on one colour scale.
 
 Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
 "ablation" and "radius" (SADA-JEM's Tables 5 and 6; "radius_batch" the latter with batch
-normalisation), "scenarios" (the robust-objective paper's Table 2: beta 0 and above, where something
-else is changed too), "norm" (whose statistics batch normalisation takes), "norm_parts" (which of
+normalisation), "robustness" (SADA-JEM's Figs. 1, 5 and 7: energy landscapes, and robustness in
+either norm, of the classifier as it is and behind refinement; JEM has no normalisation, SADA-JEM
+groups), "scenarios" (the robust-objective paper's Table 2: beta 0 and above, where something else
+is changed too), "norm" (whose statistics batch normalisation takes), "norm_parts" (which of
 SADA-JEM's parts it takes to sample with it) and "time" (SVGD and SGLD with nothing else, for their
 seconds: give it an idle machine and as many jobs as CPUs).
 """
@@ -16,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem_figures import landscapes
+from experiments.jem_figures import landscapes, robustness
 from experiments.study import Study
 
 LANDSCAPES = {
@@ -170,6 +172,28 @@ NORM_PARTS = {
     },
     **{f"SADA-JEM, without {part}": [NORM["batch"], *flags] for part, (_, flags) in PARTS.items()},
 }
+# Ten steps of the run's own sampler before an image is classified. SADA-JEM's have no noise, so one
+# copy is the mean over copies.
+REFINED = "--config.eval.refine_steps=10"
+COPIES = "--config.eval.num_eot=4"
+ROBUSTNESS = {
+    "softmax": ROWS["softmax"],
+    "JEM": ["configs/jem_digits.py", REFINED, COPIES],
+    "JEM, SAM": ["configs/jem_digits.py:sam", REFINED, COPIES],
+    "SADA-JEM, K = 5": [ROWS["SADA-JEM, K = 5"], REFINED],
+    "SADA-JEM, K = 10": [ROWS["SADA-JEM, K = 10"], REFINED],
+    "SADA-JEM, K = 20": [ROWS["SADA-JEM, K = 20"], REFINED],
+}
+ROBUSTNESS_COLUMNS = {
+    "accuracy, %": COLUMNS["accuracy, %"],
+    "landscape's range, nats": ("landscape.landscape_range", 1.0, 1),
+    **{
+        f"{norm} {level}/255{refined}, %": (f"robustness.{part}{norm}.{level}", 100.0, 1)
+        for refined, part in (("", ""), (", refined", "refined."))
+        for norm, levels in (("linf", (16, 32)), ("l2", (128, 256)))
+        for level in levels
+    },
+}
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -178,6 +202,12 @@ def study(
 ) -> Study:
     """Of the same columns and evaluations."""
     return Study(rows=rows, columns=COLUMNS, common=COMMON, draw=draw)
+
+
+def smoothness(folder: Path) -> None:
+    """landscapes.png and robustness.png."""
+    landscapes({label: label for label in ROBUSTNESS}, folder)
+    robustness(ROBUSTNESS, folder)
 
 
 STUDIES = {
@@ -190,6 +220,19 @@ STUDIES = {
         rows=SCENARIOS,
         columns={name: COLUMNS[name] for name in SCENARIO_COLUMNS},
         common=(*COMMON, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
+    ),
+    "robustness": Study(
+        rows=ROBUSTNESS,
+        columns=ROBUSTNESS_COLUMNS,
+        common=(
+            *COMMON[:2],
+            "--config.eval.num_ood=0",
+            "--config.eval.num_generated=0",
+            "--config.eval.attack_linf=(0, 16, 32, 64)",
+            "--config.eval.attack_l2=(0, 128, 256, 512)",
+            POINTS,
+        ),
+        draw=smoothness,
     ),
     "norm": study(NORM),
     "norm_parts": study(NORM_PARTS),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
@@ -15,7 +16,7 @@ from ebmjax import data
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
 from ebmjax.training import CHAIN_AXIS
 from ebmjax.training._joint_network import JointNetwork
-from experiments import families, jem_extractors, jem_ood
+from experiments import families, jem_assessment, jem_assessment_plots, jem_extractors, jem_ood
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError
 from experiments.jem_assessment_plots import _extremes
@@ -203,6 +204,58 @@ def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tm
     with pytest.raises(ConfigError, match=message):
         launch(smoke(**overrides), "jem_digits.py:smoke", str(tmp_path / "run"), "all")
     assert not (tmp_path / "run").exists()
+
+
+def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
+    """The plain ones as where nothing is refined; both by the same model, the same images."""
+    asked = []
+
+    def attack(key, classify, model, images, labels, section):
+        asked.append(
+            (
+                key,
+                jax.jit(classify)(model, key, images),
+                len(labels),
+                section.refine_steps,
+                section.num_eot,
+            )
+        )
+        return {"number": len(asked)}
+
+    monkeypatch.setattr(jem_assessment, "robustness", attack)
+    key = jax.random.key(3)
+
+    def reported(**overrides):
+        experiment = families.build(smoke(**overrides), tmp_path)
+        return experiment.assess._robustness(key, trained(experiment.state))
+
+    assert reported() == {"number": 1}
+    found = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
+    assert found == {"number": 2, "refined": {"number": 3}}
+    alone, plain, refined = asked
+    assert alone[0] == plain[0] == key
+    assert refined[0] != key
+    np.testing.assert_array_equal(plain[1], alone[1])
+    # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
+    assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
+    assert [one[2:] for one in asked] == [(16, 0, 1), (16, 0, 1), (16, 2, 3)]
+
+
+def test_both_curves_are_drawn(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        jem_assessment_plots, "finish", lambda figure, path: drawn.append((figure, path.name))
+    )
+    protocol = {"num_steps": 20, "num_restarts": 1, "num_images": 16}
+    report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
+    jem_assessment_plots.robustness(tmp_path, report)
+    jem_assessment_plots.robustness(tmp_path, report | {"refined": {"l2": {"0": 0.75, "64": 0.5}}})
+    lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure, _ in drawn]
+    assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
+    assert {name for _, name in drawn} == {"eval_robustness.png"}
+    assert [figure.axes[0].get_legend() is not None for figure, _ in drawn] == [False, True]
+    for figure, _ in drawn:
+        plt.close(figure)
 
 
 def test_a_part_that_is_left_out_is_not_checked(tmp_path):
