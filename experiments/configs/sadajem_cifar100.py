@@ -10,10 +10,11 @@ Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
 Variants: k5, k20; cosine; softmax and softmax_sam (the classifier alone, by the same recipe; the
-paper does not say its own); sam_R and asam_R, the radius of SAM and ASAM (005 is 0.05; asam_2 is
-the published code's default); statistics (the published code's running averages, which samples
-enter, too), literal (both); bfloat16 (network and chains; energies stay float32); cpu (a small
-network on 5,000 images of 16x16).
+paper does not say its own); jempp, jempp_sam, jempp_unaugmented and jempp_unaugmented_l2 (what the
+paper's Table 5 leaves out or puts in on CIFAR-10); sam_R and asam_R, the radius of SAM and ASAM
+(005 is 0.05; asam_2 is the published code's default); statistics (the published code's running
+averages, which samples enter, too), literal (both); bfloat16 (network and chains; energies stay
+float32); cpu (a small network on 5,000 images of 16x16).
 """
 
 from ml_collections import ConfigDict

@@ -1,8 +1,10 @@
-"""SADA-JEM's ablation on CIFAR-10: its parts (Table 5), its radii (Table 6), its steps (Table 1).
+"""SADA-JEM's tables on CIFAR.
 
-TFDS_DATA_DIR names the folder of the data. Variants: "ablation", "radius" and "steps" at the
-paper's size, for a GPU; "cpu", what p(x) without augmentation and SAM do to a small network on
-5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
+TFDS_DATA_DIR names the folder of the data. Variants at the paper's size, for a GPU: "models" and
+"models_cifar100" (Tables 1 and 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine),
+"ablation" (Table 5: a row and the one it is held beside differ in one thing; JEM has its own
+recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM do to a small network
+on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +26,35 @@ COLUMNS = {
 ABLATION = {
     "JEM": "configs/jem_cifar10.py:k10",
     "JEM, SAM": "configs/jem_cifar10.py:k10_sam",
-    "JEM++": "configs/jempp_cifar10.py",
-    "JEM++, SAM": "configs/jempp_cifar10.py:sam",
-    "JEM++, p(x) unaugmented": "configs/jempp_cifar10.py:unaugmented",
-    "JEM++, p(x) unaugmented, energy L2": "configs/jempp_cifar10.py:unaugmented_l2",
+    "JEM++": f"{SADAJEM}:jempp",
+    "JEM++, SAM": f"{SADAJEM}:jempp_sam",
+    "JEM++, p(x) unaugmented": f"{SADAJEM}:jempp_unaugmented",
+    "JEM++, p(x) unaugmented, energy L2": f"{SADAJEM}:jempp_unaugmented_l2",
     "SADA-JEM": SADAJEM,
 }
+
+
+def models(data: str) -> dict[str, str]:
+    """The rows of Tables 1 and 2, each by its own recipe, on "cifar10" or "cifar100"."""
+    jem, jempp, sadajem = (f"configs/{name}_{data}.py" for name in ("jem", "jempp", "sadajem"))
+    return {
+        "SADA-JEM, K = 5": f"{sadajem}:k5",
+        "SADA-JEM, K = 10": sadajem,
+        "SADA-JEM, K = 20": f"{sadajem}:k20",
+        "JEM, K = 20": jem,
+        "JEM++, M = 5": f"{jempp}:m5",
+        "JEM++, M = 10": jempp,
+        "JEM++, M = 20": f"{jempp}:m20",
+        "softmax": f"{sadajem}:softmax",
+        "softmax, SAM": f"{sadajem}:softmax_sam",
+    }
+
+
+COSINE = "--config.optimizer.schedule=cosine"
 STEPS = {
-    f"SADA-JEM, K = {k}": f"{SADAJEM}{name}" for k, name in ((5, ":k5"), (10, ""), (20, ":k20"))
+    f"K = {k}{', cosine' if flags else ''}": [f"{SADAJEM}{variant}", *flags]
+    for flags in ([], [COSINE])
+    for k, variant in ((5, ":k5"), (10, ""), (20, ":k20"))
 }
 CPU = (f"{SADAJEM}:cpu", "--config.model.norm=batch")
 SMALL = {
@@ -51,8 +74,13 @@ def study(rows: Mapping[str, str | Sequence[str]]) -> Study:
 
 
 STUDIES = {
+    # Table 3 is of the same models; Fig. 4(a) is of a classifier without normalisation.
+    "models": study(
+        {**models("cifar10"), "softmax, no normalisation": "configs/jem_cifar10.py:softmax"}
+    ),
+    "models_cifar100": study(models("cifar100")),
+    "steps": study(STEPS),
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
-    "steps": study(STEPS),
     "cpu": study(SMALL),
 }

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.configs import sadajem_cifar10
 from experiments.jem_ood import ood_sets
+from experiments.study import load
 from experiments.workdir import flatten
 
 JEM = {
@@ -226,6 +227,28 @@ def test_a_row_of_the_ablation_has_what_its_name_says(row):
     assert has == ABLATION[row]
     is_jem = row.startswith("jem") and not row.startswith("jempp")
     assert found["sampler.name"] == ("sgld" if is_jem else "proximal_sgld")
+
+
+ADDED = {
+    ("JEM", "JEM, SAM"): "optimizer.rho",
+    ("JEM++", "JEM++, SAM"): "optimizer.rho",
+    ("JEM++", "JEM++, p(x) unaugmented"): "data.augment_positives",
+    ("JEM++, p(x) unaugmented", "JEM++, p(x) unaugmented, energy L2"): "loss.energy_l2",
+    ("JEM++, p(x) unaugmented", "SADA-JEM"): "optimizer.rho",
+    ("JEM++, SAM", "SADA-JEM"): "data.augment_positives",
+}
+
+
+@pytest.mark.parametrize(("data", "rho"), [("digits", 0.05), ("cifar10", 0.2)])
+@pytest.mark.parametrize(("before", "after"), ADDED)
+def test_a_row_of_the_ablation_adds_one_thing(before, after, data, rho):
+    values = {"optimizer.rho": rho, "data.augment_positives": False, "loss.energy_l2": 0.01}
+    rows = load(f"studies/jem_{data}.py:ablation").rows
+    was, now = (
+        rows[label].removeprefix("configs/").replace(".py", "") for label in (before, after)
+    )
+    field = ADDED[before, after]
+    assert changes(now, was) == {field: values[field]}
 
 
 @pytest.mark.parametrize(("file", "penalty"), [("", 0.01), (":k5", 0.01), (":literal", 0.0)])
