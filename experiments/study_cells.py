@@ -76,15 +76,21 @@ class Cell:
         return merged
 
 
-def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
+def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:
     """All runs, a first one of every row first: after them the table has every row already.
+
+    Args:
+      study: rows and arguments.
+      folder: of the study.
+      num_seeds: runs of every row.
+      overrides: ``--config.FIELD=VALUE`` of every run, which count before the study's own.
 
     Raises:
       ConfigError: if two rows would share a folder.
       SystemExit: if a row's configuration cannot be had; its message names the mistake.
     """
     _check_folders(study)
-    rows = {label: _command(study, label) for label in from_both_ends(list(study.rows))}
+    rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
     configs = {label: read(config, arguments) for label, (config, arguments) in rows.items()}
     return [
         _cell(label, *rows[label], configs[label], folder, number)
@@ -93,11 +99,11 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
     ]
 
 
-def _command(study: Study, label: str) -> tuple[str, list[str]]:
+def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
     """``CONFIG[:VARIANT]`` of a row, and the arguments of its runs."""
     row = study.rows[label]
     config, *arguments = [row] if isinstance(row, str) else row
-    return config, [*study.common, *arguments]
+    return config, [*study.common, *arguments, *overrides]
 
 
 def _cell(
