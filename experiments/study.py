@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ConfigError, WorkdirError
-from experiments.study_cells import Cell, Study, cells
+from experiments.study_cells import Cell, Study, cells, with_extractors
 from experiments.study_jobs import run_each
 from experiments.tables import entry
 from experiments.workdir import write_whole
@@ -211,6 +211,7 @@ def main() -> None:
         all_cells = cells(study, folder, num_seeds, overrides)
         for cell in all_cells:
             cell.check()
+        study = with_extractors(study, all_cells)
     except (ConfigError, WorkdirError) as error:
         sys.exit(f"error: {error}")
     try:

@@ -1,7 +1,9 @@
 """SADA-JEM's tables on CIFAR.
 
-TFDS_DATA_DIR names the folder of the data. Variants at the paper's size, for a GPU: "models" and
-"models_cifar100" (Tables 1 and 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine),
+--config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
+weights without which FID and IS are in features of a classifier of the run's own images, which no
+published number is. Variants at the paper's size, for a GPU: "models" (Tables 1 and 3),
+"models_cifar100" (Table 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine),
 "ablation" (Table 5: a row and the one it is held beside differ in one thing; JEM has its own
 recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM do to a small network
 on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
@@ -17,12 +19,31 @@ COLUMNS = {
     "accuracy, %": ("classification.accuracy", 100.0, 1),
     "ECE, %": ("classification.ece", 100.0, 1),
     "NLL, nats": ("classification.nll", 1.0, 3),
-    "AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3),
-    "FID (classifier features), buffer": ("generation.buffer.fid_classifier_features", 1.0, 2),
-    "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 2),
+    "FID ({extractor}), buffer": ("generation.buffer.fid_{extractor}", 1.0, 2),
+    "FID ({extractor}), fresh chains": ("generation.fresh.fid_{extractor}", 1.0, 2),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
+# What SADA-JEM's code reports, beside what nothing is selected for.
+SELECTED = {
+    "FID ({extractor}), buffer, selected": ("generation.buffer_selected.fid_{extractor}", 1.0, 2),
+    "IS ({extractor}), buffer": ("generation.buffer.is_{extractor}", 1.0, 2),
+    "IS ({extractor}), buffer, selected": ("generation.buffer_selected.is_{extractor}", 1.0, 2),
+}
+SETS = {
+    "SVHN": "svhn_cropped",
+    "interp": "interp",
+    "CIFAR-100": "cifar100",
+    "CelebA": "celeb_a",
+}
+SETS_CIFAR100 = {
+    "SVHN": "svhn_cropped",
+    "interp": "interp",
+    "CIFAR-10": "cifar10",
+    "CelebA": "celeb_a",
+}
+SCORES = {"log p(x)": "log_density", "max p(y|x)": "max_probability"}
+MEAN_AUROC = {"AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3)}
 ABLATION = {
     "JEM": "configs/jem_cifar10.py:k10",
     "JEM, SAM": "configs/jem_cifar10.py:k10_sam",
@@ -68,9 +89,23 @@ SMALL = {
 }
 
 
-def study(rows: Mapping[str, str | Sequence[str]]) -> Study:
-    """Of the same columns, one seed."""
-    return Study(rows=rows, columns=COLUMNS, num_seeds=1)
+def aurocs(sets: Mapping[str, str]) -> dict[str, tuple[str, float, int]]:
+    """A column for each score and each of the ``sets``, label to name."""
+    return {
+        f"AUROC {label} / {set_label}": (f"ood.sets.{name}.{score}.auroc", 1.0, 3)
+        for label, score in SCORES.items()
+        for set_label, name in sets.items()
+    }
+
+
+def study(rows: Mapping[str, str | Sequence[str]], sets: Mapping[str, str] = SETS) -> Study:
+    """At the paper's size: one seed."""
+    return Study(
+        rows=rows,
+        columns=COLUMNS | SELECTED | aurocs(sets),
+        num_seeds=1,
+        common=("--config.eval.selected_by_confidence=True",),
+    )
 
 
 STUDIES = {
@@ -78,9 +113,9 @@ STUDIES = {
     "models": study(
         {**models("cifar10"), "softmax, no normalisation": "configs/jem_cifar10.py:softmax"}
     ),
-    "models_cifar100": study(models("cifar100")),
+    "models_cifar100": study(models("cifar100"), SETS_CIFAR100),
     "steps": study(STEPS),
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
-    "cpu": study(SMALL),
+    "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
 }
