@@ -21,6 +21,7 @@ from ebmjax.types import Key, Metrics, PyTree
 from experiments import workdir
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.extractor_names import INCEPTION, OWN_CLASSIFIER, extractor_name
 
 CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
 
@@ -63,7 +64,7 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> Ex
     Raises:
       ConfigError: if the weights cannot be used.
     """
-    if config.eval.inception_weights:
+    if extractor_name(config) == INCEPTION:
         return inception(config.eval.inception_weights, config.eval.inception_sha256)
     return own_classifier(train, test, config.data.num_classes)
 
@@ -80,7 +81,7 @@ def inception(path: str, sha256: str) -> Extractor:
         return found.features, jax.nn.softmax(found.logits)
 
     digest = hashlib.sha256(Path(path).expanduser().read_bytes()).hexdigest()
-    return Extractor("inception_v3", outputs, {"weights": Path(path).name, "sha256": digest})
+    return Extractor(INCEPTION, outputs, {"weights": Path(path).name, "sha256": digest})
 
 
 def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
@@ -104,7 +105,7 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
         "digest": digest,
         "test_accuracy": float(np.mean(np.argmax(probabilities, axis=1) == test.labels)),
     }
-    return Extractor("classifier_features", outputs_fn, details)
+    return Extractor(OWN_CLASSIFIER, outputs_fn, details)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -2,6 +2,7 @@
 
   python experiments/study.py --study=studies/jem_digits.py
   python experiments/study.py --study=studies/thermo_digits.py:quick
+  python experiments/study.py --study=studies/jem_digits.py --config.train.batch_size=32
 
 A study file names its rows, each a configuration with a variant, and its columns, each a number of
 summary.json or evaluation.json, or a list of one number for each repeat of the run. Every cell is a
@@ -10,7 +11,10 @@ from k on if it trains several repeats at once; no seed counts twice. What is th
 run again, and what was interrupted continues; Ctrl-C and SIGTERM reach the runs. A run that
 diverged counts as such and is not repeated. table.md and table.json are written anew after every
 run; figures, where the study has any, are drawn at the end. With --jobs=N every run has its own
-share of the CPUs."""
+share of the CPUs.
+
+--config.FIELD=VALUE, as often as needed, changes a field of every run, after what its row says. The
+runs keep it in their config.json, and a folder whose runs have another value is refused."""
 
 import argparse
 import json
@@ -22,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ConfigError, WorkdirError
-from experiments.study_cells import Cell, Study, cells
+from experiments.study_cells import Cell, Study, cells, with_extractors
 from experiments.study_jobs import run_each
 from experiments.tables import entry
 from experiments.workdir import write_whole
@@ -171,6 +175,22 @@ def _claim(folder: Path, study: Study) -> None:
         )
 
 
+def _check_overrides(arguments: Sequence[str]) -> None:
+    """Ends the program at the first argument that changes no field of every run."""
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if not name.startswith("--config.") or not equals:
+            sys.exit(
+                f"error: unexpected argument {argument!r}; --config.FIELD=VALUE changes a field of "
+                "every run."
+            )
+        if name == "--config.seed":
+            sys.exit(
+                "error: --config.seed is each run's own, from 0 on; --seeds=N says how many runs a "
+                "row has."
+            )
+
+
 def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
@@ -180,16 +200,18 @@ def main() -> None:
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
-    options = parser.parse_args()
+    options, overrides = parser.parse_known_args()
+    _check_overrides(overrides)
     study = load(options.study)
     folder = Path(options.folder or default_folder(options.study))
     num_seeds = study.num_seeds if options.seeds is None else options.seeds
     if num_seeds < 1:
         sys.exit(f"error: --seeds must be at least 1, got {num_seeds}.")
     try:
-        all_cells = cells(study, folder, num_seeds)
+        all_cells = cells(study, folder, num_seeds, overrides)
         for cell in all_cells:
             cell.check()
+        study = with_extractors(study, all_cells)
     except (ConfigError, WorkdirError) as error:
         sys.exit(f"error: {error}")
     try:

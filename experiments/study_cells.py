@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from experiments import workdir
 from experiments.command_line import read
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.extractor_names import extractor_name
 
 RUN = Path(__file__).resolve().parent / "run.py"
+EXTRACTOR = "{extractor}"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Study:
     Attributes:
       rows: label to ``CONFIG[:VARIANT]``, or to a list of it and further ``--config.`` arguments.
       columns: heading to (name in summary.json or evaluation.json, factor, decimals). Dots in a
-        name descend into nested objects.
+        name descend into nested objects. A column with "{extractor}" in heading and name is one for
+        each extractor that judges the rows' images.
       num_seeds: runs of every row; their seeds are 0, 1, ..., or of R repeats each 0, R, ...
       common: arguments of every run.
       draw: called with the study's folder once all runs are made: its figures.
@@ -76,15 +79,21 @@ class Cell:
         return merged
 
 
-def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
+def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:
     """All runs, a first one of every row first: after them the table has every row already.
+
+    Args:
+      study: rows and arguments.
+      folder: of the study.
+      num_seeds: runs of every row.
+      overrides: ``--config.FIELD=VALUE`` of every run, which count before the study's own.
 
     Raises:
       ConfigError: if two rows would share a folder.
       SystemExit: if a row's configuration cannot be had; its message names the mistake.
     """
     _check_folders(study)
-    rows = {label: _command(study, label) for label in from_both_ends(list(study.rows))}
+    rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
     configs = {label: read(config, arguments) for label, (config, arguments) in rows.items()}
     return [
         _cell(label, *rows[label], configs[label], folder, number)
@@ -93,11 +102,22 @@ def cells(study: Study, folder: Path, num_seeds: int) -> list[Cell]:
     ]
 
 
-def _command(study: Study, label: str) -> tuple[str, list[str]]:
+def with_extractors(study: Study, all_cells: Sequence[Cell]) -> Study:
+    """``study`` with the columns of "{extractor}" named after those of its runs."""
+    names = sorted({extractor_name(cell.config) for cell in all_cells})
+    columns: dict[str, tuple[str, float, int]] = {}
+    for heading, (number, factor, decimals) in study.columns.items():
+        for name in names if EXTRACTOR in number else [""]:
+            label = heading.replace(EXTRACTOR, name.replace("_", " "))
+            columns[label] = (number.replace(EXTRACTOR, name), factor, decimals)
+    return replace(study, columns=columns)
+
+
+def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
     """``CONFIG[:VARIANT]`` of a row, and the arguments of its runs."""
     row = study.rows[label]
     config, *arguments = [row] if isinstance(row, str) else row
-    return config, [*study.common, *arguments]
+    return config, [*study.common, *arguments, *overrides]
 
 
 def _cell(

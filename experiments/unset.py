@@ -4,19 +4,27 @@ from typing import Any
 
 from ml_collections import ConfigDict, FieldReference
 
-_PREFIX, _SUFFIX = "config.", "=None"
+_PREFIX = "config."
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments that set something to None, as dotted names, apart from the others."""
-    rest, names = [], []
+    """The arguments that set something to None, as dotted names, apart from the others.
+
+    Of several for one field the last counts, as it does among values.
+    """
+    rest: list[str] = []
+    names: set[str] = set()
     for argument in argv:
-        name = argument.removeprefix("-").removeprefix("-")
-        if argument.startswith("-") and name.startswith(_PREFIX) and name.endswith(_SUFFIX):
-            names.append(name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
-        else:
-            rest.append(argument)
-    return rest, names
+        name, _, value = argument.removeprefix("-").removeprefix("-").partition("=")
+        is_field = argument.startswith("-") and name.startswith(_PREFIX)
+        field = name.removeprefix(_PREFIX)
+        if is_field and value == "None":
+            names.add(field)
+            continue
+        if is_field:
+            names.discard(field)
+        rest.append(argument)
+    return rest, sorted(names)
 
 
 def unset(config: ConfigDict, name: str) -> None:

@@ -8,10 +8,8 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: m5, m20, unaugmented (p(x) on plain images: 93.6 / 12.9), unaugmented_l2 (with a penalty
-of 0.01 on squared energies, whose weight SADA-JEM does not say: 93.4 %), sam (radius 0.2), literal
-(the published code's outer step, and running averages that samples enter), cpu (a small network on
-5,000 images of 16x16).
+Variants: m5, m20, sam (radius 0.2, SADA-JEM's), literal (the published code's outer step, and
+running averages that samples enter), cpu (a small network on 5,000 images of 16x16).
 """
 
 from typing import Any
@@ -40,8 +38,6 @@ BASE = CIFAR | {
 VARIANTS: dict[str, dict[str, Any]] = {
     "m5": {"sampler.num_steps": 5},
     "m20": {"sampler.num_steps": 20},
-    "unaugmented": {"data.augment_positives": False},
-    "unaugmented_l2": {"data.augment_positives": False, "loss.energy_l2": 0.01},
     "sam": {"optimizer.rho": 0.2},
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
     "cpu": CPU,

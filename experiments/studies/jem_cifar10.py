@@ -1,8 +1,12 @@
-"""SADA-JEM's ablation on CIFAR-10: its parts (Table 5), its radii (Table 6), its steps (Table 1).
+"""SADA-JEM's tables on CIFAR.
 
-TFDS_DATA_DIR names the folder of the data. Variants: "ablation", "radius" and "steps" at the
-paper's size, for a GPU; "cpu", what p(x) without augmentation and SAM do to a small network on
-5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
+--config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
+weights without which FID and IS are in features of a classifier of the run's own images, which no
+published number is. Variants at the paper's size, for a GPU: "models" (Tables 1 and 3),
+"models_cifar100" (Table 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine),
+"ablation" (Table 5: a row and the one it is held beside differ in one thing; JEM has its own
+recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM do to a small network
+on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,23 +19,63 @@ COLUMNS = {
     "accuracy, %": ("classification.accuracy", 100.0, 1),
     "ECE, %": ("classification.ece", 100.0, 1),
     "NLL, nats": ("classification.nll", 1.0, 3),
-    "AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3),
-    "FID (classifier features), buffer": ("generation.buffer.fid_classifier_features", 1.0, 2),
-    "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 2),
+    "FID ({extractor}), buffer": ("generation.buffer.fid_{extractor}", 1.0, 2),
+    "FID ({extractor}), fresh chains": ("generation.fresh.fid_{extractor}", 1.0, 2),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
+# What SADA-JEM's code reports, beside what nothing is selected for.
+SELECTED = {
+    "FID ({extractor}), buffer, selected": ("generation.buffer_selected.fid_{extractor}", 1.0, 2),
+    "IS ({extractor}), buffer": ("generation.buffer.is_{extractor}", 1.0, 2),
+    "IS ({extractor}), buffer, selected": ("generation.buffer_selected.is_{extractor}", 1.0, 2),
+}
+SETS = {
+    "SVHN": "svhn_cropped",
+    "interp": "interp",
+    "CIFAR-100": "cifar100",
+    "CelebA": "celeb_a",
+}
+SETS_CIFAR100 = {
+    "SVHN": "svhn_cropped",
+    "interp": "interp",
+    "CIFAR-10": "cifar10",
+    "CelebA": "celeb_a",
+}
+SCORES = {"log p(x)": "log_density", "max p(y|x)": "max_probability"}
+MEAN_AUROC = {"AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3)}
 ABLATION = {
     "JEM": "configs/jem_cifar10.py:k10",
     "JEM, SAM": "configs/jem_cifar10.py:k10_sam",
-    "JEM++": "configs/jempp_cifar10.py",
-    "JEM++, SAM": "configs/jempp_cifar10.py:sam",
-    "JEM++, p(x) unaugmented": "configs/jempp_cifar10.py:unaugmented",
-    "JEM++, p(x) unaugmented, energy L2": "configs/jempp_cifar10.py:unaugmented_l2",
+    "JEM++": f"{SADAJEM}:jempp",
+    "JEM++, SAM": f"{SADAJEM}:jempp_sam",
+    "JEM++, p(x) unaugmented": f"{SADAJEM}:jempp_unaugmented",
+    "JEM++, p(x) unaugmented, energy L2": f"{SADAJEM}:jempp_unaugmented_l2",
     "SADA-JEM": SADAJEM,
 }
+
+
+def models(data: str) -> dict[str, str]:
+    """The rows of Tables 1 and 2, each by its own recipe, on "cifar10" or "cifar100"."""
+    jem, jempp, sadajem = (f"configs/{name}_{data}.py" for name in ("jem", "jempp", "sadajem"))
+    return {
+        "SADA-JEM, K = 5": f"{sadajem}:k5",
+        "SADA-JEM, K = 10": sadajem,
+        "SADA-JEM, K = 20": f"{sadajem}:k20",
+        "JEM, K = 20": jem,
+        "JEM++, M = 5": f"{jempp}:m5",
+        "JEM++, M = 10": jempp,
+        "JEM++, M = 20": f"{jempp}:m20",
+        "softmax": f"{sadajem}:softmax",
+        "softmax, SAM": f"{sadajem}:softmax_sam",
+    }
+
+
+COSINE = "--config.optimizer.schedule=cosine"
 STEPS = {
-    f"SADA-JEM, K = {k}": f"{SADAJEM}{name}" for k, name in ((5, ":k5"), (10, ""), (20, ":k20"))
+    f"K = {k}{', cosine' if flags else ''}": [f"{SADAJEM}{variant}", *flags]
+    for flags in ([], [COSINE])
+    for k, variant in ((5, ":k5"), (10, ""), (20, ":k20"))
 }
 CPU = (f"{SADAJEM}:cpu", "--config.model.norm=batch")
 SMALL = {
@@ -45,14 +89,33 @@ SMALL = {
 }
 
 
-def study(rows: Mapping[str, str | Sequence[str]]) -> Study:
-    """Of the same columns, one seed."""
-    return Study(rows=rows, columns=COLUMNS, num_seeds=1)
+def aurocs(sets: Mapping[str, str]) -> dict[str, tuple[str, float, int]]:
+    """A column for each score and each of the ``sets``, label to name."""
+    return {
+        f"AUROC {label} / {set_label}": (f"ood.sets.{name}.{score}.auroc", 1.0, 3)
+        for label, score in SCORES.items()
+        for set_label, name in sets.items()
+    }
+
+
+def study(rows: Mapping[str, str | Sequence[str]], sets: Mapping[str, str] = SETS) -> Study:
+    """At the paper's size: one seed."""
+    return Study(
+        rows=rows,
+        columns=COLUMNS | SELECTED | aurocs(sets),
+        num_seeds=1,
+        common=("--config.eval.selected_by_confidence=True",),
+    )
 
 
 STUDIES = {
+    # Table 3 is of the same models; Fig. 4(a) is of a classifier without normalisation.
+    "models": study(
+        {**models("cifar10"), "softmax, no normalisation": "configs/jem_cifar10.py:softmax"}
+    ),
+    "models_cifar100": study(models("cifar100"), SETS_CIFAR100),
+    "steps": study(STEPS),
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
-    "steps": study(STEPS),
-    "cpu": study(SMALL),
+    "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
 }

@@ -97,6 +97,14 @@ def test_an_optional_field_can_be_unset(parse):
     assert config.model.spectral_norm is None
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"), [(["0.2", "None"], None), (["None", "0.2"], 0.2), (["None"] * 2, None)]
+)
+def test_of_two_values_the_last_counts(values, expected, parse):
+    parse("--config=configs/jem_digits.py:sam", *(f"--config.optimizer.rho={v}" for v in values))
+    assert run.CONFIG.value.optimizer.rho == expected
+
+
 def test_help_teaches_and_ends_well(tmp_path):
     for arguments in (["--help"], []):
         finished = run_script(*arguments, cwd=tmp_path)

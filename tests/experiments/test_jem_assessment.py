@@ -1,6 +1,7 @@
 """--mode=eval: what it refuses, and its numbers against other people's code."""
 
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -18,6 +19,8 @@ from experiments.configs import jem_digits
 from experiments.errors import ConfigError, WorkdirError
 from experiments.jem_chains import trained
 from experiments.launch import launch
+from experiments.study import load, table
+from experiments.study_cells import cells, with_extractors
 from experiments.validate import check_ranges
 
 EPS = float(jnp.finfo(jnp.float32).eps)
@@ -162,6 +165,18 @@ def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     assert report["landscape_range"] == float(np.ptp(grid["energies"]))
     assert (report["num_points"], report["num_images"]) == (3, 6)
     assert np.ptp(grid["energies"]) > 0
+
+
+def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
+    """But those of the data sets that were not asked for."""
+    assert evaluate(smoke(**{"eval.selected_by_confidence": True}), copied) is None
+    study = load("studies/jem_cifar10.py:models")
+    (cell, *_) = made = cells(study, tmp_path, 1)
+    found = table(with_extractors(study, made), [replace(cell, folder=copied)])[cell.label]
+    sets = ("SVHN", "CIFAR-100", "CelebA")
+    assert {heading for heading, numbers in found.items() if numbers == [None]} == {
+        f"AUROC {score} / {name}" for score in ("log p(x)", "max p(y|x)") for name in sets
+    }
 
 
 def test_sizes_of_zero_leave_their_parts_out(copied):

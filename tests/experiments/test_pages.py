@@ -81,7 +81,9 @@ def test_fields_exist(page):
 
 @pytest.mark.parametrize("page", TEXTS)
 def test_public_names_exist(page):
-    pattern = rf"`(?:ebmjax\.)?({'|'.join(ROOMS)})\.(?!jsonl|md|png)([a-zA-Z]\w*)"  # those are files
+    pattern = (
+        rf"`(?:ebmjax\.)?({'|'.join(ROOMS)})\.(?!jsonl|md|png)([a-zA-Z]\w*)"  # those are files
+    )
     for room, name in re.findall(pattern, TEXTS[page]):
         module = importlib.import_module(f"ebmjax.{room}")
         assert hasattr(module, name) or f"{room}.{name}" in FIELDS | SECTIONS, f"{room}.{name}"

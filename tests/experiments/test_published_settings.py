@@ -9,6 +9,7 @@ import pytest
 
 from experiments.configs import sadajem_cifar10
 from experiments.jem_ood import ood_sets
+from experiments.study import load
 from experiments.thermo_assessment import ThermoAssessment
 from experiments.thermo_parts import ACTIVATIONS, model_of
 from experiments.workdir import flatten
@@ -81,6 +82,10 @@ PUBLISHED = {
     "jempp_cifar10": JEMPP,
     "jempp_cifar10:m5": {"sampler.num_steps": 5},
     "sadajem_cifar10": SADAJEM | {"optimizer.learning_rate": 0.1},
+    # SADA-JEM's Table 2 has them by their codes' default settings.
+    "jem_cifar100": JEM,
+    "jempp_cifar100": JEMPP,
+    "jempp_cifar100:m20": JEMPP | {"sampler.num_steps": 20},
     "sadajem_cifar100": SADAJEM | {"optimizer.learning_rate": 0.01, "data.num_classes": 100},
     "svgdjem_cifar10:literal": SVGD_THESIS,
     "svgdjem_cifar10:sgld": {"sampler.num_steps": 10, "train.batch_size": 64},
@@ -192,6 +197,23 @@ def test_images_are_compared_at_the_sizes_of_the_thesis(name):
     assert made.sizes == [1000, 1389, 1778, 2167, 2556, 2944, 3333, 3722, 4111, 4500]
 
 
+def changes(file, base):
+    """Field to its value in ``file``, of those that ``base`` has otherwise."""
+    theirs = fields(base)
+    return {name: value for name, value in fields(file).items() if value != theirs[name]}
+
+
+@pytest.mark.parametrize("name", ["jem_cifar10", "sadajem_cifar10", "sadajem_cifar100"])
+def test_a_classifier_alone_is_trained_as_the_joint_model(name):
+    alone = {"loss.generative_weight": 0.0}
+    if name == "jem_cifar10":
+        assert changes(f"{name}:softmax", name) == alone
+    else:
+        assert changes(f"{name}:softmax", name) == alone | {"optimizer.rho": None}
+        assert changes(f"{name}:softmax_sam", name) == alone
+        assert fields(f"{name}:softmax_sam")["optimizer.rho"] == 0.2
+
+
 RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)  # 0 beside SADA-JEM's
 PROTOCOL = {
     "eval.attack_steps": 50,
@@ -217,9 +239,14 @@ def test_cifar_is_judged_by_the_published_protocol(name):
         assert fields(f"{name}_cifar10:{variant}")["eval.ood_tfds"] == ()
 
 
-def test_a_data_set_is_not_its_own_outside():
-    assert fields("sadajem_cifar100")["data.name"] == "cifar100"
-    assert fields("sadajem_cifar100")["eval.ood_tfds"] == ("svhn_cropped", "cifar10", "celeb_a")
+@pytest.mark.parametrize("name", ["jem", "jempp", "sadajem"])
+def test_a_data_set_is_not_its_own_outside(name):
+    expected = {
+        "data.name": "cifar100",
+        "data.num_classes": 100,
+        "eval.ood_tfds": ("svhn_cropped", "cifar10", "celeb_a"),
+    }
+    assert chosen(f"{name}_cifar100", expected) == expected
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -292,6 +319,28 @@ def test_a_row_of_the_ablation_has_what_its_name_says(row):
     assert has == ABLATION[row]
     is_jem = row.startswith("jem") and not row.startswith("jempp")
     assert found["sampler.name"] == ("sgld" if is_jem else "proximal_sgld")
+
+
+ADDED = {
+    ("JEM", "JEM, SAM"): "optimizer.rho",
+    ("JEM++", "JEM++, SAM"): "optimizer.rho",
+    ("JEM++", "JEM++, p(x) unaugmented"): "data.augment_positives",
+    ("JEM++, p(x) unaugmented", "JEM++, p(x) unaugmented, energy L2"): "loss.energy_l2",
+    ("JEM++, p(x) unaugmented", "SADA-JEM"): "optimizer.rho",
+    ("JEM++, SAM", "SADA-JEM"): "data.augment_positives",
+}
+
+
+@pytest.mark.parametrize(("data", "rho"), [("digits", 0.05), ("cifar10", 0.2)])
+@pytest.mark.parametrize(("before", "after"), ADDED)
+def test_a_row_of_the_ablation_adds_one_thing(before, after, data, rho):
+    values = {"optimizer.rho": rho, "data.augment_positives": False, "loss.energy_l2": 0.01}
+    rows = load(f"studies/jem_{data}.py:ablation").rows
+    was, now = (
+        rows[label].removeprefix("configs/").replace(".py", "") for label in (before, after)
+    )
+    field = ADDED[before, after]
+    assert changes(now, was) == {field: values[field]}
 
 
 @pytest.mark.parametrize(("file", "penalty"), [("", 0.01), (":k5", 0.01), (":literal", 0.0)])

@@ -35,6 +35,19 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
     assert [cell.config.seed for cell in made] == [0, 0, 1, 1]
 
 
+def test_what_the_command_line_says_counts_before_what_a_row_says(tmp_path):
+    given = ["--config.train.num_epochs=7", "--config.eval.num_ood=2"]
+    made = cells(STUDY, tmp_path, 1, given)
+    assert [cell.config.train.num_epochs for cell in made] == [7, 7]
+    assert [cell.config.eval.num_ood for cell in made] == [2, 2]
+    assert made[1].command[2:-3] == [
+        "--config=configs/jem_digits.py:mala",
+        "--config.eval.num_ood=0",
+        "--config.train.num_epochs=3",
+        *given,
+    ]
+
+
 def test_runs_of_several_repeats_share_no_seed(tmp_path):
     """The repeats of a row stand in its own arguments, in the common ones, or in its file."""
     (tmp_path / "nine.py").write_text(

@@ -77,6 +77,11 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, t
         ("--seeds=0", "error: --seeds must be at least 1, got 0."),
         ("--folder=taken", r"error: --folder=taken cannot be used: .*File exists"),
         ("--study=broken.py", r"error: broken.py cannot be run: ModuleNotFoundError: .*nowhere"),
+        ("new", r"error: unexpected argument 'new'; --config\.FIELD=VALUE changes a field of"),
+        ("--sedes=1", r"error: unexpected argument '--sedes=1'; "),
+        ("--config.eval.every", r"error: unexpected argument '--config\.eval\.every'; "),
+        ("--config.train.epochs=3", r"error: unknown field in a --config override: 'epochs'"),
+        ("--config.seed=3", r"error: --config\.seed is each run's own, .*--seeds=N says how many"),
         ("--folder=other", r"other cannot be used: its table.json is of another .* row 'theirs'"),
     ],
 )

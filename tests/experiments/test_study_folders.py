@@ -60,3 +60,25 @@ def test_a_study_in_a_folder_of_another_ends_before_it_runs_anything(tmp_path, m
     with pytest.raises(SystemExit, match=r"error: --workdir .*seed0 .*eval\.num_ood was 0"):
         main()
     assert {one.name for one in tmp_path.iterdir()} == {"plain,_a", "changed.py"}
+
+
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ([], None),
+        (["--config.data.data_dir=/elsewhere"], None),
+        (["--config.train.batch_size=32"], r"train\.batch_size was 64 and is now 32"),
+    ],
+)
+def test_a_folder_is_continued_with_what_it_was_begun_with(given, refusal, tmp_path, monkeypatch):
+    made_before(replace(STUDY, common=("--config.train.num_epochs=9",)), tmp_path)
+    path = tmp_path / "same.py"
+    path.write_text(
+        "from experiments.study import Study\n"
+        "STUDY = Study({'plain, a': 'configs/jem_digits.py'}, {}, num_seeds=1)\n"
+    )
+    arguments = [f"--study={path}", f"--folder={tmp_path}", "--config.train.num_epochs=9", *given]
+    monkeypatch.setattr(sys, "argv", ["study.py", *arguments])
+    with pytest.raises(SystemExit, match=refusal and f"error: .*{refusal}") as ended:
+        main()
+    assert refusal or ended.value.code == 0

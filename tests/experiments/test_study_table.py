@@ -2,12 +2,14 @@
 
 import json
 import statistics
+import sys
 
+import pytest
 from experiment_runs import strict_json
 from study_problem import STUDY, fake_runs, run
 
-from experiments.study import _tell_absent, as_markdown, run_all, table, write
-from experiments.study_cells import Study, cells
+from experiments.study import _tell_absent, as_markdown, main, run_all, table, write
+from experiments.study_cells import Study, cells, with_extractors
 from experiments.workdir import write_json
 
 
@@ -77,6 +79,53 @@ def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
     assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 (3 of 4) | 4 | 1 |"
     _tell_absent(study, made)
     assert capsys.readouterr().out == ""  # one run has it
+
+
+COLUMNS = {
+    "seconds": ("run_seconds", 1.0, 0),
+    "FID ({extractor})": ("buffer.fid_{extractor}", 2.0, 1),
+}
+OWN = {"FID (classifier features)": ("buffer.fid_classifier_features", 2.0, 1)}
+INCEPTION = {"FID (inception v3)": ("buffer.fid_inception_v3", 2.0, 1)}
+WEIGHTS = "--config.eval.inception_weights=weights.npz"
+
+
+@pytest.mark.parametrize(
+    ("own", "of_all", "expected"),
+    [
+        ([], [], OWN),
+        ([], [WEIGHTS], INCEPTION),
+        ([WEIGHTS], [], OWN | INCEPTION),
+    ],
+)
+def test_a_column_of_an_extractor_is_of_that_of_the_rows(own, of_all, expected, tmp_path):
+    rows = {"plain": "configs/jem_digits.py", "own": ["configs/jem_digits.py", *own]}
+    study = Study(rows, COLUMNS)
+    found = with_extractors(study, cells(study, tmp_path, 1, of_all))
+    assert found.columns == {"seconds": COLUMNS["seconds"]} | expected
+    assert found.rows == rows
+
+
+def test_a_table_names_the_extractor_of_its_runs(tmp_path, monkeypatch):
+    fake_runs(monkeypatch)
+    path = tmp_path / "judged.py"
+    path.write_text(
+        "from experiments.study import Study\n"
+        "columns = {'FID ({extractor})': ('fid_{extractor}', 1.0, 1)}\n"
+        "STUDY = Study({'row': 'configs/jem_digits.py'}, columns, num_seeds=1)\n"
+    )
+    arguments = ["study.py", f"--study={path}", f"--folder={tmp_path / 'runs'}", WEIGHTS]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    heading, *_ = (tmp_path / "runs" / "table.md").read_text().splitlines()
+    assert heading == "|  | FID (inception v3) | seeds | diverged |"
+
+
+def test_a_family_without_features_has_the_columns_that_it_names(tmp_path):
+    study = Study({"toy": "configs/toy_beta.py"}, {"seconds": COLUMNS["seconds"]})
+    assert with_extractors(study, cells(study, tmp_path, 1)) == study
 
 
 def test_a_column_that_no_run_has_is_named(tmp_path, monkeypatch, capsys):

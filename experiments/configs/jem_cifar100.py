@@ -1,0 +1,21 @@
+"""Joint energy model (JEM) on CIFAR-100.
+
+Claim: 72.2 % accuracy, IS 10.22 and FID 38.1.
+Paper: SADA-JEM, Table 2, which ran JEM's published code with its default settings: those of
+jem_cifar10.py.
+Command:
+  python experiments/run.py --config=configs/jem_cifar100.py --config.data.data_dir=FOLDER
+Hardware: one GPU.
+Expected numbers: not yet run.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import jem_cifar10
+from experiments.jem_cifar import on_cifar100
+from experiments.jem_defaults import configure
+
+
+def get_config(variant: str = "") -> ConfigDict:
+    """The configuration of ``variant``."""
+    return configure(variant, on_cifar100(jem_cifar10.BASE, variant), {})

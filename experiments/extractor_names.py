@@ -1,0 +1,11 @@
+"""What the extractors of features are called, in the names of the numbers made with them."""
+
+from experiments.config import Config
+
+INCEPTION = "inception_v3"
+OWN_CLASSIFIER = "classifier_features"
+
+
+def extractor_name(config: Config) -> str:
+    """Of the one that judges a run's images: Inception-v3 where the run has its weights."""
+    return INCEPTION if config.eval.get("inception_weights") else OWN_CLASSIFIER
