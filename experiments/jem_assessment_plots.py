@@ -27,26 +27,32 @@ BY_CLASS = {
 
 def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -> None:
     """``eval_reliability.png``: accuracy against confidence, over how many images a bin holds."""
-    edges, accuracy, count = (np.asarray(x) for x in (bins.edges, bins.accuracy, bins.count))
-    centres, width, is_filled = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count > 0
     figure, (upper, lower) = plt.subplots(
         2, 1, figsize=(5, 6), sharex=True, height_ratios=(3, 1), squeeze=True
     )
+    reliability_diagram(upper, lower, bins)
+    upper.set(
+        ylabel="accuracy",
+        title=f"accuracy {found['accuracy']:.1%}, ECE {found['ece']:.2%} ({len(bins.count)} bins)",
+    )
+    legend(upper)
+    lower.set(ylabel="images")
+    finish(figure, workdir / "plots" / "eval_reliability.png")
+
+
+def reliability_diagram(upper: Axes, lower: Axes, bins: ReliabilityBins) -> None:
+    """Accuracy and mean confidence of every bin above, and below how many images it holds."""
+    edges, accuracy, count = (np.asarray(x) for x in (bins.edges, bins.accuracy, bins.count))
+    centres, width, is_filled = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count > 0
     upper.plot([0, 1], [0, 1], color="0.6", lw=1, ls="--", label="perfectly calibrated")
     upper.bar(centres, accuracy, width, color=INK, alpha=0.25, edgecolor=INK, label="accuracy")
     confidence = np.asarray(bins.confidence)
     upper.plot(
         confidence[is_filled], accuracy[is_filled], "o", ms=4, color="C1", label="mean of the bin"
     )
-    upper.set(
-        ylabel="accuracy",
-        ylim=(0, 1.02),
-        title=f"accuracy {found['accuracy']:.1%}, ECE {found['ece']:.2%} ({len(count)} bins)",
-    )
-    legend(upper)
+    upper.set(ylim=(0, 1.02))
     lower.bar(centres, count, width, color=INK)
-    lower.set(xlabel="confidence", ylabel="images", xlim=(0, 1), yscale="symlog")
-    finish(figure, workdir / "plots" / "eval_reliability.png")
+    lower.set(xlabel="confidence", xlim=(0, 1), yscale="symlog")
 
 
 def ood(workdir: Path, tested: Samples, others: dict[str, Samples]) -> None:

@@ -75,12 +75,13 @@ def defaults() -> ConfigDict:
                 "temperature_growth": 10.0,
                 "acceptance_decay": 0.9,
             },
-            "svgd": {"step_size": 8.0, "bandwidth": optional(float)},
+            # A bandwidth is a number, "median", or unset: the median over sqrt(2 log n).
+            "svgd": {"step_size": 8.0, "bandwidth": optional(object)},
             "stochastic_svgd": {
                 "step_size": 8.0,
                 "temperature": 5e-5,
                 "langevin_weight": 1e-3,
-                "bandwidth": optional(float),
+                "bandwidth": optional(object),
             },
             "pyld": {
                 "step_size": 0.2,

@@ -22,7 +22,6 @@ POSITIVE = {
     "damping",
     "max_drift",
     "max_score",
-    "bandwidth",
     "langevin_weight",
     "law_scale",
     "output_scale",
@@ -131,6 +130,7 @@ AT_LEAST_ONE = {
 AT_LEAST_TWO = {"num_gradients", "evidence_chains", "num_diagnosed", "num_chains"}
 ZERO_OR_TWO = {"num_generated", "num_ood", "landscape_points"}
 NAMES = {"ood_tfds", "names", "evidence_methods", "samplers"}
+BANDWIDTH = {"bandwidth"}
 # JAX's keys are made of 32 bits: a larger seed has the key of a smaller one.
 SEED = {"seed"}
 MAX_SEED = 2**32 - 1
@@ -152,6 +152,7 @@ RULES = (
     (AT_LEAST_TWO, lambda v: isinstance(v, int) and v >= 2, "an integer of at least 2"),
     (ZERO_OR_TWO, lambda v: isinstance(v, int) and (v == 0 or v >= 2), "0, or at least 2"),
     (NAMES, lambda v: isinstance(v, str) and v, "a name"),
+    (BANDWIDTH, lambda v: _is_bandwidth(v), "positive (of SVGD, also 'median')"),
     (SEED, lambda v: isinstance(v, int) and 0 <= v <= MAX_SEED, f"an integer from 0 to {MAX_SEED}"),
     (GRID, lambda v: isinstance(v, int) and 10 <= v <= 5000, "an integer from 10 to 5000"),
     (LEVELS, lambda v: isinstance(v, int | float) and 0 <= v <= 1e4, "from 0 to 10000"),
@@ -181,6 +182,12 @@ def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
     if value not in table:
         raise ConfigError(f"config.{name} must be one of {sorted(table)}, got {value!r}.")
     return table[value]
+
+
+def _is_bandwidth(value: Any) -> bool:
+    """Of any type, as the field is that takes numbers and a name."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value == "median" or (is_number and 0 < value < math.inf)
 
 
 def _entries(value: Any) -> list[Any]:

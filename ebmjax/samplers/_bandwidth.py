@@ -1,11 +1,15 @@
-"""The median rule for the bandwidth of a Gaussian kernel, without sorting n^2 distances."""
+"""The median rules for the bandwidth of a Gaussian kernel, without sorting n^2 distances."""
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+Rule = Literal["median"] | None
+"""Of the bandwidth h, for n particles at the median distance m of each other: ``"median"`` is
+h = m, None is Liu and Wang's h^2 = m^2 / (2 log n)."""
 
 
 class MedianRule(NamedTuple):
@@ -14,17 +18,32 @@ class MedianRule(NamedTuple):
     Attributes:
       bandwidth: scalar, positive, in units of the particles.
       middle: the two squared distances in the middle (the same one twice if there is one).
+      rule: by which it comes from them.
     """
 
     bandwidth: jax.Array
     middle: tuple[jax.Array, jax.Array]
+    rule: Rule
 
 
-def median_bandwidth(squared_distances: jax.Array) -> jax.Array:
-    r"""``bandwidth^2 = median^2 / (2 log n)`` over the distances of distinct pairs.
+def is_rule(bandwidth: Any) -> bool:
+    """Whether ``bandwidth`` is a rule and no number.
 
-    With this bandwidth the kernel row of a typical particle sums to about 1 + 1:
-    ``n exp(-median^2 / (2 bandwidth^2)) = 1``.
+    Raises:
+      ValueError: for a name that is none of a rule.
+    """
+    if isinstance(bandwidth, str) and bandwidth != "median":
+        raise ValueError(
+            f"bandwidth must be a positive number, 'median' or None, got bandwidth={bandwidth!r}."
+        )
+    return bandwidth is None or isinstance(bandwidth, str)
+
+
+def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Array:
+    r"""``median^2 / (2 log n)`` over the distances of distinct pairs, or ``median^2``; its root.
+
+    With the first the kernel row of a typical particle sums to about 1 + 1:
+    ``n exp(-median^2 / (2 bandwidth^2)) = 1``. With the second it sums to about 1 + 0.6 n.
 
     Where more than half of the pairs coincide the root mean square distance stands in for the
     median, and where all of them do (or n = 1) the bandwidth is 1: every kernel value is then 1
@@ -32,40 +51,47 @@ def median_bandwidth(squared_distances: jax.Array) -> jax.Array:
 
     Args:
       squared_distances: shape (n, n), zero on the diagonal.
+      rule: of the two.
 
     Returns:
       Scalar, positive, in units of the particles. Its derivative is that of the one or two pairs
       that attain the median.
 
-    Source: Liu & Wang 2016, section 3.3.
+    Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median", which
+    says no more than that.
     """
-    return median_rule(squared_distances).bandwidth
+    return median_rule(squared_distances, rule).bandwidth
 
 
-def median_rule(squared_distances: jax.Array) -> MedianRule:
+def median_rule(squared_distances: jax.Array, rule: Rule = None) -> MedianRule:
     """``median_bandwidth`` with the distances that it is made of."""
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
         zero = jnp.zeros((), squared_distances.dtype)
-        return MedianRule(zero + 1.0, (zero, zero))
+        return MedianRule(zero + 1.0, (zero, zero), rule)
     num_pairs = num_particles * (num_particles - 1) // 2
     pairs = _each_pair_once(squared_distances)
     # After the zeros of the diagonal and of the padding.
     rank = pairs.size - num_pairs + (num_pairs - 1) // 2
     middle = _order_statistics(pairs, rank, wants_next=num_pairs % 2 == 0)
-    at_median = bandwidth_at(middle, pairs, num_particles)
+    at_median = bandwidth_at(middle, pairs, num_particles, rule)
     mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
-    at_mean = _root(mean_squared) / math.sqrt(2.0 * math.log(num_particles))
+    at_mean = _root(mean_squared) / _distances_over_bandwidth(num_particles, rule)
     bandwidth = jnp.where(at_median > 0, at_median, at_mean)
-    return MedianRule(jnp.where(bandwidth > 0, bandwidth, 1.0), middle)
+    return MedianRule(jnp.where(bandwidth > 0, bandwidth, 1.0), middle, rule)
 
 
 def bandwidth_at(
-    middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int
+    middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int, rule: Rule
 ) -> jax.Array:
     """The bandwidth of a median between ``middle``, a function of the ``entries`` equal to it."""
     lower, upper = (_root(_entries_equal_to(value, entries)) for value in middle)
-    return 0.5 * (lower + upper) / math.sqrt(2.0 * math.log(num_particles))
+    return 0.5 * (lower + upper) / _distances_over_bandwidth(num_particles, rule)
+
+
+def _distances_over_bandwidth(num_particles: int, rule: Rule) -> float:
+    """How many bandwidths the median distance is long."""
+    return 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
 
 
 def _root(value: jax.Array) -> jax.Array:

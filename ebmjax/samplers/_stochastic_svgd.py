@@ -23,7 +23,7 @@ coordinate, with :math:`K_{ij} = k(x_i, x_j)`. Then
 has the law of n independent draws from p as :math:`\epsilon \to 0`, for every n and every
 :math:`\delta \ge 0`, when the bandwidth h is a constant: in that limit only the noise's mean and
 covariance count, and its third moments, which are zero. ``kernel_noise`` makes such noise without a
-factor of K, its covariance an average over random waves. The median rule's h moves with the
+factor of K, its covariance an average over random waves. A median rule's h moves with the
 particles, and the divergence has a second term,
 
 .. math:: \tfrac1n \sum_j \frac{\partial k(x_i, x_j)}{\partial h}\, \nabla_{x_j} h,
@@ -48,7 +48,7 @@ import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_positive, check_scalar
-from ebmjax.samplers._bandwidth import bandwidth_at, median_bandwidth
+from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._kernel_noise import kernel_noise
 from ebmjax.samplers._svgd import (
@@ -97,9 +97,9 @@ def stochastic_svgd_step(
         \qquad \mathbb{E}\, \eta \eta^\top = K + \delta I
 
     with noise :math:`\eta_i` that is Gaussian for every particle and correlated between them, and
-    plus, with the median rule, the drift that a moving bandwidth asks for. The derivation stands
+    plus, with a median rule, the drift that a moving bandwidth asks for. The derivation stands
     at the top of this module. Exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with
-    the median rule. One particle alone is plain Langevin dynamics with step
+    a median rule. One particle alone is plain Langevin dynamics with step
     ``(1 + langevin_weight) step_size``.
 
     Args:
@@ -133,8 +133,8 @@ def stochastic_svgd_step(
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
     drift = terms.direction(temperature) + langevin_weight / num_particles * scores
-    if terms.middle is not None:
-        drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.middle)
+    if terms.median is not None:
+        drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.median)
     noise = kernel_noise(key, terms, langevin_weight)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature / num_particles)
 
@@ -142,13 +142,13 @@ def stochastic_svgd_step(
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 
-def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) -> jax.Array:
+def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     """(m, d): sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
 
-    ``middle`` holds the squared distances between which the median lies. Only the pairs that attain
-    one of them move h: two at most, unless distances tie.
+    The median lies between the squared distances ``median.middle``. Only the pairs that attain one
+    of them move h: two at most, unless distances tie.
     """
-    squared = terms.squared
+    squared, (_, middle, rule) = terms.squared, median
     # Differences do not change with the origin, their rounding does.
     centred = centre(terms.positions)
     num_particles = len(centred)
@@ -162,11 +162,11 @@ def _moving_bandwidth(terms: SteinTerms, middle: tuple[jax.Array, jax.Array]) ->
         return multiply(terms.own(growth), 2.0 * offsets)
 
     def of_all() -> jax.Array:
-        return of_rows(jnp.arange(num_particles), jax.grad(median_bandwidth)(squared))
+        return of_rows(jnp.arange(num_particles), jax.grad(median_bandwidth)(squared, rule))
 
     def of_few() -> jax.Array:
         rows = jax.lax.top_k(num_attained, _MEDIAN_PARTICLES)[1]
-        slope = jax.grad(bandwidth_at, 1)(middle, squared[rows][:, rows], num_particles)
+        slope = jax.grad(bandwidth_at, 1)(middle, squared[rows][:, rows], num_particles, rule)
         return of_rows(rows, slope)
 
     if num_particles <= _MEDIAN_PARTICLES:

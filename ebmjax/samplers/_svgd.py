@@ -14,7 +14,7 @@ from ebmjax._checks import (
     check_scalar_density,
     leading_size,
 )
-from ebmjax.samplers._bandwidth import median_rule
+from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
 from ebmjax.samplers._bind import bind
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -36,7 +36,8 @@ class SVGDInfo(NamedTuple):
       bandwidth: scalar, in units of the particles.
       direction_norm: scalar, root mean square over particles of the direction's norm. The
         distance travelled is ``step_size`` times this: with many particles in many dimensions the
-        median rule leaves each particle about 1/n of its own score, and steps must be larger.
+        rule of ``bandwidth=None`` leaves each particle about 1/n of its own score, and steps must
+        be larger.
       log_density: (n,), at the particles the step started from.
 
     Of a system that is spread over an axis, ``direction_norm`` and ``log_density`` are those of the
@@ -58,7 +59,7 @@ class SteinTerms(NamedTuple):
       squared: (n, n), squared distances.
       kernel: (n, n), entries in (0, 1].
       bandwidth: scalar.
-      middle: of the median rule, see ``MedianRule``; None where the bandwidth was given.
+      median: of the rule that made the bandwidth; None where it was given.
       axis_name: over which the particles are spread.
     """
 
@@ -68,7 +69,7 @@ class SteinTerms(NamedTuple):
     squared: jax.Array
     kernel: jax.Array
     bandwidth: jax.Array
-    middle: tuple[jax.Array, jax.Array] | None
+    median: MedianRule | None
     axis_name: AxisName
 
     def own(self, rows: jax.Array) -> jax.Array:
@@ -152,19 +153,22 @@ def stein_terms(
     """
     check_particles(particles)
     check_scalar_density(log_density_fn, jax.tree.map(lambda leaf: leaf[0], particles))
-    if bandwidth is not None:
+    has_rule = is_rule(bandwidth)
+    if not has_rule:
         check_positive("bandwidth", bandwidth)
+        check_scalar("bandwidth", bandwidth)
     log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
     positions = gather_rows(flatten_particles(particles), axis_name)
 
     squared = squared_distances(positions)
-    if bandwidth is None:
-        width, middle = median_rule(squared)
+    if has_rule:
+        median = median_rule(squared, bandwidth)
+        width = median.bandwidth
     else:  # as a float: the square of an integer may not fit
-        width, middle = jnp.asarray(bandwidth, positions.dtype), None
+        width, median = jnp.asarray(bandwidth, positions.dtype), None
     kernel = jnp.exp(-0.5 * squared / width**2)
     scores = gather_rows(flatten_particles(scores), axis_name)
-    return SteinTerms(positions, scores, log_density, squared, kernel, width, middle, axis_name)
+    return SteinTerms(positions, scores, log_density, squared, kernel, width, median, axis_name)
 
 
 def svgd_direction(
@@ -183,8 +187,9 @@ def svgd_direction(
     Args:
       particles: PyTree of floating-point arrays with a leading axis of n particles.
       log_density_fn: one particle to scalar.
-      bandwidth: h in units of the particles, positive; None for the median rule
-        ``h^2 = median^2 / (2 log n)``, evaluated on these very particles.
+      bandwidth: h in units of the particles, a positive number; or a rule by the median distance
+        of these very particles: None for ``h^2 = median^2 / (2 log n)``, ``"median"`` for
+        ``h = median`` (static).
       axis_name: mapped axis, or axes, over which one system is spread: every member holds equally
         many of its particles, and n counts those of all. Positions and scores are gathered,
         O(n d) numbers, and every member has the (n, n) kernel. None where ``particles`` are all.
@@ -197,8 +202,8 @@ def svgd_direction(
     Raises:
       TypeError: if a leaf is not floating point.
       ValueError: if leaves differ in their leading size or hold no particle, if
-        ``log_density_fn`` does not return a scalar, a concrete bandwidth is not positive, or
-        ``axis_name`` is not mapped where this is called.
+        ``log_density_fn`` does not return a scalar, a concrete bandwidth is neither a positive
+        scalar nor a rule, or ``axis_name`` is not mapped where this is called.
 
     Example:
       >>> import jax.numpy as jnp

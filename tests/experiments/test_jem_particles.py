@@ -1,6 +1,10 @@
-"""The particles of a joint model's configuration are one system, however many shards hold them."""
+"""The particles of a joint model's configuration: one system, and the kernel between them."""
+
+import math
+import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -8,7 +12,13 @@ from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state, replicate
 from experiments import families
+from experiments.command_line import read
 from experiments.configs import svgdjem_digits
+from experiments.errors import ConfigError
+from experiments.jem_samplers import sampler
+from experiments.validate import check_ranges
+
+NAMES = ("svgd", "stochastic_svgd")
 
 
 # Positions and scores, and with noise its draws too: in the loop over steps, and again in the last
@@ -25,3 +35,31 @@ def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, tm
     block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
     program = block.lower(jax.random.key(0), state, data, indices).as_text()
     assert program.count("stablehlo.all_gather") == num_gathered
+
+
+# The distances of three particles on a line are 0.2, 0.6 and 0.8.
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [("None", 0.6 / (2 * math.log(3)) ** 0.5), ("median", 0.6), ("0.7", 0.7), ("1", 1.0)],
+)
+def test_a_bandwidth_is_a_rule_or_a_number(name, argument, expected):
+    config = read(
+        "configs/svgdjem_digits.py",
+        [f"--config.sampler.name={name}", f"--config.sampler.{name}.bandwidth={argument}"],
+    )
+    check_ranges(config)
+    chain = sampler(config, (1, 1, 1))(lambda x: -0.5 * jnp.sum(x**2))
+    particles = jnp.array([-0.4, -0.2, 0.4]).reshape(3, 1, 1, 1)
+    _, info = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
+    assert info.bandwidth == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("argument", ["mean", "0.0", "-1", "true", "1e999", "(1, 'median', 0)"])
+def test_a_bandwidth_that_is_neither(name, argument):
+    config = read("configs/svgdjem_digits.py", [f"--config.sampler.{name}.bandwidth={argument}"])
+    expected = rf"^config\.sampler\.{name}\.bandwidth must be positive \(of SVGD, also 'median'\)"
+    with pytest.raises(ConfigError, match=expected) as caught:
+        check_ranges(config)
+    assert re.search(r"got .* Set it with", str(caught.value))

@@ -30,6 +30,7 @@ BAD_HYPERPARAMETERS = [
     ("psgld", "decay", 1.5),
     ("psgld", "decay", -0.1),
     ("svgd", "bandwidth", 0.0),
+    ("svgd", "bandwidth", "mean"),
     ("stochastic_svgd", "bandwidth", -1.0),
     ("stochastic_svgd", "langevin_weight", 0.0),
     ("tempered_mala", "temperature_growth", 0.0),
@@ -40,9 +41,7 @@ BAD_HYPERPARAMETERS = [
 
 @pytest.mark.parametrize(("name", "argument", "value"), BAD_HYPERPARAMETERS)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
-def test_hyperparameter_out_of_range(
-    name: str, argument: str, value: float, compiled: bool
-) -> None:
+def test_hyperparameter_out_of_range(name: str, argument: str, value: Any, compiled: bool) -> None:
     """Concrete hyperparameters are checked while tracing too."""
     sampler = getattr(samplers, name)(log_density, **{"step_size": 0.1, argument: value})
 
@@ -50,7 +49,7 @@ def test_hyperparameter_out_of_range(
         return sampler.step(key, sampler.init(position))
 
     run = partial(jax.eval_shape, init_and_step) if compiled else init_and_step
-    with pytest.raises(ValueError, match=rf"^{argument} must .*got {argument}="):
+    with pytest.raises(ValueError, match=rf"^{argument} must .*got {argument}={value!r}"):
         run(jax.random.key(0), POSITION)
 
 
@@ -135,6 +134,7 @@ BAD_SHAPES = [
     *((name, "step_size", (3, 1), r".*position\['a'\], \(2,\)") for name in LANGEVIN),
     *((name, "step_size", (2,), "a scalar") for name in ("svgd", "stochastic_svgd")),
     ("stochastic_svgd", "langevin_weight", (2,), "a scalar"),
+    *((name, "bandwidth", (2,), "a scalar") for name in ("svgd", "stochastic_svgd")),
     *((name, "noise_scale", (3,), r".*position\['a'\], \(2,\)") for name in LANGEVIN[1:]),
 ]
 

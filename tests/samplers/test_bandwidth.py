@@ -1,5 +1,6 @@
-"""The median rule against numpy's median over scipy's pairwise distances."""
+"""The median rules against numpy's median over scipy's pairwise distances."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,11 +12,13 @@ from scipy.spatial.distance import pdist, squareform
 from ebmjax.samplers._bandwidth import median_bandwidth
 from ebmjax.samplers._svgd import squared_distances
 
-compiled_rule = jax.jit(median_bandwidth)
+compiled_rule = jax.jit(median_bandwidth, static_argnums=1)
+both_rules = pytest.mark.parametrize("rule", [None, "median"])
 
 
-def by_numpy(pair_distances: np.ndarray, num_particles: int) -> float:
-    return float(np.median(pair_distances) / np.sqrt(2 * np.log(num_particles)))
+def by_numpy(pair_distances: np.ndarray, num_particles: int, rule: Any = None) -> float:
+    length = 1.0 if rule == "median" else np.sqrt(2 * np.log(num_particles))
+    return float(np.median(pair_distances) / length)
 
 
 def symmetric(pair_values: Any, dtype: Any) -> jax.Array:
@@ -25,16 +28,17 @@ def symmetric(pair_values: Any, dtype: Any) -> jax.Array:
 # 1, 3, 6, 10, 15, 21, 28 pairs: odd counts have one median, even counts the mean of two.
 @pytest.mark.parametrize("num_particles", [2, 3, 4, 5, 6, 7, 8, 60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_is_the_median(num_particles: int, dtype: Any) -> None:
+@both_rules
+def test_is_the_median(num_particles: int, dtype: Any, rule: Any) -> None:
     with jax.enable_x64(dtype == np.float64):
         generator = np.random.default_rng(num_particles)
         distances = pdist(generator.normal(size=(num_particles, 3)))
         # Scales that exercise every bit of the exponent.
         for scale in (1e-12, 1.0, 1e12):
             squared = np.asarray((scale * distances) ** 2, dtype)
-            bandwidth = compiled_rule(symmetric(squared, dtype))
+            bandwidth = compiled_rule(symmetric(squared, dtype), rule)
             assert bandwidth.dtype == dtype
-            expected = by_numpy(np.sqrt(squared.astype(np.float64)), num_particles)
+            expected = by_numpy(np.sqrt(squared.astype(np.float64)), num_particles, rule)
             # Two roots, a sum, a square, a division and a root: below eight roundings.
             np.testing.assert_allclose(bandwidth, expected, rtol=8 * np.finfo(dtype).eps)
 
@@ -61,42 +65,43 @@ def test_one_of_the_two_middle_distances_is_zero() -> None:
     np.testing.assert_allclose(bandwidth, by_numpy(distances, 4), rtol=1e-6)
 
 
-def test_root_mean_square_where_the_median_is_zero() -> None:
+@both_rules
+def test_root_mean_square_where_the_median_is_zero(rule: Any) -> None:
     distances = np.array([0.0, 0.0, 0.0, 0.0, 3.0, 4.0])
-    bandwidth = compiled_rule(symmetric(distances**2, np.float32))
-    expected = np.sqrt(np.mean(distances**2) / (2 * np.log(4)))
+    bandwidth = compiled_rule(symmetric(distances**2, np.float32), rule)
+    expected = by_numpy(np.sqrt(np.mean(distances**2)), 4, rule)
     np.testing.assert_allclose(bandwidth, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("num_particles", [1, 2, 5])
-def test_one_where_all_coincide(num_particles: int) -> None:
-    assert median_bandwidth(jnp.zeros((num_particles, num_particles))) == 1.0
+@both_rules
+def test_one_where_all_coincide(num_particles: int, rule: Any) -> None:
+    assert median_bandwidth(jnp.zeros((num_particles, num_particles)), rule) == 1.0
 
 
-def rule(x: jax.Array) -> jax.Array:
-    return median_bandwidth(squared_distances(x))
+def bandwidth_of(x: jax.Array, rule: Any) -> jax.Array:
+    return median_bandwidth(squared_distances(x), rule)
 
 
-slope_of_rule = jax.jit(jax.grad(rule))
+slope_of_bandwidth = jax.jit(jax.grad(bandwidth_of), static_argnums=1)
 
 
 @pytest.mark.parametrize("num_particles", [2, 4, 5])
-def test_derivative(num_particles: int) -> None:
+@both_rules
+def test_derivative(num_particles: int, rule: Any) -> None:
     """Against central differences in float64, whose error is about 1e-6^2 + 1e-16 / 1e-6."""
     with jax.enable_x64(True):
         x = jnp.asarray(np.random.default_rng(1).normal(size=(num_particles, 2)))
 
         shifts = 1e-6 * jnp.eye(x.size).reshape(x.size, *x.shape)
-        up, down = (
-            jax.jit(jax.vmap(rule))(x[None] + shifts),
-            jax.jit(jax.vmap(rule))(x[None] - shifts),
-        )
+        of_each = jax.jit(jax.vmap(partial(bandwidth_of, rule=rule)))
+        up, down = of_each(x[None] + shifts), of_each(x[None] - shifts)
         numeric = np.reshape((up - down) / 2e-6, x.shape)
         assert np.any(numeric != 0)
-        np.testing.assert_allclose(slope_of_rule(x), numeric, atol=1e-8)
+        np.testing.assert_allclose(slope_of_bandwidth(x, rule), numeric, atol=1e-8)
 
 
 def test_derivative_is_finite_where_particles_coincide() -> None:
     x = jnp.array([[0.0], [0.0], [0.0], [0.0], [2.0]])
     for particles in (x, x[:4], x[:1]):
-        assert np.all(np.isfinite(slope_of_rule(particles)))
+        assert np.all(np.isfinite(slope_of_bandwidth(particles, None)))

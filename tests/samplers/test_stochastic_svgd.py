@@ -18,6 +18,8 @@ from ebmjax.samplers._svgd import squared_distances
 
 BANDWIDTH, WEIGHT = 0.9, 0.2
 
+both_rules = pytest.mark.parametrize("rule", [None, "median"])
+
 
 def log_density(x: jax.Array) -> jax.Array:
     """Skewed, and coupled between coordinates."""
@@ -29,9 +31,10 @@ def mobility(particles: jax.Array, bandwidth: Any = BANDWIDTH) -> jax.Array:
     num_particles, dimension = particles.shape
     differences = particles[:, None, :] - particles[None, :, :]
     squared = jnp.sum(differences**2, axis=-1)
-    if bandwidth is None:
-        pairs = squared[jnp.triu_indices(num_particles, 1)]
-        bandwidth = jnp.median(jnp.sqrt(pairs)) / jnp.sqrt(2 * jnp.log(num_particles))
+    if bandwidth in (None, "median"):
+        distances = jnp.sqrt(squared[jnp.triu_indices(num_particles, 1)])
+        length = 1.0 if bandwidth == "median" else jnp.sqrt(2 * jnp.log(num_particles))
+        bandwidth = jnp.median(distances) / length
     elif callable(bandwidth):
         bandwidth = bandwidth(squared)
     kernel = jnp.exp(-squared / (2 * bandwidth**2))
@@ -55,7 +58,7 @@ def drift_and_noise(
     key: Any,
     particles: jax.Array,
     temperature: float,
-    bandwidth: float | None = BANDWIDTH,
+    bandwidth: Any = BANDWIDTH,
     make: Callable[..., Sampler] = stochastic_svgd,
 ) -> tuple[jax.Array, jax.Array]:
     """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T / n) eta.
@@ -92,26 +95,29 @@ def test_drift_is_that_of_the_derivation(
 
 
 @pytest.mark.parametrize(("num_particles", "dimension"), [(2, 1), (3, 2), (4, 1), (6, 3)])
-def test_drift_follows_a_moving_bandwidth(num_particles: int, dimension: int) -> None:
-    """The median rule's bandwidth is differentiated too; odd and even numbers of pairs."""
+@both_rules
+def test_drift_follows_a_moving_bandwidth(num_particles: int, dimension: int, rule: Any) -> None:
+    """The rule's bandwidth is differentiated too; odd and even numbers of pairs."""
     with jax.enable_x64(True):
         particles = jax.random.normal(jax.random.key(0), (num_particles, dimension), jnp.float64)
-        expected = jax.jit(exact_drift, static_argnums=2)(particles, 1.3, None)
+        expected = jax.jit(exact_drift, static_argnums=2)(particles, 1.3, rule)
         key = jax.random.key(1)
-        drift, _ = jax.jit(drift_and_noise, static_argnums=3)(key, particles, 1.3, None)
+        drift, _ = jax.jit(drift_and_noise, static_argnums=3)(key, particles, 1.3, rule)
         np.testing.assert_allclose(drift, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_drift_follows_a_bandwidth_that_many_pairs_attain() -> None:
+@both_rules
+def test_drift_follows_a_bandwidth_that_many_pairs_attain(rule: Any) -> None:
     """On a lattice of 8, 5 pairs are at the median distance 3 and share its derivative equally.
 
     The median has no derivative there, so the rule's own, which does not know of rows, is taken.
     """
     with jax.enable_x64(True):
         particles = jnp.arange(8.0)[:, None]
-        expected = jax.jit(exact_drift, static_argnums=2)(particles, 1.3, median_bandwidth)
+        bandwidth = partial(median_bandwidth, rule=rule)
+        expected = jax.jit(exact_drift, static_argnums=2)(particles, 1.3, bandwidth)
         key = jax.random.key(1)
-        drift, _ = jax.jit(drift_and_noise, static_argnums=3)(key, particles, 1.3, None)
+        drift, _ = jax.jit(drift_and_noise, static_argnums=3)(key, particles, 1.3, rule)
         np.testing.assert_allclose(drift, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -127,8 +133,8 @@ def test_noise_has_the_covariance_of_the_mobility() -> None:
     assert_mean(rows**6, 15 * ((1 + WEIGHT) / 3) ** 3)
 
 
-@pytest.mark.parametrize("bandwidth", [BANDWIDTH, None])
-def test_shards_move_as_one_system(bandwidth: float | None) -> None:
+@pytest.mark.parametrize("bandwidth", [BANDWIDTH, None, "median"])
+def test_shards_move_as_one_system(bandwidth: Any) -> None:
     """The drift of all particles together; waves of the first shard's key, phases of each one's."""
     num_shards, key = 3, jax.random.key(1)
     make = partial(spread_over, num_shards, stochastic_svgd)
@@ -143,15 +149,15 @@ def test_shards_move_as_one_system(bandwidth: float | None) -> None:
         np.testing.assert_allclose(noise, by_hand, rtol=1e-11, atol=1e-11)
 
 
-def noise_by_hand(keys: jax.Array, particles: jax.Array, bandwidth: float | None) -> np.ndarray:
+def noise_by_hand(keys: jax.Array, particles: jax.Array, bandwidth: Any) -> np.ndarray:
     """Over sqrt(n), of a system whose shards have these keys."""
     first, _ = jax.random.split(keys[0])
     frequencies, amplitudes = (
         np.asarray(jax.random.normal(key, shape, jnp.float64))
         for key, shape in zip(jax.random.split(first), ((2, 8), (32, 2)), strict=True)
     )
-    if bandwidth is None:
-        bandwidth = float(median_bandwidth(squared_distances(particles)))
+    if not isinstance(bandwidth, float):
+        bandwidth = float(median_bandwidth(squared_distances(particles), bandwidth))
     points = np.asarray(particles)
     centred = points - points.mean(axis=0)
     shape = (len(particles) // len(keys), 8)
@@ -192,11 +198,12 @@ def test_one_particle_is_langevin_dynamics() -> None:
         pytest.param(3, BANDWIDTH, stochastic_svgd, marks=pytest.mark.slow),
         pytest.param(2, None, stochastic_svgd, marks=pytest.mark.slow),
         pytest.param(3, None, stochastic_svgd, marks=pytest.mark.slow),
+        pytest.param(3, "median", stochastic_svgd, marks=pytest.mark.slow),
         (4, BANDWIDTH, partial(spread_over, 4, stochastic_svgd)),
     ],
 )
 def test_particles_are_independent_draws(
-    num_particles: int, bandwidth: float | None, make: Callable[..., Sampler]
+    num_particles: int, bandwidth: Any, make: Callable[..., Sampler]
 ) -> None:
     """The product law is kept: skewed marginals, uncorrelated particles, T other than 1.
 

@@ -34,7 +34,9 @@ def log_density(x: jax.Array) -> jax.Array:
     return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
 
 
-compiled_direction = jax.jit(partial(svgd_direction, log_density_fn=log_density))
+compiled_direction = jax.jit(
+    partial(svgd_direction, log_density_fn=log_density), static_argnames="bandwidth"
+)
 compiled_step = jax.jit(partial(svgd(log_density, step_size=0.3).step, jax.random.key(0)))
 
 
@@ -44,6 +46,9 @@ def score(x: np.ndarray) -> np.ndarray:
 
 def median_rule(x: np.ndarray) -> float:
     return float(np.median(pdist(x)) / np.sqrt(2 * np.log(len(x))))
+
+
+BANDWIDTHS = {None: median_rule, "median": lambda x: float(np.median(pdist(x))), 0.6: lambda _: 0.6}
 
 
 def by_double_loop(x: np.ndarray, bandwidth: float) -> np.ndarray:
@@ -57,12 +62,11 @@ def by_double_loop(x: np.ndarray, bandwidth: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("num_particles", "dimension"), [(2, 1), (3, 2), (7, 5), (20, 1)])
-@pytest.mark.parametrize("uses_median", [True, False])
-def test_direction_by_double_loop(num_particles: int, dimension: int, uses_median: bool) -> None:
+@pytest.mark.parametrize("given", BANDWIDTHS)
+def test_direction_by_double_loop(num_particles: int, dimension: int, given: Any) -> None:
     x = np.random.default_rng(dimension).normal(size=(num_particles, dimension))
-    bandwidth = median_rule(x) if uses_median else 0.6
+    bandwidth = BANDWIDTHS[given](x)
     expected = by_double_loop(x, bandwidth)
-    given = None if uses_median else 0.6
     with jax.enable_x64(True):
         direction = compiled_direction(jnp.asarray(x), bandwidth=given)
         np.testing.assert_allclose(direction, expected, atol=1e-12)
