@@ -17,9 +17,10 @@ IS_HIGHER_BETTER = {
     "test_brier": False,
     "test_ece": False,
     "sample_fid": False,
+    "sample_kid": False,
     "sample_is": True,
 }
-OF_SAMPLES = {"sample_fid", "sample_is"}
+OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
 CHECKPOINTS = {name: name for name in ("newest", "best")}
 FOLDER = "best"
 

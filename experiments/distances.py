@@ -71,7 +71,7 @@ class Distances:
         return extractor(self.config, self.train, self.test)
 
     def along_training(self, ends: np.ndarray) -> dict[str, float]:
-        """FID and inception score, as ``sample_fid`` and ``sample_is``, of the finite ``ends``.
+        """FID, KID and inception score of the finite ``ends``, as ``sample_fid`` and so on.
 
         NaN where fewer than two are; nothing where no features can be had.
         """
@@ -80,7 +80,7 @@ class Distances:
         judged = self(finite_images(ends))
         return {
             f"sample_{name}": judged.get(f"{name}_{self.extractor.name}", math.nan)
-            for name in ("fid", "is")
+            for name in ("fid", "kid", "is")
         }
 
     def __call__(self, images: np.ndarray, reference: Reference | None = None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ebmjax import latent
+from experiments import best
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
@@ -21,11 +22,23 @@ LADDERS = (
 
 def check(config: Config, num_test: int) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
+    _check_best(config)
     _check_ladders(config)
     _check_gaussians(config)
     _check_chains(config)
     _check_sizes(config, num_test)
     _check_blackjax(config)
+
+
+def _check_best(config: Config) -> None:
+    has_judge = config.data.num_classes or config.eval.inception_weights
+    best.check(config, best.OF_SAMPLES if has_judge else ())
+    if config.train.keep_best and config.train.num_repeats > 1:
+        raise ConfigError(
+            f"config.train.keep_best={config.train.keep_best!r} keeps one state, but each of the "
+            f"repeats of config.train.num_repeats={config.train.num_repeats} has a best of its "
+            "own: set --config.train.num_repeats=1, or --config.train.keep_best=''."
+        )
 
 
 def _check_ladders(config: Config) -> None:

@@ -71,6 +71,8 @@ def defaults() -> ConfigDict:
         "train": {
             # The folder of another run, whose parameters and chains this one begins with.
             "start_from": "",
+            # The number of evaluations whose best state is kept beside the newest, if any.
+            "keep_best": "",
             "num_epochs": 100,
             "num_repeats": 1,
             "batch_size": 72,
@@ -91,7 +93,9 @@ def defaults() -> ConfigDict:
             "evidence_images": 32,
             "evidence_chains": 64,
             "num_gradients": 8,
-            # Of --mode=eval: on the test split where training's evaluations are on held-out images.
+            # Of --mode=eval: "newest" or "best", on the images of training's evaluations or, where
+            # those were held out of the training images, on the test split.
+            "checkpoint": "newest",
             "use_test_split": False,
             # A size of 0, and no methods, leave their part out.
             "num_generated": 1440,

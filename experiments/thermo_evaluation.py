@@ -48,7 +48,7 @@ def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
 
 @dataclass(frozen=True)
 class ThermoEvaluation:
-    """Samples, reconstructions, log evidence and gradient variance of a state.
+    """Samples and their distances, reconstructions, log evidence, gradient variance of a state.
 
     Each repeat has the same key every time: pictures of successive evaluations start from the same
     noise. Gradients are measured with fresh chains, also where training's persist.
@@ -135,6 +135,7 @@ class ThermoEvaluation:
         }
         is_finite = jnp.isfinite(samples).all(axis=(1, 2, 3))
         row |= {"num_diverged_samples": jnp.sum(~is_finite)}
+        row |= self.distances.along_training(np.asarray(samples))
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return jax.device_get((row, pictures))
 

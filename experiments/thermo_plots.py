@@ -80,15 +80,19 @@ def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.n
 
 
 def training_curves(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Loss, energies, acceptance, errors, evidence and gradient variance against the step."""
+    """What was logged against the step, from loss to acceptance; FID and KID where there are."""
     panels = (
         ("loss", ("loss",), "linear"),
         ("energy", ("prior_energy", "posterior_energy"), "linear"),
         ("error a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
         ("nats", ("test_log_evidence", "test_trapezium_log_evidence"), "linear"),
         ("variance", ("coordinate_gradient_variance", "gradient_variance"), "log"),
+        ("FID of samples", ("sample_fid",), "linear"),
+        ("KID of samples", ("sample_kid",), "linear"),
     )
-    figure, grid = plt.subplots(2, 3, figsize=(12, 6))
+    panels = [panel for panel in panels if any(name in row for row in rows for name in panel[1])]
+    num_columns = len(panels) // 2 + 1  # with a last panel for the acceptance
+    figure, grid = plt.subplots(2, num_columns, figsize=(4 * num_columns, 6))
     for axes, (label, names, scale) in zip(grid.flat, panels, strict=False):
         for name, color in zip(names, (INK, "#d1495b"), strict=False):
             curve(axes, rows, name, color=color)

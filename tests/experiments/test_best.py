@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from experiment_runs import strict_json
+from experiment_runs import digits, strict_json
 
 from ebmjax import data, metrics, training
 from experiments import best, families, jem_parts
@@ -61,6 +61,7 @@ def kept_of(folder, values, name="test_accuracy", first=0):
         ("test_brier", [0.0, 0.7, 0.2, 0.4], 2),
         ("test_ece", [0.0, 0.3, 0.1, 0.2], 2),
         ("sample_fid", [0.0, 30.0, 20.0, 10.0], 3),
+        ("sample_kid", [0.0, 0.2, -0.1, 0.1], 2),  # below 0 where it is nothing but noise
         ("sample_is", [9.0, 2.0, 5.0, 3.0], 2),
     ],
 )
@@ -129,8 +130,21 @@ def test_samples_are_compared_with_training_images_and_choose_without_held_out_o
 def test_image_energies_choose_by_samples(tmp_path):
     config = igebm_digits.get_config("smoke")
     config.train.keep_best = "test_accuracy"
-    with pytest.raises(ConfigError, match=r"which tell \['sample_fid', 'sample_is'\]"):
+    with pytest.raises(
+        ConfigError, match=r"which tell \['sample_fid', 'sample_is', 'sample_kid'\]"
+    ):
         launch(config, "igebm_digits.py:smoke", str(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_latent_models_choose_by_samples(tmp_path):
+    chosen = {"train.keep_best": "sample_kid", "eval.checkpoint": "best"}
+    config = digits(**chosen, **{"eval.num_generated": 0, "eval.evidence_methods": ()})
+    launch(config, "thermo_digits.py:smoke", str(tmp_path / "run"), "all")
+    rows = [row for row in read_rows(tmp_path / "run") if row["step"] > 0 and "sample_kid" in row]
+    lowest = min(rows, key=lambda row: row["sample_kid"])
+    report = strict_json((tmp_path / "run" / "evaluation.json").read_text())
+    assert (report["step"], report["sample_kid"]) == (lowest["step"], lowest["sample_kid"])
 
 
 @pytest.fixture(scope="module")

@@ -100,6 +100,11 @@ def test_along_training_what_is_not_finite_is_left_out_and_one_image_has_no_dist
     numbers = found.along_training(lost)
     assert abs(numbers["sample_fid"]) < 1e-9
     assert numbers["sample_is"] == pytest.approx(1.0)
+    # KID leaves out an image's kernel with itself on both sides, but not between them.
+    x = np.float64(TRAIN).reshape(9, 3)
+    gram = (x @ x.T / 3 + 1) ** 3
+    own = np.mean(gram[~np.eye(9, dtype=bool)])
+    assert numbers["sample_kid"] == pytest.approx(2 * own - 2 * gram.mean())
     assert all(np.isnan(value) for value in found.along_training(lost[-2:]).values())
 
 

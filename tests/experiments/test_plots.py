@@ -130,6 +130,21 @@ def test_samplers_without_acceptance_leave_that_panel_empty(bare):
     assert (bare / "plots" / "training.png").exists()
 
 
+def test_distances_have_panels_where_there_are_any(bare, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(thermo_plots, "finish", lambda figure, path: drawn.append(figure))
+    rows = rows_of(bare)
+    thermo_plots.training_curves(bare / "unused.png", rows)
+    without = [{k: v for k, v in row.items() if not k.startswith("sample_")} for row in rows]
+    thermo_plots.training_curves(bare / "unused.png", without)
+    labels = [[axes.get_ylabel() for axes in figure.axes] for figure in drawn]
+    common = ["loss", "energy", "error a pixel", "nats", "variance"]
+    assert labels[0] == [*common, "FID of samples", "KID of samples", "acceptance probability"]
+    assert labels[1] == [*common, "acceptance probability"]
+    fid = drawn[0].axes[5].lines[0].get_ydata()
+    assert fid.tolist() == [row["sample_fid"] for row in rows if "sample_fid" in row]
+
+
 def test_e_t_is_drawn_against_the_power_for_each_evaluation(bare, monkeypatch):
     drawn = []
     monkeypatch.setattr(thermo_plots, "finish", lambda figure, path: drawn.append(figure))

@@ -55,6 +55,16 @@ REFUSED = [
         {"loss.estimator": "through_chain", "loss.kl_covariance": "diagonal"},
         r"chains_per_observation=1 cannot carry a diagonal .*at least 4.*kl_weight=0\.0",
     ),
+    ({"eval.checkpoint": "best"}, r"checkpoint='best' needs config\.train\.keep_best"),
+    (
+        {"train.keep_best": "test_accuracy"},
+        r"keep_best='test_accuracy' .* which tell \['sample_fid', 'sample_is', 'sample_kid'\]",
+    ),
+    ({"train.keep_best": "sample_fid", "data.num_classes": None}, r"which tell \[\] to choose by"),
+    (
+        {"train.keep_best": "sample_fid", "train.num_repeats": 2},
+        r"keep_best='sample_fid' keeps one state, but .*num_repeats=2 has a best of its own",
+    ),
     (
         {"eval.smallest_generated": 40},
         r"config\.eval\.smallest_generated must be from 2 to config\.eval\.num_generated - 1 = 39",
@@ -94,6 +104,7 @@ def test_populations_of_smc_have_every_chain(num_chains):
         {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
         {"sampler.persistent": True},
         {"eval.num_generated": 0},
+        {"train.keep_best": "sample_fid", "eval.checkpoint": "best"},
     ],
 )
 def test_what_goes_together_passes(overrides):

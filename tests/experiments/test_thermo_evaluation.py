@@ -1,6 +1,7 @@
 """The evaluation of a latent model, where the truth is known in closed form."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,11 @@ PARAMS = latent.LatentParams(
 TEST = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
 
 
+def told(ends):
+    """Of the ends that distances were asked for, the shape and how many are not finite."""
+    return {"shape": ends.shape, "num_lost": np.isnan(ends).any(axis=(1, 2, 3)).sum()}
+
+
 def evaluation(tmp_path) -> ThermoEvaluation:
     sampler = partial(mala, step_size=0.15)
     return ThermoEvaluation(
@@ -41,7 +47,7 @@ def evaluation(tmp_path) -> ThermoEvaluation:
         gradient_fn=lambda *_: None,
         train=Examples(data.ImageData(TEST, np.zeros(3, np.int32)), jnp.arange(3)),
         test=TEST,
-        distances=None,  # pyright: ignore
+        distances=SimpleNamespace(along_training=told),  # pyright: ignore
         config=ConfigDict(
             {
                 "loss": {"kl_covariance": "full", "kl_weight": 0.0},
@@ -95,6 +101,8 @@ def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_
     )
     row, _ = one._measure_one(jax.random.key(0), PARAMS)
     assert row["num_diverged_samples"] == 1
+    # Distances are of the samples that are drawn anyway; what to leave out is theirs to know.
+    assert (row["shape"], row["num_lost"]) == ((4, 2, 1, 1), 1)
     assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
 
 

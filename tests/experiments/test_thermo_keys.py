@@ -81,7 +81,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         gradient_fn=None,
         train=None,
         test=np.zeros((1, 8, 8, 1)),
-        distances=None,
+        distances=SimpleNamespace(along_training=lambda ends: {}),
         config=config,
     )
     test = SimpleNamespace(images=None)
