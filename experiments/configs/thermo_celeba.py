@@ -11,8 +11,10 @@ Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size.
 
 Variants: "" the thesis's model with the `tempered` estimator; "vanilla" without powers;
-"frozen_prior" with the gradient of the thesis's public code; "smoke" a model 64 times smaller for a
-few steps, to try the path on a CPU. Five repeats as in the thesis: --config.train.num_repeats=5.
+"frozen_prior" with the gradient of the thesis's public code; "through_chain" with the one that its
+text describes, through the chains, without the divergences, for which one chain an image is too
+few; "smoke" a model 64 times smaller for a few steps, to try the path on a CPU. Five repeats as in
+the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
 A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """
@@ -32,6 +34,7 @@ BASE: dict[str, Any] = {
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "frozen_prior": {"loss.estimator": "frozen_prior"},
+    "through_chain": {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4, 2)},
 }
 

@@ -14,10 +14,12 @@ on real CIFAR-10 with batch 5 and N_t = 2, in 43 s on 2 cores, all finite; and 1
 own 31.9; "cpu_vanilla" 0.052 and 28.2 (2026-11-22).
 
 Variants: "" the thesis's model with the `tempered` estimator; "vanilla" without powers;
-"frozen_prior" with the gradient of the thesis's public code; "smoke" a model 64 times smaller for a
-few steps, to try the path on a CPU; "cpu" such a model on 2,000 images with N_t = 5 and ten times
-the rates, for minutes on two cores, and "cpu_vanilla" the same without powers. Five repeats as in
-the thesis: --config.train.num_repeats=5.
+"frozen_prior" with the gradient of the thesis's public code; "through_chain" with the one that its
+text describes, through the chains, without the divergences, for which one chain an image is too
+few; "smoke" a model 64 times smaller for a few steps, to try the path on a CPU; "cpu" such a model
+on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores, and "cpu_vanilla"
+the same without powers. Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps:
+studies/thermo_images.py.
 A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """
@@ -59,6 +61,7 @@ CPU: dict[str, Any] = {
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "frozen_prior": {"loss.estimator": "frozen_prior"},
+    "through_chain": {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
     "cpu": CPU,
     "cpu_vanilla": {**CPU, **VANILLA},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4)},

@@ -13,7 +13,7 @@ learning by batch size for equal epochs and, what those confound, for equal upda
 
 from typing import Any
 
-from experiments import thermo_figures
+from experiments import thermo_figures, thermo_rows
 from experiments.study import Study
 
 NUM_EPOCHS = 10
@@ -23,42 +23,26 @@ NUM_TRAIN, BATCH_SIZE = 1440, 75
 # Of every row at the common batch size.
 UPDATES = NUM_EPOCHS * (NUM_TRAIN // BATCH_SIZE)
 
-FIELDS = {
-    "batch": "train.batch_size",
-    "p": "loss.exponent",
-    "N_t": "loss.num_intervals",
-    "K": "sampler.posterior.num_steps",
-    "eta": "loss.kl_weight",
-    "sum": "loss.kl_sum",
-    "covariance": "loss.kl_covariance",
-    "epochs": "train.num_epochs",
-    "schedule": "loss.schedule",
-    "warm_start": "sampler.warm_start",
-    "sampler": "sampler.posterior.name",
-    "chains": "loss.chains_per_observation",
-}
-
 
 def row(estimator: str, **changes: Any) -> tuple[str, list[str]]:
-    """Its label and its run: the configuration, then the fields that differ from the common."""
+    """As ``thermo_rows.row``, of the estimator's variant."""
     config = "configs/thermo_digits.py" + ("" if estimator == "tempered" else f":{estimator}")
-    arguments = [f"--config.{FIELDS[name]}={value}" for name, value in changes.items()]
-    label = " ".join([estimator, *(f"{name}={value}" for name, value in changes.items())])
-    return label, [config, *arguments]
+    return thermo_rows.row(config, estimator, **changes)
 
 
 def sweeps(estimator: str) -> list[tuple[str, list[str]]]:
     """The thesis's rows of thermodynamic integration."""
     return [
-        *(row(estimator, p=p) for p in (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)),
+        *(row(estimator, p=p) for p in thermo_rows.EXPONENTS),
         row(estimator, p=0.1, N_t=30),
         row(estimator, p=0.1, K=40),
         row(estimator, p=6.0, N_t=30),
     ]
 
 
-EXPONENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
-BATCHES = (15, 25, 40, 50, 75, 100, 150)
+# Seven points in each of the thesis's regimes.
+FINER_EXPONENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
+FINER_BATCHES = (15, 25, 40, 50, 75, 100, 150)
 
 
 def equal_updates(batch: int) -> tuple[str, list[str]]:
@@ -134,7 +118,7 @@ STUDIES = {
     "": Study(
         rows=dict(
             [
-                *(row("vanilla", batch=batch) for batch in (25, 50, 75, 150)),
+                *(row("vanilla", batch=batch) for batch in thermo_rows.BATCHES),
                 *sweeps("tempered"),
                 *sweeps("frozen_prior"),
                 *OTHERS,
@@ -181,10 +165,10 @@ STUDIES = {
     "regimes": Study(
         rows=dict(
             [
-                *(row("vanilla", batch=batch) for batch in BATCHES),
-                *(equal_updates(batch) for batch in BATCHES if batch != BATCH_SIZE),
-                *(row("frozen_prior", p=p) for p in EXPONENTS),
-                *(row("tempered", p=p) for p in EXPONENTS),
+                *(row("vanilla", batch=batch) for batch in FINER_BATCHES),
+                *(equal_updates(batch) for batch in FINER_BATCHES if batch != BATCH_SIZE),
+                *(row("frozen_prior", p=p) for p in FINER_EXPONENTS),
+                *(row("tempered", p=p) for p in FINER_EXPONENTS),
             ]
         ),
         columns={**COLUMNS, **GRADIENT_VARIANCES},

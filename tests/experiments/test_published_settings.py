@@ -10,6 +10,7 @@ import pytest
 from experiments.configs import sadajem_cifar10
 from experiments.jem_ood import ood_sets
 from experiments.study import load
+from experiments.study_cells import cells
 from experiments.thermo_assessment import ThermoAssessment
 from experiments.thermo_parts import ACTIVATIONS, model_of
 from experiments.workdir import flatten
@@ -163,6 +164,25 @@ def test_thermodynamic_integration_is_set_as_in_the_thesis(name, variant):
     assert chosen(name + variant, expected) == expected
     estimator = variant.removeprefix(":") or "tempered"
     assert fields(name + variant)["loss.estimator"] == estimator
+
+
+@pytest.mark.parametrize("name", ["celeba", "cifar10"])
+def test_the_study_of_the_thesiss_images_has_its_rows(name, tmp_path):
+    """Section 4: five repeats, vanilla learning at four batch sizes, p at a batch of 75."""
+    made = cells(load(f"studies/thermo_images.py:{name}"), tmp_path, 1)
+    assert {cell.repeats for cell in made} == {5}
+    rows = [
+        (c.config.loss.estimator, c.config.train.batch_size, c.config.loss.exponent) for c in made
+    ]
+    sweep = [(75, p) for p in (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)]
+    expected = [("vanilla", batch, 6.0) for batch in (25, 50, 75, 150)]
+    expected += [(estimator, *one) for estimator in ("frozen_prior", "tempered") for one in sweep]
+    assert sorted(rows) == sorted(expected)
+    published = THERMO | THERMO_DATA[f"thermo_{name}"]
+    varied = {"train.batch_size"}
+    for cell in made:
+        found = flatten(cell.config.to_dict())
+        assert all(found[field] == published[field] for field in published.keys() - varied)
 
 
 # Table 5 less the layer that it prints too many: with it the images would be twice as large.

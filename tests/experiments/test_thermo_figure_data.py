@@ -9,7 +9,7 @@ from thermo_study_folder import LOST, REPEATS, labels, make, write_run
 
 from experiments import thermo_figure_runs as runs
 from experiments import thermo_figure_sweeps as sweeps
-from experiments.studies.thermo_digits import BATCHES, UPDATES
+from experiments.studies.thermo_digits import FINER_BATCHES, UPDATES
 from experiments.study import load
 from experiments.study_cells import cells
 from experiments.thermo_figure_data import (
@@ -61,7 +61,7 @@ def test_equal_updates_of_vanilla_learning_are_a_regime_of_their_own(tmp_path):
         "batch = 100, epochs = 14",
         "batch = 150, epochs = 21",
     ]
-    assert labels(series(found, "vanilla")) == [f"batch = {n}" for n in BATCHES]
+    assert labels(series(found, "vanilla")) == [f"batch = {n}" for n in FINER_BATCHES]
     for estimator in ("frozen_prior", "tempered"):
         by_name = regimes(found, estimator)
         assert [len(mine) for mine in by_name.values()] == [7, 7, 7, 7]

@@ -1,0 +1,65 @@
+"""Thermodynamic integration on the thesis's images: its sweeps of p and of the batch size.
+
+The thesis has its figures of CelebA (3, 4, 5, 10) and again of CIFAR-10 (16, 17, 18, 19). Every
+row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names;
+"frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too.
+TFDS_DATA_DIR names the folder of the data, INCEPTION_WEIGHTS the file of Inception's weights
+(docs/generation_metrics.md). Without them CIFAR-10 is compared in the features of a classifier of
+its own, and CelebA, which has no labels, not at all.
+
+Variants: "celeba" and "cifar10" at the thesis's size, five repeats a row, for an accelerator and
+not yet run; "cpu" a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from experiments import thermo_figures, thermo_rows
+from experiments.studies.thermo_digits import COLUMNS, GRADIENT_VARIANCES
+from experiments.study import Study
+
+INCEPTION_WEIGHTS = os.environ.get("INCEPTION_WEIGHTS", "")
+
+
+def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
+    """As ``thermo_rows.row``, of a configuration that is the same for every estimator."""
+    label, run = thermo_rows.row(config, estimator, **changes)
+    return label, [*run, f"--config.loss.estimator={estimator}"]
+
+
+def study(
+    config: str, exponents: Sequence[float], batches: Sequence[int], num_repeats: int
+) -> Study:
+    """Vanilla learning by batch size, the thesis's method and ``tempered`` by p."""
+    fields = {
+        "train.num_repeats": num_repeats,
+        # All rows start alike.
+        "eval.at_start": False,
+        "eval.evidence_methods": ("ais",),
+        **({"eval.inception_weights": INCEPTION_WEIGHTS} if INCEPTION_WEIGHTS else {}),
+    }
+    return Study(
+        rows=dict(
+            [
+                *(row(config, "vanilla", batch=batch) for batch in batches),
+                *(row(config, "frozen_prior", p=p) for p in exponents),
+                *(row(config, "tempered", p=p) for p in exponents),
+            ]
+        ),
+        columns={**COLUMNS, **GRADIENT_VARIANCES},
+        num_seeds=1,
+        common=tuple(f"--config.{name}={value}" for name, value in fields.items()),
+        draw=thermo_figures.draw,
+    )
+
+
+STUDIES = {
+    "celeba": study(
+        "configs/thermo_celeba.py", thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5
+    ),
+    "cifar10": study(
+        "configs/thermo_cifar10.py", thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5
+    ),
+    "cpu": study("configs/thermo_cifar10.py:cpu", (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2),
+}

@@ -1,0 +1,29 @@
+"""The rows of studies of thermodynamic integration, on whatever data."""
+
+from typing import Any
+
+# Those of the thesis: p of thermodynamic integration and the batch sizes of vanilla learning.
+EXPONENTS = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)
+BATCHES = (25, 50, 75, 150)
+
+FIELDS = {
+    "batch": "train.batch_size",
+    "p": "loss.exponent",
+    "N_t": "loss.num_intervals",
+    "K": "sampler.posterior.num_steps",
+    "eta": "loss.kl_weight",
+    "sum": "loss.kl_sum",
+    "covariance": "loss.kl_covariance",
+    "epochs": "train.num_epochs",
+    "schedule": "loss.schedule",
+    "warm_start": "sampler.warm_start",
+    "sampler": "sampler.posterior.name",
+    "chains": "loss.chains_per_observation",
+}
+
+
+def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
+    """Its label and its run: the configuration, then the fields that differ from it."""
+    arguments = [f"--config.{FIELDS[name]}={value}" for name, value in changes.items()]
+    label = " ".join([estimator, *(f"{name}={value}" for name, value in changes.items())])
+    return label, [config, *arguments]
