@@ -1,6 +1,6 @@
 """Figures of a study of joint energy models, from its folder."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -9,6 +9,20 @@ import numpy as np
 from experiments.jem_assessment_plots import contours
 from experiments.plots import finish
 from experiments.study_cells import folder_name
+from experiments.study_figures import Panel, over_training
+
+ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
+FID: Panel = ("sample_fid", "FID of the buffer", "log")
+LEARNING = (ACCURACY, FID)
+"""SADA-JEM's Fig. 3."""
+ROBUST: tuple[Panel, ...] = (
+    # Of contrastive divergence and of the objectives of f, in the same sense.
+    (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
+    ACCURACY,
+    ("sample_is", "inception score of the buffer", "linear"),
+    FID,
+)
+"""The robust-objective paper's Figs. 16 and 20 to 25."""
 
 
 def landscapes(rows: Mapping[str, str], folder: Path) -> None:
@@ -34,3 +48,19 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
         contours(axis, coordinates, energies)
         axis.set_title(title, fontsize=9)
     finish(figure, folder / "landscapes.png")
+
+
+def learning(rows: Sequence[str], folder: Path) -> None:
+    """``training.png`` of a study's folder: test accuracy and FID of ``rows`` over training."""
+    over_training(LEARNING, "training", folder, rows)
+
+
+def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """``training_<scenario>.png`` of a study's folder, for each scenario that has a run.
+
+    Args:
+      rows: a scenario to the labels of its rows.
+      folder: of the study.
+    """
+    for scenario, labels in rows.items():
+        over_training(ROBUST, f"training_{folder_name(scenario)}", folder, labels)
