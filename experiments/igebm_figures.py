@@ -1,21 +1,17 @@
-"""Figures of a study of image energies: what its rows logged against the step, and samples."""
+"""Figures of a study of image energies: what its rows logged over training, and samples."""
 
 import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
-from experiments.plots import column, finish, montage
+from experiments.plots import finish, montage
 from experiments.study_cells import folder_name
-from experiments.workdir import evaluations, read_rows
-
-Panel = tuple[str, str, str]
-"""A number's name in metrics.jsonl, its label, and the scale of its axis."""
+from experiments.study_figures import Panel, over_training
+from experiments.workdir import evaluations
 
 GAP = "energy of samples - of data, nats"
 ACCEPTANCE: tuple[Panel, ...] = (
@@ -47,59 +43,6 @@ REWEIGHTED: tuple[Panel, ...] = (
     ("sample_fid", "FID of chains as in training, classifier features", "log"),
 )
 """What the robust objective is watched by."""
-
-DASHES = ("-", "--", ":")
-CROWD = 12
-
-
-def over_training(panels: Sequence[Panel], name: str, folder: Path) -> None:
-    """``<name>.png`` of a study's folder: a panel a number, a line a row, faintly every seed.
-
-    Runs that diverged are drawn as far as they came; a logarithmic axis leaves zeros out. Seeds of
-    more than ``CROWD`` rows would hide the lines and are not drawn. A number that no row has leaves
-    its panel empty.
-    """
-    runs: dict[str, list[list[dict[str, Any]]]] = {}
-    for path in sorted(folder.glob("*/seed*/metrics.jsonl")):
-        runs.setdefault(path.parts[-3], []).append(read_rows(path.parent))
-    columns = min(len(panels), 3)
-    lines = -(-len(panels) // columns)
-    figure, grid = plt.subplots(
-        lines, columns, figsize=(4.6 * columns, 3.6 * lines + 1.2), squeeze=False
-    )
-    for axes, (number, label, scale) in zip(grid.flat, panels, strict=False):
-        for i, (row, seeds) in enumerate(runs.items()):
-            style: dict[str, Any] = {"color": f"C{i % 10}", "ls": DASHES[i // 10 % len(DASHES)]}
-            curves = [column(rows, number) for rows in seeds]
-            if scale == "log":
-                curves = [(steps, np.where(values > 0, values, np.nan)) for steps, values in curves]
-            line(axes, curves, row.replace("_", " "), len(runs) <= CROWD, style)
-        axes.set(xlabel="step", ylabel=label, yscale=scale)
-        if not any(len(curve.get_xdata()) for curve in axes.lines):  # no row logs it
-            axes.set_axis_off()
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.03 * -(-len(runs) // 4), 1, 1))
-    figure.savefig(folder / f"{name}.png", dpi=130)
-    plt.close(figure)
-
-
-def line(
-    axes: Axes,
-    curves: list[tuple[np.ndarray, np.ndarray]],
-    label: str,
-    shows_seeds: bool,
-    style: dict[str, Any],
-) -> None:
-    """The mean over seeds where all are, and each seed faintly; a lone label without numbers."""
-    curves = [(steps, values) for steps, values in curves if len(steps)]
-    for steps, values in curves if shows_seeds else []:
-        axes.plot(steps, values, lw=0.5, alpha=0.4, **style)
-    longest = min((len(steps) for steps, _ in curves), default=0)
-    mean = np.mean([values[:longest] for _, values in curves], axis=0) if curves else []
-    axes.plot(curves[0][0][:longest] if curves else [], mean, lw=1.3, label=label, **style)
 
 
 def samples(rows: Sequence[str], folder: Path) -> None:

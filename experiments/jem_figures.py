@@ -1,7 +1,7 @@
 """Figures of a study of joint energy models, from its folder."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,20 @@ from experiments.jem_assessment_plots import contours, robustness_axis, robustne
 from experiments.jem_robustness import NORMS
 from experiments.plots import finish, legend
 from experiments.study_cells import folder_name
+from experiments.study_figures import Panel, over_training
+
+ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
+FID: Panel = ("sample_fid", "FID of the buffer", "log")
+LEARNING = (ACCURACY, FID)
+"""SADA-JEM's Fig. 3."""
+ROBUST: tuple[Panel, ...] = (
+    # Of contrastive divergence and of the objectives of f, in the same sense.
+    (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
+    ACCURACY,
+    ("sample_is", "inception score of the buffer", "linear"),
+    FID,
+)
+"""The robust-objective paper's Figs. 16 and 20 to 25."""
 
 NUM_LEVELS = 24
 
@@ -102,3 +116,19 @@ def _with_range(axis: Axes, curves: list[dict[str, float]], label: str, color: s
     accuracies = np.array([robustness_curve(curve)[1] for curve in curves])
     axis.fill_between(levels, accuracies.min(0), accuracies.max(0), alpha=0.15, color=color, lw=0)
     axis.plot(levels, accuracies.mean(0), "o-", ms=3, lw=1.2, color=color, label=label)
+
+
+def learning(rows: Sequence[str], folder: Path) -> None:
+    """``training.png`` of a study's folder: test accuracy and FID of ``rows`` over training."""
+    over_training(LEARNING, "training", folder, rows)
+
+
+def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """``training_<scenario>.png`` of a study's folder, for each scenario that has a run.
+
+    Args:
+      rows: a scenario to the labels of its rows.
+      folder: of the study.
+    """
+    for scenario, labels in rows.items():
+        over_training(ROBUST, f"training_{folder_name(scenario)}", folder, labels)

@@ -15,6 +15,7 @@ PANELS = (
         ("positive_log_density", "negative_log_density", "test_log_density", "buffer_log_density"),
     ),
     ("energy, nats", ("positive_energy", "negative_energy")),
+    ("f of data - f of samples, nats", ("energy_gap", "log_density_gap")),
     ("samples of the buffer: FID", ("sample_fid",)),
     ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing")),
     ("squared displacement", ("chain_displacement",)),

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from experiments.chain_profiles import draw_study
-from experiments.igebm_figures import Panel, over_training
 from experiments.study import Study
+from experiments.study_figures import Panel, over_training
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
 NOT_USED = "--config.sampler.literal_mala.rejects=False"

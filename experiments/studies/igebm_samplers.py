@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.igebm_figures import ACCEPTANCE, RUNAWAY, Panel, over_training, samples
+from experiments.igebm_figures import ACCEPTANCE, RUNAWAY, samples
 from experiments.study import Study
+from experiments.study_figures import Panel, over_training
 
 CONFIG = "configs/igebm_digits.py"
 ROWS = {

@@ -3,14 +3,18 @@
 --config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
 weights without which FID and IS are in features of a classifier of the run's own images, which no
 published number is. Variants at the paper's size, for a GPU: "models" (Tables 1 and 3),
-"models_cifar100" (Table 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine),
-"ablation" (Table 5: a row and the one it is held beside differ in one thing; JEM has its own
-recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM do to a small network
-on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
+"models_cifar100" (Table 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine;
+training.png is Fig. 3), "ablation" (Table 5: a row and the one it is held beside differ in one
+thing; JEM has its own recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM
+do to a small network on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores
+beside other work.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
+from experiments.jem_figures import learning
 from experiments.jem_radii import RADII
 from experiments.study import Study
 
@@ -98,13 +102,18 @@ def aurocs(sets: Mapping[str, str]) -> dict[str, tuple[str, float, int]]:
     }
 
 
-def study(rows: Mapping[str, str | Sequence[str]], sets: Mapping[str, str] = SETS) -> Study:
+def study(
+    rows: Mapping[str, str | Sequence[str]],
+    sets: Mapping[str, str] = SETS,
+    draw: Callable[[Path], None] | None = None,
+) -> Study:
     """At the paper's size: one seed."""
     return Study(
         rows=rows,
         columns=COLUMNS | SELECTED | aurocs(sets),
         num_seeds=1,
         common=("--config.eval.selected_by_confidence=True",),
+        draw=draw,
     )
 
 
@@ -114,7 +123,7 @@ STUDIES = {
         {**models("cifar10"), "softmax, no normalisation": "configs/jem_cifar10.py:softmax"}
     ),
     "models_cifar100": study(models("cifar100"), SETS_CIFAR100),
-    "steps": study(STEPS),
+    "steps": study(STEPS, draw=partial(learning, list(STEPS))),
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
     "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),

@@ -5,20 +5,21 @@ differs. 357 test images: a percentage point of accuracy is 3.6 images. landscap
 energies around the parameters of four rows, which are evaluated with them, on one colour scale.
 
 Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
-"ablation" and "radius" (SADA-JEM's Tables 5 and 6; "radius_batch" the latter with batch
-normalisation), "robustness" (SADA-JEM's Figs. 1, 5 and 7: energy landscapes, and robustness in
-either norm, of the classifier as it is and behind refinement; JEM has no normalisation, SADA-JEM
-groups), "scenarios" (the robust-objective paper's Table 2: beta 0 and above, where something else
-is changed too), "norm" (whose statistics batch normalisation takes), "norm_parts" (which of
-SADA-JEM's parts it takes to sample with it) and "time" (SVGD and SGLD with nothing else, for their
-seconds: give it an idle machine and as many jobs as CPUs).
+"steps" (SADA-JEM's Fig. 3: accuracy and FID over training by K, in training.png), "ablation" and
+"radius" (SADA-JEM's Tables 5 and 6; "radius_batch" the latter with batch normalisation),
+"robustness" (SADA-JEM's Figs. 1, 5 and 7: energy landscapes, and robustness in either norm, of the
+classifier as it is and behind refinement; JEM has no normalisation, SADA-JEM groups), "scenarios"
+(the robust-objective paper's Table 2: beta 0 and above, where something else is changed too;
+training_SCENARIO.png are its Figs. 16 and 20 to 25), "norm" (whose statistics batch normalisation
+takes), "norm_parts" (which of SADA-JEM's parts it takes to sample with it) and "time" (SVGD and
+SGLD with nothing else, for their seconds: give it an idle machine and as many jobs as CPUs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem_figures import landscapes, robustness
+from experiments.jem_figures import landscapes, learning, robustness, scenarios
 from experiments.study import Study
 
 LANDSCAPES = {
@@ -78,6 +79,8 @@ COMMON = (
     "--config.eval.attack_l2=()",
     "--config.eval.landscape_points=0",
 )
+# For the figures of what changes over training.
+CURVES = (*COMMON, "--config.eval.every_epochs=4")
 
 JEMPP = {
     "JEM++, M = 5": "configs/jempp_digits.py:m5",
@@ -86,6 +89,11 @@ JEMPP = {
     "JEM++, M = 10, SAM": "configs/jempp_digits.py:sam",
     "the same by proximal SGLD, K = 10": "configs/jempp_digits.py:proximal",
     "JEM++, as published": "configs/jempp_digits.py:literal",
+}
+STEPS = {
+    "K = 5": "configs/sadajem_digits.py:k5",
+    "K = 10": "configs/sadajem_digits.py",
+    "K = 20": "configs/sadajem_digits.py:k20",
 }
 ABLATION = {
     "JEM": "configs/sadajem_digits.py:jem",
@@ -117,19 +125,18 @@ SCENARIO_COLUMNS = (
     "the same, fresh chains",
 )
 SCENARIOS = {
-    f"{label}, exponent {exponent}": f"configs/jem_digits.py:{variant}"
-    for label, name in {
-        "default": "unconfined",
-        "5 steps": "steps_5",
-        "8 negatives": "negatives_8",
-        "output scale x2": "scale_2",
-        "output scale x0.5": "scale_half",
-        "step x4": "step_4",
-        "step x0.25": "step_quarter",
-    }.items()
-    for exponent, variant in (
-        (0, name),
-        (2, "beta_2" if name == "unconfined" else f"{name}_beta_2"),
+    label: {
+        f"{label}, exponent 0": f"configs/jem_digits.py:{name}",
+        f"{label}, exponent 2": f"configs/jem_digits.py:{weighted}",
+    }
+    for label, name, weighted in (
+        ("default", "unconfined", "beta_2"),
+        ("5 steps", "steps_5", "steps_5_beta_2"),
+        ("8 negatives", "negatives_8", "negatives_8_beta_2"),
+        ("output scale x2", "scale_2", "scale_2_beta_2"),
+        ("output scale x0.5", "scale_half", "scale_half_beta_2"),
+        ("step x4", "step_4", "step_4_beta_2"),
+        ("step x0.25", "step_quarter", "step_quarter_beta_2"),
     )
 }
 NORM = {
@@ -213,13 +220,15 @@ def smoothness(folder: Path) -> None:
 STUDIES = {
     "": study(ROWS, partial(landscapes, LANDSCAPES)),
     "jempp": study(JEMPP),
+    "steps": Study(rows=STEPS, columns=COLUMNS, common=CURVES, draw=partial(learning, list(STEPS))),
     "ablation": study(ABLATION),
     "radius": study(RADIUS),
     "radius_batch": study(RADIUS_BATCH),
     "scenarios": Study(
-        rows=SCENARIOS,
+        rows={label: config for rows in SCENARIOS.values() for label, config in rows.items()},
         columns={name: COLUMNS[name] for name in SCENARIO_COLUMNS},
-        common=(*COMMON, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
+        common=(*CURVES, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
+        draw=partial(scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),
     "robustness": Study(
         rows=ROBUSTNESS,

@@ -15,8 +15,9 @@ configuration and seed, --mode=eval, --config.eval.step_factor=4 and --workdir=C
 
 from pathlib import Path
 
-from experiments.igebm_figures import REWEIGHTED, over_training, samples
+from experiments.igebm_figures import REWEIGHTED, samples
 from experiments.study import Study
+from experiments.study_figures import over_training
 
 CONFIG = "configs/shortrun_cifar10.py:cpu"
 ROWS = {

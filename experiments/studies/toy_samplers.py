@@ -17,8 +17,8 @@ training; "printed" MALA and pSGLD as the thesis prints them, beside the correct
 
 from functools import partial
 
-from experiments.igebm_figures import Panel, over_training
 from experiments.study import Study
+from experiments.study_figures import Panel, over_training
 from experiments.toy_samplers_tables import study as draw
 
 COLUMNS = {

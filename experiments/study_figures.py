@@ -1,0 +1,100 @@
+"""What the rows of a study logged over training, as one figure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.plots import column
+from experiments.study_cells import folder_name
+from experiments.workdir import read_rows
+
+Panel = tuple[str | tuple[str, ...], str, str]
+"""A number's name in metrics.jsonl, or the names that runs may have for it, its label, and the
+scale of its axis."""
+
+DASHES = ("-", "--", ":")
+CROWD = 12
+
+
+def over_training(
+    panels: Sequence[Panel], name: str, folder: Path, rows: Sequence[str] | None = None
+) -> None:
+    """``<name>.png`` of a study's folder: a panel a number, a line a row, faintly every seed.
+
+    Runs that diverged are drawn as far as they came; a logarithmic axis leaves zeros out. Seeds of
+    more than ``CROWD`` rows would hide the lines and are not drawn. A number that no row has leaves
+    its panel empty, and there is no figure of no run.
+
+    Args:
+      panels: from left to right, at most three a line.
+      name: of the file.
+      folder: of the study.
+      rows: the labels of those shown, where they have a run; None for all, by name.
+    """
+    runs = _runs(folder, rows)
+    if not runs:
+        return
+    lines = -(-len(panels) // 3)
+    columns = -(-len(panels) // lines)
+    figure, grid = plt.subplots(
+        lines, columns, figsize=(4.6 * columns, 3.6 * lines + 1.2), squeeze=False
+    )
+    for axes, (names, label, scale) in zip(grid.flat, panels, strict=False):
+        for i, (row, seeds) in enumerate(runs.items()):
+            style: dict[str, Any] = {"color": f"C{i % 10}", "ls": DASHES[i // 10 % len(DASHES)]}
+            curves = [_curve(rows_of_seed, names) for rows_of_seed in seeds]
+            if scale == "log":
+                curves = [(steps, np.where(values > 0, values, np.nan)) for steps, values in curves]
+            line(axes, curves, row, len(runs) <= CROWD, style)
+        axes.set(xlabel="step", ylabel=label, yscale=scale)
+        if not any(len(curve.get_xdata()) for curve in axes.lines):  # no row logs it
+            axes.set_axis_off()
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.03 * -(-len(runs) // 4), 1, 1))
+    figure.savefig(folder / f"{name}.png", dpi=130)
+    plt.close(figure)
+
+
+def _runs(folder: Path, rows: Sequence[str] | None) -> dict[str, list[list[dict[str, Any]]]]:
+    """What every seed logged, by row, of the rows that have a run."""
+    if rows is None:
+        folders = {path.name.replace("_", " "): path for path in sorted(folder.glob("*"))}
+    else:
+        folders = {row: folder / folder_name(row) for row in rows}
+    found = {
+        row: [read_rows(path.parent) for path in sorted(runs.glob("seed*/metrics.jsonl"))]
+        for row, runs in folders.items()
+    }
+    return {row: seeds for row, seeds in found.items() if seeds}
+
+
+def _curve(
+    rows: list[dict[str, Any]], names: str | tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values of the first of ``names`` that the run logged; empty without any."""
+    choices = (names,) if isinstance(names, str) else names
+    curves = [column(rows, name) for name in choices]
+    return next((curve for curve in curves if len(curve[0])), curves[0])
+
+
+def line(
+    axes: Axes,
+    curves: list[tuple[np.ndarray, np.ndarray]],
+    label: str,
+    shows_seeds: bool,
+    style: dict[str, Any],
+) -> None:
+    """The mean over seeds where all are, and each seed faintly; a lone label without numbers."""
+    curves = [(steps, values) for steps, values in curves if len(steps)]
+    for steps, values in curves if shows_seeds else []:
+        axes.plot(steps, values, lw=0.5, alpha=0.4, **style)
+    longest = min((len(steps) for steps, _ in curves), default=0)
+    mean = np.mean([values[:longest] for _, values in curves], axis=0) if curves else []
+    axes.plot(curves[0][0][:longest] if curves else [], mean, lw=1.3, label=label, **style)
