@@ -2,7 +2,8 @@
 
 TFDS_DATA_DIR names the folder of the data. Variants: "ablation", "radius" and "steps" at the
 paper's size, for a GPU; "cpu", what p(x) without augmentation and SAM do to a small network on
-5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work.
+5,000 images of 16x16, 6 to 20 minutes of training a row on two cores beside other work; "views",
+which part of the augmentation of p(x) does it (section 3.2: crops, hardly flips), at that size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,21 @@ SMALL = {
     for images in ("augmented", "unaugmented")
     for is_sharp in (False, True)
 }
+# As SADA-JEM, with SAM; "unaugmented" and "cropped and flipped" are rows of "cpu".
+VIEWS = {
+    "p(x) unaugmented": CPU,
+    "p(x) flipped": [
+        *CPU,
+        "--config.data.augment_positives=True",
+        "--config.data.positive_crop_padding=0",
+    ],
+    "p(x) cropped": [
+        *CPU,
+        "--config.data.augment_positives=True",
+        "--config.data.positive_flip=False",
+    ],
+    "p(x) cropped and flipped": [*CPU, "--config.data.augment_positives=True"],
+}
 
 
 def study(rows: Mapping[str, str | Sequence[str]]) -> Study:
@@ -55,4 +71,5 @@ STUDIES = {
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
     "steps": study(STEPS),
     "cpu": study(SMALL),
+    "views": study(VIEWS),
 }
