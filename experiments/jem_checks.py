@@ -18,9 +18,16 @@ def _is_robust(config: Config) -> bool:
     return _has_energy(config) and config.loss.generative == "beta"
 
 
+def _is_augmented(config: Config) -> bool:
+    return _has_energy(config) and config.data.augment_positives
+
+
 ENERGY = "an energy model, config.loss.generative_weight above 0"
 ROBUST = f"the robust objective, config.loss.generative=beta, of {ENERGY}"
+AUGMENTED = f"augmented images for p(x), config.data.augment_positives=True, of {ENERGY}"
 RULES = (
+    Rule("data.positive_crop_padding", None, _is_augmented, AUGMENTED),
+    Rule("data.positive_flip", None, _is_augmented, AUGMENTED),
     Rule("loss.beta", 0.0, _is_robust, ROBUST),
     Rule("loss.sampling_beta", None, _is_robust, ROBUST),
     Rule("loss.max_positive_weight", None, _is_robust, ROBUST),

@@ -29,7 +29,10 @@ def defaults() -> ConfigDict:
             "num_validation": 0,
             "crop_padding": 1,
             "flip": False,
+            # p(x)'s images: plain, or augmented as the labelled ones but where it has its own.
             "augment_positives": True,
+            "positive_crop_padding": optional(int),
+            "positive_flip": optional(bool),
             "noise_scale": 0.03,
             "dequantise": False,
         },

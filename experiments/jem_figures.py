@@ -1,6 +1,7 @@
 """Figures of a study of joint energy models, from its folder."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,15 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
         return
     every = np.concatenate([rises.compressed() for _, rises in found.values()])
     levels = np.linspace(every.min(), every.max(), NUM_LEVELS + 1)
-    figure, grid = plt.subplots(1, len(found), figsize=(4.4 * len(found), 3.8), squeeze=False)
-    for axis, (title, (coordinates, rises)) in zip(grid[0], found.items(), strict=True):
+    columns = math.ceil(math.sqrt(len(found)))
+    lines = -(-len(found) // columns)
+    figure, grid = plt.subplots(lines, columns, figsize=(4.4 * columns, 3.8 * lines), squeeze=False)
+    for axis, (title, (coordinates, rises)) in zip(grid.flat, found.items(), strict=False):
         contours(axis, coordinates, rises, levels)
         reach = np.ptp(rises.compressed())
         axis.set_title(f"{title}\nrange {reach:.3g} nats", fontsize=9)
+    for axis in grid.flat[len(found) :]:
+        axis.set_axis_off()
     finish(figure, folder / "landscapes.png")
 
 

@@ -44,20 +44,34 @@ def classifier(config: Config, dtype: str) -> networks.Classifier:
 
 def classified_view(config: Config) -> training.View:
     """Labelled images to what the network sees: augmented, with noise."""
-    return partial(_view, config.data, True)
+    return partial(_view, config.data, config.data.crop_padding, config.data.flip)
 
 
 def positive_view(config: Config) -> training.View:
-    """Images for p(x): augmented only if ``config.data.augment_positives``."""
-    return partial(_view, config.data, config.data.augment_positives)
+    """Images for p(x), augmented if ``config.data.augment_positives``.
+
+    As the labelled ones are, or by ``positive_crop_padding`` and ``positive_flip`` of their own.
+    """
+    section = config.data
+    if not section.augment_positives:
+        return partial(_view, section, 0, False)
+    padding, is_flipped = section.positive_crop_padding, section.positive_flip
+    return partial(
+        _view,
+        section,
+        section.crop_padding if padding is None else padding,
+        section.flip if is_flipped is None else is_flipped,
+    )
 
 
-def _view(section: Config, is_augmented: bool, key: jax.Array, images: jax.Array) -> jax.Array:
+def _view(
+    section: Config, padding: int, is_flipped: bool, key: jax.Array, images: jax.Array
+) -> jax.Array:
     crop_key, flip_key, level_key, noise_key = jax.random.split(key, 4)
     x = data.dequantise(level_key, images) if section.dequantise else data.to_signed_unit(images)
-    if is_augmented and section.crop_padding:
-        x = data.reflect_pad_crop(crop_key, x, padding=section.crop_padding)
-    if is_augmented and section.flip:
+    if padding:
+        x = data.reflect_pad_crop(crop_key, x, padding=padding)
+    if is_flipped:
         x = data.random_flip(flip_key, x)
     if section.noise_scale:
         x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)

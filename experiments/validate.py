@@ -70,6 +70,7 @@ FINITE = {"low", "high", "law_mean"}
 BELOW_ONE = {"betas", "beta_start", "beta_end"}
 AT_LEAST_ZERO = {
     "crop_padding",
+    "positive_crop_padding",
     "warmup_steps",
     "num_attacked",
     "refine_steps",

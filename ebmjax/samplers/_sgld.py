@@ -64,7 +64,8 @@ def sgld_step(
       ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
         scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
 
-    Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM Eq. 3.
+    Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a
+    ``noise_scale`` of its own (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
     """
     proposed, acceptance_prob = propose_isotropic(
         key,

@@ -7,7 +7,8 @@ published number is. Variants at the paper's size, for a GPU: "models" (Tables 1
 training.png is Fig. 3), "ablation" (Table 5: a row and the one it is held beside differ in one
 thing; JEM has its own recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM
 do to a small network on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores
-beside other work.
+beside other work. "views": which part of the augmentation of p(x) does it (section 3.2: crops,
+hardly flips), at that size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,21 @@ SMALL = {
     for images in ("augmented", "unaugmented")
     for is_sharp in (False, True)
 }
+# As SADA-JEM, with SAM; "unaugmented" and "cropped and flipped" are rows of "cpu".
+VIEWS = {
+    "p(x) unaugmented": CPU,
+    "p(x) flipped": [
+        *CPU,
+        "--config.data.augment_positives=True",
+        "--config.data.positive_crop_padding=0",
+    ],
+    "p(x) cropped": [
+        *CPU,
+        "--config.data.augment_positives=True",
+        "--config.data.positive_flip=False",
+    ],
+    "p(x) cropped and flipped": [*CPU, "--config.data.augment_positives=True"],
+}
 
 
 def aurocs(sets: Mapping[str, str]) -> dict[str, tuple[str, float, int]]:
@@ -127,4 +143,5 @@ STUDIES = {
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
     "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
+    "views": Study(rows=VIEWS, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
 }

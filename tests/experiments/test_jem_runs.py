@@ -161,6 +161,15 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
             {"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
             "keep_best='sample_fid' is no number of this run's evaluations",
         ),
+        (
+            {"data.positive_crop_padding": 0, "data.augment_positives": False},
+            "positive_crop_padding=0 has no effect here: it needs augmented images for p",
+        ),
+        (
+            {"data.positive_flip": False, "loss.generative_weight": 0.0},
+            "positive_flip=False has no effect here: it needs augmented images for p",
+        ),
+        ({"data.positive_crop_padding": -1}, "positive_crop_padding must be an integer of at"),
         ({"optimizer.adaptive": True}, "config.optimizer.rho is not set, which asks for neither"),
         ({"loss.generative": "gan"}, "config.loss.generative must be one of"),
         ({"loss.beta": 1.0}, r"config.loss.beta must be in \[0, 1\)"),
