@@ -1,67 +1,116 @@
-"""The SVGD thesis's tuning study: ten images, four sweeps, the printed and the corrected objective.
+"""The SVGD thesis's tuning study: ten images, five sweeps, the printed and the corrected objective.
 
   python experiments/svgd_tuning.py --folder=runs/svgd_tuning
+  python experiments/svgd_tuning.py --folder=runs/svgd_tuning_cifar10 --seeds=3 \
+    --config=configs/svgdjem_cifar10.py:cpu --config.data.data_dir=FOLDER
 
-Every run has a folder of its own below FOLDER (config.json, metrics.jsonl, summary.json). What is
-finished is not run again, so the same command continues an interrupted study, and --seeds=3 adds to
-a study of one seed. FOLDER/<sweep>.png, table.md and table.json are drawn at the end. --quick is a
-study of seconds that shows nothing.
+--config names the data and the network, and further fields change them as for run.py; what the
+study sets itself (optimiser, objective, the sampler's settings) it keeps. Every run has a folder of
+its own below FOLDER (config.json, metrics.jsonl, summary.json). What is finished is not run again,
+so the same command continues an interrupted study, and --seeds=3 adds to a study of one seed.
+FOLDER/<sweep>.png, table.md and table.json are drawn at the end, means over the seeds with their
+spread. --quick is a study of seconds that shows nothing.
 
-Source: SVGD-in-JEM thesis, section 5.1, Figures 5.1-5.4."""
+Source: SVGD-in-JEM thesis, section 5.1, Figures 5.1-5.4. The fifth sweep, step sizes with the
+bandwidth h = median, is of its words in 3.3.2."""
 
 import argparse
+import copy
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from ebmjax import training
 from experiments import launch, svgd_tuning_plots, svgd_tuning_runs, workdir
+from experiments.command_line import read
 from experiments.config import Config
-from experiments.configs import svgdjem_digits
+from experiments.errors import ConfigError
 from experiments.svgd_tuning_sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
 from experiments.validate import check_ranges
 from experiments.workdir_lock import only_process
 
 
-def configuration(study: Study, setting: Setting) -> Config:
-    """``svgdjem_digits`` with the fields of ``setting``; batches are the ten images."""
-    config: Config = svgdjem_digits.get_config(setting.objective)
+def fields(base: Config, study: Study, setting: Setting) -> dict[str, Any]:
+    """What the study sets of a configuration, whose other fields are those of ``base``."""
     is_reference = setting.replacement == REFERENCE_REPLACEMENT
-    config.update_from_flattened_dict(
-        {
-            "seed": setting.seed,
-            # As in the thesis: two streams, of which only the classified one is augmented.
-            "data.crop_padding": 1,
-            "data.augment_positives": False,
-            # The recipe for the whole data set decays a larger rate within 34 epochs.
-            "optimizer.learning_rate": 1e-3,
-            "optimizer.decay_epochs": (),
-            "sampler.num_samples": setting.num_particles,
-            "sampler.num_steps": setting.num_steps,
-            "sampler.svgd.step_size": setting.step_size,
-            "sampler.buffer.size": study.buffer_size,
-            "sampler.buffer.replacement": setting.replacement,
-            # With all of them kept, softmax and argmax would choose nothing.
-            "sampler.buffer.num_kept": None if is_reference else setting.num_particles // 2,
-            "loss.smoothing": setting.smoothing,
-            "train.batch_size": config.data.num_classes,
-            "train.positive_batch_size": config.data.num_classes,
-            "train.num_epochs": study.num_updates,
-            "train.steps_per_dispatch": min(50, study.num_updates),
-            "train.log_every": 1,
-        }
-    )
+    return {
+        "seed": setting.seed,
+        # As in the thesis: two streams, of which only the classified one is augmented.
+        "data.crop_padding": base.data.crop_padding or 1,
+        "data.augment_positives": False,
+        # The recipes for whole data sets warm up and decay within so many of their epochs.
+        "optimizer.name": "adam",
+        "optimizer.learning_rate": 1e-3,
+        "optimizer.weight_decay": 0.0,
+        "optimizer.warmup_steps": 0,
+        "optimizer.schedule": "steps",
+        "optimizer.decay_epochs": (),
+        "optimizer.rho": None,
+        "sampler.name": "svgd",
+        "sampler.box": "clamp",
+        "sampler.max_score": 1.0,
+        "sampler.num_samples": setting.num_particles,
+        "sampler.num_steps": setting.num_steps,
+        "sampler.svgd.step_size": setting.step_size,
+        "sampler.svgd.bandwidth": setting.bandwidth,
+        "sampler.buffer.size": study.buffer_size,
+        "sampler.buffer.replacement": setting.replacement,
+        # With all of them kept, softmax and argmax would choose nothing.
+        "sampler.buffer.num_kept": None if is_reference else setting.num_particles // 2,
+        "loss.generative": "svgd",
+        "loss.svgd_variant": setting.objective,
+        "loss.beta": 0.0,
+        "loss.energy_l2": 0.0,
+        "loss.smoothing": setting.smoothing,
+        "loss.smoothing_ratio": None,
+        "train.batch_size": base.data.num_classes,
+        "train.positive_batch_size": base.data.num_classes,
+        "train.num_epochs": study.num_updates,
+        "train.steps_per_dispatch": min(50, study.num_updates),
+        "train.log_every": 1,
+    }
+
+
+def configuration(base: Config, study: Study, setting: Setting) -> Config:
+    """``base`` with the fields of ``setting``; batches are an image of each class."""
+    config = copy.deepcopy(base)
+    config.update_from_flattened_dict(fields(base, study, setting))
     check_ranges(config)
     return config
 
 
-def run(study: Study, setting: Setting, folder: Path) -> int | None:
+def base_configuration(config: str, arguments: list[str]) -> Config:
+    """``CONFIG[:VARIANT]`` with further ``--config.`` arguments.
+
+    Raises:
+      ConfigError: for one that the study sets itself, for a configuration of another family, or of
+        data without classes.
+      SystemExit: as ``command_line.read``.
+    """
+    base = read(config, arguments)
+    if base.family != "jem" or not base.data.num_classes:
+        raise ConfigError(
+            f"--config must name a joint energy model of data with classes, got {config!r}: take "
+            "configs/svgdjem_digits.py or configs/svgdjem_cifar10.py."
+        )
+    one = FULL.settings(1)[0]
+    for argument in arguments:
+        name = argument.removeprefix("--config.").partition("=")[0]
+        if name in fields(base, FULL, one):
+            raise ConfigError(
+                f"config.{name} is set by the study, for each run: leave {argument} out."
+            )
+    return base
+
+
+def run(base: Config, study: Study, setting: Setting, folder: Path) -> int | None:
     """Makes the run in its folder unless it is there; returns the signal that stopped it, or None.
 
     Raises:
       WorkdirError: if the folder holds a run of another configuration, or another process is in it.
     """
-    path, config = folder / setting.name, configuration(study, setting)
+    path, config = folder / setting.name, configuration(base, study, setting)
     workdir.prepare(path, config)
     with only_process(path):
         if (path / "summary.json").exists():
@@ -95,16 +144,20 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, required=True, help="of the study")
     parser.add_argument("--seeds", type=int, default=1, help="runs of every setting, default 1")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
-    options = parser.parse_args(argv)
+    parser.add_argument("--config", default="configs/svgdjem_digits.py", help="data and network")
+    options, rest = parser.parse_known_args(argv)
+    if unknown := [argument for argument in rest if not argument.startswith("--config.")]:
+        parser.error(f"unrecognised arguments: {' '.join(unknown)}")
     study, folder = QUICK if options.quick else FULL, options.folder.expanduser()
     if options.seeds < 1:
         parser.error(f"--seeds must be at least 1, got {options.seeds}.")
     launch.use_compilation_cache()
     settings = study.settings(options.seeds)
     try:
+        base = base_configuration(options.config, rest)
         for i, setting in enumerate(settings):
             print(f"{i + 1}/{len(settings)} {setting.name}", flush=True)
-            if (signum := run(study, setting, folder)) is not None:
+            if (signum := run(base, study, setting, folder)) is not None:
                 print("Interrupted; the same command continues.", file=sys.stderr)
                 sys.exit(128 + signum)
     except launch.USER_ERRORS as error:

@@ -17,16 +17,18 @@ AVERAGED_ROWS = 20
 SMOOTHED_ROWS = 10
 
 TITLES = {"literal": "literal objective (the thesis's)", "corrected": "corrected objective"}
-SWEEPS = {
+FIELDS = {
     "step_size": "step size",
     "num_particles": "particles",
     "num_steps": "steps",
     "smoothing": "smoothing",
+    "bandwidth": "bandwidth",
 }
 PANELS = (
     ("accuracy", "accuracy on the ten images", {}),
     ("cross_entropy", "classification loss, nats", {"yscale": "log"}),
     ("generative_loss", "generative loss, nats", {"yscale": "symlog"}),
+    ("loss", "total loss, nats", {"yscale": "symlog"}),
     ("chain_displacement", "mean squared\ndisplacement a pixel", {"yscale": "log"}),
     ("negative_entropy", "entropy of the\nparticles, nats", {}),
 )
@@ -61,9 +63,9 @@ def draw(study: Study, folder: Path, num_seeds: int) -> str:
         for setting in study.settings(1)
     }
     (folder / "table.json").write_text(json.dumps(found, indent=2) + "\n")
-    text = "\n\n".join(_table(study, sweep, found) for sweep in study.values) + "\n"
+    text = "\n\n".join(_table(study, sweep, found) for sweep in study.sweeps) + "\n"
     (folder / "table.md").write_text(text)
-    for sweep in study.values:
+    for sweep in study.sweeps:
         _figure(study, sweep, folder, num_seeds)
     return text
 
@@ -87,21 +89,27 @@ COLUMNS = {
 
 
 def _table(study: Study, sweep: str, found: dict[str, list[dict[str, Any]]]) -> str:
-    """Means over seeds of one sweep, as Markdown."""
+    """Means over seeds of one sweep, with their standard deviations, as Markdown."""
+    field = study.sweeps[sweep].field
     heads = [
         "objective",
-        SWEEPS[sweep],
+        FIELDS[field],
         "replacement",
         *(name.replace("_", " ") for name in COLUMNS),
     ]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = [
+        f"{_frozen(study, sweep)}.",
+        "",
+        f"| {' | '.join(heads)} |",
+        "|---" * len(heads) + "|",
+    ]
     for objective in TITLES:
         for setting in study.lines(sweep, objective):
             summaries = found[setting.name]
             numbers = [
                 _mean(style, [one[name] for one in summaries]) for name, style in COLUMNS.items()
             ]
-            cells = [objective, f"{getattr(setting, sweep):g}", setting.replacement, *numbers]
+            cells = [objective, f"{getattr(setting, field):g}", setting.replacement, *numbers]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -116,7 +124,7 @@ def _mean(style: str, values: list[float | None]) -> str:
 
 def _figure(study: Study, sweep: str, folder: Path, num_seeds: int) -> None:
     """``<sweep>.png``: a row of panels for each measure, a column for each objective."""
-    figure, grid = plt.subplots(len(PANELS), len(TITLES), figsize=(9, 10), squeeze=False)
+    figure, grid = plt.subplots(len(PANELS), len(TITLES), figsize=(9, 12), squeeze=False)
     for axes, (objective, title) in zip(grid.T, TITLES.items(), strict=True):
         axes[0].set_title(title, fontsize=10)
         for setting in study.lines(sweep, objective):
@@ -128,29 +136,38 @@ def _figure(study: Study, sweep: str, folder: Path, num_seeds: int) -> None:
             axis.yaxis.label.set_size(8)
         axes[-1].set_xlabel("update of the parameters (epoch of ten images)", fontsize=8)
     # The literal column has room, and the colours are the same in both.
-    grid[1, 0].legend(fontsize=6, frameon=False, title=SWEEPS[sweep], title_fontsize=7)
+    grid[1, 0].legend(
+        fontsize=6, frameon=False, title=FIELDS[study.sweeps[sweep].field], title_fontsize=7
+    )
+    seeds = "" if num_seeds == 1 else f"\nMean of {num_seeds} seeds, and their range."
     figure.suptitle(
-        f"{_frozen(study, sweep)}. Solid: softmax, dashed: argmax, dotted: in place", fontsize=9
+        f"{_frozen(study, sweep)}.\nSolid: softmax, dashed: argmax, dotted: in place.{seeds}",
+        fontsize=9,
     )
     finish(figure, folder / f"{sweep}.png")
 
 
 def _style(study: Study, sweep: str, setting: Setting) -> dict[str, Any]:
     """Colour by value, dashes by replacement; the legend names values once."""
-    values = study.values[sweep]
-    value = getattr(setting, sweep)
+    field, values, _ = study.sweeps[sweep]
+    value = getattr(setting, field)
     colour = plt.get_cmap("viridis")(values.index(value) / len(values))
     label = f"{value:g}" if setting.replacement == "softmax" else None
     return {"color": colour, "ls": STYLES[setting.replacement], "lw": 1.0, "label": label}
 
 
 def _curves(axes: Iterable[Axes], runs: list[list[dict[str, Any]]], style: dict[str, Any]) -> None:
-    """The mean over seeds, up to where the first of them diverged."""
+    """The mean over seeds and their range, up to where the first of them diverged."""
     length = min(len(rows) for rows in runs)
     steps = [row["step"] for row in runs[0][:length]]
     for axis, (name, _, _) in zip(axes, PANELS, strict=True):
-        values = np.mean([column(rows, name)[:length] for rows in runs], axis=0)
-        axis.plot(steps, _smoothed(values) if name == "accuracy" else values, **style)
+        values = np.array([column(rows, name)[:length] for rows in runs])
+        if name == "accuracy":
+            values = np.array([_smoothed(one) for one in values])
+        if len(values) > 1:
+            low, high = np.min(values, axis=0), np.max(values, axis=0)
+            axis.fill_between(steps, low, high, color=style["color"], alpha=0.1, lw=0)
+        axis.plot(steps, np.mean(values, axis=0), **style)
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:
@@ -163,8 +180,16 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
 
 def _frozen(study: Study, sweep: str) -> str:
     """What the sweep holds fixed, in words."""
-    frozen = [f"{SWEEPS[k]} {v:g}" for k, v in study.frozen[sweep].items() if k != sweep]
-    if sweep != "step_size":
+    field, _, others = study.sweeps[sweep]
+    frozen = [f"{FIELDS[k]} {_in_words(v)}" for k, v in others.items() if k != field]
+    if field != "step_size":
         literal, corrected = (study.step_sizes[name] for name in TITLES)
         frozen.append(f"step size {literal:g} (literal), {corrected:g} (corrected)")
     return "Frozen: " + ", ".join(frozen)
+
+
+def _in_words(value: float | str | None) -> str:
+    """A number, or a rule for the bandwidth."""
+    if value is None:
+        return "median / sqrt(2 log n)"
+    return value if isinstance(value, str) else f"{value:g}"

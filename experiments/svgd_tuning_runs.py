@@ -108,4 +108,5 @@ def generative_loss(
 def sampler(section: Config, step_size: jax.Array, density: Any) -> Any:
     """SVGD with clipped scores in a box, at a step size that may be traced."""
     boxed = samplers.clamp(samplers.svgd, section.low, section.high)
-    return boxed(samplers.clip_score(density, section.max_score), step_size=step_size)
+    clipped = samplers.clip_score(density, section.max_score)
+    return boxed(clipped, step_size=step_size, bandwidth=section.svgd.bandwidth)

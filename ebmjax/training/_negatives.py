@@ -166,7 +166,7 @@ def profile_chains(
 def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
     """The mean over chains and coordinates of the squared distance between two PyTrees.
 
-    Source: the measure of exploration in the SVGD-in-JEM thesis, section 5.3.
+    Source: the measure of exploration in the SVGD-in-JEM thesis, section 5.1.
     """
     squares = jax.tree.map(lambda a, b: (b - a).ravel() ** 2, starts, ends)
     return jnp.mean(jnp.concatenate(jax.tree.leaves(squares)))

@@ -10,8 +10,10 @@ from experiment_runs import rows_of, strict_json
 
 from ebmjax import data, training
 from experiments import build, families, svgd_tuning, svgd_tuning_plots, svgd_tuning_runs
-from experiments.svgd_tuning_sweeps import FULL, OBJECTIVES, QUICK, Setting
+from experiments.errors import ConfigError
+from experiments.svgd_tuning_sweeps import FULL, OBJECTIVES, QUICK, Setting, Study, Sweep
 
+DIGITS = svgd_tuning.base_configuration("configs/svgdjem_digits.py", [])
 LITERAL = Setting("literal", "softmax", 0.09, 4, 2, 1.0)
 CORRECTED = Setting("corrected", "softmax", 2.0, 4, 2, 1.0)
 
@@ -41,27 +43,74 @@ def test_ten_images_are_the_first_of_each_class():
 
 
 def test_each_sweep_changes_one_field_and_runs_are_made_once():
-    for sweep in FULL.values:
+    for name, sweep in FULL.sweeps.items():
         for objective in OBJECTIVES:
-            lines = list(FULL.lines(sweep, objective))
-            others = [s._replace(replacement="", **{sweep: 0}) for s in lines]
+            lines = list(FULL.lines(name, objective))
+            others = [s._replace(replacement="", **{sweep.field: 0}) for s in lines]
             assert len(set(others)) == 1
-            assert {getattr(s, sweep) for s in lines} == set(FULL.values[sweep])
+            assert {getattr(s, sweep.field) for s in lines} == set(sweep.values)
             assert {s.replacement for s in lines} == {"softmax", "argmax", "in_place"}
     settings = FULL.settings(2)
     assert len(settings) == len({s.name for s in settings}) == 2 * len(FULL.settings(1))
 
 
 def test_configuration_keeps_half_of_the_particles_where_they_are_chosen():
-    config = svgd_tuning.configuration(FULL, LITERAL._replace(num_particles=43))
+    config = svgd_tuning.configuration(DIGITS, FULL, LITERAL._replace(num_particles=43))
     assert (config.sampler.buffer.num_kept, config.sampler.num_samples) == (21, 43)
-    reference = svgd_tuning.configuration(FULL, LITERAL._replace(replacement="in_place"))
+    reference = svgd_tuning.configuration(DIGITS, FULL, LITERAL._replace(replacement="in_place"))
     assert reference.sampler.buffer.num_kept is None
+    assert DIGITS.sampler.num_samples != 43  # no run changes what the others start from
+
+
+def test_another_configuration_gives_data_and_network_and_the_study_the_rest():
+    arguments = ["--config.data.data_dir=nowhere", "--config.model.depth=16"]
+    base = svgd_tuning.base_configuration("configs/svgdjem_cifar10.py:cpu", arguments)
+    ours = svgd_tuning.configuration(base, FULL, LITERAL)
+    assert (ours.data.name, ours.data.image_size, ours.data.data_dir) == ("cifar10", 16, "nowhere")
+    assert (ours.data.crop_padding, ours.data.flip, ours.data.augment_positives) == (2, True, False)
+    assert (ours.model.depth, ours.model.norm) == (16, "group")
+    digits = svgd_tuning.configuration(DIGITS, FULL, LITERAL)
+    assert digits.data.crop_padding == 1
+    for section in ("optimizer", "loss", "train"):
+        names = set(svgd_tuning.fields(base, FULL, LITERAL))
+        for name in (name for name in names if name.startswith(f"{section}.")):
+            field = name.partition(".")[2]
+            assert ours[section][field] == digits[section][field], name
+
+
+def test_a_setting_with_the_plain_median_is_a_run_of_its_own():
+    plain = CORRECTED._replace(bandwidth="median")
+    assert plain.name == CORRECTED.name.replace("-seed0", "-bandwidth_median-seed0")
+    for setting, length in ((CORRECTED, np.sqrt(2 * np.log(3))), (plain, 1.0)):
+        config = svgd_tuning.configuration(DIGITS, FULL, setting)
+        chain = svgd_tuning_runs.sampler(config.sampler, 0.1, lambda x: -0.5 * (x**2).sum())
+        particles = np.float32([[-0.4], [-0.2], [0.4]])
+        _, info = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
+        assert info.bandwidth == pytest.approx(0.6 / length, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("config", "arguments", "expected"),
+    [
+        ("configs/thermo_digits.py", [], r"^--config must name a joint energy model .*'configs/th"),
+        (
+            "configs/svgdjem_digits.py",
+            ["--config.sampler.num_samples=8"],
+            r"^config\.sampler\.num_samples is set by the study.*leave --config\.sampler",
+        ),
+    ],
+)
+def test_what_the_study_cannot_take_is_refused(config, arguments, expected, tmp_path):
+    with pytest.raises(ConfigError, match=expected):
+        svgd_tuning.base_configuration(config, arguments)
+    with pytest.raises(SystemExit, match=r"^error: "):
+        svgd_tuning.main(["--quick", f"--folder={tmp_path}", f"--config={config}", *arguments])
+    assert not any(tmp_path.iterdir())
 
 
 @SLOW
 def test_first_update_is_that_of_the_ordinary_experiment(study, tmp_path):
-    config = svgd_tuning.configuration(QUICK, CORRECTED)
+    config = svgd_tuning.configuration(DIGITS, QUICK, CORRECTED)
     experiment = families.build(config, tmp_path)
     result = training.fit(
         build.root_keys(config)[1],
@@ -93,7 +142,7 @@ def test_the_literal_objective_never_sees_the_particles(study):
 def test_larger_steps_displace_more(study, setting):
     near, far = (
         columns(study, setting._replace(step_size=size), "chain_displacement")
-        for size in QUICK.values["step_size"]
+        for size in QUICK.sweeps["step_size"].values
     )
     # The first chains start alike; on straight ways free of walls it is the steps' ratio, squared.
     ratio = far["chain_displacement"][0] / near["chain_displacement"][0]
@@ -111,7 +160,7 @@ def test_table_and_plots(study):
     assert found["chain_displacement"] == pytest.approx(
         np.median([row["chain_displacement"] for row in rows])
     )
-    for sweep in QUICK.values:
+    for sweep in QUICK.sweeps:
         assert (study / f"{sweep}.png").stat().st_size > 10_000
 
 
@@ -150,7 +199,7 @@ def test_a_run_that_diverges_is_a_result(monkeypatch, tmp_path):
         raise training.DivergenceError("gone")
 
     monkeypatch.setattr(training, "fit", diverging)
-    assert svgd_tuning.run(QUICK, LITERAL, tmp_path) is None
+    assert svgd_tuning.run(DIGITS, QUICK, LITERAL, tmp_path) is None
     summary = strict_json((tmp_path / LITERAL.name / "summary.json").read_text())
     assert summary["diverged"]
     assert summary["sound_updates"] == 2
@@ -169,9 +218,10 @@ def test_a_run_of_another_configuration_is_refused(study, tmp_path):
         svgd_tuning.main(["--quick", f"--folder={folder}"])
 
 
-def test_bad_number_of_seeds(tmp_path):
+@pytest.mark.parametrize("argument", ["--seeds=0", "--sedes=1", "nowhere"])
+def test_bad_arguments(argument, tmp_path):
     with pytest.raises(SystemExit):
-        svgd_tuning.main(["--quick", f"--folder={tmp_path}", "--seeds=0"])
+        svgd_tuning.main(["--quick", f"--folder={tmp_path}", argument])
 
 
 def test_generative_loss_of_either_flag():
@@ -190,3 +240,53 @@ def test_running_mean():
 def test_means_over_seeds():
     assert svgd_tuning_plots._mean("{:.1f}", [1.0, 3.0]) == "2.0 ± 1.4"
     assert svgd_tuning_plots._mean("{:.1f}", [1.0, None]) == "-"
+
+
+LINES = Study(
+    sweeps={
+        "step_size_median": Sweep(
+            "step_size",
+            (1.0, 2.0),
+            {"num_particles": 4, "num_steps": 2, "smoothing": 1.0, "bandwidth": "median"},
+        )
+    },
+    step_sizes={"literal": 1.0, "corrected": 2.0},
+    num_updates=3,
+    buffer_size=10,
+)
+
+
+def test_curves_of_seeds_are_their_mean_and_their_range(tmp_path, monkeypatch):
+    """Losses are 1, 2, 3 of the first seed and 5, 6 of the second, which diverged."""
+    for setting in LINES.settings(2):
+        folder = tmp_path / setting.name
+        folder.mkdir()
+        rows = [
+            {
+                "step": step,
+                "skipped": 0,
+                "accuracy": 0.5,
+                "cross_entropy": 0.25,
+                "loss": step + 4.0 * setting.seed,
+                "chain_displacement": 0.1,
+                "negative_entropy": 1.0,
+            }
+            for step in range(1, 4 - setting.seed)
+        ]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "summary.json").write_text(json.dumps(svgd_tuning_plots.averages(rows)))
+    drawn = []
+    finish = svgd_tuning_plots.finish
+    monkeypatch.setattr(
+        svgd_tuning_plots, "finish", lambda *given: (drawn.append(given[0]), finish(*given))
+    )
+    text = svgd_tuning_plots.draw(LINES, tmp_path, 2)
+    assert "particles 4, steps 2, smoothing 1, bandwidth median.\n" in text
+    assert text.count("| corrected | 2 | in_place | 0.50 ± 0 | 0.25 ± 0 | 3.5 ± 2.5 |") == 1
+    (figure,) = drawn
+    labels = [axis.get_ylabel() for axis in figure.axes]
+    total = figure.axes[labels.index("total loss, nats")]
+    line, band = total.lines[0], total.collections[0].get_paths()[0].vertices
+    np.testing.assert_allclose(line.get_xydata(), [[1, 3], [2, 4]])
+    for step, ends in ((1, [1, 5]), (2, [2, 6])):
+        assert sorted(set(band[band[:, 0] == step][:, 1])) == ends
