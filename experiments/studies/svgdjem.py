@@ -6,8 +6,9 @@ and without the guard that ends a run whose loss exceeds 1e5 in magnitude: there
 minus infinity, and the thesis trained on.
 
 Variants: "" (the digits), "smoothing" (the factor of both losses, fixed at 1, 5 and 50 and steered
-to a gradient ratio of 1), "cpu" (5,000 CIFAR-10 images of 16x16, one seed; TFDS_DATA_DIR names the
-folder of the data) and "cifar10" (all of them at the thesis's size, for a GPU).
+to a gradient ratio of 1), "cpu" (5,000 CIFAR-10 images of 16x16, one seed;
+--config.data.data_dir=FOLDER names the folder of the data) and "cifar10" (all of them at the
+thesis's size, for a GPU).
 """
 
 from experiments.studies import jem_cifar10, jem_digits

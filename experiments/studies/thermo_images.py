@@ -3,23 +3,20 @@
 The thesis has its figures of CelebA (3, 4, 5, 10) and again of CIFAR-10 (16, 17, 18, 19). Every
 row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names;
 "frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too.
-TFDS_DATA_DIR names the folder of the data, INCEPTION_WEIGHTS the file of Inception's weights
-(docs/generation_metrics.md). Without them CIFAR-10 is compared in the features of a classifier of
+--config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
+file of Inception's weights (docs/generation_metrics.md). Without them CIFAR-10 is compared in the features of a classifier of
 its own, and CelebA, which has no labels, not at all.
 
 Variants: "celeba" and "cifar10" at the thesis's size, five repeats a row, for an accelerator and
 not yet run; "cpu" a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from experiments import thermo_figures, thermo_rows
 from experiments.studies.thermo_digits import COLUMNS, GRADIENT_VARIANCES
 from experiments.study import Study
-
-INCEPTION_WEIGHTS = os.environ.get("INCEPTION_WEIGHTS", "")
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
@@ -37,7 +34,6 @@ def study(
         # All rows start alike.
         "eval.at_start": False,
         "eval.evidence_methods": ("ais",),
-        **({"eval.inception_weights": INCEPTION_WEIGHTS} if INCEPTION_WEIGHTS else {}),
     }
     return Study(
         rows=dict(
