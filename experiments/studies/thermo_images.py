@@ -4,8 +4,8 @@ The thesis has its figures of CelebA (3, 4, 5, 10) and again of CIFAR-10 (16, 17
 row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names;
 "frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too.
 --config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
-file of Inception's weights (docs/generation_metrics.md). Without them CIFAR-10 is compared in the features of a classifier of
-its own, and CelebA, which has no labels, not at all.
+file of Inception's weights (docs/generation_metrics.md). Without them CIFAR-10 is compared in the
+features of a classifier of its own, and CelebA, which has no labels, not at all.
 
 Variants: "celeba" and "cifar10" at the thesis's size, five repeats a row, for an accelerator and
 not yet run; "cpu" a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
