@@ -143,6 +143,7 @@ def test_distances_have_panels_where_there_are_any(bare, monkeypatch):
     assert labels[1] == [*common, "acceptance probability"]
     fid = drawn[0].axes[5].lines[0].get_ydata()
     assert fid.tolist() == [row["sample_fid"] for row in rows if "sample_fid" in row]
+    plt.close("all")
 
 
 def test_e_t_is_drawn_against_the_power_for_each_evaluation(bare, monkeypatch):
