@@ -132,7 +132,22 @@ LOSSES = {
 
 def loss(config: Config) -> training.EnergyLoss:
     """The loss of ``config.loss``."""
-    return choose("loss.name", config.loss.name, LOSSES)(config.loss)
+    loss_fn = choose("loss.name", config.loss.name, LOSSES)(config.loss)
+    names = config.sampler.names
+    if config.loss.name != "beta" or len(names) == 1:
+        return loss_fn
+
+    def with_shares(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
+        """Also "negative_weight_<sampler>": the share of the weights that its chains have."""
+        value, metrics = loss_fn(positive, negative, beta)
+        weights = jax.nn.softmax(-beta * config.loss.output_scale * negative)
+        # ``run_kinds`` returns equal parts, in the order of the names.
+        shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
+        return value, metrics | {
+            f"negative_weight_{name}": share for name, share in zip(names, shares, strict=True)
+        }
+
+    return with_shares
 
 
 def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:

@@ -23,6 +23,7 @@ mala_literal, by the ratio that the thesis prints; mala_adapted, whose step adap
 of 0.57; mala_annealed and sgld_annealed, whose steps fall to a hundredth along a chain;
 tempered_mala, which judges a running acceptance; tempered_mala_every_move, which as in the thesis's
 listing judges every move alone; hmc), mixed (a third each of sgld, mala and BlackJAX's hmc),
+mixed_beta (these under the robust objective at exponent 1, whose negatives need not all be good),
 unbounded (no spectral norm), bare (nor box, nor penalty on energies; also bare_psgld), multiscale,
 conditional, improved (KL term and entropy), augmented (starts from the buffer are cropped),
 short_run (no buffer, chains anew every time), beta (the robust objective at exponent 1),
@@ -58,6 +59,12 @@ def robust(exponent: float) -> dict[str, Any]:
 BARE = {"model.spectral_norm": None, "sampler.box": "none", "loss.energy_l2": 0.0}
 ADAPTED = {"sampler.target_acceptance": 0.57}
 ANNEALED = {"sampler.final_step_fraction": 0.01}
+MIXED = {
+    "sampler.names": ("sgld", "mala", "hmc"),
+    "sampler.num_samples": 66,
+    **at_temperature("mala"),
+    **ADAPTED,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "psgld": {"sampler.names": ("psgld",)},
     "psgld_exact": {"sampler.names": ("psgld",), **at_temperature("psgld")},
@@ -77,12 +84,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sampler.tempered_mala.acceptance_decay": 0.0,
     },
     "hmc": {"sampler.names": ("hmc",), **ADAPTED},
-    "mixed": {
-        "sampler.names": ("sgld", "mala", "hmc"),
-        "sampler.num_samples": 66,
-        **at_temperature("mala"),
-        **ADAPTED,
-    },
+    "mixed": MIXED,
+    "mixed_beta": MIXED | robust(1.0),
     "unbounded": {"model.spectral_norm": None},
     "bare": BARE,
     "bare_psgld": BARE | {"sampler.names": ("psgld",)},

@@ -34,6 +34,7 @@ ROWS = {
     "short-run": "short_run",
     "beta, exponent 1": "beta",
     "beta, from 0 to exponent 1": "beta_schedule",
+    "SGLD + MALA + HMC, beta, exponent 1": "mixed_beta",
     "beta, exponent -0.5": "beta_negative",
 }
 CIFAR = "configs/igebm_cifar10.py:cpu"
