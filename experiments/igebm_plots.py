@@ -26,7 +26,10 @@ PANELS = (
     ),
     ("samples: FID", ("sample_fid",)),
     ("chains", ("chain_displacement", "chain_step_size")),
-    ("robust objective", ("positive_weight", "effective_sample_fraction")),
+    (
+        "robust objective",
+        ("positive_weight", "effective_sample_fraction", "effective_positive_fraction"),
+    ),
 )
 
 

@@ -74,7 +74,8 @@ def beta_objective_loss(
       log(M + 1) / b, comparable across beta), ``positive_log_density`` and
       ``negative_log_density`` (means of f), ``log_density_gap`` (their difference),
       ``positive_weight`` (mean w+: near 1 where no negative can compete and the batch teaches
-      nothing) and ``effective_sample_fraction`` (1 / (M sum_j w_j^2), in [1/M, 1]).
+      nothing), ``effective_sample_fraction`` (1 / (M sum_j w_j^2), in [1/M, 1]) and
+      ``effective_positive_fraction`` (the same of the positives' weights 1 - w+_i, in [1/N, 1]).
 
     Raises:
       TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty, N
@@ -102,7 +103,8 @@ def beta_objective_loss(
         )
     exponent = jnp.asarray(beta * output_scale, jnp.float32)
     excesses = _soft_mean(negative, jnp.ones(negative.size, jnp.float32), exponent) - positive
-    kept = jax.nn.sigmoid(exponent * excesses + math.log(negative.size))  # 1 - w+
+    odds = exponent * excesses + math.log(negative.size)
+    kept = jax.nn.sigmoid(odds)  # 1 - w+
 
     if variant == "no_positive":
         loss = objective = jnp.mean(excesses)
@@ -113,15 +115,21 @@ def beta_objective_loss(
         num_parts = 2 if variant == "true_objective" else 1
         rescaled = _rescaled(excesses, kept, exponent, num_parts)
         loss = jax.lax.stop_gradient(loss) + (rescaled - jax.lax.stop_gradient(rescaled))
-    weights = jax.nn.softmax(exponent * negative)
     return loss, {
         "objective": objective,
         "positive_log_density": jnp.mean(positive),
         "negative_log_density": jnp.mean(negative),
         "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
         "positive_weight": 1.0 - jnp.mean(kept),
-        "effective_sample_fraction": 1.0 / (negative.size * jnp.sum(jnp.square(weights))),
+        "effective_sample_fraction": _effective_fraction(exponent * negative),
+        "effective_positive_fraction": _effective_fraction(jax.nn.log_sigmoid(odds)),
     }
+
+
+def _effective_fraction(log_weights: jax.Array) -> jax.Array:
+    """Of n weights, 1 if all are equal and 1/n if one alone counts."""
+    weights = jax.nn.softmax(log_weights)
+    return 1.0 / (weights.size * jnp.sum(jnp.square(weights)))
 
 
 def _is_zero(exponent: jax.Array) -> jax.Array:

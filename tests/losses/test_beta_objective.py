@@ -94,6 +94,26 @@ def test_gradient_is_the_published_one(variant, b):
         np.testing.assert_allclose(ours, theirs, rtol=tolerance(POSITIVE, NEGATIVE, b), atol=0)
 
 
+@pytest.mark.parametrize("b", [0.1, 0.5, 0.9, -0.5])
+def test_the_default_is_a_classifier_and_bounds_what_is_without_the_positive(b):
+    """Eq. 22: the cross-entropy of an (M + 1)-way softmax over b; Eq. 28 and what it rests on."""
+    (default, _), gradients = run("default", b)
+    (without, _), _ = run("no_positive", b)
+    logits = [np.concatenate([[f], NEGATIVE]) for f in POSITIVE]
+    cross_entropy = -np.mean([np.log(softmax(b * row)[0]) for row in logits])
+    rtol = tolerance(POSITIVE, NEGATIVE, b)
+    np.testing.assert_allclose(default, cross_entropy / b, rtol=rtol)
+    chances = np.mean([softmax(b * row)[1:] for row in logits], axis=0)
+    np.testing.assert_allclose(gradients[1], chances, rtol=rtol)
+
+    mean = np.mean(b * POSITIVE - logsumexp(b * NEGATIVE))
+    values = [-float(default), np.log(expit(mean)) / b]  # both sides of Eq. 28
+    values.append(-float(without) - np.log(len(NEGATIVE)) / b)
+    np.testing.assert_allclose(values[2], mean / b, rtol=rtol)
+    steps = np.sign(b) * np.diff(values)
+    assert np.all(steps > 10 * rtol * np.abs(values[2]))
+
+
 @pytest.mark.parametrize("b", [1e-3, 0.1, 0.9, -0.5])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_value_is_algorithm_1(variant, b):
@@ -193,6 +213,8 @@ def test_monitors():
     np.testing.assert_allclose(metrics["positive_weight"], w_plus.mean(), rtol=rtol, atol=EPS)
     fraction = 1 / np.sum(w**2) / len(w)
     np.testing.assert_allclose(metrics["effective_sample_fraction"], fraction, rtol=2 * rtol)
+    of_positives = np.mean(1 - w_plus) ** 2 / np.mean((1 - w_plus) ** 2)
+    np.testing.assert_allclose(metrics["effective_positive_fraction"], of_positives, rtol=2 * rtol)
     gap = POSITIVE.mean() - NEGATIVE.mean()
     np.testing.assert_allclose(metrics["log_density_gap"], gap, rtol=0, atol=16 * EPS)
     np.testing.assert_allclose(metrics["positive_log_density"], POSITIVE.mean(), atol=8 * EPS)
@@ -215,6 +237,10 @@ def test_a_hopeless_negative_is_ignored_and_a_hopeless_batch_lets_go():
     np.testing.assert_allclose(to_positive, np.full(2, -kept / 2), rtol=rtol)
     np.testing.assert_allclose(to_negative, np.full(3, kept / 3), rtol=rtol)
     assert metrics["positive_weight"] == 1.0
+    assert metrics["effective_positive_fraction"] == pytest.approx(1.0, rel=1e-6)
+    # Weights that underflow still compare: of two positives the one 60 nats higher does not count.
+    (_, metrics), _ = run("default", 0.5, np.array([400.0, 520.0]), np.zeros(3))
+    assert metrics["effective_positive_fraction"] == pytest.approx(0.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
