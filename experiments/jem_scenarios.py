@@ -35,7 +35,9 @@ def variants(learning_rate: float) -> dict[str, Changes]:
     """beta_B, the default scenario at every exponent, and the other six at exponents 0 and 2.
 
     For the step alpha and the output scale o the drift is alpha o / 2 and the noise sqrt(alpha). As
-    in the paper, "step_4" has a quarter of the output scale and of the learning rate as well.
+    in the paper, "step_4" has a quarter of the output scale and of the learning rate as well. Of
+    "step_quarter" the text prints alpha 0.00025, Figure 25 and Table 2 a quarter of 0.0001: 2.5e-5
+    here.
 
     Args:
       learning_rate: of the configuration whose variants they are.

@@ -2,6 +2,8 @@
 
 They are K = 20 steps of 1 with noise 0.01 without a box, 10,000 chains of which 5 % start anew from
 U(-1, 1), Adam at 1e-4. Here all 50,000 training images are used; the code holds out 5,000 of them.
+It stops at a loss beyond 1e8; here a step beyond 1e5 (train.max_abs_loss) is skipped, and too many
+in a row end the run.
 
 Claim: 92.9 % accuracy and FID 38.4 (SADA-JEM's tables); the sampler does not matter much
 (sampling-approaches thesis: SGLD 0.89 / 57.1, pSGLD 0.89 / 59.4, MALA 0.88 / 56.4); with beta above

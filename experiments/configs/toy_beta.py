@@ -10,7 +10,8 @@ settings of Nijkamp et al. 2020 that it builds on. Not in the paper, and chosen 
 the mixture (1 to 8, in order), the chains' step (alpha = 5e-4, so that 20 steps drift as far as
 Nijkamp's 100 of alpha 1e-4; f is 2 / alpha times the network), and a fifth of its 100,000
 updates at a tenfold rate that decays back. Points are drawn once, 50,000 of them, not anew for
-every batch.
+every batch. The kernel's widths, 0.05 and on circles 0.075, are absolute here; in the public code
+they are SciPy's bw_method, a factor on the spread of the samples.
 Of the circles' chains the paper says two things: section 4.1 takes 20 steps in place of Nijkamp's
 100, without an exception for a data set; the caption of Figure 11 gives 100 as the default of the
 circles, of steps as of negatives (that of Figure 10 gives 20 and 20 for the mixture). Here circles
