@@ -21,7 +21,8 @@ softmax (the classifier alone, without normalisation, as in SADA-JEM's Fig. 4(a)
 (radius 0.2, SADA-JEM's), k10 and k10_sam (10 steps, of SADA-JEM's Table 5: 89.5 % / 36.2 and
 90.1 % / 35.0), beta_B (exponent B of the robust objective's weights), the other six scenarios of
 that paper's Table 2 (steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter, each also
-with exponent 2, _beta_2), cpu (a small network on 5,000 images of 16x16, K = 10).
+with exponent 2, _beta_2, and with those that the table found best), cpu (a small network on 5,000
+images of 16x16, K = 10).
 """
 
 from typing import Any

@@ -22,9 +22,10 @@ and noise by the accept ratio that the thesis prints), softmax (the classifier
 alone), sam, softmax_sam, augmented (crops of one pixel), unaugmented (crops for the labels, p(x) on
 plain images), conditional (chains of p(x, y)); the robust-objective paper's seven scenarios, of
 which unconfined is JEM itself: steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter,
-each also with exponent 2 (_beta_2); and beta_B, unconfined with exponent B in its weights (beta = B
-/ 20000). step_4 has, as in the paper, also a quarter of the output scale and of the learning rate:
-four times alpha is then twice the noise, at the same drift.
+each also with exponent 2 (_beta_2) and with those that paper found best; and beta_B, unconfined
+with exponent B in its weights (beta = B / 20000). step_4 has, as in the paper, also a quarter of
+the output scale and of the learning rate: four times alpha is then twice the noise, at the same
+drift.
 """
 
 from typing import Any

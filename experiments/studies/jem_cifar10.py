@@ -8,15 +8,17 @@ training.png is Fig. 3), "ablation" (Table 5: a row and the one it is held besid
 thing; JEM has its own recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM
 do to a small network on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores
 beside other work. "views": which part of the augmentation of p(x) does it (section 3.2: crops,
-hardly flips), at that size.
+hardly flips), at that size. "table1" and "scenarios" are the robust-objective paper's Tables 1 and
+2, JEM by the exponent of the weights, at its size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem_figures import learning
+from experiments.jem_figures import learning, scenarios
 from experiments.jem_radii import RADII
+from experiments.jem_scenarios import EXPONENTS, TABLE_1, TABLE_2
 from experiments.study import Study
 
 SADAJEM = "configs/sadajem_cifar10.py"
@@ -145,3 +147,51 @@ STUDIES = {
     "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
     "views": Study(rows=VIEWS, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
 }
+
+# The robust-objective paper's Tables 1 and 2. Samples are judged in the buffer and at their best
+# over training, as there; its test accuracy is that of the best epoch by held-out images.
+JEM = "configs/jem_cifar10.py"
+DEFAULT = {"default, exponent 0": JEM} | {
+    f"default, exponent {EXPONENTS[name]:g}": f"{JEM}:beta_{name}" for name in TABLE_1
+}
+SCENARIOS = {
+    label: {f"{label}, exponent 0": f"{JEM}:{scenario}"}
+    | {
+        f"{label}, exponent {EXPONENTS[name]:g}": f"{JEM}:{scenario}_beta_{name}"
+        for name in sorted(TABLE_2[scenario], key=EXPONENTS.__getitem__)
+    }
+    for label, scenario in {
+        "5 steps": "steps_5",
+        "8 negatives": "negatives_8",
+        "output scale x2": "scale_2",
+        "output scale x0.5": "scale_half",
+        "step x4": "step_4",
+        "step x0.25": "step_quarter",
+    }.items()
+}
+
+
+def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
+    """Of the rows of each scenario; their curves are Figures 16 and 20 to 25."""
+    return Study(
+        rows={label: config for rows in by_scenario.values() for label, config in rows.items()},
+        columns={
+            "accuracy, %": COLUMNS["accuracy, %"],
+            "IS, buffer, best over training": ("over_training.best_sample_is", 1.0, 2),
+            "FID, buffer, best over training": ("over_training.best_sample_fid", 1.0, 2),
+            "IS ({extractor}), buffer": SELECTED["IS ({extractor}), buffer"],
+            "FID ({extractor}), buffer": COLUMNS["FID ({extractor}), buffer"],
+            "seconds of training": COLUMNS["seconds of training"],
+        },
+        num_seeds=1,
+        common=(
+            "--config.data.num_validation=5000",
+            "--config.train.keep_best=test_accuracy",
+            "--config.eval.checkpoint=best",
+            "--config.eval.use_test_split=True",
+        ),
+        draw=partial(scenarios, {label: list(rows) for label, rows in by_scenario.items()}),
+    )
+
+
+STUDIES |= {"table1": robust({"default": DEFAULT}), "scenarios": robust(SCENARIOS)}
