@@ -183,7 +183,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         )
     steps_per_epoch = num_examples // train.batch_size
 
-    def whole_dispatches(epochs: int) -> int:
+    def whole_dispatches(epochs: float) -> int:
         dispatches = round(epochs * steps_per_epoch / train.steps_per_dispatch)
         return train.steps_per_dispatch * max(dispatches, 1)
 

@@ -135,7 +135,7 @@ def defaults() -> ConfigDict:
         },
         "mesh": {"num_shards": 1},
         "eval": {
-            "every_epochs": 4,
+            "every_epochs": 4.0,
             "batch_size": 128,
             "num_samples": 100,
             # Chains whose every step is kept and drawn, at each evaluation.

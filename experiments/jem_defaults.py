@@ -160,7 +160,7 @@ def defaults() -> ConfigDict:
         },
         "mesh": {"num_shards": 1},
         "eval": {
-            "every_epochs": 10,
+            "every_epochs": 10.0,
             "batch_size": 128,
             "num_samples": 100,
             # Chains whose every step is kept and drawn, at each evaluation.

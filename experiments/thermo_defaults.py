@@ -83,7 +83,7 @@ def defaults() -> ConfigDict:
         },
         "mesh": {"num_shards": 8},
         "eval": {
-            "every_epochs": 20,
+            "every_epochs": 20.0,
             # Before the first step, too.
             "at_start": True,
             # Images a call of what judges them.

@@ -40,6 +40,7 @@ POSITIVE = {
     "temperature_growth",
     "radius",
     "start_scale",
+    "every_epochs",
     "sigma",
 }
 NOT_NEGATIVE = {
@@ -97,7 +98,6 @@ AT_LEAST_ONE = {
     "checkpoint_every_epochs",
     "max_consecutive_skips",
     "num_shards",
-    "every_epochs",
     "num_samples",
     "num_test",
     "evidence_images",

@@ -19,7 +19,10 @@ Variants: thesis (step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e
 starts), and with these psgld (lambda 1), mala, mala_literal (by the ratio the thesis prints) and
 tempered_mala (each move judged alone, as in its listing); mala_adapted (the base's temperature, its
 step adapted to an acceptance of 0.57); conditional; icd (Du et al. 2021: three scales, swish, KL
-term and entropy, augmented starts); bfloat16; cpu (a small network on 5,000 images of 16x16).
+term and entropy, augmented starts); bfloat16; cpu (a small network on 5,000 images of 16x16, with
+the base's constants); cpu_thesis (the same with the thesis's: 60 steps of 100, noise of variance
+1e-4, learning rate 1e-4, augmented starts). The thesis calls its 1e-4 the standard deviation of the
+noise in 4.2, which the variant thesis has, and the variance in 4.2.1 and Alg. 7 to 10.
 """
 
 from typing import Any
@@ -118,6 +121,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "bfloat16": {"model.dtype": "bfloat16"},
     "cpu": SMALL,
+    "cpu_thesis": SMALL | THESIS | langevin(100.0, 0.01) | {"sampler.num_steps": 60},
 }
 
 

@@ -82,7 +82,7 @@ def defaults() -> ConfigDict:
         },
         "mesh": {"num_shards": 1},
         "eval": {
-            "every_epochs": 5,
+            "every_epochs": 5.0,
             "num_samples": 10_000,
             "bandwidth": 0.05,
             "half_width": 2.0,

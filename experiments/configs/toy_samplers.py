@@ -95,7 +95,7 @@ def defaults() -> ConfigDict:
         },
         "mesh": {"num_shards": 1},
         "eval": {
-            "every_epochs": 50,
+            "every_epochs": 50.0,
             "half_width": 30.0,
             "grid_points": 300,
             "max_border_mass": 0.01,

@@ -4,8 +4,15 @@ Rows are variants of configs/igebm_digits.py: samplers of the negatives, then ne
 and starts with SGLD. FID and KID are in features of a classifier of the digits, and compare with
 each other alone. training.png shows all rows over training, samples.png the buffers of seed 0.
 
-Variants: "" all; "cifar10" the table's samplers on real CIFAR-10 at 16x16, with TFDS_DATA_DIR
-naming the folder of the prepared data.
+Chapter 6 hopes that samplers with a small step would do in a network that is wide, not deep:
+"proposals" has one stage of 64 features where the base has two of 16 and 32. Its other proposals
+begin from a run of SGLD (train.start_from), which a row cannot name.
+
+Variants: "" all; "proposals"; "cifar10" the table's samplers on real CIFAR-10 at 16x16, with
+TFDS_DATA_DIR naming the folder of the prepared data, and IGEBM's constants; "cifar10_thesis" the
+same with the thesis's, its FID within the first epoch, too (Fig. 4.6); "table" at full size with
+the thesis's, on CIFAR-10, SVHN and MNIST (for a GPU). The table's fourth data set, "Cats", the
+thesis does not identify.
 """
 
 from collections.abc import Sequence
@@ -37,6 +44,13 @@ ROWS = {
     "SGLD + MALA + HMC, beta, exponent 1": "mixed_beta",
     "beta, exponent -0.5": "beta_negative",
 }
+WIDE = {
+    "SGLD": CONFIG,
+    "MALA": f"{CONFIG}:mala",
+    "MALA, adapted": f"{CONFIG}:mala_adapted",
+    "pSGLD, exact noise": f"{CONFIG}:psgld_exact",
+    "pSGLD, lambda 0.01": [f"{CONFIG}:psgld", "--config.sampler.psgld.damping=0.01"],
+}
 CIFAR = "configs/igebm_cifar10.py:cpu"
 CIFAR_ROWS = {
     "SGLD": "sgld",
@@ -44,6 +58,28 @@ CIFAR_ROWS = {
     "MALA, literal": "literal_mala",
     "tempered MALA": "tempered_mala",
     "pSGLD, lambda 1": "psgld",
+}
+THESIS_CIFAR = {
+    "SGLD": "thesis",
+    "MALA": "mala",
+    "MALA, literal": "mala_literal",
+    "tempered MALA": "tempered_mala",
+    "pSGLD, lambda 1": "psgld",
+}
+# Where a data set differs from CIFAR-10; a flipped digit is none.
+DATA = {
+    "CIFAR-10": (),
+    "SVHN": (
+        "--config.data.name=svhn_cropped",
+        "--config.data.max_train=73257",
+        "--config.data.max_test=26032",
+    ),
+    "MNIST": (
+        "--config.data.name=mnist",
+        "--config.data.image_size=28",
+        "--config.data.max_train=60000",
+        "--config.sampler.augmentation.is_flipped=False",
+    ),
 }
 COLUMNS = {
     "FID (classifier features), buffer": ("buffer.fid_classifier_features", 1.0, 1),
@@ -66,12 +102,21 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
     samples(rows, folder)
 
 
+COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
+
 STUDIES = {
     "": Study(
         rows={label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
         columns=COLUMNS,
-        common=("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40"),
+        common=COMMON,
         draw=partial(draw, ACCEPTANCE, list(ROWS)),
+    ),
+    "proposals": Study(
+        rows=WIDE,
+        columns=COLUMNS,
+        num_seeds=3,
+        common=(*COMMON, "--config.model.features=(64,)"),
+        draw=partial(draw, ACCEPTANCE, list(WIDE)),
     ),
     "cifar10": Study(
         rows={
@@ -80,5 +125,28 @@ STUDIES = {
         },
         columns=COLUMNS,
         draw=partial(draw, RUNAWAY, list(CIFAR_ROWS)),
+    ),
+    "cifar10_thesis": Study(
+        rows={
+            label: [f"{CIFAR}_thesis", f"--config.sampler.names=('{name}',)"]
+            for label, name in CIFAR_ROWS.items()
+        },
+        columns=COLUMNS,
+        num_seeds=3,
+        common=(
+            "--config.sampler.tempered_mala.acceptance_decay=0.0",
+            "--config.eval.every_epochs=0.5",
+        ),
+        draw=partial(draw, RUNAWAY, list(CIFAR_ROWS)),
+    ),
+    "table": Study(
+        rows={
+            f"{data}, {label}": [f"configs/igebm_cifar10.py:{variant}", *changes]
+            for data, changes in DATA.items()
+            for label, variant in THESIS_CIFAR.items()
+        },
+        columns=COLUMNS,
+        num_seeds=1,
+        draw=partial(over_training, RUNAWAY, "training"),
     ),
 }

@@ -1,4 +1,4 @@
-"""SADA-JEM's tables on CIFAR.
+"""Tables of joint models on CIFAR: SADA-JEM's, and of two more papers.
 
 --config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
 weights without which FID and IS are in features of a classifier of the run's own images, which no
@@ -9,7 +9,9 @@ thing; JEM has its own recipe) and "radius" (Table 6). "cpu": what p(x) without 
 do to a small network on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores
 beside other work. "views": which part of the augmentation of p(x) does it (section 3.2: crops,
 hardly flips), at that size. "table1" and "scenarios" are the robust-objective paper's Tables 1 and
-2, JEM by the exponent of the weights, at its size.
+2, JEM by the exponent of the weights, at its size. "samplers": the sampling-approaches thesis's
+Table 4.2 (accuracy 89, 89 and 88 % and FID 57, 59 and 56 with SGLD, pSGLD and MALA after 100
+epochs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +86,12 @@ STEPS = {
     for flags in ([], [COSINE])
     for k, variant in ((5, ":k5"), (10, ""), (20, ":k20"))
 }
+SAMPLERS = {
+    "SGLD": "configs/jem_cifar10.py",
+    "pSGLD, lambda 1": "configs/jem_cifar10.py:psgld",
+    "MALA": "configs/jem_cifar10.py:mala",
+    "MALA, literal": "configs/jem_cifar10.py:mala_literal",
+}
 CPU = (f"{SADAJEM}:cpu", "--config.model.norm=batch")
 SMALL = {
     f"p(x) {images}{', SAM' if is_sharp else ''}": [
@@ -146,6 +154,12 @@ STUDIES = {
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
     "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
     "views": Study(rows=VIEWS, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
+    "samplers": Study(
+        rows=SAMPLERS,
+        columns=COLUMNS | MEAN_AUROC,
+        num_seeds=1,
+        common=("--config.train.num_epochs=100",),
+    ),
 }
 
 # The robust-objective paper's Tables 1 and 2. Samples are judged in the buffer and at their best

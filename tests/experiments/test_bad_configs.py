@@ -27,7 +27,6 @@ COUNTS = (
     "sampler.posterior.num_steps",
     "loss.num_intervals",
     "loss.pilot_intervals",
-    "eval.every_epochs",
     "eval.num_samples",
     "eval.num_test",
     "eval.evidence_images",
@@ -44,6 +43,7 @@ POSITIVE = (
     "optimizer.prior.final_learning_rate",
     "optimizer.generator.learning_rate",
     "optimizer.generator.final_learning_rate",
+    "eval.every_epochs",
 )
 OUT_OF_RANGE = [
     *((name, value) for name in COUNTS for value in (0, -1)),

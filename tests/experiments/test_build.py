@@ -41,6 +41,13 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
     assert plan.evaluate_every == steps
 
 
+@pytest.mark.parametrize(("epochs", "steps"), [(0.5, 6), (0.3, 4), (0.01, 2), (1.25, 16)])
+def test_evaluations_may_be_within_an_epoch(epochs, steps):
+    """An epoch is 12 steps, a dispatch 2: 3.6 steps are 2 dispatches, 15 are 8 (7.5 to even)."""
+    config = digits(**{"train.steps_per_dispatch": 2, "eval.every_epochs": epochs})
+    assert build.plan(config, 12 * config.train.batch_size).evaluate_every == steps
+
+
 def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
     """Twice at the same step, where two of them fall on it."""
     config = jem_digits.get_config()

@@ -9,6 +9,7 @@ from igebm_smoke import smoke
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from experiments import families, igebm_parts
+from experiments.configs import igebm_cifar10
 from experiments.errors import ConfigError
 from experiments.igebm_samplers import implied_temperature, temperature
 from experiments.launch import build_or_explain
@@ -176,3 +177,16 @@ def test_the_share_of_the_weights_by_sampler():
     config.sampler.names = ("sgld",)
     _, metrics = igebm_parts.loss(config)(positive, negative, 0.1)
     assert not any(name.startswith("negative_weight") for name in metrics)
+
+
+@pytest.mark.parametrize(("variant", "noise_scale"), [("thesis", 1e-4), ("cpu_thesis", 1e-2)])
+def test_the_thesis_on_cifar_has_its_constants(variant, noise_scale):
+    """4.2.1: step 100, 60 steps, learning rate 1e-4; noise of deviation or of variance 1e-4."""
+    config = igebm_cifar10.get_config(variant)
+    for name in igebm_cifar10.SAMPLERS:
+        assert config.sampler[name].step_size == 4 * 100  # pixels in [-1, 1]
+        assert config.sampler[name].noise_scale == 2 * noise_scale
+    assert (config.sampler.num_steps, config.sampler.max_score) == (60, None)
+    assert config.sampler.augmentation.name == "image"
+    assert config.optimizer.learning_rate == 1e-4
+    assert config.data.image_size == (16 if variant.startswith("cpu") else 32)
