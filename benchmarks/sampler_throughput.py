@@ -32,9 +32,10 @@ SAMPLERS: dict[str, Callable[[LogDensityFn], Sampler]] = {
     "mala": lambda f: samplers.mala(f, step_size=1e-4),
     "tempered_mala": lambda f: samplers.tempered_mala(f, step_size=1e-4),
     "svgd": lambda f: samplers.svgd(f, step_size=1e-2),
+    "adaptive_svgd": lambda f: samplers.adaptive_svgd(f, step_size=1e-2),
     "stochastic_svgd": lambda f: samplers.stochastic_svgd(f, step_size=1e-2),
 }
-PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
+PARTICLE_SAMPLERS = ("svgd", "adaptive_svgd", "stochastic_svgd")
 
 
 class Row(NamedTuple):

@@ -80,6 +80,12 @@ def defaults() -> ConfigDict:
             },
             # A bandwidth is a number, "median", or unset: the median over sqrt(2 log n).
             "svgd": {"step_size": 8.0, "bandwidth": optional(object)},
+            "adaptive_svgd": {
+                "step_size": 0.02,
+                "decay": 0.9,
+                "damping": 1e-6,
+                "bandwidth": optional(object),
+            },
             "stochastic_svgd": {
                 "step_size": 8.0,
                 "temperature": 5e-5,

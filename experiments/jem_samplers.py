@@ -13,7 +13,7 @@ from experiments.errors import ConfigError
 from experiments.literal_mala import literal_mala
 from experiments.validate import choose
 
-PARTICLE_SAMPLERS = ("svgd", "stochastic_svgd")
+PARTICLE_SAMPLERS = ("svgd", "adaptive_svgd", "stochastic_svgd")
 SHARD_AXES = ("data", "shard")
 """Over which a training step's particles are one system and its smoothing one; evaluation has
 neither."""
@@ -104,6 +104,7 @@ SAMPLERS = {
     "literal_mala": literal_mala,
     "tempered_mala": tempered_mala,
     "svgd": samplers.svgd,
+    "adaptive_svgd": samplers.adaptive_svgd,
     "stochastic_svgd": samplers.stochastic_svgd,
     "pyld": samplers.pyld,
     "blackjax": kernel,

@@ -3,6 +3,11 @@
 Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``.
 """
 
+from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDInfo as AdaptiveSVGDInfo
+from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDState
+from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
+from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
+from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import position_of as position_of
 from ebmjax.samplers._chains import run_chain as run_chain

@@ -36,6 +36,7 @@ def test_every_sampler_gets_a_row_in_the_table_the_json_and_the_plot(main, tmp_p
         "mala",
         "tempered_mala",
         "svgd",
+        "adaptive_svgd",
         "stochastic_svgd",
     )
     folder = tmp_path / "new" / "results"

@@ -26,7 +26,9 @@ def test_where_a_step_over_the_wall_ends(box, expected):
     np.testing.assert_allclose(state.position, expected, atol=5 * 0.01)
 
 
-@pytest.mark.parametrize("name", ["sgld", "proximal_sgld", "psgld", "svgd", "stochastic_svgd"])
+@pytest.mark.parametrize(
+    "name", ["sgld", "proximal_sgld", "psgld", "svgd", "adaptive_svgd", "stochastic_svgd"]
+)
 def test_a_sampler_that_never_rejects_cannot_stay_in_a_box_that_rejects(name):
     with pytest.raises(ConfigError, match=f"box='reject' .* config.sampler.name='{name}' never"):
         bound(name, "reject", jnp.sum)

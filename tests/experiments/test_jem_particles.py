@@ -18,12 +18,14 @@ from experiments.errors import ConfigError
 from experiments.jem_samplers import sampler
 from experiments.validate import check_ranges
 
-NAMES = ("svgd", "stochastic_svgd")
+NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 
 
 # Positions and scores, and with noise its draws too: in the loop over steps, and again in the last
 # step, which stands outside of it. Then the ends, for their entropy.
-@pytest.mark.parametrize(("name", "num_gathered"), [("svgd", 5), ("stochastic_svgd", 7)])
+@pytest.mark.parametrize(
+    ("name", "num_gathered"), [("svgd", 5), ("adaptive_svgd", 5), ("stochastic_svgd", 7)]
+)
 def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, tmp_path):
     config = svgdjem_digits.get_config("smoke")
     config.update_from_flattened_dict({"sampler.name": name, "mesh.num_shards": 2})
@@ -63,3 +65,20 @@ def test_a_bandwidth_that_is_neither(name, argument):
     with pytest.raises(ConfigError, match=expected) as caught:
         check_ranges(config)
     assert re.search(r"got .* Set it with", str(caught.value))
+
+
+def test_adaptive_svgd_moves_by_its_section():
+    """Two moves: the first by the step size towards 0, the second by the decay and the damping."""
+    fields = {"step_size": 0.1, "decay": 0.5, "damping": 0.3}
+    config = svgdjem_digits.get_config()
+    config.update_from_flattened_dict({f"sampler.adaptive_svgd.{k}": v for k, v in fields.items()})
+    config.update_from_flattened_dict({"sampler.name": "adaptive_svgd", "sampler.box": "none"})
+    check_ranges(config)
+    chain = sampler(config, (1, 1, 1))(lambda x: -0.5 * jnp.sum(x**2))
+    state, expected, moment = chain.init(jnp.full((1, 1, 1, 1), 0.9)), 0.9, 0.9**2
+    for key in jax.random.split(jax.random.key(0), 2):
+        state, info = jax.jit(chain.step)(key, state)
+        moment = 0.5 * moment + 0.5 * expected**2
+        expected -= 0.1 * expected / (0.3 + moment**0.5)
+        assert float(state.particles.squeeze()) == pytest.approx(expected, rel=1e-5)
+    assert info.preconditioner == pytest.approx(1 / (0.3 + moment**0.5), rel=1e-5)

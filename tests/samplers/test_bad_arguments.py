@@ -17,9 +17,11 @@ def log_density(x: Any) -> jax.Array:
 
 
 SAMPLERS = [
-    "gradient_descent", "sgld", "psgld", "mala", "tempered_mala", "svgd", "stochastic_svgd",
+    "gradient_descent", "sgld", "psgld", "mala", "tempered_mala", "svgd", "adaptive_svgd",
+    "stochastic_svgd",
 ]  # fmt: skip
 TEMPERED = ["sgld", "psgld", "mala", "tempered_mala", "stochastic_svgd"]
+PARTICLES = ["svgd", "adaptive_svgd", "stochastic_svgd"]
 POSITION = jnp.ones((3, 2))
 
 BAD_HYPERPARAMETERS = [
@@ -29,6 +31,9 @@ BAD_HYPERPARAMETERS = [
     ("psgld", "damping", 0.0),
     ("psgld", "decay", 1.5),
     ("psgld", "decay", -0.1),
+    ("adaptive_svgd", "damping", 0.0),
+    ("adaptive_svgd", "decay", 1.5),
+    ("adaptive_svgd", "decay", -0.1),
     ("svgd", "bandwidth", 0.0),
     ("svgd", "bandwidth", "mean"),
     ("stochastic_svgd", "bandwidth", -1.0),
@@ -99,7 +104,7 @@ def test_log_density_that_is_no_scalar(name: str, log_density_fn: Any) -> None:
         sampler.step(jax.random.key(0), sampler.init(position))
 
 
-@pytest.mark.parametrize("name", ["svgd", "stochastic_svgd"])
+@pytest.mark.parametrize("name", PARTICLES)
 def test_particles_without_a_common_leading_axis(name: str) -> None:
     with pytest.raises(ValueError, match=r"^particles must be arrays that share.*'a'.*3.*'b'.*4"):
         init_of(name)({"a": jnp.ones((3, 2)), "b": jnp.ones(4)}, log_density)
@@ -132,9 +137,11 @@ LANGEVIN = ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"]
 BAD_SHAPES = [
     *((name, "temperature", (2,), "a scalar") for name in TEMPERED),
     *((name, "step_size", (3, 1), r".*position\['a'\], \(2,\)") for name in LANGEVIN),
-    *((name, "step_size", (2,), "a scalar") for name in ("svgd", "stochastic_svgd")),
+    *((name, "step_size", (2,), "a scalar") for name in PARTICLES),
+    ("adaptive_svgd", "decay", (2,), "a scalar"),
+    ("adaptive_svgd", "damping", (2,), "a scalar"),
     ("stochastic_svgd", "langevin_weight", (2,), "a scalar"),
-    *((name, "bandwidth", (2,), "a scalar") for name in ("svgd", "stochastic_svgd")),
+    *((name, "bandwidth", (2,), "a scalar") for name in PARTICLES),
     *((name, "noise_scale", (3,), r".*position\['a'\], \(2,\)") for name in LANGEVIN[1:]),
 ]
 

@@ -76,6 +76,14 @@ TABLE = {
     "svgd_fixed_bandwidth": row(
         "svgd", {"step_size": 0.3, "bandwidth": 0.7}, is_random=False, has_particles=True
     ),
+    # A first step has no history for the decay to weigh.
+    "adaptive_svgd": row(
+        "adaptive_svgd",
+        {"step_size": 0.1, "damping": 0.1},
+        options={"decay": 0.8},
+        is_random=False,
+        has_particles=True,
+    ),
     "stochastic_svgd": row(
         "stochastic_svgd",
         {"step_size": 0.1, "bandwidth": 0.7, "temperature": 0.9, "langevin_weight": 0.1},
