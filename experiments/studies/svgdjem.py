@@ -3,7 +3,8 @@
 Each with and without SAM. All rows share network, optimiser, informative start and box; the sampler
 differs, and the loss that belongs to it. "literal" is the thesis's loss with its smoothing of 50,
 and without the guard that ends a run whose loss exceeds 1e5 in magnitude: there the loss runs to
-minus infinity, and the thesis trained on.
+minus infinity, and the thesis trained on. reliability.png is Figure 5.5, training.png has the
+accuracy and the distance of the samples over training.
 
 Variants: "" (the digits), "smoothing" (the factor of both losses, fixed at 1, 5 and 50 and steered
 to a gradient ratio of 1), "cpu" (5,000 CIFAR-10 images of 16x16, one seed;
@@ -11,6 +12,11 @@ to a gradient ratio of 1), "cpu" (5,000 CIFAR-10 images of 16x16, one seed;
 thesis's size, for a GPU).
 """
 
+from functools import partial
+from pathlib import Path
+
+from experiments.jem_figures import learning
+from experiments.jem_reliability_figure import reliability
 from experiments.studies import jem_cifar10, jem_digits
 from experiments.study import Study
 
@@ -53,31 +59,46 @@ SMOOTHING = {
         "steered": ["--config.loss.smoothing_ratio=1.0"],
     }.items()
 }
+
+
+def draw(rows: dict[str, list[str]], folder: Path) -> None:
+    """Calibration of the rows, and what they learnt over training."""
+    reliability({label: label for label in rows}, folder)
+    learning(list(rows), folder)
+
+
 COMMON = (
     *(flag for flag in jem_digits.COMMON if "every_epochs" not in flag),
     "--config.eval.every_epochs=4",
 )
+ON_DIGITS = rows(f"{DIGITS}:sgld", f"{DIGITS}:literal_50", f"{DIGITS}:corrected", DIGITS, rho=0.05)
+SMALL = rows(
+    f"{CIFAR}:cpu_sgld", f"{CIFAR}:cpu_literal", f"{CIFAR}:cpu_corrected", f"{CIFAR}:cpu", rho=0.05
+)
+FULL = rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, rho=0.2)
 STUDIES = {
     "": Study(
-        rows=rows(f"{DIGITS}:sgld", f"{DIGITS}:literal_50", f"{DIGITS}:corrected", DIGITS, 0.05),
+        rows=ON_DIGITS,
         columns=jem_digits.COLUMNS | BEST,
         common=COMMON,
+        draw=partial(draw, ON_DIGITS),
     ),
-    "smoothing": Study(rows=SMOOTHING, columns=jem_digits.COLUMNS | BEST, common=COMMON),
+    "smoothing": Study(
+        rows=SMOOTHING,
+        columns=jem_digits.COLUMNS | BEST,
+        common=COMMON,
+        draw=partial(draw, SMOOTHING),
+    ),
     "cpu": Study(
-        rows=rows(
-            f"{CIFAR}:cpu_sgld",
-            f"{CIFAR}:cpu_literal",
-            f"{CIFAR}:cpu_corrected",
-            f"{CIFAR}:cpu",
-            0.05,
-        ),
+        rows=SMALL,
         columns=jem_cifar10.COLUMNS | BEST,
         num_seeds=1,
+        draw=partial(draw, SMALL),
     ),
     "cifar10": Study(
-        rows=rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, 0.2),
+        rows=FULL,
         columns=jem_cifar10.COLUMNS | BEST,
         num_seeds=1,
+        draw=partial(draw, FULL),
     ),
 }
