@@ -9,13 +9,14 @@ study sets itself (optimiser, objective, the sampler's settings) it keeps. Every
 its own below FOLDER (config.json, metrics.jsonl, summary.json). What is finished is not run again,
 so the same command continues an interrupted study, and --seeds=3 adds to a study of one seed.
 FOLDER/<sweep>.png, table.md and table.json are drawn at the end, means over the seeds with their
-spread. --quick is a study of seconds that shows nothing.
+spread; --sweeps=step_size makes one sweep alone. --quick is a study of seconds that shows nothing.
 
 Source: SVGD-in-JEM thesis, section 5.1, Figures 5.1-5.4. The fifth sweep, step sizes with the
 bandwidth h = median, is of its words in 3.3.2."""
 
 import argparse
 import copy
+import dataclasses
 import signal
 import sys
 from pathlib import Path
@@ -143,6 +144,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--folder", type=Path, required=True, help="of the study")
     parser.add_argument("--seeds", type=int, default=1, help="runs of every setting, default 1")
+    parser.add_argument("--sweeps", nargs="+", help=f"some of {', '.join(FULL.sweeps)}")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--config", default="configs/svgdjem_digits.py", help="data and network")
     options, rest = parser.parse_known_args(argv)
@@ -151,6 +153,11 @@ def main(argv: list[str] | None = None) -> None:
     study, folder = QUICK if options.quick else FULL, options.folder.expanduser()
     if options.seeds < 1:
         parser.error(f"--seeds must be at least 1, got {options.seeds}.")
+    if options.sweeps:
+        if unknown := [name for name in options.sweeps if name not in study.sweeps]:
+            parser.error(f"--sweeps must be of {', '.join(study.sweeps)}, got {unknown[0]!r}.")
+        chosen = {name: study.sweeps[name] for name in options.sweeps}
+        study = dataclasses.replace(study, sweeps=chosen)
     launch.use_compilation_cache()
     settings = study.settings(options.seeds)
     try:

@@ -218,7 +218,17 @@ def test_a_run_of_another_configuration_is_refused(study, tmp_path):
         svgd_tuning.main(["--quick", f"--folder={folder}"])
 
 
-@pytest.mark.parametrize("argument", ["--seeds=0", "--sedes=1", "nowhere"])
+def test_one_sweep_alone(monkeypatch, tmp_path):
+    made, drawn = [], []
+    monkeypatch.setattr(svgd_tuning, "run", lambda *given: made.append(given[2]))
+    monkeypatch.setattr(svgd_tuning_plots, "draw", lambda study, *_: drawn.append(study))
+    svgd_tuning.main([f"--folder={tmp_path}", "--sweeps", "step_size_median", "--seeds=2"])
+    assert len(made) == 2 * 26
+    assert {setting.bandwidth for setting in made} == {"median"}
+    assert list(drawn[0].sweeps) == ["step_size_median"]
+
+
+@pytest.mark.parametrize("argument", ["--seeds=0", "--sedes=1", "nowhere", "--sweeps=step"])
 def test_bad_arguments(argument, tmp_path):
     with pytest.raises(SystemExit):
         svgd_tuning.main(["--quick", f"--folder={tmp_path}", argument])
