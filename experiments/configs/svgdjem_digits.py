@@ -4,8 +4,8 @@ Claim: the thesis reports a generative loss that runs to minus infinity and accu
 60 %. Its entropy estimate cancels the negative phase ("literal"); with the phase kept ("corrected")
 and the robust objective's weights SVGD should train as well as SGLD.
 Paper: SVGD-in-JEM thesis: informative start, clipped scores, 10 steps. Its step of 0.09 moves
-almost nothing, since the median rule leaves each particle 1/n of its own score; here the step is
-sqrt(n) = 8 with 64 particles. WRN-10-1 and Adam at 5e-3.
+almost nothing, since Liu and Wang's bandwidth leaves each particle 1/n of its own score; here the
+step is sqrt(n) = 8 with 64 particles. WRN-10-1 and Adam at 5e-3.
 Command:
   python experiments/run.py --config=configs/svgdjem_digits.py
 Hardware: 2 CPU cores; 40 s of training on one of them, and compiling.
