@@ -155,6 +155,10 @@ def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_pat
         assert np.sum(found == shade) > 10_000, row
 
 
+# The smoke run's chains have no preconditioner.
+OF_OTHER_SAMPLERS = {"chain_preconditioner"}
+
+
 def check_columns(workdir, *names):
     """Every column of the studies ``names`` is a number of the finished run in ``workdir``."""
     numbers = summary_of(workdir) | json.loads((workdir / "evaluation.json").read_text())
@@ -164,7 +168,7 @@ def check_columns(workdir, *names):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         for study in getattr(module, "STUDIES", {"": getattr(module, "STUDY", None)}).values():
-            for number, _, _ in study.columns.values():
+            for number in {name for name, _, _ in study.columns.values()} - OF_OTHER_SAMPLERS:
                 found = numbers
                 for part in number.split("."):
                     assert part in found, number
