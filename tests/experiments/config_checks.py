@@ -1,7 +1,10 @@
-"""What a configuration is refused for before its data are read."""
+"""What a configuration says, and what it is refused for before its data are read."""
+
+import importlib
 
 from experiments import igebm_checks, jem_checks, thermo_checks
 from experiments.validate import check_ranges
+from experiments.workdir import flatten
 
 NUM_TEST = 10_000  # CIFAR-10's; the digits' configurations evaluate on fewer of their own 357
 CHECKS = {
@@ -16,3 +19,14 @@ def check(config):
     check_ranges(config)
     if config.family in CHECKS:
         CHECKS[config.family](config)
+
+
+def fields(file):
+    name, _, variant = file.partition(":")
+    module = importlib.import_module(f"experiments.configs.{name}")
+    return flatten(module.get_config(variant).to_dict())
+
+
+def chosen(file, names):
+    found = fields(file)
+    return {name: found[name] for name in names}
