@@ -14,7 +14,7 @@ from experiments import best, workdir
 from experiments.build import Experiment
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
-from experiments.jem_extractors import inception
+from experiments.extractors import inception
 
 
 def check_folder(path: Path, config: Config) -> None:

@@ -35,6 +35,12 @@ SAMPLERS = {
     "tempered_mala": tempered_mala,
 }
 
+BETA_VARIANTS = {
+    name: name for name in ("default", "no_positive", "batch_corrected", "true_objective")
+}
+LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
 DIGITS_SIDE = 8
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax import data, metrics
 from experiments.config import Config
-from experiments.jem_extractors import Extractor, extractor
+from experiments.extractors import Extractor, extractor
 
 NUM_NEIGHBOURS = 5
 """Of precision, recall, density and coverage: that of the paper of the last two."""

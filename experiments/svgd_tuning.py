@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax import training
-from experiments import launch, svgd_tuning_plots, svgd_tuning_runs, workdir
+from experiments import launch, workdir
 from experiments.command_line import read
 from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.svgd_tuning_sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
+from experiments.tuning import plots, runs
+from experiments.tuning.sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
 from experiments.validate import check_ranges
 from experiments.workdir_lock import only_process
 
@@ -121,7 +122,7 @@ def run(base: Config, study: Study, setting: Setting, folder: Path) -> int | Non
 
 def train(path: Path, config: Config) -> int | None:
     """As ``run``, once the folder is prepared."""
-    prepared = svgd_tuning_runs.prepare(config)
+    prepared = runs.prepare(config)
     writer = training.JsonlWriter(path / "metrics.jsonl")
     diverged = False
     try:
@@ -133,7 +134,7 @@ def train(path: Path, config: Config) -> int | None:
     finally:
         writer.close()
     rows = workdir.read_rows(path)
-    workdir.write_summary(path, {"diverged": diverged, **svgd_tuning_plots.averages(rows)})
+    workdir.write_summary(path, {"diverged": diverged, **plots.averages(rows)})
     return None
 
 
@@ -172,7 +173,7 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # between two runs, or while compiling
         print("Interrupted; the same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
-    print(svgd_tuning_plots.draw(study, folder, options.seeds))
+    print(plots.draw(study, folder, options.seeds))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments import thermo_figure_runs as runs
-from experiments import thermo_figure_sweeps as sweeps
 from experiments.plots import finish
-from experiments.thermo_figure_data import Absent, Row, gather
-from experiments.thermo_figure_fits import table
+from experiments.thermo import figure_runs as runs
+from experiments.thermo import figure_sweeps as sweeps
+from experiments.thermo.figure_data import Absent, Row, gather
+from experiments.thermo.figure_fits import table
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Callable[[], Figure]]:

@@ -83,6 +83,29 @@ def test_private_files_are_imported_in_their_own_room_only(path: Path) -> None:
             assert parts[1] == room, f"import {parts[1]} from its folder, not from {name}"
 
 
+# The rooms of the experiments, and which others each may import; the commands import any.
+FAMILIES = {"igebm": set(), "jem": set(), "thermo": set(), "toys": set(), "tuning": {"jem"}}
+COMMANDS = ("run", "study", "svgd_tuning", "thermo_figures", "convert_inception")
+EXPERIMENTS = sorted(
+    path.relative_to(ROOT)
+    for path in (ROOT / "experiments").rglob("*.py")
+    if path.parent.name not in {"configs", "studies"} and path.stem not in COMMANDS
+)
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=str)
+def test_families_of_experiments_do_not_know_each_other(path: Path) -> None:
+    room = path.parts[1]
+    others = {
+        name.split(".")[1]
+        for name in imported_modules(ROOT / path)
+        if name.startswith("experiments.")
+    }
+    others = others & set(FAMILIES) - {room}
+    allowed = FAMILIES.get(room, set())
+    assert others <= allowed, f"{path} must not import {others - allowed}: share it beside run.py"
+
+
 def test_the_reader_of_imports_reads_imports() -> None:
     """The tests above can fail: what they read is what the file imports."""
     file = PACKAGE / "samplers" / "_chains.py"

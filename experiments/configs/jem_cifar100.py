@@ -12,8 +12,8 @@ Expected numbers: not yet run.
 from ml_collections import ConfigDict
 
 from experiments.configs import jem_cifar10
-from experiments.jem_cifar import on_cifar100
-from experiments.jem_defaults import configure
+from experiments.jem.cifar import on_cifar100
+from experiments.jem.defaults import configure
 
 
 def get_config(variant: str = "") -> ConfigDict:

@@ -32,8 +32,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments import jem_scenarios
-from experiments.jem_defaults import configure
+from experiments.jem import scenarios as jem_scenarios
+from experiments.jem.defaults import configure
 
 BASE = {
     "data.crop_padding": 0,

@@ -15,8 +15,8 @@ Variants: m5, m20.
 from ml_collections import ConfigDict
 
 from experiments.configs import jempp_cifar10
-from experiments.jem_cifar import on_cifar100
-from experiments.jem_defaults import configure
+from experiments.jem.cifar import on_cifar100
+from experiments.jem.defaults import configure
 
 VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem_defaults import configure
+from experiments.jem.defaults import configure
 
 BASE = {
     "model.norm": "group",

@@ -28,9 +28,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem_cifar import CIFAR, CPU
-from experiments.jem_defaults import configure
-from experiments.jem_radii import RADII
+from experiments.jem.cifar import CIFAR, CPU
+from experiments.jem.defaults import configure
+from experiments.jem.radii import RADII
 
 BASE = CIFAR | {
     "data.name": "cifar10",

@@ -20,8 +20,8 @@ float32); cpu (a small network on 5,000 images of 16x16).
 from ml_collections import ConfigDict
 
 from experiments.configs import sadajem_cifar10
-from experiments.jem_cifar import on_cifar100
-from experiments.jem_defaults import configure
+from experiments.jem.cifar import on_cifar100
+from experiments.jem.defaults import configure
 
 BASE = sadajem_cifar10.BASE | {"optimizer.learning_rate": 0.01}
 VARIANTS = sadajem_cifar10.VARIANTS

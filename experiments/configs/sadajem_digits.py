@@ -25,8 +25,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem_defaults import configure
-from experiments.jem_radii import RADII
+from experiments.jem.defaults import configure
+from experiments.jem.radii import RADII
 
 BASE = {
     "data.augment_positives": False,

@@ -27,7 +27,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.configs import igebm_cifar10
-from experiments.igebm_defaults import configure
+from experiments.igebm.defaults import configure
 
 BASE: dict[str, Any] = {
     **igebm_cifar10.BASE,

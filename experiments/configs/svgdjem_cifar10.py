@@ -24,8 +24,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem_cifar import CIFAR, CPU
-from experiments.jem_defaults import configure
+from experiments.jem.cifar import CIFAR, CPU
+from experiments.jem.defaults import configure
 
 BASE = CIFAR | {
     "data.name": "cifar10",

@@ -23,7 +23,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.thermo_defaults import SMALL_SMOKE, THESIS, configure, widths
+from experiments.thermo.defaults import SMALL_SMOKE, THESIS, configure, widths
 
 BASE: dict[str, Any] = {
     **THESIS,

@@ -16,8 +16,8 @@ epochs.
 """
 
 from experiments.configs.igebm_digits import TEMPERATURE
-from experiments.igebm_defaults import DIGITS_STEP
-from experiments.igebm_figures import damping
+from experiments.igebm.defaults import DIGITS_STEP
+from experiments.igebm.figures import damping
 from experiments.study import Study
 
 CONFIG = "configs/igebm_digits.py"

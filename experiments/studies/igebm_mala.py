@@ -18,7 +18,7 @@ few rows of a few epochs.
 
 from pathlib import Path
 
-from experiments.igebm_figures import acceptance, samples
+from experiments.igebm.figures import acceptance, samples
 from experiments.study import Study
 
 CONFIG = "configs/igebm_digits.py"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.igebm_figures import ACCEPTANCE, RUNAWAY, samples
+from experiments.igebm.figures import ACCEPTANCE, RUNAWAY, samples
 from experiments.study import Study
 from experiments.study_figures import Panel, over_training
 

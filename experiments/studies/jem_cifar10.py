@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem_figures import learning, scenarios
-from experiments.jem_radii import RADII
-from experiments.jem_scenarios import EXPONENTS, TABLE_1, TABLE_2
+from experiments.jem.figures import learning, scenarios
+from experiments.jem.radii import RADII
+from experiments.jem.scenarios import EXPONENTS, TABLE_1, TABLE_2
 from experiments.study import Study
 
 SADAJEM = "configs/sadajem_cifar10.py"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem_figures import landscapes, learning, robustness, scenarios
+from experiments.jem.figures import landscapes, learning, robustness, scenarios
 from experiments.study import Study
 
 LANDSCAPES = {

@@ -15,7 +15,7 @@ configuration and seed, --mode=eval, --config.eval.step_factor=4 and --workdir=C
 
 from pathlib import Path
 
-from experiments.igebm_figures import REWEIGHTED, samples
+from experiments.igebm.figures import REWEIGHTED, samples
 from experiments.study import Study
 from experiments.study_figures import over_training
 

@@ -15,8 +15,8 @@ thesis's size, for a GPU).
 from functools import partial
 from pathlib import Path
 
-from experiments.jem_figures import learning
-from experiments.jem_reliability_figure import reliability
+from experiments.jem.figures import learning
+from experiments.jem.reliability_figure import reliability
 from experiments.studies import jem_cifar10, jem_digits
 from experiments.study import Study
 

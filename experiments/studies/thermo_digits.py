@@ -13,8 +13,9 @@ learning by batch size for equal epochs and, what those confound, for equal upda
 
 from typing import Any
 
-from experiments import thermo_figures, thermo_rows
+from experiments import thermo_figures
 from experiments.study import Study
+from experiments.thermo import rows as thermo_rows
 
 NUM_EPOCHS = 10
 # N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.

@@ -14,9 +14,10 @@ not yet run; "cpu" a few rows of a small model on 2,000 images of CIFAR-10, two 
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import thermo_figures, thermo_rows
+from experiments import thermo_figures
 from experiments.studies.thermo_digits import COLUMNS, GRADIENT_VARIANCES
 from experiments.study import Study
+from experiments.thermo import rows as thermo_rows
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:

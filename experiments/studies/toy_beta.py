@@ -16,9 +16,9 @@ from pathlib import Path
 
 from experiments.configs import toy_beta
 from experiments.study import Study
-from experiments.toy_beta_evaluation import name_of
-from experiments.toy_beta_objectives import objectives
-from experiments.toy_beta_plots import study as divergences
+from experiments.toys.beta_evaluation import name_of
+from experiments.toys.beta_objectives import objectives
+from experiments.toys.beta_plots import study as divergences
 
 OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
 BETAS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)

@@ -19,7 +19,7 @@ from functools import partial
 
 from experiments.study import Study
 from experiments.study_figures import Panel, over_training
-from experiments.toy_samplers_tables import study as draw
+from experiments.toys.samplers_tables import study as draw
 
 COLUMNS = {
     "density, TV": ("density.density_tv", 1.0, 3),

@@ -2,7 +2,9 @@
 
 import importlib
 
-from experiments import igebm_checks, jem_checks, thermo_checks
+from experiments.igebm import checks as igebm_checks
+from experiments.jem import checks as jem_checks
+from experiments.thermo import checks as thermo_checks
 from experiments.validate import check_ranges
 from experiments.workdir import flatten
 

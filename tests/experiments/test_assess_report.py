@@ -7,7 +7,7 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from experiments import assess
-from experiments.jem_extractors import Extractor
+from experiments.extractors import Extractor
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])

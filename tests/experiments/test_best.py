@@ -10,10 +10,11 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from ebmjax import data, metrics, training
-from experiments import best, families, jem_parts
+from experiments import best, families
 from experiments.configs import igebm_digits, jem_digits
 from experiments.errors import ConfigError, WorkdirError
-from experiments.jem_evaluation import predict
+from experiments.jem import parts as jem_parts
+from experiments.jem.evaluation import predict
 from experiments.launch import launch
 from experiments.workdir import read_rows
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from ebmjax import samplers
-from experiments import igebm_checks, thermo_checks, toy_samplers
 from experiments.blackjax_kernels import KERNELS, kernel
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 from experiments.configs import toy_samplers as toy_config
 from experiments.errors import ConfigError
-from experiments.jem_samplers import sampler
+from experiments.igebm import checks as igebm_checks
+from experiments.jem.samplers import sampler
+from experiments.thermo import checks as thermo_checks
+from experiments.toys import samplers as toy_samplers
 
 TEMPERATURE = 0.25
 # On a Gaussian of deviation 0.5.

@@ -10,7 +10,7 @@ from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.samplers import ReplayBuffer
 from experiments.buffers import spread_slots
 from experiments.configs import jem_digits
-from experiments.jem_evaluation import JemEvaluation
+from experiments.jem.evaluation import JemEvaluation
 
 NUM_CLASSES = 10
 

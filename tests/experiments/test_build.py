@@ -6,9 +6,10 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.data import load_digits
-from experiments import build, jem_parts
+from experiments import build
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError
+from experiments.jem import parts as jem_parts
 
 
 def test_the_plan_counts_epochs_in_whole_batches():

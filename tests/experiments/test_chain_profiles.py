@@ -16,8 +16,8 @@ from ebmjax.samplers import ReplayBuffer, uniform_law
 from ebmjax.training import Negatives
 from experiments import chain_profiles
 from experiments.configs import jem_digits
-from experiments.jem_chains import make_profile
-from experiments.jem_samplers import sampler
+from experiments.jem.chains import make_profile
+from experiments.jem.samplers import sampler
 
 NUM_CLASSES, SHAPE = 10, (2, 2, 1)
 

@@ -9,8 +9,8 @@ from config_checks import chosen, fields
 
 from experiments.study import load
 from experiments.study_cells import cells
-from experiments.thermo_assessment import ThermoAssessment
-from experiments.thermo_parts import ACTIVATIONS, model_of
+from experiments.thermo.assessment import ThermoAssessment
+from experiments.thermo.parts import ACTIVATIONS, model_of
 from experiments.workdir import flatten
 
 # Tables 3 and 4 of the thermodynamic-integration thesis. It varies p and the batch size; its 5

@@ -5,7 +5,7 @@ import pytest
 from config_checks import chosen, fields
 
 from experiments.configs import sadajem_cifar10
-from experiments.jem_ood import ood_sets
+from experiments.jem.ood import ood_sets
 from experiments.study import load
 
 JEM = {

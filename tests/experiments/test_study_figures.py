@@ -7,7 +7,7 @@ import pytest
 from matplotlib import pyplot as plt
 from PIL import Image
 
-from experiments import jem_plots
+from experiments.jem import plots as jem_plots
 from experiments.study import load
 from experiments.study_figures import over_training
 

@@ -9,9 +9,10 @@ import pytest
 from experiment_runs import rows_of, strict_json
 
 from ebmjax import data, training
-from experiments import build, families, svgd_tuning, svgd_tuning_plots, svgd_tuning_runs
+from experiments import build, families, svgd_tuning
 from experiments.errors import ConfigError
-from experiments.svgd_tuning_sweeps import FULL, OBJECTIVES, QUICK, Setting, Study, Sweep
+from experiments.tuning import plots, runs
+from experiments.tuning.sweeps import FULL, OBJECTIVES, QUICK, Setting, Study, Sweep
 
 DIGITS = svgd_tuning.base_configuration("configs/svgdjem_digits.py", [])
 LITERAL = Setting("literal", "softmax", 0.09, 4, 2, 1.0)
@@ -35,7 +36,7 @@ def columns(folder, setting, *names):
 
 def test_ten_images_are_the_first_of_each_class():
     images = data.load_digits("train")
-    ten = svgd_tuning_runs.one_of_each_class(images)
+    ten = runs.one_of_each_class(images)
     np.testing.assert_array_equal(ten.labels, np.arange(10))
     for label, image in enumerate(ten.images):
         first = next(i for i, other in enumerate(images.labels) if other == label)
@@ -83,7 +84,7 @@ def test_a_setting_with_the_plain_median_is_a_run_of_its_own():
     assert plain.name == CORRECTED.name.replace("-seed0", "-bandwidth_median-seed0")
     for setting, length in ((CORRECTED, np.sqrt(2 * np.log(3))), (plain, 1.0)):
         config = svgd_tuning.configuration(DIGITS, FULL, setting)
-        chain = svgd_tuning_runs.sampler(config.sampler, 0.1, lambda x: -0.5 * (x**2).sum())
+        chain = runs.sampler(config.sampler, 0.1, lambda x: -0.5 * (x**2).sum())
         particles = np.float32([[-0.4], [-0.2], [0.4]])
         _, info = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
         assert info.bandwidth == pytest.approx(0.6 / length, rel=1e-6)
@@ -116,7 +117,7 @@ def test_first_update_is_that_of_the_ordinary_experiment(study, tmp_path):
         build.root_keys(config)[1],
         experiment.state,
         experiment.train_step,
-        svgd_tuning_runs.one_of_each_class(experiment.data),
+        runs.one_of_each_class(experiment.data),
         training.Plan(total_steps=1, batch_size=(10, 10), data_seed=config.seed),
     )
     row = rows_of(study / CORRECTED.name)[0]
@@ -221,7 +222,7 @@ def test_a_run_of_another_configuration_is_refused(study, tmp_path):
 def test_one_sweep_alone(monkeypatch, tmp_path):
     made, drawn = [], []
     monkeypatch.setattr(svgd_tuning, "run", lambda *given: made.append(given[2]))
-    monkeypatch.setattr(svgd_tuning_plots, "draw", lambda study, *_: drawn.append(study))
+    monkeypatch.setattr(plots, "draw", lambda study, *_: drawn.append(study))
     svgd_tuning.main([f"--folder={tmp_path}", "--sweeps", "step_size_median", "--seeds=2"])
     assert len(made) == 2 * 26
     assert {setting.bandwidth for setting in made} == {"median"}
@@ -236,20 +237,20 @@ def test_bad_arguments(argument, tmp_path):
 
 def test_generative_loss_of_either_flag():
     arguments = np.float32([3.0, 5.0]), np.float32([1.0]), np.float32(2.0)
-    literal, _ = jax.jit(svgd_tuning_runs.generative_loss)(True, *arguments)
-    corrected, _ = jax.jit(svgd_tuning_runs.generative_loss)(False, *arguments)
+    literal, _ = jax.jit(runs.generative_loss)(True, *arguments)
+    corrected, _ = jax.jit(runs.generative_loss)(False, *arguments)
     assert (float(literal), float(corrected)) == (-2.0, -1.5)
 
 
 def test_running_mean():
     values = np.arange(25.0) ** 2
     expected = [np.mean(values[max(0, i - 9) : i + 1]) for i in range(25)]
-    np.testing.assert_allclose(svgd_tuning_plots._smoothed(values), expected, rtol=1e-12)
+    np.testing.assert_allclose(plots._smoothed(values), expected, rtol=1e-12)
 
 
 def test_means_over_seeds():
-    assert svgd_tuning_plots._mean("{:.1f}", [1.0, 3.0]) == "2.0 ± 1.4"
-    assert svgd_tuning_plots._mean("{:.1f}", [1.0, None]) == "-"
+    assert plots._mean("{:.1f}", [1.0, 3.0]) == "2.0 ± 1.4"
+    assert plots._mean("{:.1f}", [1.0, None]) == "-"
 
 
 LINES = Study(
@@ -284,13 +285,11 @@ def test_curves_of_seeds_are_their_mean_and_their_range(tmp_path, monkeypatch):
             for step in range(1, 4 - setting.seed)
         ]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        (folder / "summary.json").write_text(json.dumps(svgd_tuning_plots.averages(rows)))
+        (folder / "summary.json").write_text(json.dumps(plots.averages(rows)))
     drawn = []
-    finish = svgd_tuning_plots.finish
-    monkeypatch.setattr(
-        svgd_tuning_plots, "finish", lambda *given: (drawn.append(given[0]), finish(*given))
-    )
-    text = svgd_tuning_plots.draw(LINES, tmp_path, 2)
+    finish = plots.finish
+    monkeypatch.setattr(plots, "finish", lambda *given: (drawn.append(given[0]), finish(*given)))
+    text = plots.draw(LINES, tmp_path, 2)
     assert "particles 4, steps 2, smoothing 1, bandwidth median.\n" in text
     assert text.count("| corrected | 2 | in_place | 0.50 ± 0 | 0.25 ± 0 | 3.5 ± 2.5 |") == 1
     (figure,) = drawn

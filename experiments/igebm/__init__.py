@@ -1,0 +1,1 @@
+"""Energies of images alone: IGEBM and improved contrastive divergence."""

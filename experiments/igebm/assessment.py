@@ -1,0 +1,226 @@
+"""The full evaluation of a finished image energy, for evaluation.json."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, metrics, samplers
+from ebmjax.training import ImageNegatives, TrainState, class_densities
+from ebmjax.types import Key
+from experiments.config import Config
+from experiments.distances import finite_images
+from experiments.igebm import plots
+from experiments.igebm import samplers as igebm_samplers
+from experiments.igebm.chains import (
+    Trained,
+    energies_in_batches,
+    make_fresh_chains,
+    trained,
+    with_larger_steps,
+)
+from experiments.igebm.evaluation import IgebmEvaluation
+from experiments.igebm.samplers import implied_temperature, temperature
+from experiments.over_training import over_training
+from experiments.workdir import read_rows
+
+LONG = 10
+"""A fresh chain's length, in lengths of a training step's, where none is set."""
+NUM_DRAWS = 50
+
+
+@dataclass(frozen=True)
+class IgebmAssessment:
+    """``state -> report``: distances of samples from the data, energies, mixing of long chains.
+
+    Attributes:
+      evaluation: what training measured along the way.
+      negatives: how chains are drawn: as in training, at ``eval.step_factor`` times the steps.
+      config: sections sampler, likewise, and eval are read.
+    """
+
+    evaluation: IgebmEvaluation
+    negatives: ImageNegatives
+    config: Config
+
+    def __call__(self, state: TrainState) -> dict[str, Any]:
+        """The report. All by the averaged parameters; no sample is selected."""
+        model = with_larger_steps(trained(state), self.config.eval.step_factor)
+        short_key, long_key, mixing_key = jax.random.split(self.evaluation.key, 3)
+        sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
+        sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
+        section = self.config.eval
+        buffered, labels = self.evaluation.buffered(state, section.num_generated)
+        if buffered is not None:
+            sets["buffer"] = np.asarray(buffered), np.asarray(labels)
+        report: dict[str, Any] = {
+            "num_chain_steps": self.num_chain_steps,
+            "step_factor": self.config.eval.step_factor,
+        }
+        report["samplers"] = self._samplers(model)
+        first = report["samplers"][self.config.sampler.names[0]]
+        report |= {name: first[name] for name in ("temperature", "implied_temperature")}
+        report["energies"], energies = self._energies(model, sets)
+        report["mixing"] = self._mixing(mixing_key, model)
+        images = {}
+        for name, (ends, _) in sets.items():
+            report[name], images[name] = self._judge(ends)
+        # As many as are generated: what such numbers are depends on how many there are.
+        as_many = self.evaluation.test.images[: section.num_generated]
+        report["test_images"] = self.evaluation.distances(as_many)
+        report["extractor"] = self._extractor()
+        report["over_training"] = over_training(read_rows(self.evaluation.workdir))
+        plots.assessed(self.evaluation.workdir, images, energies)
+        arrays: dict[str, Any] = dict(images)
+        np.savez_compressed(self.evaluation.workdir / "evaluation.npz", **arrays)
+        return report
+
+    def _judge(self, ends: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+        """Numbers of the samples that did not diverge, and how many did; the samples as uint8."""
+        images = finite_images(ends)
+        report = {"num_diverged": len(ends) - len(images)}
+        return report | self.evaluation.distances(images), images
+
+    def _extractor(self) -> dict[str, Any] | None:
+        judge = self.evaluation.distances.extractor
+        return judge and judge.described()
+
+    @property
+    def num_chain_steps(self) -> int:
+        """Of each long chain."""
+        return self.config.eval.num_chain_steps or LONG * self.config.sampler.num_steps
+
+    def _samplers(self, model: Trained) -> dict[str, Any]:
+        """The temperature of every sampler, as aimed at and as implied by its moves."""
+        return {
+            name: {
+                "temperature": temperature(self.config, name),
+                "implied_temperature": implied_temperature(self.config, name),
+                "step_size": float(np.exp(model.adaptation[name].log_step_size))
+                if name in model.adaptation
+                else self.config.sampler[name].step_size,
+            }
+            for name in self.config.sampler.names
+        }
+
+    @property
+    def _beta(self) -> jax.Array:
+        """Of the whole energy, what chains lack at the end of training."""
+        loss = self.config.loss
+        return jnp.float32(loss.beta_end if loss.name == "beta" else 0.0)
+
+    def _chains(self, key: Key, model: Trained, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ends and classes of ``eval.num_generated`` chains from the initial law."""
+        run = make_fresh_chains(
+            self.evaluation.energy_of,
+            self.negatives,
+            num=self.config.eval.num_generated,
+            num_steps=num_steps,
+            batch_size=self.config.eval.batch_size,
+        )
+        return run(key, model, self._beta)
+
+    def _energies(
+        self, model: Trained, sets: dict[str, tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Means and standard deviations of finite energies in nats; the energies."""
+        test = self.evaluation.test
+
+        @jax.jit
+        def energies(model: Trained, images: jax.Array, labels: jax.Array) -> jax.Array:
+            energy = self.evaluation.energy_of(model.params)
+            return energies_in_batches(energy, images, labels, self.config.eval.batch_size)
+
+        floats = data.to_signed_unit(jnp.asarray(test.images))
+        everything = {"test": (floats, test.labels), **sets}
+        found = {name: np.asarray(energies(model, *pair)) for name, pair in everything.items()}
+        report: dict[str, Any] = {name: energy_moments(e) for name, e in found.items()}
+        report["gap"] = report["fresh"]["mean"] - report["test"]["mean"]
+        return report, found
+
+    def _mixing(self, key: Key, model: Trained) -> dict[str, Any]:
+        """How chains of each sampler mix over the second half of their way, and the worst of it.
+
+        R-hat over parallel chains from the initial law: of the energy, and the median over the
+        pixels; and how far a chain comes in that time, squared, a pixel. Of a conditional energy
+        they are chains of class 0: those of different classes need not agree.
+        """
+        by_sampler = {}
+        for name in self.config.sampler.names:
+            found = self._diagnose(name)(key, model)
+            by_sampler[name] = {k: float(value) for k, value in found.items()}
+        return {"by_sampler": by_sampler, **worst(by_sampler)}
+
+    def _diagnose(self, name: str) -> Callable[..., dict[str, jax.Array]]:
+        kind, num = self.negatives.kinds[name], self.config.eval.num_diagnosed
+        num_steps, burn_in = self.num_chain_steps, self.num_chain_steps // 2
+        thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
+
+        def diagnose(key: Key, model: Trained) -> dict[str, jax.Array]:
+            label, energy = jnp.int32(0), self.evaluation.energy_of(model.params)
+            density = class_densities(energy, self._beta)(label)
+            given = {}
+            if name in model.adaptation:
+                given["step_size"] = jnp.exp(model.adaptation[name].log_step_size)
+            sampler = kind.sampler(density, **given)
+            start_key, chain_key = jax.random.split(key)
+            keys = jax.random.split(start_key, num)
+            starts = jax.vmap(self.negatives.law, (0, None))(keys, label)
+            _, positions, infos = samplers.run_chain(
+                chain_key,
+                jax.vmap(sampler.init)(starts),
+                samplers.batch_step(sampler.step),
+                num_steps,
+                burn_in=burn_in,
+                thinning=thinning,
+            )
+            chains = jnp.swapaxes(positions, 0, 1)
+            trace = jax.vmap(jax.vmap(density))(chains)
+            acceptance = getattr(infos, "acceptance_prob", None)
+            acceptance = infos.acceptance_rate if acceptance is None else acceptance
+            return {
+                "rhat_energy": metrics.potential_scale_reduction(trace),
+                "rhat_pixel": jnp.nanmedian(metrics.potential_scale_reduction(chains)),
+                "acceptance": jnp.mean(acceptance),
+                "squared_distance": jnp.mean(jnp.square(chains[:, -1] - chains[:, 0])),
+            }
+
+        return jax.jit(diagnose)
+
+
+def assessment(
+    evaluation: IgebmEvaluation, config: Config, image_shape: tuple[int, ...]
+) -> IgebmAssessment:
+    """The assessment of ``config``, its chains at ``eval.step_factor`` times the steps."""
+    config = igebm_samplers.with_larger_steps(config, config.eval.step_factor)
+    kinds = igebm_samplers.kinds(config, image_shape)
+    negatives = dataclasses.replace(evaluation.negatives, kinds=kinds)
+    return IgebmAssessment(evaluation=evaluation, negatives=negatives, config=config)
+
+
+def energy_moments(energies: np.ndarray) -> dict[str, float]:
+    """Mean and standard deviation of those that are finite, and how many are not."""
+    finite = energies[np.isfinite(energies)].astype(np.float64)
+    return {
+        "mean": float(np.mean(finite)) if finite.size else math.nan,
+        "deviation": float(np.std(finite)) if finite.size else math.nan,
+        "num_not_finite": len(energies) - len(finite),
+    }
+
+
+def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Of how each sampler's chains mix; NaN where one of them has no number."""
+
+    def of(name: str) -> list[float]:
+        return [found[name] for found in by_sampler.values()]
+
+    return {
+        "rhat_energy": float(np.max(of("rhat_energy"))),
+        "rhat_pixel": float(np.max(of("rhat_pixel"))),
+        "acceptance": float(np.min(of("acceptance"))),
+    }

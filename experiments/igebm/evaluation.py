@@ -1,0 +1,212 @@
+"""What is measured and pictured of an image energy while it trains."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data
+from ebmjax.samplers import clip_score, sgld_init
+from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
+from ebmjax.types import Key, LogDensityFn
+from experiments.buffers import spread_slots
+from experiments.chain_profiles import KEY_NUMBER
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.igebm.chains import (
+    Trained,
+    energies_in_batches,
+    make_fresh_chains,
+    make_profile,
+    trained,
+)
+from experiments.igebm.samplers import temperature
+from experiments.literal_mala import log_proposal_ratio
+from experiments.plots import image_grid
+
+
+@dataclass(frozen=True)
+class IgebmEvaluation:
+    """Energies of test images and chains, and what the accept ratios would say of a move.
+
+    Attributes:
+      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
+      key: of all evaluations.
+      energy_of: the model.
+      negatives: how training draws its negatives.
+      test: the test images.
+      distances: of samples from the data.
+      beta_fn: beta at a step, as training has it: its chains follow ``class_densities``.
+      config: sections sampler and eval are read.
+    """
+
+    workdir: Path
+    key: Key
+    energy_of: EnergyOf
+    negatives: ImageNegatives
+    test: data.ImageData
+    distances: Distances
+    beta_fn: Callable[[jax.Array], Any]
+    config: Config
+
+    def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
+        """The row of this evaluation; its pictures go to the run's folder."""
+        model = trained(state)
+        beta = jnp.float32(self.beta_fn(state.shards.step[0]))
+        samples, labels = self.buffered(state, self.config.eval.num_samples)
+        if samples is None:
+            samples, labels = self._fresh_chains(self.key, model, beta)
+        row = jax.device_get(self._report(self.key, model, beta, samples, labels))
+        for folder in ("evaluations", "plots"):
+            (self.workdir / folder).mkdir(exist_ok=True)
+        shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
+        row |= self.distances.along_training(np.asarray(samples))
+        profile = self._profiled(state, model, beta)
+        image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
+        arrays: dict[str, Any] = {"samples": shown, **profile}
+        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
+        return {name: np.asarray(value).tolist() for name, value in row.items()}
+
+    def buffered(self, state: TrainState, num: int) -> tuple[Any, Any]:
+        """``num`` slots of the buffer and their classes, or Nones."""
+        shown = spread_slots(state, num)
+        if shown is None:
+            return None, None
+        size = state.shards.buffer.positions.shape[1]
+        labels = shown[1] * self.negatives.num_classes // size
+        return shown[0], jnp.asarray(labels, jnp.int32)
+
+    @cached_property
+    def _fresh_chains(self) -> Callable[..., tuple[Any, Any]]:
+        """What training draws where it keeps no buffer."""
+        return make_fresh_chains(
+            self.energy_of,
+            self.negatives,
+            num=self.config.eval.num_samples,
+            num_steps=self.config.sampler.num_steps,
+            batch_size=self.config.eval.batch_size,
+        )
+
+    def _profiled(
+        self, state: TrainState, model: Trained, beta: jax.Array
+    ) -> dict[str, np.ndarray]:
+        """What ``eval.num_profiled`` chains do on their way from where training's would start."""
+        num = self.config.eval.num_profiled
+        if not num:
+            return {}
+        starts, labels = self.buffered(state, num)
+        if starts is None:
+            labels = jnp.arange(num, dtype=jnp.int32) % self.negatives.num_classes
+            start_keys = jax.random.split(jax.random.fold_in(self._profile_key, 0), num)
+            starts = jax.vmap(self.negatives.law)(start_keys, labels)
+        return self._profile(model, beta, starts, labels)
+
+    @property
+    def _profile_key(self) -> Key:
+        return jax.random.fold_in(self.key, KEY_NUMBER)
+
+    @cached_property
+    def _profile(self) -> Callable[..., dict[str, np.ndarray]]:
+        return make_profile(self._profile_key, self.energy_of, self.negatives)
+
+    @cached_property
+    def _report(self) -> Callable[..., Any]:
+        name = self.config.sampler.names[0]
+        section = self.config.sampler[name]
+
+        def report(
+            key: Key, model: Trained, beta: Any, samples: Any, labels: Any
+        ) -> dict[str, jax.Array]:
+            energy = self.energy_of(model.params)
+            images = data.to_signed_unit(jnp.asarray(self.test.images))
+            labels_of_test, size = jnp.asarray(self.test.labels), self.config.eval.batch_size
+            step_size = jnp.float32(section.step_size)
+            if name in model.adaptation:
+                step_size = jnp.exp(model.adaptation[name].log_step_size)
+            noise_scale = section.get("noise_scale")
+            target = temperature(self.config, name)
+            if noise_scale is None:
+                noise_scale = jnp.sqrt(2.0 * step_size * target)
+            density = self._density(energy, beta)
+            return {
+                "test_energy": jnp.mean(energies_in_batches(energy, images, labels_of_test, size)),
+                "sample_energy": jnp.mean(energy(samples, labels)),
+                **anatomy(key, density, samples, labels, step_size, noise_scale),
+            }
+
+        return jax.jit(report)
+
+    def _density(self, energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensityFn]:
+        """What the chains of training follow, of each class: its score clipped where theirs is."""
+        max_score = self.config.sampler.max_score
+
+        densities = class_densities(energy, beta)
+        if max_score is None:
+            return densities
+        return lambda label: clip_score(densities(label), max_score)
+
+
+def anatomy(
+    key: Key,
+    density: Callable[[jax.Array], LogDensityFn],
+    starts: Any,
+    labels: Any,
+    step_size: Any,
+    noise_scale: Any,
+) -> dict[str, jax.Array]:
+    """One Langevin move from each start, weighed by every accept ratio; none is rejected.
+
+    Args:
+      key: split among the starts.
+      density: ``density(label) -> log_density_fn`` that chains follow. Where its score is clipped
+        (``ebmjax.samplers.clip_score``), so are the drifts of the move and of the way back; the log
+        densities are whole.
+      starts: (n, ...).
+      labels: (n,) int32.
+      step_size: of the move.
+      noise_scale: likewise.
+
+    Returns:
+      Means over the starts. "acceptance_literal": of energies and noise of variance 2 step, the
+      thesis's. "acceptance_energies" and "acceptance_twice_step": with only the first and only the
+      second of its two errors, at temperature 1. "acceptance_decoupled": correct at temperature 1.
+      "acceptance_implied": correct at ``noise_scale^2 / (2 step_size)``, whose log ratio is
+      "log_ratio_energy" plus "log_ratio_proposal". "squared_drift_to_noise": the squared drift over
+      the squared noise, a pixel; "score_change": the distance of the two scores over the norm of
+      the first: what a move within a straight slope would have at 0.
+    """
+    implied = jnp.square(noise_scale) / (2.0 * step_size)
+
+    def one(key: Key, x: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
+        before = sgld_init(x, density(label))
+        noise = noise_scale * jax.random.normal(key, x.shape)
+        after = sgld_init(x + step_size * before.score + noise, density(label))
+        rise = after.log_density - before.log_density
+        quotient = jnp.log(jnp.maximum(after.log_density / before.log_density, 0.0))
+        wide, true = (
+            log_proposal_ratio(step_size, noise, before, after, variance)
+            for variance in (2.0 * step_size, jnp.square(noise_scale))
+        )
+        logarithms = {
+            "literal": quotient + wide,
+            "energies": quotient + true,
+            "twice_step": rise + wide,
+            "decoupled": rise + true,
+            "implied": rise / implied + true,
+        }
+        norm = jnp.linalg.norm(jnp.ravel(before.score))
+        return {
+            **{f"acceptance_{k}": jnp.exp(jnp.minimum(v, 0.0)) for k, v in logarithms.items()},
+            "log_ratio_energy": rise / implied,
+            "log_ratio_proposal": true,
+            "squared_drift_to_noise": jnp.square(step_size * norm / noise_scale) / x.size,
+            "score_change": jnp.linalg.norm(jnp.ravel(after.score - before.score)) / norm,
+        }
+
+    found = jax.vmap(one)(jax.random.split(key, len(starts)), starts, labels)
+    return {name: jnp.mean(values) for name, values in found.items()}

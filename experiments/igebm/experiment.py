@@ -1,0 +1,83 @@
+"""An energy of images (IGEBM and what followed), from its configuration."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import jax
+
+from ebmjax import data
+from ebmjax.training import (
+    init_image_energy_shards,
+    init_state,
+    make_image_energy_gradient_fn,
+    make_train_step,
+    warm_start,
+)
+from experiments import build as common
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.igebm import checks, parts, plots
+from experiments.igebm.assessment import assessment
+from experiments.igebm.evaluation import IgebmEvaluation
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``igebm/defaults.py`` for the fields)."""
+    checks.check(config)
+    images = common.images(config)
+    train, test = images.train, images.judged
+    if config.data.num_classes is not None:
+        for split in images:
+            data.check_image_data(split, config.data.num_classes)
+    plan = common.plan(config, len(train.images))
+    params_key, _, eval_key = common.root_keys(config)
+    network_key, buffer_key = jax.random.split(params_key)
+
+    image_shape = train.images.shape[1:]
+    network = parts.network(config)
+    energy_of = parts.energy_of(network)
+    negatives = parts.negatives(config, image_shape)
+    beta_fn = parts.beta_fn(config, plan.total_steps)
+    gradient_fn = make_image_energy_gradient_fn(
+        energy_of,
+        parts.loss(config),
+        view=parts.view(config),
+        negatives=negatives,
+        beta_fn=beta_fn,
+        live=parts.live_steps(config),
+    )
+    optimizer = parts.optimizer(config)
+    shards = init_image_energy_shards(
+        buffer_key,
+        negatives,
+        num_shards=config.mesh.num_shards,
+        buffer_size=config.sampler.buffer.size if config.sampler.buffer.is_used else 0,
+    )
+    evaluation = IgebmEvaluation(
+        workdir=workdir,
+        key=eval_key,
+        energy_of=energy_of,
+        negatives=negatives,
+        test=test,
+        distances=Distances(train, test, config),
+        beta_fn=beta_fn,
+        config=config,
+    )
+    assessed = evaluation if images.assessed is test else replace(evaluation, test=images.assessed)
+    state = init_state(parts.init(network, network_key, image_shape), optimizer, shards)
+    return common.Experiment(
+        state=state,
+        train_step=make_train_step(
+            gradient_fn,
+            optimizer,
+            max_abs_loss=config.train.max_abs_loss,
+            hold_fn=parts.hold_fn(config),
+        ),
+        data=train,
+        plan=plan,
+        evaluate=evaluation,
+        draw=partial(plots.draw, workdir),
+        assess=assessment(assessed, config, image_shape),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
+    )

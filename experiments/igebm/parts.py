@@ -1,0 +1,240 @@
+"""The parts of an image energy that its configuration names: the tables and what they make."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax import data, losses, networks, optim, training
+from ebmjax.types import Metrics, PyTree
+from experiments.build import BETA_VARIANTS, DTYPES, LOWERINGS
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.igebm import samplers
+from experiments.initial_laws import laws
+from experiments.validate import choose
+
+ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.2), "swish": nn.swish}
+
+
+def network(config: Config) -> networks.ResidualEnergy:
+    """The residual energy network of ``config.model``."""
+    model = config.model
+    return networks.ResidualEnergy(
+        features=model.features,
+        depth=model.depth,
+        num_classes=config.data.num_classes if model.is_conditional else None,
+        num_scales=model.num_scales,
+        spectral_norm=model.spectral_norm,
+        activation=choose("model.activation", model.activation, ACTIVATIONS),
+        lowering=choose("model.lowering", model.lowering, LOWERINGS),
+        dtype=choose("model.dtype", model.dtype, DTYPES),
+    )
+
+
+def energy_of(network: networks.ResidualEnergy) -> training.EnergyOf:
+    """Its energy as training takes it, with norms that are computed once for all chains."""
+
+    def energy_of(params: PyTree) -> training.Energy:
+        folded, kept = network.folded(params)
+        if network.num_classes is None:
+            return lambda images, labels: folded.apply(kept, images)  # pyright: ignore
+        return lambda images, labels: folded.apply(kept, images, labels)  # pyright: ignore
+
+    return energy_of
+
+
+def init(network: networks.ResidualEnergy, key: jax.Array, shape: tuple[int, ...]) -> PyTree:
+    """Parameters for images of ``shape``."""
+    labels = None if network.num_classes is None else jnp.int32(0)
+    return jax.jit(network.init)(key, jnp.zeros(shape), labels)
+
+
+def view(config: Config) -> training.View:
+    """Images of the data to what the energy sees."""
+    section = config.data
+
+    def view(key: jax.Array, images: jax.Array) -> jax.Array:
+        flip_key, level_key, noise_key = jax.random.split(key, 3)
+        if section.dequantise:
+            x = data.dequantise(level_key, images)
+        else:
+            x = data.to_signed_unit(images)
+        if section.flip:
+            x = data.random_flip(flip_key, x)
+        if section.noise_scale:
+            x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)
+        return x
+
+    return view
+
+
+def _contrastive_divergence(loss: Config) -> training.EnergyLoss:
+    def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
+        del beta
+        return losses.contrastive_divergence_loss(positive, negative, energy_l2=loss.energy_l2)
+
+    return energy_loss
+
+
+def _improved(loss: Config) -> training.EnergyLoss:
+    def energy_loss(
+        positive: jax.Array, negative: jax.Array, beta: Any, live: jax.Array, entropy: jax.Array
+    ) -> Any:
+        del beta
+        return losses.improved_contrastive_divergence_loss(
+            positive,
+            negative,
+            live,
+            entropy,
+            energy_l2=loss.energy_l2,
+            kl_weight=loss.kl_weight,
+            entropy_weight=loss.entropy_weight,
+        )
+
+    return energy_loss
+
+
+def _beta_objective(loss: Config) -> training.EnergyLoss:
+    variant = choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS)
+
+    def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
+        value, metrics = losses.beta_objective_loss(
+            -positive,
+            -negative,
+            beta=beta,
+            variant=variant,
+            output_scale=loss.output_scale,
+            allow_negative=loss.allow_negative,
+        )
+        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        energies: Metrics = {
+            "positive_energy": jnp.mean(positive),
+            "negative_energy": jnp.mean(negative),
+            "energy_gap": jnp.mean(negative) - jnp.mean(positive),
+            "energy_l2": penalty,
+        }
+        return value + penalty, {**metrics, **energies}
+
+    return energy_loss
+
+
+LOSSES = {
+    "contrastive_divergence": _contrastive_divergence,
+    "improved": _improved,
+    "beta": _beta_objective,
+}
+
+
+def loss(config: Config) -> training.EnergyLoss:
+    """The loss of ``config.loss``."""
+    loss_fn = choose("loss.name", config.loss.name, LOSSES)(config.loss)
+    names = config.sampler.names
+    if config.loss.name != "beta" or len(names) == 1:
+        return loss_fn
+
+    def with_shares(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
+        """Also "negative_weight_<sampler>": the share of the weights that its chains have."""
+        value, metrics = loss_fn(positive, negative, beta)
+        weights = jax.nn.softmax(-beta * config.loss.output_scale * negative)
+        # ``run_kinds`` returns equal parts, in the order of the names.
+        shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
+        return value, metrics | {
+            f"negative_weight_{name}": share for name, share in zip(names, shares, strict=True)
+        }
+
+    return with_shares
+
+
+def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:
+    """Beta at a step: constant, or linear from ``loss.beta_start``; 0 without the objective."""
+    section = config.loss
+    if section.name != "beta":
+        return lambda step: 0.0
+    if section.beta_start is None:
+        return lambda step: section.beta_end
+    return optax.linear_schedule(section.beta_start, section.beta_end, total_steps)
+
+
+def live_steps(config: Config) -> training.LiveSteps | None:
+    """The differentiated last steps of the loss "improved"."""
+    if config.loss.name != "improved":
+        return None
+    section = config.sampler
+    noise_scale = section.sgld.noise_scale
+    if noise_scale is None:
+        noise_scale = (2.0 * section.sgld.step_size * section.sgld.temperature) ** 0.5
+    fraction = section.final_step_fraction  # they go on where the chain has annealed to
+    box = {"low": section.low, "high": section.high} if section.box != "none" else {}
+    return training.LiveSteps(
+        step_size=section.sgld.step_size * fraction,
+        noise_scale=noise_scale * fraction**0.5,
+        num_steps=config.loss.live_steps,
+        num_references=config.loss.num_references,
+        **box,
+    )
+
+
+def negatives(config: Config, image_shape: tuple[int, ...]) -> training.ImageNegatives:
+    """How negatives are drawn, by ``config.sampler``."""
+    section = config.sampler
+    buffer = section.buffer
+    return training.ImageNegatives(
+        kinds=samplers.kinds(config, image_shape),
+        num_samples=section.num_samples // config.mesh.num_shards,
+        law=choose("sampler.buffer.law", buffer.law, laws(buffer, image_shape))(),
+        reinit_prob=buffer.reinit_prob,
+        num_classes=config.data.num_classes if config.model.is_conditional else 1,
+        augment=augmentation(config, image_shape),
+    )
+
+
+def augmentation(
+    config: Config, image_shape: tuple[int, ...]
+) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
+    """What moves the starts that come from the buffer; None for nothing.
+
+    Raises:
+      ConfigError: where the data are no images.
+    """
+    section = config.sampler.augmentation.to_dict()
+    name = choose("sampler.augmentation.name", section.pop("name"), AUGMENTATIONS)
+    if name is None:
+        return None
+    if len(image_shape) != 3 or image_shape[-1] not in (1, 3):
+        raise ConfigError(
+            "config.sampler.augmentation.name='image' crops and recolours images of shape "
+            f"(height, width, 1 or 3 channels); those of config.data.name={config.data.name!r} "
+            f"have shape {tuple(image_shape)}. Set --config.sampler.augmentation.name=none."
+        )
+    return partial(name, low=config.sampler.low, high=config.sampler.high, **section)
+
+
+AUGMENTATIONS = {"none": None, "image": data.augment_starts}
+
+
+def optimizer(config: Config) -> optax.GradientTransformation:
+    """Adam, after a clipped norm where one is set, and the average of the parameters."""
+    section = config.optimizer
+    rate = optax.linear_schedule(
+        section.learning_rate / (section.warmup_steps + 1),
+        section.learning_rate,
+        section.warmup_steps,
+    )
+    return optax.chain(
+        optax.identity()
+        if section.max_norm is None
+        else optax.clip_by_global_norm(section.max_norm),
+        optax.adam(rate, b1=section.b1, b2=section.b2),
+        optim.average_parameters(section.average_decay),
+    )
+
+
+def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
+    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
+    limit = config.loss.max_positive_weight
+    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit

@@ -1,0 +1,1 @@
+"""Joint energy models: JEM, JEM++, SADA-JEM, SVGD in JEM."""

@@ -1,0 +1,219 @@
+"""The full evaluation of a trained joint energy model, part by part."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from ebmjax import data, losses, metrics
+from ebmjax.networks import Classifier
+from ebmjax.training import Negatives, TrainState
+from ebmjax.types import Key
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.jem import assessment_plots as plots
+from experiments.jem.chains import Trained, trained
+from experiments.jem.evaluation import predict
+from experiments.jem.generation import Generation
+from experiments.jem.ood import check_sets, detections, ood_sets
+from experiments.jem.robustness import classify_fn, robustness
+from experiments.over_training import over_training
+from experiments.workdir import read_rows
+
+NUM_BINS = 20
+
+
+@dataclass(frozen=True)
+class JemAssessment:
+    """``state -> report`` for evaluation.json; plots and arrays go to the run's folder.
+
+    Attributes:
+      workdir: gets evaluation.npz and ``plots/eval_*.png``.
+      key: of all random numbers.
+      classifier: the network.
+      chain_classifier: the network of chains, with the same parameters; it refines attacked images,
+        each by itself.
+      moving_classifier: the same, normalised as training's chains are; it generates.
+      negatives: how training drew its negatives; None for a classifier alone.
+      train: the training images.
+      test: the test images.
+      distances: whose extractor judges generated images.
+      config: sections data, sampler and eval are read.
+    """
+
+    workdir: Path
+    key: Key
+    classifier: Classifier
+    chain_classifier: Classifier
+    moving_classifier: Classifier
+    negatives: Negatives | None
+    train: data.ImageData
+    test: data.ImageData
+    distances: Distances
+    config: Config
+
+    def check(self) -> None:
+        """Raises ConfigError for what ``config.eval`` asks of this run and cannot have."""
+        if self.config.eval.num_attacked:
+            self._classify(self.config.eval.refine_steps)
+        if self.config.eval.num_ood:
+            check_sets(self.config, self.test.images)
+
+    def __call__(self, state: TrainState) -> dict[str, Any]:
+        """The report. A part whose size in ``config.eval`` is 0 is left out."""
+        section, model = self.config.eval, trained(state)
+        attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
+        generation = self._generation() if section.num_generated and self.negatives else None
+
+        test_scores = self._score(model, _floats(self.test.images))
+        arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
+        report = {"classification": self._classification(test_scores["logits"])}
+        judged_by = "validation" if self.config.data.num_validation else "test"
+        report["over_training"] = {"split": judged_by, **over_training(read_rows(self.workdir))}
+        if section.num_ood:
+            report["ood"], scores = self._ood(model, test_scores)
+            arrays |= _flat(scores)
+        if section.num_attacked:
+            report["robustness"] = self._robustness(attack_key, model)
+            plots.robustness(self.workdir, report["robustness"])
+        if generation:
+            report["generation"], samples = generation(chain_key, model, state)
+            arrays |= {
+                f"{s}_{name}": x for s, found in samples.items() for name, x in found.items()
+            }
+            plots.samples(self.workdir, samples)
+        if section.landscape_points:
+            report["landscape"], grid = self._landscape(landscape_key, model)
+            arrays |= _flat({"landscape": grid})
+            plots.landscape(self.workdir, **grid)
+        np.savez_compressed(self.workdir / "evaluation.npz", **arrays)
+        return report
+
+    def _classify(self, refine_steps: int) -> Callable[..., jax.Array]:
+        return classify_fn(self.classifier, self.chain_classifier, self.negatives, refine_steps)
+
+    def _generation(self) -> Generation:
+        assert self.negatives is not None
+        return Generation(
+            classifier=self.moving_classifier,
+            negatives=self.negatives,
+            distances=self.distances,
+            test=self.test.images,
+            score=self._score,
+            config=self.config,
+        )
+
+    def _score(self, model: Trained, images: Any) -> dict[str, np.ndarray]:
+        """Logits and the three scores of images (N, H, W, C) in [-1, 1], batch by batch."""
+        return metrics.extract_in_batches(
+            partial(self._score_batch, model), images, self.config.eval.batch_size
+        )
+
+    @cached_property
+    def _score_batch(self) -> Callable[..., dict[str, jax.Array]]:
+        def score(model: Trained, images: jax.Array) -> dict[str, jax.Array]:
+            def logits_fn(images: jax.Array) -> jax.Array:
+                return self.classifier.logits(model.params, model.statistics, images)[0]
+
+            return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
+
+        return jax.jit(score)
+
+    def _classification(self, logits: np.ndarray) -> dict[str, Any]:
+        """Accuracy, calibration and proper scores; NaN for a model whose logits are not finite."""
+        values, bins = jax.device_get(_calibration(logits, self.test.labels))
+        is_finite = np.isfinite(logits).all()
+        found = {name: float(value) if is_finite else math.nan for name, value in values.items()}
+        plots.reliability(self.workdir, bins, found)
+        reliability = {name: array.tolist() for name, array in bins._asdict().items()}
+        return {"num_images": len(logits), **found, "reliability": reliability}
+
+    def _ood(
+        self, model: Trained, test_scores: dict[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+        """How well the three scores tell the test images from as many others; the scores."""
+        num = self.config.eval.num_ood
+        sets, skipped = ood_sets(self.config, self.test.images[:num])
+        tested = {name: score[:num] for name, score in test_scores.items() if name != "logits"}
+        others = {}
+        for name, images in sets.items():
+            others[name] = self._score(model, _floats(images))
+            del others[name]["logits"]
+        plots.ood(self.workdir, tested, others)
+        num_images = len(next(iter(tested.values())))
+        report = {**detections(tested, others), "num_images": num_images, "skipped": skipped}
+        return report, {"test": tested, **others}
+
+    def _robustness(self, key: Key, model: Trained) -> dict[str, Any]:
+        """Of the classifier as it is and, where images are refined, "refined" behind its chains.
+
+        The attacks on the plain one cost a small part of the others, and a defence says nothing
+        without what it defends.
+        """
+        section = self.config.eval
+        images, labels = (array[: section.num_attacked] for array in self.test)
+        attacked = partial(
+            robustness, model=model, images=_floats(images), labels=jnp.asarray(labels)
+        )
+        plain = ConfigDict({**section.to_dict(), "refine_steps": 0, "num_eot": 1})
+        report = attacked(key, self._classify(0), section=plain)
+        if section.refine_steps:
+            refined = self._classify(section.refine_steps)
+            report["refined"] = attacked(jax.random.fold_in(key, 1), refined, section=section)
+        return report
+
+    def _landscape(self, key: Key, model: Trained) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The mean joint energy of a tenth of the training images, around the parameters."""
+        image_key, x_key, y_key = jax.random.split(key, 3)
+        num_images = max(1, len(self.train.images) // 10)
+        chosen = np.asarray(jax.random.permutation(image_key, len(self.train.images)))[:num_images]
+        coordinates = jnp.linspace(-1.0, 1.0, self.config.eval.landscape_points)
+
+        @jax.jit
+        def grid(model: Trained, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
+            def mean_energy(params: Any) -> jax.Array:
+                logits = predict(
+                    self.classifier, params, model.statistics, images, self.config.eval.batch_size
+                )
+                return jnp.mean(losses.joint_energy(logits))
+
+            x, y = (metrics.filter_normalised_direction(key, model.params) for key in keys)
+            return metrics.energy_landscape(
+                mean_energy, model.params, x, y, coordinates, coordinates
+            )
+
+        energies = np.asarray(grid(model, (x_key, y_key), _floats(self.train.images[chosen])))
+        report = {
+            "landscape_range": float(np.max(energies) - np.min(energies)),
+            "num_points": len(coordinates),
+            "num_images": num_images,
+        }
+        return report, {"energies": energies, "coordinates": np.asarray(coordinates)}
+
+
+@jax.jit
+def _calibration(logits: jax.Array, labels: jax.Array) -> tuple[dict[str, jax.Array], Any]:
+    probabilities = jax.nn.softmax(logits)
+    values = {
+        "accuracy": metrics.accuracy(logits, labels),
+        "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=NUM_BINS),
+        "nll": metrics.negative_log_likelihood(logits, labels),
+        "brier": metrics.brier_score(probabilities, labels),
+    }
+    return values, metrics.reliability_bins(probabilities, labels, num_bins=NUM_BINS)
+
+
+def _flat(groups: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """``{"a": {"b": x}}`` as ``{"a_b": x}``."""
+    return {f"{a}_{b}": x for a, group in groups.items() for b, x in group.items()}
+
+
+def _floats(images: np.ndarray) -> jax.Array:
+    return data.to_signed_unit(jnp.asarray(images))

@@ -1,0 +1,92 @@
+"""What is measured and pictured of a joint energy model while it trains."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, losses, metrics
+from ebmjax.networks import Classifier
+from ebmjax.training import TrainState
+from ebmjax.types import PyTree
+from experiments.buffers import spread_slots
+from experiments.chain_profiles import Profile
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.jem.chains import averaged_statistics
+from experiments.plots import image_grid
+
+
+@dataclass(frozen=True)
+class JemEvaluation:
+    """Accuracy and calibration on the test images, and how good what the replay buffer holds is.
+
+    Attributes:
+      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
+      classifier: the network.
+      test: the test images.
+      distances: of samples from the training images.
+      profile: of chains that go on from the buffer.
+      config: sections data and eval are read.
+    """
+
+    workdir: Path
+    classifier: Classifier
+    test: data.ImageData
+    distances: Distances
+    profile: Profile
+    config: Config
+
+    def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
+        """The row of this evaluation; its pictures go to the run's folder."""
+        statistics = averaged_statistics(state)
+        shown = spread_slots(state, self.config.eval.num_samples)  # None for a plain classifier
+        samples = shown[0] if shown else None
+        row, pictures = jax.device_get(self._report(state.params, statistics, samples))
+        for folder in ("evaluations", "plots"):
+            (self.workdir / folder).mkdir(exist_ok=True)
+        if "samples" in pictures:
+            image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
+            row |= self.distances.along_training(np.asarray(samples))
+            pictures |= self.profile(state)
+        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
+        return {name: np.asarray(value).tolist() for name, value in row.items()}
+
+    @cached_property
+    def _report(self) -> Callable[..., Any]:
+        def report(params: PyTree, statistics: PyTree, samples: Any) -> tuple[Any, Any]:
+            x = data.to_signed_unit(jnp.asarray(self.test.images))
+            logits = predict(self.classifier, params, statistics, x, self.config.eval.batch_size)
+            labels = jnp.asarray(self.test.labels)
+            probabilities = jax.nn.softmax(logits)
+            row = {
+                "test_accuracy": metrics.accuracy(logits, labels),
+                "test_ece": metrics.expected_calibration_error(probabilities, labels),
+                "test_nll": metrics.negative_log_likelihood(logits, labels),
+                "test_brier": metrics.brier_score(probabilities, labels),
+                "test_log_density": jnp.mean(losses.joint_log_density(logits)),
+            }
+            pictures = {"logits": logits, "labels": labels}
+            if samples is not None:
+                theirs = self.classifier.logits(params, statistics, samples)[0]
+                row["buffer_log_density"] = jnp.mean(losses.joint_log_density(theirs))
+                pictures["samples"] = data.from_signed_unit(samples)
+            return row, pictures
+
+        return jax.jit(report)
+
+
+def predict(
+    classifier: Classifier, params: PyTree, statistics: PyTree, images: jax.Array, batch_size: int
+) -> jax.Array:
+    """Logits (N, classes) of images (N, H, W, C), by the running statistics, batch by batch."""
+    return jax.lax.map(
+        lambda image: classifier.logits(params, statistics, image)[0],
+        images,
+        batch_size=min(batch_size, len(images)),
+    )

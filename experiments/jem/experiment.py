@@ -1,0 +1,117 @@
+"""Joint energy models (JEM, JEM++, SADA-JEM, SVGD in JEM), from their configuration."""
+
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import data
+from ebmjax.training import (
+    Plan,
+    init_joint_shards,
+    init_state,
+    make_joint_gradient_fn,
+    make_train_step,
+    warm_start,
+)
+from experiments import build as common
+from experiments.chain_profiles import KEY_NUMBER
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.errors import ConfigError
+from experiments.jem import checks, parts, plots
+from experiments.jem.assessment import JemAssessment
+from experiments.jem.chains import as_in_training, make_profile
+from experiments.jem.evaluation import JemEvaluation
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``jem/defaults.py`` for the fields)."""
+    checks.check(config)
+    images = common.images(config)
+    train, test = images.train, images.judged
+    for split in images:
+        data.check_image_data(split, config.data.num_classes)
+    plan = _plan(config, len(train.images))
+    params_key, _, eval_key = common.root_keys(config)
+    network_key, buffer_key = jax.random.split(params_key)
+
+    classifier = parts.classifier(config, config.model.dtype)
+    chain_classifier = parts.classifier(config, config.sampler.dtype)
+    policy = parts.choose("model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES)
+    moving = as_in_training(chain_classifier, policy)
+    params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))
+    negatives = parts.negatives(config, train)
+    shards = init_joint_shards(
+        buffer_key,
+        statistics,
+        negatives,
+        num_shards=config.mesh.num_shards,
+        buffer_size=config.sampler.buffer.size,
+        smoothing=config.loss.smoothing,
+    )
+    gradient_fn = make_joint_gradient_fn(
+        classifier,
+        parts.objective(config),
+        classified_view=parts.classified_view(config),
+        positive_view=parts.positive_view(config),
+        negatives=negatives,
+        norm_policy=policy,
+        chain_classifier=chain_classifier,
+    )
+    optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
+    train_step = make_train_step(
+        gradient_fn,
+        optimizer,
+        max_abs_loss=config.train.max_abs_loss,
+        hold_fn=parts.hold_fn(config),
+    )
+    distances = Distances(train, test, config)  # shared: its extractor is loaded once
+    evaluation = JemEvaluation(
+        workdir=workdir,
+        classifier=classifier,
+        test=test,
+        distances=distances,
+        profile=make_profile(jax.random.fold_in(eval_key, KEY_NUMBER), moving, negatives, config),
+        config=config,
+    )
+    assessment = JemAssessment(
+        workdir=workdir,
+        key=eval_key,
+        classifier=classifier,
+        chain_classifier=chain_classifier,
+        moving_classifier=moving,
+        negatives=negatives,
+        train=train,
+        test=images.assessed,
+        distances=distances,
+        config=config,
+    )
+    state = init_state(params, optimizer, shards)
+    return common.Experiment(
+        state=state,
+        train_step=train_step,
+        data=train,
+        plan=plan,
+        evaluate=evaluation,
+        draw=partial(plots.draw, workdir),
+        assess=assessment,
+        check_assess=assessment.check,
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
+    )
+
+
+def _first_images(train: data.ImageData) -> jax.Array:
+    return data.to_signed_unit(jnp.asarray(train.images[:2]))
+
+
+def _plan(config: Config, num_examples: int) -> Plan:
+    """As any image experiment's, with a second stream for p(x)."""
+    size = config.train.positive_batch_size
+    if size > num_examples:
+        raise ConfigError(
+            f"config.train.positive_batch_size must be at most the number of training examples, "
+            f"got {size} with {num_examples} examples (config.data.max_train)."
+        )
+    return common.plan(config, num_examples, further_streams=(size,))

@@ -1,0 +1,139 @@
+"""Figures of a study of joint energy models, from its folder."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.jem.assessment_plots import contours, robustness_axis, robustness_curve
+from experiments.jem.robustness import NORMS
+from experiments.plots import finish, legend
+from experiments.study_cells import folder_name
+from experiments.study_figures import Panel, over_training
+
+ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
+FID: Panel = ("sample_fid", "FID of the buffer", "log")
+LEARNING = (ACCURACY, FID)
+"""SADA-JEM's Fig. 3."""
+ROBUST: tuple[Panel, ...] = (
+    # Of contrastive divergence and of the objectives of f, in the same sense.
+    (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
+    ACCURACY,
+    ("sample_is", "inception score of the buffer", "linear"),
+    FID,
+)
+"""The robust-objective paper's Figs. 16 and 20 to 25."""
+
+NUM_LEVELS = 24
+
+
+def landscapes(rows: Mapping[str, str], folder: Path) -> None:
+    """``landscapes.png`` of a study's folder: the energies around seed 0's trained parameters.
+
+    From the energy at the parameters up or down, on one colour scale, since an energy has no zero
+    of its own; a panel's title says how far its energies range.
+
+    Args:
+      rows: the label of a row to its panel's title. A row whose run is missing, or was evaluated
+        without a landscape, is left out.
+      folder: of the study.
+    """
+    found = {}
+    for row, title in rows.items():
+        path = folder / folder_name(row) / "seed0" / "evaluation.npz"
+        if not path.exists():
+            continue
+        with np.load(path) as arrays:
+            if "landscape_energies" in arrays:
+                rises = np.ma.masked_invalid(_from_the_centre(arrays))
+                found[title] = arrays["landscape_coordinates"], rises
+    found = {title: panel for title, panel in found.items() if panel[1].count()}
+    if not found:
+        return
+    every = np.concatenate([rises.compressed() for _, rises in found.values()])
+    levels = np.linspace(every.min(), every.max(), NUM_LEVELS + 1)
+    columns = math.ceil(math.sqrt(len(found)))
+    lines = -(-len(found) // columns)
+    figure, grid = plt.subplots(lines, columns, figsize=(4.4 * columns, 3.8 * lines), squeeze=False)
+    for axis, (title, (coordinates, rises)) in zip(grid.flat, found.items(), strict=False):
+        contours(axis, coordinates, rises, levels)
+        reach = np.ptp(rises.compressed())
+        axis.set_title(f"{title}\nrange {reach:.3g} nats", fontsize=9)
+    for axis in grid.flat[len(found) :]:
+        axis.set_axis_off()
+    finish(figure, folder / "landscapes.png")
+
+
+def _from_the_centre(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """A landscape's energies minus the one nearest to the parameters."""
+    centre = np.argmin(np.abs(arrays["landscape_coordinates"]))
+    energies = arrays["landscape_energies"]
+    return energies - energies[centre, centre]
+
+
+def robustness(rows: Iterable[str], folder: Path) -> None:
+    """``robustness.png`` of a study's folder: accuracy under attack against its radius, by norm.
+
+    A line a row, the mean over seeds with their range. Below, where any row has it, the same of
+    refined images. Runs that diverged, or are missing, are left out.
+
+    Args:
+      rows: labels.
+      folder: of the study.
+    """
+    plain = {row: _robustness_reports(folder / folder_name(row)) for row in rows}
+    refined = {row: [one["refined"] for one in r if "refined" in one] for row, r in plain.items()}
+    lines = {"PGD": plain, "PGD with EOT and BPDA, images refined": refined}
+    lines = {title: found for title, found in lines.items() if any(found.values())}
+    if not lines:
+        return
+    figure, grid = plt.subplots(
+        len(lines), len(NORMS), figsize=(5 * len(NORMS), 3.8 * len(lines)), squeeze=False
+    )
+    for axes, (title, found) in zip(grid, lines.items(), strict=True):
+        for axis, norm in zip(axes, NORMS, strict=True):
+            for i, (row, seeds) in enumerate(found.items()):
+                _with_range(axis, [one[norm] for one in seeds if norm in one], row, f"C{i}")
+            robustness_axis(axis, norm)
+            axis.set_title(title, fontsize=9)
+    legend(grid[0, 0])
+    finish(figure, folder / "robustness.png")
+
+
+def _robustness_reports(row: Path) -> list[dict[str, Any]]:
+    """What evaluations say under "robustness", of a row's runs that did not diverge."""
+    paths = row.glob("seed*/evaluation.json")
+    finished = [path for path in paths if not (path.parent / "diverged.txt").exists()]
+    reports = (json.loads(path.read_text()) for path in finished)
+    return [report["robustness"] for report in reports if "robustness" in report]
+
+
+def _with_range(axis: Axes, curves: list[dict[str, float]], label: str, color: str) -> None:
+    """The mean of curves over the same radii and, shaded, from the lowest to the highest."""
+    if not curves:
+        return
+    levels, _ = robustness_curve(curves[0])
+    accuracies = np.array([robustness_curve(curve)[1] for curve in curves])
+    axis.fill_between(levels, accuracies.min(0), accuracies.max(0), alpha=0.15, color=color, lw=0)
+    axis.plot(levels, accuracies.mean(0), "o-", ms=3, lw=1.2, color=color, label=label)
+
+
+def learning(rows: Sequence[str], folder: Path) -> None:
+    """``training.png`` of a study's folder: test accuracy and FID of ``rows`` over training."""
+    over_training(LEARNING, "training", folder, rows)
+
+
+def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """``training_<scenario>.png`` of a study's folder, for each scenario that has a run.
+
+    Args:
+      rows: a scenario to the labels of its rows.
+      folder: of the study.
+    """
+    for scenario, labels in rows.items():
+        over_training(ROBUST, f"training_{folder_name(scenario)}", folder, labels)

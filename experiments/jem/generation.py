@@ -1,0 +1,179 @@
+"""How good the images are that a trained joint energy model generates."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data
+from ebmjax.networks import Classifier
+from ebmjax.samplers import InitialLaw
+from ebmjax.training import Negatives, TrainState
+from ebmjax.types import Key
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.jem.chains import ANY_CLASS, Trained, fresh_chains
+from experiments.jem.samplers import implied_temperature
+from experiments.jem.selection import SHARES, most_confident
+
+DEFAULT_LENGTH = 10
+"""Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """``(key, model, state) -> (report, samples)``.
+
+    Attributes:
+      classifier: the network of chains.
+      negatives: how training drew its negatives: sampler, initial law, scale of the density.
+      distances: from the training images, in the features of an extractor.
+      test: uint8 images, judged as if they were generated: what a perfect generator would get.
+      score: ``(model, images) -> scores``, with "logits" and "log_density".
+      config: sections data, sampler and eval are read.
+    """
+
+    classifier: Classifier
+    negatives: Negatives
+    distances: Distances
+    test: np.ndarray
+    score: Callable[..., dict[str, np.ndarray]]
+    config: Config
+
+    def __call__(
+        self, key: Key, model: Trained, state: TrainState
+    ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+        """The report, and of every set the images (uint8) with what they are sorted by."""
+        chain_key, buffer_key = jax.random.split(key)
+        generated = self._chains(chain_key, model)
+        generated["buffer"] = self._buffer(buffer_key, state)
+        judge = self.distances.extractor
+        assert judge is not None  # there are classes
+        report: dict[str, Any] = {
+            "extractor": judge.described(),
+            "sampler": self.config.sampler.name,
+            "implied_temperature": implied_temperature(self.config.sampler),
+            "num_chain_steps": self.num_chain_steps,
+            "num_reference": len(self.distances.train.images),
+            # As many as are generated: what such numbers are depends on how many there are.
+            "test_images": self.distances(self.test[: self.config.eval.num_generated]),
+        }
+        samples = {}
+        for name, (ends, labels) in generated.items():
+            report[name], samples[name] = self._judge(model, ends, labels)
+        if self.config.eval.selected_by_confidence:
+            report["buffer_selected"] = self._selected(model, generated["buffer"][0], judge.name)
+        return report, samples
+
+    @property
+    def num_chain_steps(self) -> int:
+        """Of each fresh chain."""
+        section = self.config.eval
+        return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
+
+    def _chains(self, key: Key, model: Trained) -> dict[str, tuple[np.ndarray, Any]]:
+        """Ends and labels of ``num_generated`` chains; interacting particles have no class."""
+
+        @jax.jit
+        def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> jax.Array:
+            return fresh_chains(
+                key,
+                self.classifier,
+                self.negatives,
+                model,
+                law,
+                labels,
+                num_classes=self.config.data.num_classes,
+                num_steps=self.num_chain_steps,
+            )
+
+        any_class, of_class = self._labels()
+        labels = np.concatenate([any_class, of_class])
+        ends = np.asarray(run(key, model, self.negatives.law, labels))
+        ends = ends.reshape(-1, *ends.shape[2:])
+        # Without what the last group has too many: distances of different numbers do not compare.
+        num = self.config.eval.num_generated
+        generated: dict[str, tuple[np.ndarray, Any]] = {"fresh": (ends[:num], None)}
+        if of_class.size:
+            conditional = ends[any_class.size :]
+            generated["conditional"] = conditional[:num], of_class.ravel()[:num]
+        return generated
+
+    def _labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Labels (groups, size) of chains of any class, and of as many of the classes in turn.
+
+        Interacting particles come in groups of the size they were trained in.
+        """
+        num, batch_size = self.config.eval.num_generated, self.config.eval.batch_size
+        is_interacting = self.negatives.is_interacting
+        size = self.config.sampler.num_samples if is_interacting else min(batch_size, num)
+        shape = (-(-num // size), size)
+        any_class = np.full(shape, ANY_CLASS, np.int32)
+        if is_interacting:
+            return any_class, any_class[:0]
+        turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
+        return any_class, turns.reshape(shape)
+
+    def _buffer(self, key: Key, state: TrainState) -> tuple[np.ndarray, np.ndarray | None]:
+        """Random slots of all shards' buffers, at most as many as there are fresh chains.
+
+        With the classes that their chains belong to, where they have one.
+        """
+        positions = np.asarray(state.shards.buffer.positions)
+        num_shards, size = positions.shape[:2]
+        slots = positions.reshape(-1, *positions.shape[2:])
+        chosen = np.asarray(jax.random.permutation(key, len(slots)))
+        chosen = chosen[: self.config.eval.num_generated]
+        if not self.config.loss.is_conditional:
+            return slots[chosen], None
+        classes = np.arange(size, dtype=np.int32) * self.config.data.num_classes // size
+        return slots[chosen], np.tile(classes, num_shards)[chosen]
+
+    def _judge(
+        self, model: Trained, ends: np.ndarray, labels: np.ndarray | None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Numbers of the samples that did not diverge, and how many did; the samples as images.
+
+        Samples of no class are given their most probable one.
+        """
+        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+        report: dict[str, Any] = {"num_diverged": int(np.sum(~is_finite))}
+        ends = ends[is_finite]
+        if len(ends) < 2:
+            return report, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
+        scores = self.score(model, ends)
+        probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
+        classes = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
+        samples = {
+            "images": np.asarray(data.from_signed_unit(jnp.asarray(ends))),
+            "log_density": scores["log_density"],
+            "labels": classes,
+            "class_probability": probabilities[np.arange(len(classes)), classes],
+        }
+        report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
+        report["mean_log_density"] = float(np.mean(scores["log_density"]))
+        return report | self.distances(samples["images"]), samples
+
+    def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
+        """What SADA-JEM's code reports: of the images that the model is most confident of.
+
+        The Frechet distance and the inception score are of different images, and the reference has
+        the test images, too.
+        """
+        ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
+        num_reference = len(self.distances.train.images) + len(self.test)
+        report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
+        if len(ends) < 2:
+            return report
+        images = np.asarray(data.from_signed_unit(jnp.asarray(ends)))
+        logits = self.score(model, ends)["logits"]
+        chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
+        reference = self.distances.train_and(self.test)
+        for name, selected in chosen.items():
+            number = f"{name}_{extractor}"
+            report[f"num_images_{name}"] = len(selected)
+            report[number] = self.distances(selected, reference).get(number)
+        return report

@@ -1,0 +1,261 @@
+"""The parts of a joint energy model that its configuration names: the tables and what they make."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax import data, losses, networks, samplers, training
+from experiments import initial_laws
+from experiments.build import BETA_VARIANTS, DTYPES, LOWERINGS
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.jem import samplers as jem_samplers
+from experiments.validate import choose
+
+NORMS = {"none": None, "batch": "batch", "group": "group"}
+NORM_POLICIES = {
+    "default": networks.NormPolicy(),
+    "running": networks.NormPolicy(
+        positives="running", negatives="running", chains="running", updated_by=("classified",)
+    ),
+    "running_chains": networks.NormPolicy(chains="running"),
+    "sada_jem": networks.SADA_JEM_POLICY,
+}
+
+
+def classifier(config: Config, dtype: str) -> networks.Classifier:
+    """The wide residual network of ``config.model``, computing in ``dtype``."""
+    model = config.model
+    return networks.classifier(
+        networks.WideResNet(
+            depth=model.depth,
+            widen_factor=model.widen_factor,
+            num_classes=config.data.num_classes,
+            norm=choose("model.norm", model.norm, NORMS),
+            lowering=choose("model.lowering", model.lowering, LOWERINGS),
+            dtype=choose("model.dtype", dtype, DTYPES),
+        )
+    )
+
+
+def classified_view(config: Config) -> training.View:
+    """Labelled images to what the network sees: augmented, with noise."""
+    return partial(_view, config.data, config.data.crop_padding, config.data.flip)
+
+
+def positive_view(config: Config) -> training.View:
+    """Images for p(x), augmented if ``config.data.augment_positives``.
+
+    As the labelled ones are, or by ``positive_crop_padding`` and ``positive_flip`` of their own.
+    """
+    section = config.data
+    if not section.augment_positives:
+        return partial(_view, section, 0, False)
+    padding, is_flipped = section.positive_crop_padding, section.positive_flip
+    return partial(
+        _view,
+        section,
+        section.crop_padding if padding is None else padding,
+        section.flip if is_flipped is None else is_flipped,
+    )
+
+
+def _view(
+    section: Config, padding: int, is_flipped: bool, key: jax.Array, images: jax.Array
+) -> jax.Array:
+    crop_key, flip_key, level_key, noise_key = jax.random.split(key, 4)
+    x = data.dequantise(level_key, images) if section.dequantise else data.to_signed_unit(images)
+    if padding:
+        x = data.reflect_pad_crop(crop_key, x, padding=padding)
+    if is_flipped:
+        x = data.random_flip(flip_key, x)
+    if section.noise_scale:
+        x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)
+    return x
+
+
+def objective(config: Config) -> training.JointObjective:
+    """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
+    loss = config.loss
+    return training.JointObjective(
+        generative_loss=_generative_loss(loss),
+        classification_weight=loss.classification_weight,
+        generative_weight=loss.generative_weight,
+        is_conditional=loss.is_conditional,
+        rho=config.optimizer.rho,
+        is_adaptive=config.optimizer.adaptive,
+        smoothing_ratio=loss.smoothing_ratio,
+        smoothing_rate=loss.smoothing_rate,
+        axis_name=jem_samplers.SHARD_AXES,
+    )
+
+
+def _generative_loss(loss: Config) -> training.GenerativeLoss:
+    """The loss of p(x) proportional to exp(f / alpha), alpha the smoothing, and the penalty.
+
+    The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
+    weight of the penalty stays.
+    """
+    term = choose("loss.generative", loss.generative, GENERATIVE_LOSSES)(loss)
+
+    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, metrics = term(positive, negative, smoothing)
+        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        return value + penalty, {**metrics, "energy_l2": penalty}
+
+    return generative_loss
+
+
+def _contrastive_divergence(loss: Config) -> training.GenerativeLoss:
+    del loss
+
+    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, _ = losses.contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
+        _, metrics = losses.contrastive_divergence_loss(-positive, -negative)
+        return value, metrics
+
+    return term
+
+
+def _beta_objective(loss: Config) -> training.GenerativeLoss:
+    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        value, metrics = losses.beta_objective_loss(
+            positive / smoothing,
+            negative / smoothing,
+            beta=loss.beta,
+            variant=choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS),
+            output_scale=loss.output_scale,
+        )
+        means = {
+            "positive_log_density": jnp.mean(positive),
+            "negative_log_density": jnp.mean(negative),
+            "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
+        }
+        return value, {**metrics, **means}
+
+    return term
+
+
+def _svgd_objective(loss: Config) -> training.GenerativeLoss:
+    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
+        return losses.svgd_generative_loss(
+            positive,
+            negative,
+            smoothing=smoothing,
+            variant=choose("loss.svgd_variant", loss.svgd_variant, SVGD_VARIANTS),
+        )
+
+    return term
+
+
+GENERATIVE_LOSSES = {
+    "contrastive_divergence": _contrastive_divergence,
+    "beta": _beta_objective,
+    "svgd": _svgd_objective,
+}
+SVGD_VARIANTS = {name: name for name in ("corrected", "literal")}
+
+
+def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
+    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
+    limit = config.loss.max_positive_weight
+    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
+
+
+def negatives(config: Config, train: data.ImageData) -> training.Negatives | None:
+    """How negatives are drawn; None for a classifier alone (``loss.generative_weight`` 0)."""
+    if not config.loss.generative_weight:
+        return None
+    name = config.sampler.name
+    is_interacting = name in jem_samplers.PARTICLE_SAMPLERS
+    if config.loss.is_conditional and is_interacting:
+        raise ConfigError(
+            f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
+            f"of config.sampler.name={name!r} move together. Take one of "
+            f"{sorted(set(jem_samplers.SAMPLERS) - set(jem_samplers.PARTICLE_SAMPLERS))}."
+        )
+    has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
+    return training.Negatives(
+        sampler=jem_samplers.sampler(config, train.images.shape[1:]),
+        num_steps=config.sampler.num_steps,
+        num_samples=_a_shard(config, "num_samples"),
+        law=initial_law(config, train),
+        reinit_prob=config.sampler.buffer.reinit_prob,
+        density_scale=_density_scale(config),
+        num_classes=config.data.num_classes if has_classes else 1,
+        is_interacting=is_interacting,
+        axis_name=jem_samplers.SHARD_AXES if is_interacting else None,
+        replacement=choose(
+            "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
+        ),
+        num_kept=_a_shard(config, "buffer.num_kept"),
+    )
+
+
+REPLACEMENTS = {name: name for name in ("in_place", "softmax", "argmax")}
+
+
+def _a_shard(config: Config, name: str) -> Any:
+    """A shard's part of a number of samples, None of None."""
+    total, num_shards = config.sampler[name], config.mesh.num_shards
+    if total is None:
+        return None
+    if total % num_shards:
+        raise ConfigError(
+            f"config.sampler.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
+            f"{total}."
+        )
+    return total // num_shards
+
+
+def _density_scale(config: Config) -> float:
+    """1 - beta under the beta objective: the weights carry the rest of the density."""
+    if config.loss.generative != "beta":
+        return 1.0
+    beta = config.loss.sampling_beta
+    return 1.0 - (config.loss.beta if beta is None else beta)
+
+
+def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
+    """The law that chains start from, ``config.sampler.buffer.law``."""
+    buffer = config.sampler.buffer
+    laws = initial_laws.laws(buffer, train.images.shape[1:])
+    laws["informative"] = lambda: samplers.informative_law(
+        data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
+    )
+    return choose("sampler.buffer.law", buffer.law, laws)()
+
+
+def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
+    """Adam or SGD with warm-up, a rate that decays, and coupled weight decay."""
+    section = config.optimizer
+    total_steps = config.train.num_epochs * steps_per_epoch
+    schedules = {
+        "steps": lambda: _steps_down(section, steps_per_epoch),
+        "cosine": lambda: optax.cosine_decay_schedule(section.learning_rate, total_steps),
+    }
+    decaying = choose("optimizer.schedule", section.schedule, schedules)()
+
+    def schedule(count: Any) -> Any:
+        return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
+
+    transforms = {
+        "adam": lambda: optax.scale_by_adam(b1=section.b1, b2=section.b2),
+        "sgd": lambda: optax.trace(decay=section.momentum),
+    }
+    return optax.chain(
+        optax.add_decayed_weights(section.weight_decay),
+        choose("optimizer.name", section.name, transforms)(),
+        optax.scale_by_learning_rate(schedule),
+    )
+
+
+def _steps_down(section: Config, steps_per_epoch: int) -> optax.Schedule:
+    scales: dict[int, float] = {}
+    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+        scales[step] = scales.get(step, 1.0) * section.decay_factor
+    return optax.piecewise_constant_schedule(section.learning_rate, scales)

@@ -1,0 +1,80 @@
+"""The reliability diagrams of a study of joint energy models, side by side, from its folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ebmjax.metrics import ReliabilityBins
+from experiments.jem.assessment_plots import reliability_diagram
+from experiments.plots import finish, legend
+from experiments.study_cells import folder_name
+from experiments.tables import entry
+
+
+def reliability(rows: Mapping[str, str], folder: Path) -> None:
+    """``reliability.png`` of a study's folder: a diagram a row, of the test images of all seeds.
+
+    Args:
+      rows: the label of a row to its panel's title. A row without an evaluated run is left out.
+      folder: of the study. Runs that diverged do not count, and the title says how many do.
+
+    Source: SVGD-in-JEM thesis, Figure 5.5.
+    """
+    every = {title: _evaluated(folder / folder_name(row)) for row, title in rows.items()}
+    found = {title: runs for title, runs in every.items() if runs}
+    if not found:
+        return
+    figure, (uppers, lowers) = plt.subplots(
+        2,
+        len(found),
+        figsize=(3.6 * len(found), 5),
+        sharex=True,
+        sharey="row",
+        height_ratios=(3, 1),
+        squeeze=False,
+    )
+    for upper, lower, (title, runs) in zip(uppers, lowers, found.items(), strict=True):
+        reliability_diagram(upper, lower, pooled([run["reliability"] for run in runs]))
+        accuracy, ece = ([100 * run[name] for run in runs] for name in ("accuracy", "ece"))
+        count = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
+        upper.set_title(
+            f"{title}, {count}\naccuracy {entry(accuracy, 1)} %, ECE {entry(ece, 1)} %", fontsize=9
+        )
+    uppers[0].set_ylabel("accuracy")
+    lowers[0].set_ylabel("images a seed")
+    legend(uppers[0])
+    finish(figure, folder / "reliability.png")
+
+
+def pooled(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
+    """One diagram of all images, each seed's counted: bins of many images weigh more.
+
+    Args:
+      bins: the fields of ``ReliabilityBins`` of each seed, with the same edges.
+
+    Returns:
+      NumPy arrays; ``count`` is a mean over seeds and need not be whole.
+    """
+    edges, confidence, accuracy, count = (
+        np.array([one[name] for one in bins], float) for name in ReliabilityBins._fields
+    )
+    total = np.sum(count, axis=0)
+
+    def mean(values: np.ndarray) -> Any:
+        return np.sum(values * count, axis=0) / np.maximum(total, 1.0)
+
+    return ReliabilityBins(edges[0], mean(confidence), mean(accuracy), total / len(bins))
+
+
+def _evaluated(row: Path) -> list[dict[str, Any]]:
+    """The section ``classification`` of the evaluated runs of a row that did not diverge."""
+    runs = [
+        json.loads(path.read_text())["classification"]
+        for path in sorted(row.glob("seed*/evaluation.json"))
+        if not (path.parent / "diverged.txt").exists()
+    ]
+    return [run for run in runs if run["accuracy"] is not None]

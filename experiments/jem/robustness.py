@@ -1,0 +1,125 @@
+"""Robust accuracy of a trained model, as it is or behind refinement by its own sampler."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import metrics
+from ebmjax.networks import Classifier
+from ebmjax.training import Negatives
+from ebmjax.types import Key
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.jem.chains import ANY_CLASS, Trained, move
+
+NORMS = ("linf", "l2")
+
+
+def robustness(
+    key: Key,
+    classify: Callable[[Trained, Key, jax.Array], jax.Array],
+    model: Trained,
+    images: jax.Array,
+    labels: jax.Array,
+    section: Config,
+) -> dict[str, Any]:
+    """Accuracy under attack at every radius of either norm, and how it was measured.
+
+    Images are attacked in batches of equal size; those that would be left over are left out.
+
+    Args:
+      key: split over norms and batches.
+      classify: see ``classify_fn``.
+      model: its first argument.
+      images: (N, H, W, C) in [-1, 1].
+      labels: (N,).
+      section: ``config.eval``.
+    """
+    num_batches = -(-len(images) // section.batch_size)
+    size = len(images) // num_batches
+    batches = [x[: num_batches * size].reshape(-1, size, *x.shape[1:]) for x in (images, labels)]
+    report: dict[str, Any] = {
+        "protocol": {
+            "attack": "PGD from a random start; an image broken at any step counts as broken",
+            "num_images": num_batches * size,
+            "num_steps": section.attack_steps,
+            "step_size": section.attack_step_size or "2.5 epsilon / num_steps",
+            "num_restarts": section.attack_restarts,
+            "refine_steps": section.refine_steps,
+            "num_eot": section.num_eot,
+            "units": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
+        }
+    }
+    for norm, norm_key in zip(NORMS, jax.random.split(key), strict=True):
+        levels = section[f"attack_{norm}"]
+        if levels:
+            curve = _curve(norm, classify, section)
+            keys = jax.random.split(norm_key, num_batches)
+            epsilons = metrics.epsilon_from_levels(jnp.asarray(levels, jnp.float32))
+            accuracies = jnp.mean(curve(model, epsilons, keys, *batches), axis=0).tolist()
+            report[norm] = {f"{level:g}": a for level, a in zip(levels, accuracies, strict=True)}
+    return report
+
+
+def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Callable[..., Any]:
+    """``(model, epsilons, keys, images, labels) -> (batches, radii)`` of one norm, compiled."""
+
+    level = section.attack_step_size
+    step_size = None if level is None else metrics.epsilon_from_levels(level)
+
+    def curve(model: Trained, epsilons: jax.Array, *batches: jax.Array) -> jax.Array:
+        def one_batch(batch: tuple[Key, jax.Array, jax.Array]) -> jax.Array:
+            key, images, labels = batch
+            return metrics.robust_accuracy_curve(
+                key,
+                partial(classify, model),
+                images,
+                labels,
+                epsilons,
+                norm=norm,
+                num_steps=section.attack_steps,
+                step_size=step_size,
+                num_restarts=section.attack_restarts,
+                num_eot=section.num_eot,
+            )
+
+        return jax.lax.map(one_batch, batches)
+
+    return jax.jit(curve)
+
+
+def classify_fn(
+    classifier: Classifier,
+    chain_classifier: Classifier,
+    negatives: Negatives | None,
+    refine_steps: int,
+) -> Callable[[Trained, Key, jax.Array], jax.Array]:
+    """``(model, key, images) -> logits`` as attacked: of the images, or of refined copies.
+
+    Refinement moves every image by ``refine_steps`` of the run's own sampler before it is
+    classified, and passes the classifier's gradient straight through (BPDA).
+
+    Raises:
+      ConfigError: if there is no sampler of single images to refine with.
+    """
+    if not refine_steps:
+        return lambda model, _, images: classifier.logits(model.params, model.statistics, images)[0]
+    if negatives is None or negatives.is_interacting:
+        raise ConfigError(
+            f"config.eval.refine_steps={refine_steps} needs a run whose chains move each on its "
+            "own, because every image must be classified on its own. Set it to 0."
+        )
+    sampler = negatives
+
+    def classify(model: Trained, key: Key, images: jax.Array) -> jax.Array:
+        def refine(key: Key, images: jax.Array) -> jax.Array:
+            labels = jnp.full(len(images), ANY_CLASS)
+            return move(key, chain_classifier, sampler, model, images, labels, refine_steps)
+
+        refined = metrics.straight_through(refine)(key, images)
+        return classifier.logits(model.params, model.statistics, refined)[0]
+
+    return classify

@@ -1,0 +1,1 @@
+"""The latent-space energy-based prior, with thermodynamic integration."""

@@ -1,0 +1,169 @@
+"""The full evaluation of a finished latent EBM run, for evaluation.json."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ebmjax import data, latent, metrics
+from ebmjax.training import TrainState
+from experiments import build as common
+from experiments.config import Config
+from experiments.distances import NO_SCORES, finite_images, manifold_scores
+from experiments.extractors import Extractor
+from experiments.thermo import cost
+from experiments.thermo import evidence as thermo_evidence
+from experiments.thermo.evaluation import ThermoEvaluation, params_of_repeats
+
+NUM_SIZES = 10
+DISTANCES = ("fid", "kid_rbf", "kid_polynomial")
+
+
+class Keys(NamedTuple):
+    """Of a repeat's full evaluation, for what each is named after."""
+
+    distances: jax.Array
+    evidence: jax.Array
+    cost: jax.Array
+
+
+def keys_of(eval_key: jax.Array) -> Keys:
+    """Apart from the four that the evaluations along training split ``eval_key`` into."""
+    return Keys(*jax.random.split(jax.random.fold_in(eval_key, 4), len(Keys._fields)))
+
+
+@dataclass(frozen=True)
+class ThermoAssessment:
+    """``state -> report``: every number that a study compares.
+
+    A number is one for a single run and a list over the repeats of several, null where a repeat
+    had diverged.
+
+    Attributes:
+      evaluation: what training measured along the way.
+      test: the test images.
+      config: of the run.
+      pilot: the time of the pilot run, None where there was none.
+    """
+
+    evaluation: ThermoEvaluation
+    test: data.ImageData
+    config: Config
+    pilot: common.Seconds | None = None
+
+    def __call__(self, state: TrainState) -> dict[str, Any]:
+        """The report. Distances of generated images need features, so class labels or Inception."""
+        diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
+        row, _ = self.evaluation.measure(state)
+        row = {name.removeprefix("mean_"): value for name, value in row.items()}
+        params = params_of_repeats(state)
+        keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
+        report = jax.tree.map(partial(_finite_or_null, diverged), row)
+        if self.extractor is not None:
+            pairs = zip(keys, params, strict=True)
+            distances = [self._distances(key.distances, one) for key, one in pairs]
+            lost = common.stack_arrays([found.pop("num_diverged_samples") for found in distances])
+            report["num_diverged_samples"] = lost.tolist()
+            scores = common.stack_arrays([found.pop("manifold") for found in distances])
+            report["manifold"] = jax.tree.map(partial(_finite_or_null, diverged), scores)
+            report |= self._extrapolated(distances, diverged)
+        report["extractor"] = self.extractor and self.extractor.described()
+        report["powers"] = self.evaluation.powers.tolist()
+        report["diverged_repeats"] = int(diverged.sum())
+        report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))
+        if self.config.eval.evidence_methods:
+            evidence = thermo_evidence.compare(
+                [key.evidence for key in keys],
+                self.evaluation.model,
+                params,
+                self.test.images,
+                self.config,
+            )
+            report["evidence"] = jax.tree.map(partial(_finite_or_null, diverged), evidence)
+        return report
+
+    @property
+    def extractor(self) -> Extractor | None:
+        """What judges the images; None where nothing is generated or nothing can judge."""
+        return self.evaluation.distances.extractor if self.config.eval.num_generated else None
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Ten sample sizes, evenly spaced as in the thesis."""
+        section = self.config.eval
+        spaced = np.linspace(section.smallest_generated, section.num_generated, NUM_SIZES)
+        return spaced.round().astype(int).tolist()
+
+    def _distances(self, key: jax.Array, params: latent.LatentParams) -> dict[str, Any]:
+        """Each metric at every size, against the training images; how many samples are not finite.
+
+        Those are left out, and sizes that the others do not reach have no number. "manifold" is of
+        all the others, at the full size.
+        """
+        sample_key, subset_key = jax.random.split(key)
+        num_generated = self.config.eval.num_generated
+        ends = np.asarray(self.evaluation.programs.sample(sample_key, params, num_generated))
+        images = finite_images(ends)
+        num_diverged = {"num_diverged_samples": np.array(len(ends) - len(images))}
+        sizes = [size for size in self.sizes if size <= len(images)]
+        if not sizes:
+            missing = {name: np.full(len(self.sizes), np.nan) for name in DISTANCES}
+            return {**missing, "manifold": NO_SCORES, **num_diverged}
+        features, _ = self.evaluation.distances.outputs(images)
+        reference, moments = self.evaluation.distances.train_reference
+
+        def fid(rows: np.ndarray) -> float:
+            return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
+
+        def kid_rbf(rows: np.ndarray) -> float:
+            bandwidth = (reference.shape[1] / 2) ** 0.5  # the thesis's
+            return metrics.kernel_distance(rows, reference, kernel="rbf", bandwidth=bandwidth)
+
+        def kid_polynomial(rows: np.ndarray) -> float:
+            return metrics.kernel_distance(rows, reference)
+
+        def at_sizes(metric_fn: Callable[[np.ndarray], float]) -> np.ndarray:
+            values = np.full(len(self.sizes), np.nan)
+            values[: len(sizes)] = metrics.metric_at_sizes(subset_key, metric_fn, features, sizes)
+            return values
+
+        found = dict(zip(DISTANCES, map(at_sizes, (fid, kid_rbf, kid_polynomial)), strict=True))
+        return {**found, "manifold": manifold_scores(features, reference), **num_diverged}
+
+    def _extrapolated(
+        self, distances: list[dict[str, np.ndarray]], diverged: np.ndarray
+    ) -> dict[str, Any]:
+        found = {}
+        for name, values in common.stack_arrays(distances).items():
+            infinity = np.apply_along_axis(self._at_infinity, -1, values)
+            found[name] = {
+                "sizes": self.sizes,
+                "values": _finite_or_null(diverged, values),
+                "infinity": _finite_or_null(diverged, infinity),
+            }
+        return found
+
+    def _at_infinity(self, values: np.ndarray) -> float:
+        is_known = np.isfinite(values)
+        sizes = np.array(self.sizes)[is_known]
+        if len(set(sizes)) < 2:  # no line
+            return np.nan
+        return metrics.extrapolate_to_infinity(sizes, values[is_known])
+
+    def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
+        batch = self.evaluation.batch(np.arange(self.config.train.batch_size))
+        gradient_fn = self.evaluation.programs.gradient
+        pilot_seconds = self.pilot.run if self.pilot else 0.0
+        return cost.cost(
+            gradient_fn, key, params, (), batch, num_steps=num_steps, pilot_seconds=pilot_seconds
+        )
+
+
+def _finite_or_null(diverged: np.ndarray, values: np.ndarray) -> Any:
+    """As lists; NaN, which becomes null in JSON, for the repeats that diverged."""
+    values = np.asarray(values, float)
+    lost = diverged.reshape(diverged.shape + (1,) * (values.ndim - diverged.ndim))
+    return np.where(lost, np.nan, values).tolist()

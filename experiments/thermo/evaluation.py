@@ -1,0 +1,238 @@
+"""What is measured and pictured of a latent EBM while it trains."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, latent
+from ebmjax.training import TrainState, tree_digest
+from experiments import build as common
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.plots import image_grid
+from experiments.thermo import gradient_variance as thermo_gradient_variance
+from experiments.thermo.parts import Examples
+
+
+class Programs(NamedTuple):
+    """What an evaluation computes, compiled apart: a run whose gradient alone differs from
+    another's finds the rest in the cache of compiled programs."""
+
+    sample: Callable[..., Any]
+    reconstructions: Callable[..., Any]
+    evidence: Callable[..., Any]
+    gradient: Callable[..., Any]
+    gradient_variance: Callable[..., Any]
+
+
+def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
+    """The parameters of the run, or of each of its repeats, on the host.
+
+    Those of a mesh and those of a checkpoint then run through the same program.
+    """
+    params = jax.device_get(state.params)
+    if jnp.ndim(state.skipped) == 0:
+        return [params]
+
+    def select(repeat: int) -> latent.LatentParams:
+        return jax.tree.map(lambda leaf: leaf[repeat], params)
+
+    return [select(repeat) for repeat in range(len(state.skipped))]
+
+
+@dataclass(frozen=True)
+class ThermoEvaluation:
+    """Samples and their distances, reconstructions, log evidence, gradient variance of a state.
+
+    Each repeat has the same key every time: pictures of successive evaluations start from the same
+    noise. Gradients are measured with fresh chains, also where training's persist.
+
+    Attributes:
+      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
+      model: the latent EBM.
+      chains: samplers and lengths, as ``make_latent_gradient_fn`` takes them.
+      powers: the schedule, (num_powers,), from 0 to 1.
+      gradient_fn: the one that trains.
+      train: the training data, with the indices of its examples.
+      test: uint8 images (num_test, H, W, C) to reconstruct.
+      distances: of samples from the training images.
+      config: sections loss, eval and train are read.
+    """
+
+    workdir: Path
+    model: latent.LatentModel
+    chains: dict[str, Any]
+    powers: jax.Array
+    gradient_fn: Callable[..., Any]
+    train: Examples
+    test: np.ndarray
+    distances: Distances
+    config: Config
+
+    def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
+        """The row of this evaluation; its pictures go to the run's folder."""
+        row, pictures = self.measure(state)
+        for folder in ("evaluations", "plots"):
+            (self.workdir / folder).mkdir(exist_ok=True)
+        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
+        samples = pictures["samples"].reshape(-1, *self.test.shape[1:])
+        shown = samples[: self.config.eval.num_samples]  # of the first repeat
+        image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
+        return {name: value.tolist() for name, value in row.items()}
+
+    def measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Numbers and pictures, of repeats with a leading axis of repeats.
+
+        The last answer is kept: the full evaluation after training asks for it again.
+        """
+        params = params_of_repeats(state)
+        digest = tree_digest(params)
+        if digest not in self._last:
+            repeats = [
+                self._measure_one(common.root_keys(self.config, repeat)[2], one)
+                for repeat, one in enumerate(params)
+            ]
+            parts = zip(*repeats, strict=True)
+            self._last.clear()
+            self._last[digest] = tuple(common.stack_arrays(part) for part in parts)
+        rows, pictures = self._last[digest]
+        return dict(rows), pictures
+
+    @cached_property
+    def _last(self) -> dict[str, Any]:
+        """Rows and pictures of the parameters that were measured last, by their digest."""
+        return {}
+
+    @cached_property
+    def programs(self) -> Programs:
+        """Jitted, each once."""
+        return Programs(
+            sample=jax.jit(self._sample, static_argnums=2),
+            reconstructions=jax.jit(self._reconstructions),
+            evidence=jax.jit(self._evidence),
+            gradient=jax.jit(self.gradient_fn),
+            gradient_variance=jax.jit(thermo_gradient_variance.over_batches),
+        )
+
+    def _measure_one(
+        self, key: jax.Array, params: latent.LatentParams
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        sample_key, power_key, evidence_key, gradient_key = jax.random.split(key, 4)
+        num_shown = self.config.eval.num_samples
+        samples = self.programs.sample(sample_key, params, num_shown)
+        row, reconstructions = self.programs.reconstructions(power_key, params)
+        row |= self.programs.evidence(evidence_key, params)
+        row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
+        pictures: dict[str, Any] = {
+            "samples": data.from_signed_unit(samples),
+            "reconstructions": data.from_signed_unit(reconstructions[:num_shown]),
+        }
+        is_finite = jnp.isfinite(samples).all(axis=(1, 2, 3))
+        row |= {"num_diverged_samples": jnp.sum(~is_finite)}
+        row |= self.distances.along_training(np.asarray(samples))
+        pictures["originals"] = self.test[: len(pictures["reconstructions"])]
+        return jax.device_get((row, pictures))
+
+    def _generate(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
+        return jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
+
+    def _sample(self, key: jax.Array, params: latent.LatentParams, num_samples: int) -> jax.Array:
+        """Images in [-1, 1], (num_samples, H, W, C), from fresh prior chains."""
+        return self._generate(params, self._prior(key, params, num_samples))
+
+    def _prior(self, key: jax.Array, params: latent.LatentParams, num_chains: int) -> jax.Array:
+        latents, _ = latent.sample_prior(
+            key,
+            self.model,
+            params,
+            num_chains,
+            self.chains["latent_dim"],
+            sampler=self.chains["prior_sampler"],
+            num_steps=self.chains["prior_steps"],
+        )
+        return latents
+
+    def _ladder(
+        self, key: jax.Array, params: latent.LatentParams, observations: jax.Array
+    ) -> jax.Array:
+        """A chain for every power and observation, (num_powers, batch, d); the prior's first."""
+        prior_key, power_key = jax.random.split(key)
+        latents, _ = latent.sample_power_posteriors(
+            power_key,
+            self.model,
+            params,
+            observations,
+            self.powers[1:],
+            self.chains["latent_dim"],
+            sampler=self.chains["posterior_sampler"],
+            num_steps=self.chains["posterior_steps"],
+            warm_start=self.chains["warm_start"],
+        )
+        return jnp.concatenate([self._prior(prior_key, params, len(observations))[None], latents])
+
+    def _reconstructions(
+        self, key: jax.Array, params: latent.LatentParams
+    ) -> tuple[dict[str, jax.Array], jax.Array]:
+        """E_t and errors on all test images, and their reconstructions."""
+        observations = data.to_signed_unit(jnp.asarray(self.test))
+        nodes = self._ladder(key, params, observations)
+        _, along = latent.telescoped_loss(
+            params, self.model, observations, nodes, nodes[0], self.powers
+        )
+        row = {
+            "test_reconstruction_error": along["reconstruction_error"],
+            "test_mean_log_likelihoods": along["mean_log_likelihoods"],
+        }
+        return row, self._generate(params, nodes[-1])
+
+    def _evidence(self, key: jax.Array, params: latent.LatentParams) -> dict[str, jax.Array]:
+        """Log evidence a test image, each with chains and Gaussians of its own.
+
+        The correction counts in full, whatever weight the objective gives it: else the numbers of
+        two runs would not be of the same quantity.
+        """
+        num_images, num_chains = self.config.eval.evidence_images, self.config.eval.evidence_chains
+        images = data.to_signed_unit(jnp.asarray(self.test[:num_images]))
+        observations = jnp.repeat(images, num_chains, axis=0)
+        nodes = self._ladder(key, params, observations)
+
+        def log_likelihood(z: jax.Array, x: jax.Array) -> jax.Array:
+            return latent.log_likelihood(self.model, params, z, x)
+
+        by_chain = jax.vmap(jax.vmap(log_likelihood), (0, None))(nodes, observations)
+        energies = by_chain.reshape(-1, num_images, num_chains).mean(axis=-1)
+        forward, backward = latent.fitted_divergences(
+            nodes.reshape(-1, num_images, num_chains, nodes.shape[-1]),
+            covariance=self.config.loss.kl_covariance,
+        )
+        corrected = latent.log_evidence(
+            energies, self.powers, kl_forward=forward, kl_backward=backward
+        )
+        correction = 0.5 * jnp.sum(forward - backward, axis=0)
+        return {
+            "test_trapezium_log_evidence": latent.log_evidence(energies, self.powers).mean(),
+            "test_log_evidence": corrected.mean(),
+            # What the trapezium rule lacks on this schedule.
+            "quadrature_discrepancy": correction.mean(),
+        }
+
+    def _gradients(self, key: jax.Array, params: latent.LatentParams) -> list[Any]:
+        """Over independent minibatches and chains, each of the size that trains."""
+        num_examples, batch_size = len(self.train.index), self.config.train.batch_size
+
+        def one(key: jax.Array) -> Any:
+            index_key, chain_key = jax.random.split(key)
+            index = jax.random.choice(index_key, num_examples, (batch_size,), replace=False)
+            return self.programs.gradient(chain_key, params, (), self.batch(np.asarray(index)))[0]
+
+        return [one(key) for key in jax.random.split(key, self.config.eval.num_gradients)]
+
+    def batch(self, index: np.ndarray) -> Examples:
+        """The training examples of ``index``."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.train)

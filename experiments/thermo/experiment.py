@@ -1,0 +1,103 @@
+"""The latent EBM with thermodynamic integration, from its configuration."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.training import (
+    TrainState,
+    init_latent_shards,
+    init_state,
+    make_train_step,
+    stack_states,
+    warm_start,
+)
+from experiments import build as common
+from experiments.config import Config
+from experiments.distances import Distances
+from experiments.thermo import checks, gradient_variance, memory, parts, plots
+from experiments.thermo import pilot as thermo_pilot
+from experiments.thermo import schedule as thermo_schedule
+from experiments.thermo.assessment import ThermoAssessment
+from experiments.thermo.evaluation import ThermoEvaluation
+from experiments.validate import choose
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``thermo/defaults.py`` for the fields)."""
+    choose("loss.estimator", config.loss.estimator, parts.ESTIMATORS)
+    images = common.images(config)
+    train, test = images.train, images.judged
+    checks.check(config, min(len(test.images), len(images.assessed.images)))
+    plan = common.plan(config, len(train.images))
+    model, init = parts.model_of(config, train.images.shape[1:])
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    memory.check_memory(config, model.generator_fn, shapes.generator)
+    optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
+    examples = parts.Examples(train, jnp.arange(len(train.images)))
+
+    def pilot(law: jax.Array) -> thermo_pilot.Pilot:
+        params = init(common.root_keys(config)[0])
+        return thermo_pilot.run(config, model, params, optimizer, examples, law)
+
+    schedule = thermo_schedule.schedule(config, workdir, pilot)
+    gradient_fn = parts.gradient_fn(config, model, schedule.powers)
+
+    def initial_state(repeat: int) -> TrainState:
+        params_key, _, _ = common.root_keys(config, repeat)
+        shards = _shards(config, params_key, len(train.images)) if config.sampler.persistent else ()
+        return init_state(init(params_key), optimizer, shards)
+
+    evaluation = ThermoEvaluation(
+        workdir=workdir,
+        model=model,
+        chains=parts.chains(config),
+        powers=schedule.powers,
+        gradient_fn=gradient_fn,
+        train=examples,
+        test=test.images[: config.eval.num_test],
+        distances=Distances(train, test, config),
+        config=config,
+    )
+    assessed = evaluation
+    if images.assessed is not test:
+        assessed = replace(evaluation, test=images.assessed.images[: config.eval.num_test])
+    state = common.over_repeats(config, initial_state, stack_states)
+    chains = ("prior", "posterior") if config.sampler.persistent else ()
+    return common.Experiment(
+        state=state,
+        train_step=make_train_step(
+            gradient_fn,
+            optimizer,
+            gradient_metrics_fn=gradient_variance.over_coordinates,
+        ),
+        data=examples,
+        plan=plan,
+        evaluate=evaluation,
+        draw=partial(plots.draw, workdir, np.asarray(schedule.powers)),
+        assess=ThermoAssessment(
+            evaluation=assessed, test=images.assessed, config=config, pilot=schedule.pilot
+        ),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
+        pilot=schedule.pilot,
+    )
+
+
+def _shards(config: Config, key: jax.Array, num_examples: int) -> Any:
+    """Persistent chains for every example and power."""
+    is_vanilla = config.loss.estimator == "vanilla"
+    return init_latent_shards(
+        jax.random.fold_in(key, 2),  # 0 and 1 are those that the networks' keys are split into
+        num_shards=config.mesh.num_shards,
+        batch_size=config.train.batch_size,
+        num_examples=num_examples,
+        num_powers=2 if is_vanilla else config.loss.num_intervals + 1,
+        latent_dim=config.model.latent_dim,
+        num_chains=config.loss.chains_per_observation,
+        base_scale=config.model.base_scale,
+    )

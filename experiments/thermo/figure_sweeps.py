@@ -1,0 +1,196 @@
+"""The figures of thermodynamic integration that set a number of every row against another."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.plots import INK, legend
+from experiments.thermo.figure_data import (
+    BATCH_SIZE,
+    Absent,
+    Points,
+    Row,
+    points,
+    quadratic,
+    regimes,
+    series,
+    variants,
+)
+
+# The thesis's definition first; last without the prior's coordinates, which some estimators have
+# at exactly 0.
+VARIANCES = {
+    "coordinate_gradient_variance": "gradient variance over\ncoordinates (the thesis's)",
+    "gradient_variance": "gradient variance over\nbatches and chains",
+    "generator_coordinate_gradient_variance": "gradient variance over\nthe generator's coordinates",
+}
+SCORES = {
+    "kid_rbf": r"$\mathrm{KID}_\infty$, RBF kernel",
+    "kid_polynomial": r"$\mathrm{KID}_\infty$, cubic kernel",
+    "fid": r"$\mathrm{FID}_\infty$",
+}
+COLOURS = (INK, "#d1495b", "#00798c", "#edae49")
+ESTIMATORS = {
+    "frozen_prior": "frozen_prior (the prior never learns, as published)",
+    "tempered": "tempered (the prior learns by the contrast)",
+}
+
+
+def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
+    """Labels of VARIANCES; runs of earlier versions lack the generator's alone."""
+    return {
+        name: label
+        for name, label in VARIANCES.items()
+        if any(name in one for row in rows for one in row.evaluations)
+    }
+
+
+def boxes(rows: Sequence[Row], estimator: str) -> Figure:
+    """Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over its repeats."""
+    swept = series(rows, estimator)
+    variances = measured_variances(rows)
+    figure, panels = plt.subplots(1, len(variances), figsize=(4.5 * len(variances), 3.8))
+    for axes, (name, label) in zip(panels, variances.items(), strict=True):
+        names, values = box_values(swept, name)
+        axes.boxplot(values, tick_labels=names, medianprops={"color": INK}, showfliers=False)
+        for place, found in enumerate(values, start=1):
+            axes.plot(np.full(len(found), place), found, "o", ms=3, color=INK, alpha=0.5)
+        axes.set(xlabel="batch size" if estimator == "vanilla" else "exponent p", ylabel=label)
+    figure.suptitle(title(swept), fontsize=10)
+    return figure
+
+
+def title(rows: Sequence[Row], *, features: bool = False) -> str:
+    """The estimator, if it is one, over how many repeats, and what the images are compared by.
+
+    Raises:
+      Absent: for ``features`` of runs whose evaluation compared no images.
+    """
+    names = {row.estimator for row in rows}
+    repeats = max(len(row.values("coordinate_gradient_variance")) for row in rows)
+    parts = [*(ESTIMATORS.get(name, name) for name in names if len(names) == 1)]
+    parts += [f"{repeats} repeats"]
+    if features:
+        extractor = rows[0].evaluations[0]["extractor"]
+        if extractor is None:
+            raise Absent("nothing was generated, or no features compared it (config.eval)")
+        parts += [f"features: {extractor['name']}"]
+    return "; ".join(parts)
+
+
+def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndarray]]:
+    """Under each box the swept value and what was lost; the finite values in it."""
+    names, boxed = [], []
+    for row in swept:
+        values = row.values(name)
+        finite = values[np.isfinite(values)]
+        value = row.config[BATCH_SIZE] if row.estimator == "vanilla" else row.exponent
+        lost = len(values) - len(finite)
+        names.append(f"{value:g}" + (f"\n({lost} lost)" if lost else ""))
+        boxed.append(finite)
+    return names, boxed
+
+
+def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
+    """Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime, with parabolas."""
+    found = regimes(rows, estimator)
+    heading = title(series(rows, estimator), features=True)
+    variances = measured_variances(rows)
+    shape = (len(variances), len(found))
+    figure, grid = plt.subplots(*shape, figsize=(3.7 * len(found), 3.2 * len(variances)))
+    for line, (variance, label) in zip(grid, variances.items(), strict=True):
+        for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
+            _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
+            axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
+    figure.suptitle(heading, fontsize=10)
+    return figure
+
+
+def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
+    """Fig. 10 (19): the same in one panel for all regimes."""
+    found = regimes(rows, estimator)
+    heading = title(series(rows, estimator), features=True)
+    variances = measured_variances(rows)
+    figure, panels = plt.subplots(1, len(variances), figsize=(5.5 * len(variances), 4.6))
+    for axes, (variance, label) in zip(panels, variances.items(), strict=True):
+        for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
+            mean = points(mine, variance, f"{score}.infinity")
+            _scatter(axes, mean, colour, label=regime)
+        axes.set(xlabel=label, ylabel=SCORES[score])
+        legend(axes)
+    figure.suptitle(heading, fontsize=10)
+    return figure
+
+
+def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
+    """Fig. 6: the rows that change more than p, over the sweep of p; circled what they vary."""
+    changed = variants(rows, estimator)
+    heading = title(series(rows, estimator), features=True)
+    _, low, high, *_ = regimes(rows, estimator).items()
+    panels = [
+        (regime, mine, [row for row in changed if (row.exponent <= 1) == (regime == low[0])])
+        for regime, mine in (low, high)
+    ]
+    panels = [panel for panel in panels if panel[2]]
+    variances = measured_variances(rows)
+    shape, size = (len(variances), len(panels)), (5.5 * len(panels), 3.75 * len(variances))
+    figure, grid = plt.subplots(*shape, figsize=size, squeeze=False)
+    for line, (variance, label) in zip(grid, variances.items(), strict=True):
+        for axes, (regime, mine, other) in zip(line, panels, strict=True):
+            at = partial(points, x_name=variance, y_name=f"{score}.infinity")
+            _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])
+            bases = [row for row in mine if row.exponent in {one.exponent for one in other}]
+            axes.plot(*at(bases)[1:3], "o", ms=16, mfc="none", mec="0.4")
+            for place, row in enumerate(other):
+                colour = plt.get_cmap("tab10")(place % 10)
+                _errorbars(axes, at([row]), color=colour, marker="s", label=row.label)
+            axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
+            legend(axes)
+    figure.suptitle(heading, fontsize=10)
+    return figure
+
+
+def against_time(rows: Sequence[Row]) -> Figure:
+    """Of no number in the thesis: what every row's time of training buys, in KID_inf and nats."""
+    heading = title(rows, features=True)
+    numbers = {
+        "kid_rbf.infinity": SCORES["kid_rbf"],
+        "evidence.ais.mean": "log evidence of test images by AIS, nats",
+    }
+    figure, panels = plt.subplots(1, 2, figsize=(15, 7))
+    estimators = sorted({row.estimator for row in rows})
+    for axes, (name, label) in zip(panels, numbers.items(), strict=True):
+        for place, estimator in enumerate(estimators):
+            mine = [row for row in rows if row.estimator == estimator]
+            found = points(mine, "cost.train_seconds", name)
+            colour = plt.get_cmap("tab10")(place)
+            _errorbars(axes, found, color=colour, marker="o", label=estimator)
+            _names(axes, found)
+        axes.set(xlabel="seconds of training, one repeat", ylabel=label, xscale="log", xmargin=0.2)
+        legend(axes)
+    figure.suptitle(heading, fontsize=10)
+    return figure
+
+
+def _scatter(axes: Axes, mean: Points, colour: str, label: str = "") -> None:
+    """Means, spreads and the parabola through them."""
+    _errorbars(axes, mean, color=colour, marker="o", label=label)
+    _names(axes, mean)
+    curve = quadratic(mean)
+    if curve is not None:
+        axes.plot(*curve.linspace(100), color=colour, lw=1, ls="--")
+
+
+def _names(axes: Axes, mean: Points) -> None:
+    for row, x, y in zip(mean.rows, mean.x, mean.y, strict=True):
+        axes.annotate(row.label, (x, y), (4, 4), textcoords="offset points", fontsize=6)
+
+
+def _errorbars(axes: Axes, mean: Points, **style: Any) -> None:
+    style |= {"xerr": mean.x_spread, "yerr": mean.y_spread, "ls": "", "ms": 5, "capsize": 2}
+    axes.errorbar(mean.x, mean.y, **style)

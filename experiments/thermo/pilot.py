@@ -1,0 +1,119 @@
+"""The pilot run that places the powers of a latent EBM experiment."""
+
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax import latent
+from ebmjax.training import FitResult, Plan, fit, init_state, make_train_step
+from experiments import build as common
+from experiments.config import Config
+from experiments.thermo import parts
+
+IMAGES = 200
+
+
+class Pilot(NamedTuple):
+    """What a pilot run found.
+
+    Attributes:
+      powers: (pilot_intervals + 1,), where it looked.
+      mean_log_likelihoods: E_t there, in nats.
+      seconds: of its training and of looking.
+    """
+
+    powers: jax.Array
+    mean_log_likelihoods: jax.Array
+    seconds: common.Seconds
+
+
+def run(
+    config: Config,
+    model: latent.LatentModel,
+    params: latent.LatentParams,
+    optimizer: optax.GradientTransformation,
+    examples: parts.Examples,
+    law: jax.Array,
+) -> Pilot:
+    """Trains ``config.loss.pilot_epochs`` along the powers ``law`` and measures E_t.
+
+    It is a run of ``config.seed`` alone, whatever the number of repeats, on one device: the same
+    powers wherever the run goes on.
+
+    Raises:
+      KeyboardInterrupt: where a signal asked it to stop; nothing of it is kept then.
+      DivergenceError: as training.
+    """
+    started = time.perf_counter()
+    _, train_key, eval_key = common.root_keys(config)
+    result = _train(train_key, config, model, params, optimizer, examples, law)
+    if result.signum is not None:
+        raise KeyboardInterrupt
+    powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.pilot_exponent)
+    trained = jax.device_get(result.state.params)
+    observations = parts.observe(jax.tree.map(lambda leaf: leaf[:IMAGES], examples))
+    measure = jax.jit(
+        lambda key, params: _mean_log_likelihoods(key, config, model, params, observations, powers)
+    )
+    before = time.perf_counter()
+    measure = measure.lower(eval_key, trained).compile()
+    compile_seconds = result.compile_seconds + time.perf_counter() - before
+    means = jax.block_until_ready(measure(eval_key, trained))
+    seconds = common.Seconds(time.perf_counter() - started, compile_seconds)
+    return Pilot(powers, means, seconds)
+
+
+def _train(
+    key: jax.Array,
+    config: Config,
+    model: latent.LatentModel,
+    params: latent.LatentParams,
+    optimizer: optax.GradientTransformation,
+    examples: parts.Examples,
+    law: jax.Array,
+) -> FitResult:
+    total_steps = config.loss.pilot_epochs * (len(examples.index) // config.train.batch_size)
+    return fit(
+        key,
+        init_state(params, optimizer),
+        make_train_step(parts.gradient_fn(_fresh(config), model, law), optimizer),
+        examples,
+        Plan(
+            total_steps=total_steps,
+            batch_size=config.train.batch_size,
+            num_shards=config.mesh.num_shards,
+            steps_per_dispatch=min(config.train.steps_per_dispatch, total_steps),
+            log_every=total_steps,
+            max_consecutive_skips=config.train.max_consecutive_skips,
+            data_seed=config.seed,
+        ),
+        devices=jax.devices()[:1],
+    )
+
+
+def _fresh(config: Config) -> Any:
+    """The pilot's chains start afresh: it keeps no shards."""
+    pilot = config.copy_and_resolve_references()
+    pilot.sampler.persistent = False
+    return pilot
+
+
+def _mean_log_likelihoods(
+    key: jax.Array,
+    config: Config,
+    model: latent.LatentModel,
+    params: latent.LatentParams,
+    observations: jax.Array,
+    powers: jax.Array,
+) -> jax.Array:
+    """E_t at every power, averaged over the observations, from chains as long as training's."""
+    chains = parts.chains(config)
+    prior_latents, latents, _ = latent.sample_ladder(
+        key, model, params, observations, powers[1:], **chains
+    )
+    nodes = jnp.concatenate([prior_latents[None], latents])
+    _, along = latent.telescoped_loss(params, model, observations, nodes, prior_latents, powers)
+    return along["mean_log_likelihoods"]

@@ -1,0 +1,295 @@
+"""The robust objective in the plane: one model for each beta, all trained in one program."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ebmjax import data, losses, networks, samplers
+from ebmjax.densities import from_energy, tempered
+from ebmjax.training import TrainState, init_state, make_train_step, state_axes
+from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
+from experiments import build as common
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.toys import beta_plots
+from experiments.toys.beta_bias import Parts
+from experiments.toys.beta_evaluation import ToyBetaEvaluation, name_of
+from experiments.toys.numbers import nearest_mode
+from experiments.validate import choose
+
+ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.05), "swish": nn.swish}
+BETA_VARIANTS = {
+    name: name for name in ("default", "no_positive", "batch_corrected", "true_objective")
+}
+
+
+class ToyData(NamedTuple):
+    """``points(key, num) -> (num, 2)`` and their normalised log density at one position."""
+
+    points: Callable[[Key, int], jax.Array]
+    log_density_fn: LogDensityFn
+
+
+def _toy(
+    points: Callable[..., jax.Array], density: Callable[..., jax.Array], **law: Any
+) -> ToyData:
+    return ToyData(partial(points, **law), partial(density, **law))
+
+
+MEANS = data.circle_means(8)
+RADII = jnp.arange(1.0, 5.0)
+
+# Nijkamp et al. 2020; the robust paper weights the components and does not say by how much.
+DATA = {
+    "gmm": _toy(
+        data.gaussian_mixture_points,
+        data.gaussian_mixture_log_density,
+        means=MEANS,
+        scale=0.15,
+        weights=jnp.arange(1.0, 9.0),
+    ),
+    "circles": _toy(data.ring_points, data.ring_log_density, radii=RADII, scale=0.15),
+}
+
+
+def _ring(positions: np.ndarray) -> np.ndarray:
+    """(n,): which of the circles is nearest to each of ``positions`` (n, 2)."""
+    distances = np.linalg.norm(positions, axis=-1)
+    return np.argmin(np.abs(distances[:, None] - np.asarray(RADII)), axis=-1)
+
+
+# Each mode or circle takes what is nearest to it.
+PARTS = {
+    "gmm": Parts(len(MEANS), partial(nearest_mode, means=np.asarray(MEANS))),
+    "circles": Parts(len(RADII), _ring),
+}
+
+
+class Models(NamedTuple):
+    """What each beta's model counts for itself, (1, betas): one shard."""
+
+    skipped: jax.Array
+    consecutive_skipped: jax.Array
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``configs/toy_beta.py`` for the fields)."""
+    toy = choose("data.name", config.data.name, DATA)
+    _check(config)
+    params_key, _, further_key = common.root_keys(config)
+    points_key, eval_key = jax.random.split(further_key)
+    points = toy.points(points_key, config.data.num_points)
+    plan = common.plan(config, len(points))
+    energy_fn, params = network(config, params_key)
+    optimizer = adam(config, plan.total_steps)
+    step_one = make_train_step(
+        partial(learn, config, energy_fn),
+        optimizer,
+        max_abs_loss=config.train.max_abs_loss,
+        axis_name=None,
+    )
+    evaluation = ToyBetaEvaluation(
+        workdir=workdir,
+        key=eval_key,
+        energy_fn=energy_fn,
+        toy=toy,
+        parts=PARTS[config.data.name],
+        short_chains=partial(short_chains, config),
+        long_chains=partial(long_chains, config),
+        config=config,
+    )
+    evaluation.check()
+    return common.Experiment(
+        state=stacked(init_state(params, optimizer), len(config.loss.betas)),
+        train_step=partial(train_step, step_one, partial(betas_at, config, plan.total_steps)),
+        data=points,
+        plan=plan,
+        evaluate=evaluation,
+        draw=partial(beta_plots.draw, workdir, config),
+        assess=evaluation.assess,
+    )
+
+
+def _check(config: Config) -> None:
+    """Refuses what only a run would find out."""
+    variant = choose("loss.beta_variant", config.loss.beta_variant, BETA_VARIANTS)
+    betas, start = config.loss.betas, config.loss.beta_start
+    if not betas or len({name_of(beta) for beta in betas}) < len(betas):
+        raise ConfigError(
+            "config.loss.betas must be one or more numbers that differ in their first six digits, "
+            f"got {betas}."
+        )
+    lowest = min(*betas, betas[0] if start is None else start)
+    if lowest < 0 and not config.loss.allow_negative:
+        raise ConfigError(
+            f"config.loss.betas and config.loss.beta_start must be 0 or more, got {lowest}. "
+            "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
+        )
+    if len(config.sampler.law_mean) != 2:
+        raise ConfigError(
+            f"config.sampler.law_mean must have two entries, got {config.sampler.law_mean}."
+        )
+    if config.mesh.num_shards != 1:
+        raise ConfigError(
+            f"config.mesh.num_shards must be 1 for the family toy_beta, whose models share their "
+            f"batches, got {config.mesh.num_shards}."
+        )
+    if variant == "true_objective" and config.train.batch_size % 2:
+        raise ConfigError(
+            "config.train.batch_size must be even for config.loss.beta_variant=true_objective, "
+            f"which halves it, got {config.train.batch_size}."
+        )
+
+
+def network(config: Config, key: Key) -> tuple[Callable[..., jax.Array], PyTree]:
+    """``energy_fn(params, positions)`` in units of 1 / ``loss.output_scale``; its parameters."""
+    activation = choose("model.activation", config.model.activation, ACTIVATIONS)
+    energy = networks.MLPEnergy(hidden=config.model.hidden, activation=activation)
+    return energy.apply, jax.jit(energy.init)(key, jnp.zeros(2))  # pyright: ignore[reportReturnType]
+
+
+def adam(config: Config, total_steps: int) -> optax.GradientTransformation:
+    """Adam whose rate decays geometrically over the run."""
+    section = config.optimizer
+    rate = optax.exponential_decay(
+        section.learning_rate,
+        transition_steps=total_steps,
+        decay_rate=section.final_learning_rate / section.learning_rate,
+    )
+    return optax.adam(rate, b1=section.b1, b2=section.b2)
+
+
+def betas_at(config: Config, total_steps: int, step: jax.Array) -> jax.Array:
+    """The beta of every model at ``step``: constant, or linear from ``loss.beta_start``."""
+    last = jnp.asarray(config.loss.betas, jnp.float32)
+    if config.loss.beta_start is None:
+        return last
+    return config.loss.beta_start + (last - config.loss.beta_start) * step / total_steps
+
+
+def stacked(state: TrainState, num_models: int) -> TrainState:
+    """``state`` for each of several models that start alike; the counters are of all of them."""
+    params, opt_state = jax.tree.map(
+        lambda leaf: jnp.repeat(leaf[None], num_models, axis=0), (state.params, state.opt_state)
+    )
+    none = jnp.zeros((1, num_models), jnp.int32)
+    return state._replace(params=params, opt_state=opt_state, shards=Models(none, none.copy()))
+
+
+def train_step(
+    step_one: Callable[..., Any],
+    betas_fn: Callable[[jax.Array], jax.Array],
+    key: Key,
+    state: TrainState,
+    batch: PyTree,
+) -> tuple[TrainState, Metrics]:
+    """``step_one`` of every model on the same batch, by the same key: only beta differs.
+
+    A model whose update is not finite keeps its parameters; the others move on. The run itself has
+    skipped a step where every model has.
+    """
+    axes = state_axes(0, 0)._replace(step=None)
+    betas = betas_fn(state.step)
+    counts = jax.tree.map(lambda leaf: leaf[0], state.shards)
+    models = state._replace(
+        shards=betas[:, None],
+        skipped=counts.skipped,
+        consecutive_skipped=counts.consecutive_skipped,
+    )
+    models, metrics = jax.vmap(step_one, in_axes=(None, axes, None), out_axes=(axes, 0))(
+        key, models, batch
+    )
+    counts = Models(models.skipped[None], models.consecutive_skipped[None])
+    consecutive = jnp.min(models.consecutive_skipped)
+    skipped = state.skipped + (consecutive > 0)
+    state = models._replace(shards=counts, skipped=skipped, consecutive_skipped=consecutive)
+    return state, {
+        **metrics,
+        "beta": betas,
+        "losses": metrics["loss"],
+        "loss": jnp.mean(metrics["loss"]),
+        "skipped_by_model": metrics["skipped"],
+        "skipped": skipped,
+        "consecutive_skipped": consecutive,
+    }
+
+
+def learn(
+    config: Config,
+    energy_fn: Callable[..., jax.Array],
+    key: Key,
+    params: PyTree,
+    beta: jax.Array,
+    positives: jax.Array,
+) -> tuple[PyTree, jax.Array, Metrics]:
+    """A ``training.GradientFn`` of one model: short chains from noise, then the objective."""
+    output_scale = config.loss.output_scale
+    temperature = losses.beta_sampling_temperature(beta, output_scale=output_scale)
+    density = tempered(from_energy(partial(energy_fn, params)), temperature)
+    negatives, chains = short_chains(config, key, density, config.sampler.num_samples)
+
+    def loss_fn(params: PyTree) -> tuple[jax.Array, Metrics]:
+        return losses.beta_objective_loss(
+            -energy_fn(params, positives),
+            -energy_fn(params, negatives),
+            beta=beta,
+            variant=config.loss.beta_variant,
+            output_scale=output_scale,
+        )
+
+    (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+    return gradients, beta, {"loss": loss, **metrics, **chains}
+
+
+def short_chains(
+    config: Config, key: Key, log_density_fn: LogDensityFn, num: int
+) -> tuple[jax.Array, Metrics]:
+    """Ends of ``num`` chains of the run's sampler from its initial law; what they report."""
+    if config.sampler.chain_length == 0:
+        return _starts(config, key, num)[0], {}
+    ends, _, infos = _run(config, key, log_density_fn, num, config.sampler.chain_length)
+    return ends, {"chain_acceptance_prob": jnp.mean(infos.acceptance_prob)}
+
+
+def long_chains(config: Config, key: Key, log_density_fn: LogDensityFn, num: int) -> jax.Array:
+    """About ``num`` draws (draws, 2) of long chains with the starts and steps of training's.
+
+    Ten of every chain, of its steps 2,100 to 3,000.
+    """
+    _, draws, _ = _run(config, key, log_density_fn, -(-num // 10), 3000, burn_in=2000, thinning=100)
+    return draws.reshape(-1, 2)
+
+
+def _starts(config: Config, key: Key, num: int) -> tuple[jax.Array, Key]:
+    """(num, 2) of the initial law, and the key of what follows."""
+    start_key, chain_key = jax.random.split(key)
+    mean = jnp.asarray(config.sampler.law_mean, jnp.float32)[None]
+    return mean + config.sampler.law_scale * jax.random.normal(start_key, (num, 2)), chain_key
+
+
+def _run(
+    config: Config,
+    key: Key,
+    log_density_fn: LogDensityFn,
+    num: int,
+    num_steps: int,
+    **kept: int,
+) -> tuple[jax.Array, jax.Array, PyTree]:
+    """Ends of ``num`` chains, the draws that ``run_chain`` keeps, and its infos."""
+    starts, chain_key = _starts(config, key, num)
+    sampler = samplers.sgld(log_density_fn, step_size=config.sampler.step_size)
+    states, positions, infos = samplers.run_chain(
+        chain_key,
+        jax.vmap(sampler.init)(starts),
+        samplers.batch_step(sampler.step),
+        num_steps,
+        **kept,
+    )
+    return states.position, positions, infos

@@ -1,0 +1,96 @@
+"""How a learned density of the plane makes up for chains that do not follow it.
+
+Source: robust-objective paper, appendix I and K.1; the fixed point is derived in docs/losses.md.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.toys import grid as toy_grid
+from experiments.toys.grid import Grid
+
+# Logarithms of float64 densities are rounded by less: a spread below it is none.
+ROUNDING = 1e-9
+
+
+def compensation(
+    log_density: np.ndarray, truth: np.ndarray, *, chains: np.ndarray, data: np.ndarray
+) -> dict[str, float]:
+    """How ``log(density / truth)`` answers ``log(chains / data)``, where the data weigh the cells.
+
+    "bias_slope" is the slope of the regression, 1 - 1 / beta in appendix I, "bias_correlation" the
+    correlation, -1 where that line is all there is. The kernel flattens the regressor alone: of
+    laws about as wide as the data's components the slope comes out too steep, by the factor
+    1 + (bandwidth / scale)^2.
+
+    Args:
+      log_density, truth: normalised log densities on the grid.
+      chains: density of the chains' ends by a kernel. Cells where it is 0 are left out.
+      data: density of the data, spread by the same kernel.
+
+    Returns:
+      Both NaN where the chains are nowhere, or everywhere as many as the data; the correlation
+      also where the density is the truth.
+    """
+    present = (chains > 0) & (data > 0)
+    weights = np.exp(truth[present])
+    weights = weights / max(np.sum(weights), np.finfo(np.float64).tiny)
+    bias, answer = np.log(chains[present] / data[present]), (log_density - truth)[present]
+    centred_bias, centred_answer = (x - np.sum(weights * x) for x in (bias, answer))
+    spread, of_answer = (math.sqrt(np.sum(weights * x**2)) for x in (centred_bias, centred_answer))
+    covariance = float(np.sum(weights * centred_bias * centred_answer))
+    return {
+        "bias_slope": covariance / spread**2 if spread > ROUNDING else math.nan,
+        "bias_correlation": covariance / (spread * of_answer)
+        if min(spread, of_answer) > ROUNDING
+        else math.nan,
+    }
+
+
+def reweighted_distance(
+    log_density: np.ndarray, truth: np.ndarray, *, negatives: np.ndarray, beta: float, grid: Grid
+) -> float:
+    """Total variation between the data and training's negatives weighted by ``density^beta``.
+
+    0 at the fixed point of the robust objective, whatever the sampler; NaN where there is no
+    negative on the grid.
+
+    Args:
+      log_density: of the model on the grid, up to a constant.
+      truth: normalised log density of the data.
+      negatives: their density, by a kernel; mass beyond the grid takes no part.
+      beta: as in training.
+      grid: of all three.
+    """
+    if not (np.all(np.isfinite(log_density)) and np.any(negatives > 0)):
+        return math.nan
+    with np.errstate(divide="ignore"):
+        product = np.log(negatives) + beta * np.asarray(log_density, np.float64)
+    product = toy_grid.normalised(product, grid)
+    return toy_grid.total_variation(np.exp(truth), np.exp(product), grid)
+
+
+class Parts(NamedTuple):
+    """The plane in parts: those that are nearest to a mode, or to a circle.
+
+    Attributes:
+      num: of them.
+      nearest: positions (n, 2) to the part (n,) each lies in, from 0.
+    """
+
+    num: int
+    nearest: Callable[[np.ndarray], np.ndarray]
+
+    def shares(self, positions: np.ndarray, masses: np.ndarray | None = None) -> np.ndarray:
+        """(num,): of the mass of the finite ``positions`` (n, 2); NaN where there is none.
+
+        ``masses`` (n,) are equal ones unless given.
+        """
+        finite = np.all(np.isfinite(positions), axis=1)
+        weights = None if masses is None else masses[finite]
+        totals = np.bincount(self.nearest(positions[finite]), weights, minlength=self.num)
+        with np.errstate(invalid="ignore"):
+            return totals / np.sum(totals)

@@ -1,0 +1,246 @@
+"""How far the learned densities of the plane, and the samples of their chains, are from the truth.
+
+Every number is taken on one grid: the truth is normalised there like the models.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import losses
+from ebmjax.densities import tempered
+from ebmjax.training import TrainState
+from ebmjax.types import PyTree
+from experiments.errors import ConfigError
+from experiments.toys import grid as toy_grid
+from experiments.toys.beta_bias import Parts, compensation, reweighted_distance
+from experiments.toys.numbers import grid_draws
+from experiments.toys.plane import PlaneEvaluation
+
+
+@dataclass(frozen=True)
+class ToyBetaEvaluation(PlaneEvaluation):
+    """Divergences of every model, and the arrays that the panels show: also ``truth.npz``.
+
+    Attributes:
+      parts: the modes or circles of the data.
+      short_chains: ``(key, log_density_fn, num) -> (ends, metrics)`` of the run's sampler.
+      long_chains: ``(key, log_density_fn, num) -> draws``, as if its chains had not been cut off.
+    """
+
+    parts: Parts
+    short_chains: Callable[..., tuple[jax.Array, Any]]
+    long_chains: Callable[..., jax.Array]
+
+    def check(self) -> None:
+        """Raises ConfigError for a grid that cuts off the data, or is too coarse for the kernel."""
+        super().check()
+        if self.config.eval.bandwidth < self.grid.width:
+            raise ConfigError(
+                f"config.eval.bandwidth={self.config.eval.bandwidth} must be at least the width of "
+                f"a cell, {self.grid.width:.3g}. Take more config.eval.grid_points."
+            )
+
+    def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
+        """The row of this evaluation: a list over the models for every number."""
+        row, arrays = self._measure(state)
+        (self.workdir / "evaluations").mkdir(exist_ok=True)
+        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
+        np.savez_compressed(self.workdir / "truth.npz", log_density=self.truth)
+        return row
+
+    def _measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The row, and the log densities and samples that it is of."""
+        log_densities, samples = jax.device_get(self._arrays(state.params))
+        models = [self.numbers(*pair) for pair in zip(log_densities, samples, strict=True)]
+        row = {name: [model[name] for model in models] for name in models[0]}
+        return row, {"log_densities": log_densities, "samples": samples}
+
+    def assess(self, state: TrainState) -> dict[str, Any]:
+        """The same of the finished run by beta, beside what as many points of the data score."""
+        # Without a file: those of training belong to training's grid, and are drawn with it.
+        row, arrays = self._measure(state)
+        row |= self._bias(state, arrays)
+        consecutive = state.shards.consecutive_skipped[0]
+        by_beta = {}
+        for i, beta in enumerate(self.config.loss.betas):
+            is_diverged = bool(consecutive[i] >= self.config.train.max_consecutive_skips)
+            # What a model was when it diverged says nothing of its objective.
+            numbers = {name: math.nan if is_diverged else values[i] for name, values in row.items()}
+            by_beta[name_of(beta)] = {
+                **numbers,
+                "beta": beta,
+                "is_diverged": float(is_diverged),
+                "skipped": int(state.shards.skipped[0, i]),
+            }
+        _, data_key = jax.random.split(self.key)
+        fresh = self.toy.points(data_key, self.config.eval.num_samples)
+        return {
+            "by_beta": by_beta,
+            "perfect_sampler": self.sample_numbers(np.asarray(fresh)),
+            "shares": self._truth_shares.tolist(),
+            "notes": [note for model in by_beta.values() for note in self._notes(model)],
+        }
+
+    def _notes(self, model: dict[str, float]) -> list[str]:
+        """Why a model has no divergences, where it has none."""
+        if model["is_diverged"]:
+            return [f"beta {model['beta']:g} diverged: {model['skipped']} steps were skipped."]
+        if model["is_normalisable"]:
+            return []
+        return [
+            f"beta {model['beta']:g} has {model['border_mass']:.2g} of its mass on the grid at the "
+            "grid's border, so there is more beyond: no normalised density is reported. If it is "
+            "bounded at all, --config.eval.half_width= can be larger."
+        ]
+
+    def numbers(self, log_density: np.ndarray, samples: np.ndarray) -> dict[str, float]:
+        """Of one model; NaN where its density cannot be normalised on the grid."""
+        report = self.density_numbers(log_density)
+        report["is_normalisable"] = float(not math.isnan(report["density_tv"]))
+        report["density_share_tv"] = math.nan
+        if report["is_normalisable"]:
+            report["density_share_tv"] = self._share_distance(self._density_shares(log_density))
+        return report | self.sample_numbers(samples)
+
+    def sample_numbers(self, samples: np.ndarray) -> dict[str, float]:
+        """Of samples (n, 2), by their kernel density estimate."""
+        grid = self.grid
+        estimate = self._estimate(samples)
+        inside = toy_grid.mass(estimate, grid)
+        report = {
+            "sample_tv": toy_grid.total_variation(np.exp(self.truth), estimate, grid),
+            "sample_kl": math.nan,
+            "sample_share_tv": self._share_distance(self.parts.shares(samples)),
+            "outside": 1.0 - inside,
+        }
+        if inside > 0:
+            with np.errstate(divide="ignore"):
+                log_estimate = np.log(estimate / inside)
+            report["sample_kl"] = toy_grid.kl_divergence(log_estimate, self.truth, grid)
+        return report
+
+    def _bias(self, state: TrainState, arrays: dict[str, Any]) -> dict[str, list[Any]]:
+        """A list over the models for every number that sampling's bias is judged by."""
+        keys = jax.random.split(jax.random.fold_in(self.key, 1), 3)
+        betas = jnp.asarray(self.config.loss.betas, jnp.float32)
+        negatives, draws = jax.device_get(self._chains(keys[:2], state.params, betas))
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(keys[2])))
+        models = [
+            self.bias_numbers(*model, rng=rng)
+            for model in zip(
+                self.config.loss.betas,
+                arrays["log_densities"],
+                arrays["samples"],
+                negatives,
+                draws,
+                strict=True,
+            )
+        ]
+        return {name: [model[name] for model in models] for name in models[0]}
+
+    def bias_numbers(
+        self,
+        beta: float,
+        log_density: np.ndarray,
+        samples: np.ndarray,
+        negatives: np.ndarray,
+        draws: np.ndarray,
+        *,
+        rng: np.random.Generator,
+    ) -> dict[str, Any]:
+        """Of one model, the ends of its chains and of training's, and its long chains' draws.
+
+        What is of the density itself is NaN where that cannot be normalised on the grid.
+        """
+        truth, estimate = np.exp(self.truth), self._estimate(negatives)
+        numbers: dict[str, Any] = {
+            "bias_slope": math.nan,
+            "bias_correlation": math.nan,
+            "negative_tv": toy_grid.total_variation(truth, estimate, self.grid),
+            "reweighted_tv": reweighted_distance(
+                log_density, self.truth, negatives=estimate, beta=beta, grid=self.grid
+            ),
+            "long_tv": math.nan,
+            "exact_tv": math.nan,
+            "density_shares": None,
+            "sample_shares": self.parts.shares(samples).tolist(),
+        }
+        if toy_grid.border_mass(log_density, self.grid) > self.config.eval.max_border_mass:
+            return numbers
+        learned = toy_grid.normalised(log_density, self.grid)
+        data = toy_grid.smoothed(truth, self.grid, self.config.eval.bandwidth)
+        exact = grid_draws(rng, log_density, grid=self.grid, num=len(draws))
+        return {
+            **numbers,
+            **compensation(learned, self.truth, chains=self._estimate(samples), data=data),
+            "long_tv": self._distance_to(learned, draws),
+            "exact_tv": self._distance_to(learned, exact),
+            "density_shares": self._density_shares(log_density).tolist(),
+        }
+
+    def _estimate(self, samples: np.ndarray) -> np.ndarray:
+        return toy_grid.smoothed_histogram(samples, self.grid, self.config.eval.bandwidth)
+
+    def _distance_to(self, learned: np.ndarray, samples: np.ndarray) -> float:
+        return toy_grid.total_variation(np.exp(learned), self._estimate(samples), self.grid)
+
+    def _density_shares(self, log_density: np.ndarray) -> np.ndarray:
+        masses = np.exp(toy_grid.normalised(log_density, self.grid)).ravel()
+        return self.parts.shares(self.grid.centres, masses)
+
+    @cached_property
+    def _truth_shares(self) -> np.ndarray:
+        return self._density_shares(self.truth)
+
+    def _share_distance(self, shares: np.ndarray) -> float:
+        """Total variation of the shares of parts from the data's, in [0, 1]."""
+        return 0.5 * float(np.sum(np.abs(shares - self._truth_shares)))
+
+    @cached_property
+    def _chains(self) -> Callable[..., Any]:
+        """``keys, params, betas -> (ends of training's chains, draws of long ones)``, compiled.
+
+        The first follow a share of the model's log density, as in training, the others the model.
+        """
+        num = self.config.eval.num_samples
+
+        def chains(keys: jax.Array, params: PyTree, beta: jax.Array) -> tuple[jax.Array, jax.Array]:
+            def log_density_fn(position: jax.Array) -> jax.Array:
+                return -self.config.loss.output_scale * self.energy_fn(params, position)
+
+            tempered_fn = tempered(log_density_fn, losses.beta_sampling_temperature(beta))
+            negatives, _ = self.short_chains(keys[0], tempered_fn, num)
+            return negatives, self.long_chains(keys[1], log_density_fn, num)
+
+        return jax.jit(jax.vmap(chains, in_axes=(None, 0, 0)))
+
+    @cached_property
+    def _arrays(self) -> Callable[[PyTree], Any]:
+        """``params -> (log densities (betas, num, num), samples (betas, n, 2))``, compiled.
+
+        The chains follow the model itself, at beta 0, as the paper's panels do.
+        """
+        grid, num = self.grid, self.config.eval.num_samples
+        chain_key, _ = jax.random.split(self.key)
+
+        def arrays(params: PyTree) -> tuple[jax.Array, jax.Array]:
+            def log_density_fn(position: jax.Array) -> jax.Array:
+                return -self.config.loss.output_scale * self.energy_fn(params, position)
+
+            values = log_density_fn(jnp.asarray(grid.centres, jnp.float32))
+            ends, _ = self.short_chains(chain_key, log_density_fn, num)
+            return values.reshape(grid.num, grid.num), ends
+
+        return jax.jit(jax.vmap(arrays))
+
+
+def name_of(beta: float) -> str:
+    """0.3 is "0_3" and -0.5 "minus_0_5": dots descend in the columns of a study."""
+    return f"{beta:g}".replace("-", "minus_").replace(".", "_")

@@ -1,0 +1,91 @@
+"""The learned densities of all objectives side by side, from a study's folder alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from experiments.plots import finish
+from experiments.toys.beta_evaluation import name_of
+from experiments.toys.beta_plots import shown_density, tile
+from experiments.toys.grid import Grid
+from experiments.workdir import evaluations
+
+TITLES = {
+    "default": "default",
+    "no_positive": "no positive",
+    "batch_corrected": "batch corrected",
+    "true_objective": "true objective",
+}
+
+
+def objectives(folder: Path) -> None:
+    """``panels_<data>[_<setting>].png`` of a study's folder: seed 0 of the rows that have ended.
+
+    A line an objective and a column a beta, beside the data's own density; colours go from 0 to its
+    peak.
+    """
+    for name, runs in by_setting(folder).items():
+        panels(folder / f"panels_{name}.png", runs)
+
+
+def by_setting(folder: Path) -> dict[str, dict[str, Path]]:
+    """Data set and setting to the runs of seed 0, by objective in the order of TITLES."""
+    found: dict[str, dict[str, Path]] = {}
+    for run in sorted(folder.glob("*/seed0")):
+        if (run / "evaluation.json").exists() or (run / "diverged.txt").exists():
+            objective = _read(run / "config.json")["loss"]["beta_variant"]
+            words = [word for word in run.parent.name.split(",_") if word != objective]
+            found.setdefault("_".join(words), {})[objective] = run
+    return {name: {o: runs[o] for o in TITLES if o in runs} for name, runs in found.items()}
+
+
+def panels(path: Path, runs: dict[str, Path]) -> None:
+    """One figure: the data, then a line for each of ``runs``, by objective."""
+    first = next(iter(runs.values()))
+    config = _read(first / "config.json")
+    section, betas = config["eval"], config["loss"]["betas"]
+    grid = Grid(section["half_width"], section["grid_points"])
+    with np.load(first / "truth.npz") as arrays:
+        truth = arrays["log_density"]
+    limits = (0.0, float(np.exp(truth.max())))
+    size = (1.5 * (len(betas) + 1), 1.55 * len(runs) + 0.4)
+    figure, squares = plt.subplots(len(runs), len(betas) + 1, figsize=size, squeeze=False)
+    for axes in squares[1:, 0]:
+        axes.set_visible(False)
+    tile(squares[0, 0], truth, np.exp, limits)
+    squares[0, 0].set_title("data", fontsize=8)
+    for axes, (objective, run) in zip(squares[:, 1:], runs.items(), strict=True):
+        models = _models(run, grid, section["max_border_mass"], np.exp(truth), betas)
+        for place, (title, learned) in zip(axes, models, strict=True):
+            tile(place, learned, np.exp, limits, missing=title)
+            place.set_title("" if learned is None else title, fontsize=8)
+        axes[0].set_ylabel(TITLES[objective], fontsize=8)
+    for place, beta in zip(squares[0, 1:], betas, strict=True):
+        place.set_title("\n".join(filter(None, (f"beta {beta:g}", place.get_title()))), fontsize=8)
+    finish(figure, path)
+
+
+def _models(
+    run: Path, grid: Grid, max_border_mass: float, truth: np.ndarray, betas: Sequence[float]
+) -> list[tuple[str, np.ndarray | None]]:
+    """What to say of every model and its log density; None of one that diverged or spills over."""
+    diverged = ("diverged", None)
+    if not (run / "evaluation.json").exists():  # all of them did, and the run ended there
+        return [diverged] * len(betas)
+    with np.load(evaluations(run)[-1]) as arrays:
+        log_densities = arrays["log_densities"]
+    reports = _read(run / "evaluation.json")["by_beta"]
+    return [
+        diverged
+        if reports[name_of(beta)]["is_diverged"]
+        else shown_density(log_density, grid, max_border_mass, truth)
+        for beta, log_density in zip(betas, log_densities, strict=True)
+    ]
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text())

@@ -1,0 +1,184 @@
+"""The panels of a study in the plane, drawn from the run's folder alone."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from experiments.config import Config
+from experiments.plots import column, finish, legend
+from experiments.toys import grid as toy_grid
+from experiments.toys.grid import Grid
+from experiments.workdir import evaluations, read_rows
+
+# Log densities below it are shown alike, as far as the panels of the papers go.
+FLOOR = -23.0
+
+
+def draw(workdir: Path, config: Config) -> None:
+    """Draws every plot of the run in ``workdir``."""
+    plots = workdir / "plots"
+    with np.load(evaluations(workdir)[-1]) as arrays, np.load(workdir / "truth.npz") as truth:
+        panels(plots / "panels.png", arrays, truth["log_density"], config)
+    training(plots / "training.png", read_rows(workdir), config.loss.betas)
+
+
+def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
+    """A column for the data and each beta: learned density, chains' density, their logarithms."""
+    section, peak = config.eval, float(truth.max())
+    grid = Grid(section.half_width, section.grid_points)
+    columns: list[tuple[str, Any, str, Any]] = [("data", truth, "", None)]
+    pairs = zip(config.loss.betas, arrays["log_densities"], arrays["samples"], strict=True)
+    for beta, log_density, samples in pairs:
+        title, learned = shown_density(log_density, grid, section.max_border_mass, np.exp(truth))
+        estimate = toy_grid.smoothed_histogram(samples, grid, section.bandwidth)
+        distance = toy_grid.total_variation(np.exp(truth), estimate, grid)
+        with np.errstate(divide="ignore"):
+            log_estimate = np.log(estimate)
+        columns.append(
+            (f"beta {beta:g}: {title}", learned, f"chains: TV {distance:.2f}", log_estimate)
+        )
+    figure, squares = plt.subplots(
+        4, len(columns), figsize=(1.7 * len(columns), 7.2), squeeze=False
+    )
+    for (title, learned, below, sampled), axes in zip(columns, squares.T, strict=True):
+        axes[0].set_title(title, fontsize=8)
+        axes[2].set_title(below, fontsize=8)
+        for place, values in ((0, learned), (2, sampled)):
+            tile(axes[place], values, lambda v: np.exp(v), (0.0, math.exp(peak)))
+            tile(axes[place + 1], values, lambda v: np.maximum(v, FLOOR), (FLOOR, peak))
+    for axes in squares[2:, 0]:
+        axes.set_visible(False)
+    for axes, name in zip(squares[:2, 0], ("density", "log density"), strict=True):
+        axes.set_ylabel(name, fontsize=8)
+    finish(figure, path)
+
+
+def shown_density(
+    log_density: np.ndarray, grid: Grid, max_border_mass: float, truth: np.ndarray
+) -> tuple[str, np.ndarray | None]:
+    """What to say of a learned density, and its normalised logarithm; None if it has none."""
+    if toy_grid.border_mass(log_density, grid) > max_border_mass:
+        return "not normalisable", None
+    learned = toy_grid.normalised(log_density, grid)
+    return f"TV {toy_grid.total_variation(truth, np.exp(learned), grid):.2f}", learned
+
+
+def tile(
+    axes: Any,
+    log_density: np.ndarray | None,
+    shown: Callable[[np.ndarray], np.ndarray],
+    limits: tuple[float, float],
+    missing: str = "mass at\nthe border",
+) -> None:
+    """One square of the panels; colours beyond the limits are those of the limits.
+
+    Where there is no density, ``missing`` says why.
+    """
+    axes.set(xticks=[], yticks=[])
+    if log_density is None:
+        axes.text(0.5, 0.5, missing, ha="center", va="center", fontsize=7)
+        axes.set_aspect("equal")
+        return
+    low, high = limits
+    image = shown(log_density).T
+    axes.imshow(image, origin="lower", vmin=low, vmax=high, interpolation="nearest")
+
+
+def training(path: Path, rows: list[dict[str, Any]], betas: tuple[float, ...]) -> None:
+    """Divergences and the objective's monitors against the step, a line for each beta."""
+    names = (
+        ("density_tv", "total variation, density"),
+        ("density_kl", "KL(data || model), nats"),
+        ("sample_tv", "total variation, chains"),
+        ("log_density_gap", "f of data - f of negatives"),
+        ("positive_weight", "mean weight of the data"),
+        ("effective_sample_fraction", "effective fraction of negatives"),
+    )
+    figure, grid = plt.subplots(2, 3, figsize=(12, 6))
+    for axes, (name, label) in zip(grid.flat, names, strict=True):
+        steps, values = column(rows, name)
+        for i, beta in enumerate(betas):
+            shade = plt.get_cmap("viridis")(i / max(len(betas) - 1, 1))
+            axes.plot(steps, values[:, i], color=shade, lw=1.2, label=f"beta {beta:g}")
+        scale = "log" if name == "density_kl" else "linear"
+        axes.set(xlabel="step", ylabel=label, yscale=scale)
+    grid[0, 2].legend(fontsize=7, frameon=False)
+    finish(figure, path)
+
+
+PANELS = (
+    "gmm",
+    "gmm restricted",
+    "gmm degenerate",
+    "circles",
+    "circles restricted",
+    "circles degenerate",
+)
+
+
+def study(folder: Path) -> None:
+    """divergences.png of a study's folder: total variation against beta, a line for each row.
+
+    A row is drawn in the panel of ``PANELS`` with the longest name that its own begins with; means
+    are of the runs that have a number.
+    """
+    found = sorted(reports(folder).items())
+    shown = [name for name in PANELS if any(_panel(rowname) == name for rowname, _ in found)]
+    if not shown:
+        return
+    figure, grid = plt.subplots(
+        2, len(shown), figsize=(3 * len(shown), 6), sharey="row", squeeze=False
+    )
+    for rowname, runs in found:
+        panel = _panel(rowname)
+        if panel is None:
+            continue
+        axes = grid[:, shown.index(panel)]
+        line = _as_words(rowname).removeprefix(panel).strip() or "default"
+        for place, name in zip(axes, ("density_tv", "sample_tv"), strict=True):
+            betas, values = over_betas(runs, name)
+            has_any = ~np.isnan(values).all(axis=0)
+            betas, values = betas[has_any], values[:, has_any]
+            mean, counts = np.nanmean(values, axis=0), np.sum(~np.isnan(values), axis=0)
+            of_runs = np.sqrt(counts / np.maximum(counts - 1, 1))  # dividing by n - 1; 0 for one
+            spread = np.nanstd(values, axis=0) * of_runs
+            place.errorbar(betas, mean, spread, lw=1.2, label=line)
+    for axes, name in zip(grid[0], shown, strict=True):
+        axes.set_title(name, fontsize=9)
+    grid[0, 0].set_ylabel("total variation, density")
+    grid[1, 0].set_ylabel("total variation, chains")
+    for axes in grid.flat:
+        axes.set(xlabel="beta", ylim=(0, 1.03))
+        legend(axes)
+    finish(figure, folder / "divergences.png")
+
+
+def _as_words(rowname: str) -> str:
+    return rowname.replace("_", " ").replace(",", "")
+
+
+def _panel(rowname: str) -> str | None:
+    fitting = (name for name in PANELS if _as_words(rowname).startswith(name))
+    return max(fitting, key=len, default=None)
+
+
+def reports(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The folder name of a row to ``by_beta`` of each of its finished runs."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*/seed*/evaluation.json")):
+        report = json.loads(path.read_text())
+        found.setdefault(path.parts[-3], []).append(report["by_beta"])
+    return found
+
+
+def over_betas(runs: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Betas (n,) and the number ``name`` of every run, (runs, n); NaN where it has none."""
+    models = [sorted(run.values(), key=lambda model: model["beta"]) for run in runs]
+    betas = np.array([model["beta"] for model in models[0]])
+    values = [[model[name] for model in run] for run in models]
+    return betas, np.array(values, dtype=float)

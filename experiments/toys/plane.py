@@ -1,0 +1,74 @@
+"""The data's own density of the plane on a grid, and how far a learned one is from it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.toys import grid as toy_grid
+from experiments.toys.grid import Grid
+
+
+@dataclass(frozen=True)
+class PlaneEvaluation:
+    """What the evaluations of the plane's two families have in common.
+
+    Attributes:
+      workdir: gets ``evaluations/<step>.npz``.
+      key: of all evaluations.
+      energy_fn: ``energy_fn(params, positions)``.
+      toy: the truth, a ``toy_beta.ToyData``.
+      config: section eval is read.
+    """
+
+    workdir: Path
+    key: jax.Array
+    energy_fn: Callable[..., jax.Array]
+    toy: Any
+    config: Config
+
+    @property
+    def grid(self) -> Grid:
+        """Of all densities."""
+        return Grid(self.config.eval.half_width, self.config.eval.grid_points)
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """The log density of the data on the grid, normalised there."""
+        values = jax.vmap(self.toy.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
+        return toy_grid.normalised(np.asarray(values), self.grid)
+
+    def check(self) -> None:
+        """Raises ConfigError for a grid that cuts off the data, and for a single sample."""
+        share, section = toy_grid.border_mass(self.truth, self.grid), self.config.eval
+        if section.num_samples < 2:
+            raise ConfigError(
+                "config.eval.num_samples must be at least 2: distances between samples are "
+                f"measured; got {section.num_samples}."
+            )
+        if share > section.max_border_mass:
+            raise ConfigError(
+                f"config.eval.half_width={section.half_width} leaves {share:.2g} of the data's own "
+                f"mass at the border of the grid, more than config.eval.max_border_mass="
+                f"{section.max_border_mass}. Widen it."
+            )
+
+    def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
+        """Divergences from the data's density; NaN where the learned one has more mass beyond."""
+        grid = self.grid
+        share = toy_grid.border_mass(log_density, grid)
+        report = {"density_tv": math.nan, "density_kl": math.nan, "border_mass": share}
+        if share <= self.config.eval.max_border_mass:
+            learned = toy_grid.normalised(log_density, grid)
+            truth = np.exp(self.truth)
+            report["density_tv"] = toy_grid.total_variation(truth, np.exp(learned), grid)
+            report["density_kl"] = toy_grid.kl_divergence(self.truth, learned, grid)
+        return report

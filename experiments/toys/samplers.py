@@ -1,0 +1,159 @@
+"""Contrastive divergence on four Gaussians, for samplers to be compared on what was learned."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import data, losses, samplers
+from ebmjax.densities import from_energy
+from ebmjax.training import init_state, make_train_step
+from ebmjax.types import Key, Metrics, PyTree
+from experiments import build as common
+from experiments.blackjax_kernels import check_installed
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.toys import beta, samplers_plots
+from experiments.toys.samplers_chains import SAMPLERS
+from experiments.toys.samplers_evaluation import ToySamplersEvaluation
+from experiments.validate import choose
+
+NUM_MODES = 4
+MIN_DRAWS = 4
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``configs/toy_samplers.py`` for the fields)."""
+    _check(config)
+    params_key, _, further_key = common.root_keys(config)
+    points_key, buffer_key, eval_key = jax.random.split(further_key, 3)
+    toy, means = gaussians(config)
+    points = toy.points(points_key, config.data.num_points)
+    plan = common.plan(config, len(points))
+    energy_fn, params = beta.network(config, params_key)
+    optimizer = beta.adam(config, plan.total_steps)
+    law = partial(start, points, config.sampler.start_scale)
+    evaluation = ToySamplersEvaluation(workdir, eval_key, energy_fn, toy, config, means, law)
+    evaluation.check()
+    return common.Experiment(
+        state=init_state(params, optimizer, buffers(config, buffer_key, law)),
+        train_step=make_train_step(
+            partial(learn, config, energy_fn, law),
+            optimizer,
+            max_abs_loss=config.train.max_abs_loss,
+        ),
+        data=points,
+        plan=plan,
+        evaluate=evaluation,
+        draw=partial(samplers_plots.draw, workdir, config),
+        assess=evaluation.assess,
+    )
+
+
+def _check(config: Config) -> None:
+    """Refuses what only a run would find out."""
+    section, buffer_size = config.eval, config.sampler.buffer_size
+    choose("sampler.name", config.sampler.name, common.SAMPLERS)
+    if not section.samplers:
+        raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
+    for name in section.samplers:
+        choose("eval.samplers", name, SAMPLERS)
+    if "hmc" in section.samplers:
+        check_installed(
+            "config.eval.samplers with 'hmc'", "or leave it out of --config.eval.samplers"
+        )
+    if section.burn_in > section.num_steps - MIN_DRAWS:
+        raise ConfigError(
+            f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_steps="
+            f"{section.num_steps} to judge the chains by, got {section.burn_in}."
+        )
+    if buffer_size and (
+        buffer_size < config.train.batch_size or buffer_size % config.mesh.num_shards
+    ):
+        raise ConfigError(
+            "config.sampler.buffer_size must be 0 (chains start anew), or at least "
+            f"config.train.batch_size={config.train.batch_size} and a multiple of "
+            f"config.mesh.num_shards={config.mesh.num_shards}; got {buffer_size}."
+        )
+
+
+def gaussians(config: Config) -> tuple[beta.ToyData, jax.Array]:
+    """Four of unit variance with their means, (4, 2), on a circle of ``data.radius``."""
+    means = data.circle_means(NUM_MODES, config.data.radius)
+    points = partial(data.gaussian_mixture_points, means=means, scale=1.0)
+    density = partial(data.gaussian_mixture_log_density, means=means, scale=1.0)
+    return beta.ToyData(points, density), means
+
+
+def start(points: jax.Array, scale: float, key: Key, label: Any = 0) -> jax.Array:
+    """One start of a chain, (2,): a random one of ``points`` under noise that covers the plane."""
+    del label
+    point_key, noise_key = jax.random.split(key)
+    return jax.random.choice(point_key, points) + scale * jax.random.normal(noise_key, (2,))
+
+
+def buffers(config: Config, key: Key, law: samplers.InitialLaw) -> PyTree:
+    """A replay buffer for every shard, or none."""
+    size, num_shards = config.sampler.buffer_size, config.mesh.num_shards
+    if not size:
+        return ()
+    fill = partial(samplers.replay_buffer_init, size=size // num_shards, law=law)
+    return jax.vmap(fill)(jax.random.split(key, num_shards))
+
+
+def learn(
+    config: Config,
+    energy_fn: Callable[..., jax.Array],
+    law: samplers.InitialLaw,
+    key: Key,
+    params: PyTree,
+    buffer: PyTree,
+    positives: jax.Array,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """A ``training.GradientFn``: the thesis's Alg. 1, or the same from persistent chains."""
+    start_key, chain_key = jax.random.split(key)
+    if config.sampler.buffer_size:
+        drawn = samplers.replay_buffer_draw(
+            start_key, buffer, len(positives), law, reinit_prob=config.sampler.reinit_prob
+        )
+        negatives, chains = run(config, energy_fn, chain_key, params, drawn.positions)
+        buffer = samplers.replay_buffer_write(buffer, drawn.slots, negatives)
+    else:
+        noise = jax.random.normal(start_key, positives.shape)
+        starts = positives + config.sampler.start_scale * noise
+        negatives, chains = run(config, energy_fn, chain_key, params, starts)
+
+    def loss_fn(params: PyTree) -> tuple[jax.Array, Metrics]:
+        return losses.contrastive_divergence_loss(
+            energy_fn(params, positives),
+            energy_fn(params, negatives),
+            energy_l2=config.loss.energy_l2,
+        )
+
+    (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+    return gradients, buffer, {"loss": loss, **metrics, **chains}
+
+
+def run(
+    config: Config,
+    energy_fn: Callable[..., jax.Array],
+    key: Key,
+    params: PyTree,
+    starts: jax.Array,
+) -> tuple[jax.Array, Metrics]:
+    """Where the training's chains end, (n, 2), and what they report."""
+    density = from_energy(partial(energy_fn, params))
+    sampler = common.SAMPLERS[config.sampler.name](density, step_size=config.sampler.step_size)
+    states, _, infos = samplers.run_chain(
+        key,
+        jax.vmap(sampler.init)(starts),
+        samplers.batch_step(sampler.step),
+        config.sampler.num_steps,
+    )
+    reported = {"chain_distance": jnp.mean(jnp.linalg.norm(states.position - starts, axis=1))}
+    if hasattr(infos, "acceptance_prob"):
+        reported["chain_acceptance_prob"] = jnp.mean(infos.acceptance_prob)
+    return states.position, reported

@@ -1,0 +1,116 @@
+"""The table and the figure of a study of samplers in the plane, from its runs' evaluation.json."""
+
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from experiments.plots import INK, finish, legend
+from experiments.tables import entry
+from experiments.toys.samplers_plots import TITLES
+
+# Sampling-approaches thesis, section 4.1.
+PUBLISHED = {
+    "gradient_descent": 2891.63,
+    "sgld": 19.21,
+    "psgld": 6.49,
+    "literal_psgld": 6.49,
+    "mala": 6.46,
+    "literal_mala": 6.46,
+}
+
+COLUMNS = {
+    "R-hat, classic": ("rhat_classic", 2),
+    "R-hat, rank": ("rhat_rank", 2),
+    "ESS": ("ess", 1),
+    "ESS of chains alone": ("ess_within", 0),
+    "ESS/s": ("ess_per_second", 0),
+    "ESS/s of chains alone": ("ess_within_per_second", 0),
+    "distance to data": ("distance_to_data", 2),
+    "distance to model": ("distance_to_model", 2),
+    "modes found": ("modes", 1),
+    "in a mode": ("inside", 3),
+    "crossings a chain": ("crossings", 1),
+    "acceptance": ("acceptance_prob", 3),
+    "temperature": ("temperature", 1),
+}
+REFERENCES = {
+    "data": "*independent draws, data*",
+    "model": "*independent draws, model*",
+    "locked": "*independent draws, no crossing*",
+}
+
+
+def study(folder: Path) -> None:
+    """samplers.md of a study's folder, and samplers_<row>.png for each of its rows."""
+    sections = []
+    for row in sorted({path.parts[-3] for path in folder.glob("*/seed*/evaluation.json")}):
+        paths = sorted((folder / row).glob("seed*/evaluation.json"))
+        runs = [json.loads(path.read_text()) for path in paths]
+        settings = list(runs[0]["eval"]["settings"])
+        sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
+        figure(folder / f"samplers_{row}.png", runs, settings)
+    (folder / "samplers.md").write_text("\n".join(sections))
+
+
+def table(runs: list[dict[str, Any]], setting: str) -> str:
+    """One setting in Markdown: a row a sampler, mean and standard deviation over the runs."""
+    headings = ["", "R-hat, published", *COLUMNS]
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for name in sampler_names(runs):
+        published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
+        cells = entries(run[setting][name] for run in runs)
+        lines.append("| " + " | ".join([TITLES[name], str(published), *cells]) + " |")
+    for name, label in REFERENCES.items():
+        cells = entries(run["references"][name] for run in runs if name in run["references"])
+        lines.append("| " + " | ".join([label, "-", *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
+    """In the order of their names in ``TITLES``."""
+    return [name for name in TITLES if name in runs[0]["eval"]["samplers"]]
+
+
+def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
+    """Of one row. Runs without a finite number are left out, and told of."""
+    rows = list(reports)
+    return [entry([row.get(name) for row in rows], decimals) for name, decimals in COLUMNS.values()]
+
+
+def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
+    """A dot a run: R-hat beside the published one, efficiency, distance from the model."""
+    panels = (
+        ("rhat_classic", "R-hat, classic"),
+        ("rhat_rank", "R-hat, rank-normalised"),
+        ("ess_within_per_second", "ESS per second, chains alone"),
+        ("distance_to_model", "energy distance to the model"),
+    )
+    names = sampler_names(runs)
+    picture, grid = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 4.2), sharey=True)
+    for axes, (number, label) in zip(grid, panels, strict=True):
+        for i, setting in enumerate(settings):
+            dots = [
+                (run[setting][name][number], row + 0.25 * i)
+                for run in runs
+                for row, name in enumerate(names)
+                if run[setting][name][number] is not None
+            ]
+            if dots:
+                axes.plot(*zip(*dots, strict=True), "o", ms=4, alpha=0.6, label=setting)
+                axes.set_xscale("log")
+        for style, reference in ((":", "model"), ("--", "locked")):
+            found = [run["references"].get(reference, {}).get(number) for run in runs]
+            known = [value for value in found if value is not None]
+            if known:
+                axes.axvline(statistics.mean(known), color=INK, ls=style, lw=1, label=reference)
+        axes.set(xlabel=label, yticks=range(len(names)))
+        axes.set_yticklabels([TITLES[name] for name in names])
+    published = [(PUBLISHED[name], row) for row, name in enumerate(names) if name in PUBLISHED]
+    grid[0].plot(*zip(*published, strict=True), "x", color=INK, ms=7, label="published")
+    grid[0].invert_yaxis()
+    legend(grid[0])
+    finish(picture, path)

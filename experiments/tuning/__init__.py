@@ -1,0 +1,1 @@
+"""The SVGD thesis's tuning study: its sweeps, their runs and plots."""

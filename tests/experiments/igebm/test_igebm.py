@@ -1,0 +1,201 @@
+"""A run of image energies: its numbers, plots and the figures of a study."""
+
+import importlib.util
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
+from igebm_smoke import smoke
+from PIL import Image
+
+from experiments.configs import igebm_cifar10, shortrun_cifar10
+from experiments.igebm import figures as igebm_figures
+from experiments.igebm.assessment import IgebmAssessment, energy_moments, worst
+from experiments.launch import launch
+from experiments.over_training import over_training
+from experiments.study import load
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("igebm") / "run"
+    config = smoke("mixed", **{"sampler.names": ("sgld", "mala"), "eval.num_profiled": 4})
+    assert launch(config, "configs/igebm_digits.py:smoke", str(workdir), "all") is None
+    return workdir
+
+
+def test_a_run_leaves_its_numbers_and_plots(finished):
+    summary = summary_of(finished)
+    for name in ("sample_fid", "acceptance_implied", "chain_mala_step_size", "sample_energy"):
+        assert np.isfinite(summary[name]), name
+    report = strict_json((finished / "evaluation.json").read_text())
+    for name in ("short", "fresh", "buffer", "test_images"):
+        assert report[name]["fid_classifier_features"] > 0
+        assert 0 <= report[name]["recall_classifier_features"] <= 1
+        assert 0 <= report[name]["coverage_classifier_features"] <= 1
+    for name in ("short", "fresh", "buffer"):
+        assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
+    assert report["test_images"]["num_images"] == 20  # what as many real images get
+    assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala"}
+    worst = max(one["rhat_energy"] for one in report["mixing"]["by_sampler"].values())
+    assert report["mixing"]["rhat_energy"] == worst
+    assert report["implied_temperature"] == report["samplers"]["mala"]["temperature"] == 5e-5
+    # The averaged step size, no longer the one it began with.
+    assert report["samplers"]["mala"]["step_size"] != 1.0
+    fids = [row["sample_fid"] for row in rows_of(finished) if "sample_fid" in row]
+    assert report["over_training"]["best_sample_fid"] == min(fids[1:])
+    for name in ("training", "chains", "eval_samples", "eval_energies"):
+        assert (finished / "plots" / f"{name}.png").stat().st_size > 5_000
+
+
+def test_the_first_and_the_best_of_a_run():
+    rows = [
+        {"step": 0, "sample_fid": 1.0},
+        {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5, "loss": -3.0},
+        {"step": 3, "chain_acceptance_prob": 0.0, "density_tv": 0.5, "loss": 2.0},
+        {"step": 4, "sample_fid": 3.0, "sample_is": 2.0, "test_accuracy": 0.75},
+        {"step": 6, "sample_fid": None, "sample_is": 1.5, "test_accuracy": 0.875},
+        {"step": 8, "test_accuracy": 0.5, "density_tv": 0.25},
+    ]
+    assert over_training(rows) == {
+        "first_sample_fid": 7.0,
+        "first_step": 2,
+        "best_sample_fid": 3.0,
+        "best_step": 4,
+        "best_sample_is": 2.0,
+        "first_test_accuracy": 0.75,
+        "first_accuracy_step": 4,
+        "best_test_accuracy": 0.875,
+        "best_accuracy_step": 6,
+        "first_density_tv": 0.5,
+        "first_density_step": 3,
+        "best_density_tv": 0.25,
+        "best_density_step": 8,
+        "lowest_acceptance": 0.0,
+        "largest_loss": 3.0,
+    }
+    assert over_training(rows[:1]) == {}
+
+
+def test_diverged_samples_are_counted_and_left_out():
+    evaluation = SimpleNamespace(distances=lambda images: {"num_images": len(images)})
+    assessment = IgebmAssessment(evaluation=evaluation, negatives=None, config=smoke())  # pyright: ignore
+    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    ends[1, 0], ends[2, 1] = np.nan, np.inf
+    report, images = assessment._judge(ends)
+    assert report == {"num_diverged": 2, "num_images": 2}
+    assert images.ravel().tolist() == [0, 23, 46, 209, 232, 255]
+
+
+def test_energies_that_are_not_finite_are_counted_apart():
+    found = energy_moments(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
+    assert found == {"mean": 2.0, "deviation": 1.0, "num_not_finite": 2}
+    none = energy_moments(np.array([np.nan], np.float32))
+    assert math.isnan(none["mean"])
+    assert math.isnan(none["deviation"])
+    assert none["num_not_finite"] == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_worst_mixing_hides_no_sampler_without_a_number(place):
+    names = ("rhat_energy", "rhat_pixel", "acceptance")
+    found = [dict.fromkeys(names, float(i)) for i in range(3)]
+    by_sampler = dict(zip("abc", found, strict=True))
+    assert worst(by_sampler) == {"rhat_energy": 2.0, "rhat_pixel": 2.0, "acceptance": 0.0}
+    by_sampler["abc"[place]] = dict.fromkeys(names, math.nan)
+    assert all(math.isnan(value) for value in worst(by_sampler).values())
+
+
+def test_the_figures_of_a_study(finished, tmp_path):
+    for row, seed in (("SGLD", 0), ("SGLD", 1), ("MALA,_adapted", 0)):
+        folder = tmp_path / row / f"seed{seed}"
+        folder.mkdir(parents=True)
+        lines = (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
+        # One seed diverged halfway.
+        (folder / "metrics.jsonl").write_text("".join(lines[: 4 if seed else None]))
+    igebm_figures.acceptance(tmp_path)
+    igebm_figures.damping(tmp_path)
+    for name in ("acceptance", "damping"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 20_000
+
+
+def fake_run(folder, row, shade):
+    """A run of ``row`` with two evaluations, the last of ``shade`` throughout."""
+    evaluations = folder / row.replace(" ", "_") / "seed0" / "evaluations"
+    evaluations.mkdir(parents=True)
+    for step, level in ((0, 0), (20, shade)):
+        images = np.full((30, 8, 8, 1), level, np.uint8)
+        np.savez_compressed(evaluations / f"{step:06d}.npz", samples=images)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "rows"),
+    [
+        ("igebm_mala", "", ("SGLD", "MALA, implied T, no box")),
+        ("igebm_samplers", "", ("SGLD", "conditional", "short-run")),
+        ("igebm_samplers", "cifar10", ("MALA, literal",)),
+        ("shortrun_cifar10", "", ("beta 0", "beta 0.01")),
+    ],
+)
+def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_path):
+    study = load(f"studies/{name}.py:{variant}")
+    study.draw(tmp_path)  # before any run has ended
+    assert not (tmp_path / "samples.png").exists()
+    shades = (60, 130, 200)
+    for row, shade in zip(rows, shades, strict=False):
+        assert row in study.rows
+        fake_run(tmp_path, row, shade)
+    study.draw(tmp_path)
+    with Image.open(tmp_path / "samples.png") as image:
+        found = np.asarray(image.convert("L"))
+    for row, shade in zip(rows, shades, strict=False):
+        assert np.sum(found == shade) > 10_000, row
+
+
+# The smoke run's chains have no preconditioner.
+OF_OTHER_SAMPLERS = {"chain_preconditioner"}
+
+
+def check_columns(workdir, *names):
+    """Every column of the studies ``names`` is a number of the finished run in ``workdir``."""
+    numbers = summary_of(workdir) | json.loads((workdir / "evaluation.json").read_text())
+    for name in names:
+        path = EXPERIMENTS / "studies" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"columns_{name}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for study in getattr(module, "STUDIES", {"": getattr(module, "STUDY", None)}).values():
+            for number in {name for name, _, _ in study.columns.values()} - OF_OTHER_SAMPLERS:
+                found = numbers
+                for part in number.split("."):
+                    assert part in found, number
+                    found = found[part]
+
+
+def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
+    check_columns(finished, "igebm_mala", "igebm_lambda", "igebm_samplers")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [igebm_cifar10, shortrun_cifar10])
+def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (96, 32, 32, 3)).astype(np.uint8)
+    from ebmjax import data
+
+    def load(name, split, **options):
+        assert name == "cifar10"
+        del options
+        num = 64 if split == "train" else 32
+        return data.ImageData(images[:num], (np.arange(num) % 10).astype(np.int32))
+
+    monkeypatch.setattr(data, "load_tfds", load)
+    workdir = tmp_path / "run"
+    assert launch(module.get_config("smoke"), "configs/x.py:smoke", str(workdir), "all") is None
+    report = strict_json((workdir / "evaluation.json").read_text())
+    assert report["fresh"]["num_images"] == 20
+    if module is shortrun_cifar10:
+        check_columns(workdir, "shortrun_cifar10")

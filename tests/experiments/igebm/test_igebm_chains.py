@@ -1,0 +1,69 @@
+"""Fresh chains of an image energy, and what an evaluation shows where training keeps no buffer."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from igebm_smoke import smoke
+
+from ebmjax import data, samplers
+from ebmjax.training import ChainKind, ImageNegatives
+from experiments import families
+from experiments.igebm.chains import Trained, make_fresh_chains, trained
+
+SHAPE = (2, 1, 1)
+
+
+def valley(params, x, label):
+    """Lowest at the label, for each class."""
+    return 0.5 * params * jnp.sum(jnp.square(x - label), axis=(-3, -2, -1))
+
+
+@pytest.mark.parametrize(("num", "batch_size"), [(5, 3), (4, 8), (7, 1)])
+def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_size):
+    """Two kinds at two step sizes, so that an image has come one of two known ways."""
+    rates = (0.1, 0.3)
+    negatives = ImageNegatives(
+        kinds={
+            str(rate): ChainKind(
+                sampler=partial(samplers.gradient_descent, step_size=rate), num_steps=99
+            )
+            for rate in rates
+        },
+        num_samples=100,
+        law=lambda key, label: jnp.full(SHAPE, 0.5),
+        reinit_prob=0.0,
+        num_classes=2,
+    )
+    energy_of = lambda params: partial(valley, params)  # noqa: E731
+    run = make_fresh_chains(energy_of, negatives, num=num, num_steps=4, batch_size=batch_size)
+    ends, labels = run(jax.random.key(0), Trained(jnp.float32(2.0), {}), jnp.float32(0.25))
+    assert ends.shape == (num, *SHAPE)
+    assert labels.tolist() == [i % 2 for i in range(num)]
+    # Along -(1 - 0.25) E, of curvature 2.
+    shares = np.array([(1 - 0.75 * 2.0 * rate) ** 4 for rate in rates])
+    left = (ends[:, 0, 0, 0] - labels) / (0.5 - labels)
+    nearest = np.abs(left[:, None] - shares)
+    assert np.all(nearest.min(axis=1) < 1e-6)
+    # Equal parts, but for those too many in the last of the groups that run together.
+    first, second = np.bincount(nearest.argmin(axis=1), minlength=2)
+    assert 0 <= first - second < 2 * -(-num // batch_size)
+
+
+def test_without_a_buffer_an_evaluation_shows_chains_and_not_their_starts(tmp_path):
+    config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
+    experiment = families.build(config, tmp_path)
+    evaluation = experiment.evaluate
+    evaluation(experiment.state, 0)
+    shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
+    chains = make_fresh_chains(
+        evaluation.energy_of,
+        evaluation.negatives,
+        num=config.eval.num_samples,
+        num_steps=config.sampler.num_steps,
+        batch_size=config.eval.batch_size,
+    )
+    ends, _ = chains(evaluation.key, trained(experiment.state), jnp.float32(0.0))
+    np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))

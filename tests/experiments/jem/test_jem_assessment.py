@@ -1,0 +1,273 @@
+"""--mode=eval: what it refuses, and its numbers against other people's code."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import contents, digits, run_script, strict_json
+from PIL import Image
+from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from ebmjax import data
+from experiments import extractors, families
+from experiments.configs import jem_digits
+from experiments.errors import ConfigError, WorkdirError
+from experiments.jem.chains import trained
+from experiments.launch import launch
+from experiments.study import load, table
+from experiments.study_cells import cells, with_extractors
+from experiments.validate import check_ranges
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
+OFF = {"eval.num_ood": 0, "eval.num_attacked": 0, "eval.num_generated": 0}
+
+
+def smoke(**overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def evaluate(config, folder):
+    return launch(config, "configs/jem_digits.py:smoke", str(folder), "eval")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_extractor(tmp_path_factory):
+    """Trained for two steps, and kept where nobody else looks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extractors, "CACHE", tmp_path_factory.mktemp("extractors"))
+        patch.setitem(extractors.SETTINGS, "max_steps", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, quick_extractor):
+    """The folder of a run by --mode=all: to be read, and copied before it is changed."""
+    folder = tmp_path_factory.mktemp("jem") / "run"
+    assert launch(smoke(), "configs/jem_digits.py:smoke", str(folder), "all") is None
+    return folder
+
+
+@pytest.fixture
+def copied(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "run")
+
+
+def report_of(folder):
+    return strict_json((folder / "evaluation.json").read_text())
+
+
+def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
+    (copied / "evaluation.json").unlink()
+    shutil.rmtree(copied / "plots")
+    assert evaluate(smoke(), copied) is None
+    first, second = report_of(run), report_of(copied)
+    assert first.pop("evaluation_seconds") > 0
+    assert second.pop("evaluation_seconds") > 0
+    assert first == second
+    with np.load(run / "evaluation.npz") as ours, np.load(copied / "evaluation.npz") as theirs:
+        assert set(ours) == set(theirs)
+        for name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    for name in PLOTS:
+        with Image.open(copied / "plots" / f"eval_{name}.png") as image:
+            assert min(image.size) > 200
+    assert not list(copied.glob("*.tmp"))
+
+
+def test_the_classification_is_that_of_numpy_and_scikit_learn(run):
+    report, arrays = report_of(run)["classification"], np.load(run / "evaluation.npz")
+    logits, labels = np.float64(arrays["logits"]), arrays["labels"]
+    np.testing.assert_array_equal(labels, data.load_digits("test").labels[:32])
+    assert report["num_images"] == 32
+    p = softmax(logits, axis=1)
+    correct, confidence = p.argmax(1) == labels, p.max(1)
+    one_hot = np.eye(10)[labels]
+    bins = np.ceil(confidence * 20) - 1
+    ece = sum(
+        abs(np.sum(correct[bins == b]) - np.sum(confidence[bins == b])) / 32 for b in range(20)
+    )
+    # Sums of a few hundred float32 terms of order one, whose order decides a few eps each.
+    close = partial(np.testing.assert_allclose, rtol=0, atol=300 * EPS)
+    close(report["accuracy"], correct.mean())
+    close(report["nll"], -log_softmax(logits, axis=1)[np.arange(32), labels].mean())
+    close(report["brier"], ((p - one_hot) ** 2).sum(1).mean())
+    close(report["ece"], ece)
+    assert sum(report["reliability"]["count"]) == 32
+    assert len(report["reliability"]["count"]) == 20
+
+
+def test_out_of_distribution_numbers_are_those_of_scikit_learn(run):
+    report, arrays = report_of(run)["ood"], np.load(run / "evaluation.npz")
+    assert set(report["sets"]) == {"natural_patches", "interp", "noise", "constant"}
+    assert report["num_images"] == 32
+    for score in ("log_density", "max_probability", "negative_score_norm"):
+        areas = []
+        for name, found in report["sets"].items():
+            ours, theirs = arrays[f"test_{score}"], arrays[f"{name}_{score}"]
+            values = np.concatenate([ours, theirs])
+            is_ours = np.arange(64) < 32
+            areas.append(roc_auc_score(is_ours, values))
+            np.testing.assert_allclose(found[score]["auroc"], areas[-1], rtol=64 * EPS)
+            precision = average_precision_score(is_ours, values)
+            np.testing.assert_allclose(found[score]["aupr"], precision, rtol=64 * EPS)
+        np.testing.assert_allclose(report["mean_auroc"][score], np.mean(areas), rtol=64 * EPS)
+    expected = logsumexp(np.float64(arrays["logits"]), axis=1)
+    np.testing.assert_allclose(arrays["test_log_density"], expected, rtol=20 * EPS)
+
+
+def test_robust_accuracy_starts_at_the_accuracy_of_the_attacked(run):
+    report, arrays = report_of(run), np.load(run / "evaluation.npz")
+    clean = np.mean(arrays["logits"][:16].argmax(1) == arrays["labels"][:16])
+    for norm in ("linf", "l2"):
+        curve = report["robustness"][norm]
+        assert curve["0"] == clean
+        assert max(curve.values()) == clean
+    protocol = report["robustness"]["protocol"]
+    assert (protocol["num_images"], protocol["num_steps"], protocol["num_eot"]) == (16, 2, 1)
+
+
+def test_generated_sets_are_complete_and_named_after_the_extractor(run):
+    report, arrays = report_of(run)["generation"], np.load(run / "evaluation.npz")
+    assert report["num_chain_steps"] == 20  # ten times the two of training
+    assert report["num_reference"] == 64
+    assert report["extractor"]["name"] == "classifier_features"
+    for name in ("fresh", "conditional", "buffer"):
+        assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
+        assert arrays[f"{name}_images"].shape == (20, 8, 8, 1)
+        assert arrays[f"{name}_images"].dtype == np.uint8
+        for number in ("fid", "kid", "is"):
+            assert np.isfinite(report[name][f"{number}_classifier_features"])
+    assert report["implied_temperature"] == pytest.approx(0.01**2 / 2)
+    assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
+    assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
+    assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20
+
+
+def test_the_centre_of_the_landscape_is_the_mean_energy(run):
+    experiment = families.build(smoke(), run)
+    assessment, model = experiment.assess, trained(experiment.state)
+    key = jax.random.key(5)
+    report, grid = assessment._landscape(key, model)
+    chosen = np.asarray(jax.random.permutation(jax.random.split(key, 3)[0], 64))[:6]
+    scores = assessment._score(model, data.to_signed_unit(assessment.train.images[chosen]))
+    # Means of six log densities of order one, in two compilations.
+    expected = -np.mean(scores["log_density"])
+    np.testing.assert_allclose(grid["energies"][1, 1], expected, rtol=0, atol=100 * EPS)
+    assert grid["coordinates"].tolist() == [-1, 0, 1]
+    assert report["landscape_range"] == float(np.ptp(grid["energies"]))
+    assert (report["num_points"], report["num_images"]) == (3, 6)
+    assert np.ptp(grid["energies"]) > 0
+
+
+def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
+    """But those of the data sets that were not asked for."""
+    assert evaluate(smoke(**{"eval.selected_by_confidence": True}), copied) is None
+    study = load("studies/jem_cifar10.py:models")
+    (cell, *_) = made = cells(study, tmp_path, 1)
+    found = table(with_extractors(study, made), [replace(cell, folder=copied)])[cell.label]
+    sets = ("SVHN", "CIFAR-100", "CelebA")
+    assert {heading for heading, numbers in found.items() if numbers == [None]} == {
+        f"AUROC {score} / {name}" for score in ("log p(x)", "max p(y|x)") for name in sets
+    }
+
+
+def test_sizes_of_zero_leave_their_parts_out(copied):
+    assert evaluate(smoke(**OFF, **{"eval.landscape_points": 0}), copied) is None
+    report = report_of(copied)
+    assert "classification" in report
+    assert not report.keys() & {"ood", "robustness", "generation", "landscape"}
+    assert set(np.load(copied / "evaluation.npz")) == {"labels", "logits"}
+
+
+def refusal(error, config, folder):
+    before = contents(folder.parent)
+    with pytest.raises(error) as caught:
+        evaluate(config, folder)
+    assert contents(folder.parent) == before
+    return str(caught.value)
+
+
+def test_another_configuration_is_refused(copied):
+    message = refusal(WorkdirError, smoke(**{"loss.energy_l2": 0.5}), copied)
+    assert "loss.energy_l2 was 0.01 and is now 0.5" in message
+
+
+def test_an_unfinished_run_is_refused(copied):
+    shutil.rmtree(copied / "checkpoints" / "8")
+    assert "of step 4 of 8. Continue it" in refusal(WorkdirError, smoke(), copied)
+
+
+def test_a_folder_without_a_run_is_refused(copied, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "missing"):
+        assert "holds no checkpoint" in refusal(WorkdirError, smoke(), folder)
+    shutil.rmtree(copied / "checkpoints")
+    assert "holds no checkpoint" in refusal(WorkdirError, smoke(), copied)
+    (copied / "config.json").write_text("no json")
+    assert "not a configuration in JSON" in refusal(WorkdirError, smoke(), copied)
+    with pytest.raises(WorkdirError, match="needs --workdir"):
+        launch(smoke(), "jem_digits.py:smoke", None, "eval")
+
+
+def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monkeypatch):
+    """As somebody's own family may be: every one here has an evaluation."""
+    build = families.build
+    monkeypatch.setattr(
+        families, "build", lambda config, path: build(config, path)._replace(assess=None)
+    )
+    with pytest.raises(ConfigError, match="'thermo' has no evaluation"):
+        launch(digits(), "thermo_digits.py:smoke", str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_weights_are_refused(copied):
+    config = smoke(**{"eval.inception_weights": str(copied / "nothing.npz")})
+    assert "config.eval.inception_weights: no weights" in refusal(ConfigError, config, copied)
+
+
+def test_missing_weights_are_told_before_training(tmp_path):
+    config = smoke(**{"eval.inception_weights": "~/nothing.npz"})
+    with pytest.raises(ConfigError, match=r"inception_weights: no weights at .*/nothing\.npz"):
+        launch(config, "jem_digits.py:smoke", str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_line(tmp_path):
+    config = "--config=configs/jem_digits.py:smoke"
+    finished = run_script(config, "--mode=eval", "--workdir=none", cwd=tmp_path)
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("error: --workdir none holds no checkpoint")
+    assert len(finished.stderr.splitlines()) == 1
+    finished = run_script(config, "--mode=judge", cwd=tmp_path)
+    assert finished.returncode == 1
+    assert "train|eval|all" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_generated", 1),
+        ("landscape_points", 1),
+        ("num_ood", -1),
+        ("num_ood", 1),
+        ("attack_step_size", 0.0),
+        ("num_eot", 0),
+        ("num_chain_steps", 0),
+        ("attack_linf", (4, -1)),
+        ("attack_l2", ("four",)),
+    ],
+)
+def test_fields_out_of_range(field, value):
+    with pytest.raises(ConfigError, match=f"config.eval.{field} must be"):
+        check_ranges(smoke(**{f"eval.{field}": value}))
+
+
+# Parts, on networks and samplers whose outcome is known.

@@ -1,0 +1,268 @@
+"""The parts of a full evaluation on models whose answers are known, without a run."""
+
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
+from scipy.special import logsumexp
+
+from ebmjax import data
+from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
+from ebmjax.training import CHAIN_AXIS
+from ebmjax.training._joint_network import JointNetwork
+from experiments import extractors, families
+from experiments.configs import jem_digits
+from experiments.errors import ConfigError
+from experiments.jem import assessment as jem_assessment
+from experiments.jem import assessment_plots as jem_assessment_plots
+from experiments.jem import ood as jem_ood
+from experiments.jem.assessment_plots import _extremes
+from experiments.jem.chains import (
+    ANY_CLASS,
+    Trained,
+    as_in_training,
+    chain_density,
+    fresh_chains,
+    trained,
+)
+from experiments.launch import launch
+
+
+def smoke(**overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_extractor(tmp_path_factory):
+    """Trained for two steps, and kept where nobody else looks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extractors, "CACHE", tmp_path_factory.mktemp("extractors"))
+        patch.setitem(extractors.SETTINGS, "max_steps", 2)
+        yield
+
+
+def test_a_trained_model_has_the_mean_of_its_shards():
+    shards = SimpleNamespace(
+        smoothing=jnp.array([1.0, 3.0]), statistics={"mean": jnp.array([[0.0, 4.0], [2.0, 0.0]])}
+    )
+    found = trained(SimpleNamespace(params="params", shards=shards))
+    assert (found.params, float(found.smoothing)) == ("params", 2.0)
+    np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])
+def test_the_density_of_chains(label):
+    x = np.array([0.3, -0.2, 0.7], np.float32)
+    logits = x @ WEIGHTS
+    expected = 0.25 / 0.5 * (logsumexp(logits) if label < 0 else logits[label])
+    density = chain_density(LINEAR, 0.25, MODEL, jnp.int32(label))
+    position = jnp.asarray(x).reshape(3, 1, 1)
+    assert density(position) == pytest.approx(expected, rel=20 * EPS)
+    composed = density.head(density.first_layer(position))
+    assert composed == pytest.approx(expected, rel=20 * EPS)
+
+
+def test_fresh_chains_start_from_their_class_and_climb_its_logit():
+    labels = np.array([[0, 1], [1, ANY_CLASS]], np.int32)
+    law = negatives().law
+    run = partial(fresh_chains, num_classes=2, num_steps=7)
+    ends = run(jax.random.key(0), LINEAR, negatives(), MODEL, law, labels)
+    assert ends.shape == (2, 2, 3, 1, 1)
+    for i, label in [((0, 0), 0), ((0, 1), 1), ((1, 0), 1)]:
+        expected = label + 7 * 0.1 * (0.25 / 0.5) * WEIGHTS[:, label]
+        np.testing.assert_allclose(ends[i].ravel(), expected, rtol=40 * EPS, atol=0)
+    # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
+    free = np.asarray(ends[1, 1]).ravel()
+    assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
+    # After one such step each is nearest to its own start, and some of either class are drawn.
+    many = np.full((2, 8), ANY_CLASS, np.int32)
+    run = partial(fresh_chains, num_classes=2, num_steps=1)
+    ends = run(jax.random.key(1), LINEAR, negatives(), MODEL, law, many)
+    assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])
+def test_generated_chains_are_normalised_as_those_of_training(policy):
+    """By the batch of the chains, or by running averages that are far from it."""
+    network = classifier(WideResNet(10, 1, 2, norm="batch"))
+    starts = jax.random.uniform(jax.random.key(1), (4, 8, 8, 1), minval=-1.0)
+    params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
+    of_training = JointNetwork(network, network, policy, is_conditional=False).chain_density(
+        params, statistics, 0.25, False, jnp.int32(ANY_CLASS)
+    )
+    model = Trained(params, statistics, jnp.float32(1.0))
+    moving = as_in_training(network, policy)
+    found = chain_density(moving, 0.25, model, jnp.int32(ANY_CLASS))
+
+    def split(x):
+        return found.head(found.first_layer(x))
+
+    values = [
+        np.asarray(jax.jit(jax.vmap(density, axis_name=CHAIN_AXIS))(starts))
+        for density in (of_training, found, split)
+    ]
+    # The same sums of some hundred terms of order one, compiled apart.
+    np.testing.assert_allclose(values[1], values[0], rtol=200 * EPS)
+    np.testing.assert_allclose(values[2], values[0], rtol=200 * EPS)
+    plain = chain_density(network, 0.25, model, jnp.int32(ANY_CLASS))
+    by_averages = np.asarray(jax.jit(jax.vmap(plain))(starts))
+    far = np.abs(by_averages - values[1]).max() > 1e-2
+    assert far == (policy.chains == "batch")
+
+
+def test_the_extractor_is_kept_and_mended(tmp_path, monkeypatch):
+    monkeypatch.setattr(extractors, "CACHE", tmp_path / "cache")
+    train = data.ImageData(*(array[:64] for array in data.load_digits("train")))
+    test = data.ImageData(*(array[:8] for array in data.load_digits("test")))
+
+    def outputs():
+        return extractors.own_classifier(train, test, 10).outputs_fn(test.images)
+
+    first = outputs()
+    (path,) = (tmp_path / "cache").iterdir()
+    assert path.suffix == ".npz"
+    assert first[0].shape == (8, 64)
+    with monkeypatch.context() as patch:
+        patch.setattr(extractors, "_train", lambda *_: pytest.fail("trained again"))
+        jax.tree.map(np.testing.assert_array_equal, outputs(), first)
+    path.write_bytes(path.read_bytes()[:1000])
+    jax.tree.map(np.testing.assert_array_equal, outputs(), first)
+    np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})
+    assert extractors._cached(path, WideResNet(10, 1, 10), train) is None
+    digest = extractors._digest(train, 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(extractors.workdir, "versions", dict)
+        assert extractors._digest(train, 10) != digest
+    with monkeypatch.context() as patch:
+        patch.setitem(extractors.SETTINGS, "seed", 1)
+        assert extractors._digest(train, 10) != digest
+    other = data.ImageData(255 - train.images, train.labels)
+    assert extractors._digest(other, 10) != extractors._digest(train, 10)
+    assert extractors._digest(train, 11) != extractors._digest(train, 10)
+    assert [found.suffix for found in (tmp_path / "cache").iterdir()] == [".npz"]
+
+
+def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
+    test = data.load_digits("test").images[:6]
+    config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.data_dir": str(tmp_path)})
+    sets, skipped = jem_ood.ood_sets(config, test)
+    assert all(images.shape == test.shape for images in sets.values())
+    # Of photographs made smaller, so that patches of 8 pixels show what 32 do.
+    patches = data.natural_patches(6, size=8, channels=1, seed=0, downscale=4)
+    np.testing.assert_array_equal(sets["natural_patches"], patches)
+    assert "is not prepared" in skipped["svhn_cropped"]
+    assert json.dumps(skipped)
+    with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
+        jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("no_such_set",)}), test)
+
+
+def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
+    """The area under precision and recall depends on how many there are of each."""
+    test = data.load_digits("test").images[:6]
+    few = data.ImageData(test[:4], np.zeros(4, np.int32))
+    monkeypatch.setattr(data, "load_tfds", lambda *_, **__: few)
+    sets, skipped = jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
+    assert "svhn_cropped" not in sets
+    assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
+
+
+def test_other_data_are_what_is_to_be_rejected():
+    """Six pairs of eight are in order; the lowest of the four lets one of the two pass."""
+    found = jem_ood.detection(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([0.0, 2.5]))
+    assert float(found["auroc"]) == pytest.approx(0.75)
+    assert float(found["fpr95"]) == pytest.approx(0.5)
+    # Of the positive class at ranks 1, 2, 4 and 5.
+    assert float(found["aupr"]) == pytest.approx((1 + 1 + 3 / 4 + 4 / 5) / 4)
+
+
+def test_not_a_number_is_told_and_not_ranked():
+    scores = jnp.array([0.0, jnp.nan])
+    assert all(np.isnan(value) for value in jem_ood.detection(scores, scores).values())
+
+
+def test_the_extremes_are_the_highest_and_then_the_lowest():
+    values = np.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.0])
+    assert _extremes(values, 4).tolist() == [4, 2, 3, 1]
+    assert _extremes(values, 6).tolist() == [4, 2, 0, 5, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"eval.ood_tfds": ("no_such_set",)}, r"config\.eval\.ood_tfds"),
+        ({"data.max_test": 1}, r"config\.eval\.num_ood .* mixtures of two .* there is 1"),
+        ({"eval.refine_steps": 2, "sampler.name": "svgd"}, "refine_steps=2 needs"),
+        ({"eval.refine_steps": 2, "loss.generative_weight": 0.0}, "refine_steps=2 needs"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        launch(smoke(**overrides), "jem_digits.py:smoke", str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
+def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
+    """The plain ones as where nothing is refined; both by the same model, the same images."""
+    asked = []
+
+    def attack(key, classify, model, images, labels, section):
+        asked.append(
+            (
+                key,
+                jax.jit(classify)(model, key, images),
+                len(labels),
+                section.refine_steps,
+                section.num_eot,
+            )
+        )
+        return {"number": len(asked)}
+
+    monkeypatch.setattr(jem_assessment, "robustness", attack)
+    key = jax.random.key(3)
+
+    def reported(**overrides):
+        experiment = families.build(smoke(**overrides), tmp_path)
+        return experiment.assess._robustness(key, trained(experiment.state))
+
+    assert reported() == {"number": 1}
+    found = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
+    assert found == {"number": 2, "refined": {"number": 3}}
+    alone, plain, refined = asked
+    assert alone[0] == plain[0] == key
+    assert refined[0] != key
+    np.testing.assert_array_equal(plain[1], alone[1])
+    # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
+    assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
+    assert [one[2:] for one in asked] == [(16, 0, 1), (16, 0, 1), (16, 2, 3)]
+
+
+def test_both_curves_are_drawn(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        jem_assessment_plots, "finish", lambda figure, path: drawn.append((figure, path.name))
+    )
+    protocol = {"num_steps": 20, "num_restarts": 1, "num_images": 16}
+    report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
+    jem_assessment_plots.robustness(tmp_path, report)
+    jem_assessment_plots.robustness(tmp_path, report | {"refined": {"l2": {"0": 0.75, "64": 0.5}}})
+    lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure, _ in drawn]
+    assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
+    assert {name for _, name in drawn} == {"eval_robustness.png"}
+    assert [figure.axes[0].get_legend() is not None for figure, _ in drawn] == [False, True]
+    for figure, _ in drawn:
+        plt.close(figure)
+
+
+def test_a_part_that_is_left_out_is_not_checked(tmp_path):
+    sizes = {"eval.num_attacked": 0, "eval.num_ood": 0}
+    asked = {"eval.refine_steps": 2, "sampler.name": "svgd", "eval.ood_tfds": ("no_such_set",)}
+    experiment = families.build(smoke(**sizes, **asked), tmp_path)
+    experiment.check_assess()

@@ -1,0 +1,208 @@
+"""Generated images and their distances, of a linear model whose features are its pixels."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from linear_model import LINEAR, MODEL, linear, negatives
+from ml_collections import ConfigDict
+from scipy.special import logsumexp
+
+from ebmjax import data, metrics, samplers
+from experiments.distances import Distances
+from experiments.extractors import Extractor
+from experiments.jem.chains import ANY_CLASS, densities
+from experiments.jem.generation import Generation
+from experiments.jem.selection import SHARES, most_confident
+
+TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
+
+
+class Stub:
+    """Features are the pixels, probabilities are uniform."""
+
+    extractor = Extractor(
+        "pixels",
+        lambda images: (
+            np.float64(images).reshape(len(images), -1),
+            np.full((len(images), 2), 0.5),
+        ),
+        {},
+    )
+
+    @staticmethod
+    def score(model, images):
+        logits = np.asarray(linear(images))
+        return {"logits": logits, "log_density": logsumexp(logits, axis=1)}
+
+
+class PixelDistances(Distances):
+    extractor = Stub.extractor
+
+
+def generation(train=TRAIN, is_conditional=False, **overrides):
+    section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3}
+    section["selected_by_confidence"] = False
+    options = {
+        "classifier": LINEAR,
+        "negatives": negatives(),
+        "test": train,
+        "score": Stub.score,
+    }
+    config = ConfigDict(
+        {
+            "eval": section,
+            "data": {"num_classes": 2},
+            "loss": {"is_conditional": is_conditional},
+            "sampler": {
+                "name": "sgld",
+                "num_steps": 1,
+                "num_samples": 4,
+                "sgld": {"step_size": 0.5, "noise_scale": 0.1},
+            },
+        }
+    )
+    images = data.ImageData(train, np.zeros(len(train), np.int32))
+    options |= {"distances": PixelDistances(images, images, config), "config": config}
+    return Generation(**options | overrides)
+
+
+def buffer_of(positions):
+    buffer = samplers.ReplayBuffer(positions)
+    return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
+
+
+def test_the_training_images_are_at_distance_zero_from_themselves():
+    found = generation()
+    distances = found.distances(TRAIN)
+    # Rounding of float64 traces of order 1e4.
+    assert abs(distances["fid_pixels"]) < 1e-9
+    assert distances["is_pixels"] == pytest.approx(1.0)
+    assert distances["num_images"] == 9
+    # Each of them in its own ball and those of five others.
+    scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
+    assert {name: distances[f"{name}_pixels"] for name in scores} == pytest.approx(scores)
+
+
+def test_a_shift_of_all_images_is_the_distance():
+    train = np.full((4, 3, 1, 1), 10, np.uint8)
+    distances = generation(train=train).distances(train + 2)
+    assert distances["fid_pixels"] == pytest.approx(3 * 2.0**2)
+
+
+def test_along_training_what_is_not_finite_is_left_out_and_one_image_has_no_distance():
+    found = generation().distances
+    ends = np.asarray(data.to_signed_unit(jnp.asarray(TRAIN)))
+    lost = np.concatenate([ends, np.full((1, 3, 1, 1), np.nan, np.float32)])
+    numbers = found.along_training(lost)
+    assert abs(numbers["sample_fid"]) < 1e-9
+    assert numbers["sample_is"] == pytest.approx(1.0)
+    # KID leaves out an image's kernel with itself on both sides, but not between them.
+    x = np.float64(TRAIN).reshape(9, 3)
+    gram = (x @ x.T / 3 + 1) ** 3
+    own = np.mean(gram[~np.eye(9, dtype=bool)])
+    assert numbers["sample_kid"] == pytest.approx(2 * own - 2 * gram.mean())
+    assert all(np.isnan(value) for value in found.along_training(lost[-2:]).values())
+
+
+def test_the_most_confident_of_every_predicted_class():
+    """Two of four of class 0, one of one of class 1, by the probability and not by the logit."""
+    logits = np.array([[5.0, 4.9], [3.0, 0.0], [0.0, 1.0], [2.0, 1.0], [9.0, 8.8]])
+    assert most_confident(logits, 0.5).tolist() == [1, 2, 3]
+    assert most_confident(logits, 1.0).tolist() == [0, 1, 2, 3, 4]
+    assert most_confident(logits, 0.01).tolist() == [1, 2]
+    rng = np.random.default_rng(0)
+    many = np.where(np.arange(300)[:, None] % 10 == np.arange(10), 9.0, rng.normal(size=(300, 10)))
+    for share, count in ((0.9, 270), (0.1, 30)):
+        kept = most_confident(many, share)
+        assert np.bincount(kept % 10).tolist() == [count // 10] * 10
+
+
+def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
+    """The test images, here those of the training, are in the reference a second time."""
+    positions = jnp.linspace(-1, 1, 9 * 3).reshape(1, 9, 3, 1, 1)
+    made = generation()
+    made.config.eval.selected_by_confidence = True
+    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    images = np.asarray(data.from_signed_unit(positions[0]))
+    logits = Stub.score(MODEL, positions[0])["logits"]
+    found = report["buffer_selected"]
+    chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
+    assert found["num_images_fid"] == len(chosen["fid"])
+    assert found["num_images_is"] == len(chosen["is"])
+    assert found["num_reference"] == 18
+    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, made.test)]
+    expected = metrics.frechet_distance(
+        *metrics.feature_moments(features[0]),
+        *metrics.feature_moments(np.concatenate(features[1:])),
+    )
+    assert found["fid_pixels"] == pytest.approx(expected)
+    assert found["fid_pixels"] != report["buffer"]["fid_pixels"]
+    assert "buffer_selected" not in samples
+
+
+def test_generation_of_every_set():
+    positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)  # two shards
+    found = generation(test=np.concatenate([TRAIN, TRAIN]))
+    report, samples = found(jax.random.key(0), MODEL, buffer_of(positions))
+    assert report["num_chain_steps"] == 3
+    assert report["test_images"]["num_images"] == 10  # of 18: as many as are generated
+    assert report["implied_temperature"] == pytest.approx(0.1**2 / (2 * 0.5))
+    # Ten chains in groups of six; the buffer's slots come from both shards, none twice.
+    for name in ("fresh", "conditional", "buffer"):
+        assert len(samples[name]["images"]) == report[name]["num_images"] == 10
+    assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
+    ends, labels = found._chains(jax.random.key(0), MODEL)["conditional"]
+    # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
+    for end, label in zip(ends, labels, strict=True):
+        np.testing.assert_array_equal(np.round(end), np.full_like(end, label))
+    for name in ("fresh", "buffer"):  # of no class: the most probable of two
+        assert samples[name]["class_probability"].min() >= 0.5
+    for name, found in samples.items():
+        shown = found["class_probability"]
+        assert report[name]["mean_class_probability"] == pytest.approx(shown.mean())
+    slots = {tuple(image.ravel()) for image in samples["buffer"]["images"]}
+    every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
+    assert len(slots) == 10
+    assert slots <= {tuple(image.ravel()) for image in every}
+
+
+def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
+    """Two shards of seven slots, four of class 0 and three of class 1, and an image a slot."""
+    positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)
+    _, samples = generation(is_conditional=True)(jax.random.key(0), MODEL, buffer_of(positions))
+    every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
+    classes = {tuple(x.ravel()): slot % 7 >= 4 for slot, x in enumerate(every)}
+    found = samples["buffer"]
+    assert [classes[tuple(x.ravel())] for x in found["images"]] == found["labels"].tolist()
+
+
+def test_interacting_particles_move_in_their_own_number_without_a_class():
+    spread = {"is_interacting": True, "axis_name": ("data", "shard")}
+    sampler = partial(samplers.svgd, step_size=0.1)
+    of_two_shards = negatives(num_samples=2, sampler=sampler, **spread)
+    found = generation(negatives=of_two_shards)
+    any_class, of_class = found._labels()
+    assert any_class.shape == (3, 4)
+    assert np.all(any_class == ANY_CLASS)
+    assert of_class.size == 0
+    ends = found._chains(jax.random.key(0), MODEL)["fresh"][0]  # without training's axes
+    assert ends.shape == (10, 3, 1, 1)
+    density = densities(LINEAR, of_two_shards, MODEL)
+    x = jnp.array([0.3, -0.2, 0.7]).reshape(3, 1, 1)
+    assert density(jnp.int32(1))(x) == density(jnp.int32(ANY_CLASS))(x)
+
+
+def test_diverged_samples_are_counted_and_left_out():
+    found = generation()
+    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    ends[1, 0] = np.nan
+    report, samples = found._judge(MODEL, ends, np.array([0, 1, 0, 1]))
+    assert (report["num_diverged"], report["num_images"]) == (1, 3)
+    assert samples["labels"].tolist() == [0, 0, 1]
+    report, samples = found._judge(MODEL, np.full_like(ends, np.inf), None)
+    assert report == {"num_diverged": 4}
+    assert samples["images"].shape == (0, 3, 1, 1)

@@ -1,0 +1,79 @@
+"""Distances of a latent EBM's samples where some of them diverged."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import digits
+
+from ebmjax.data import ImageData
+from experiments.distances import Distances, manifold_scores
+from experiments.extractors import Extractor
+from experiments.thermo.assessment import ThermoAssessment
+
+NUM = 40
+IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
+
+
+def features(images):
+    flat = jnp.asarray(images, jnp.float32).reshape(len(images), -1)
+    return flat, flat
+
+
+class FlatDistances(Distances):
+    extractor = Extractor("flat", features, {})
+
+
+@pytest.fixture
+def assessment():
+    """Of samples that are the training images, but for the first ``num_diverged``."""
+
+    def make(num_diverged):
+        samples = IMAGES / 127.5 - 1.0
+        samples[:num_diverged, 0] = np.nan
+        config = digits(**{"eval.num_generated": NUM, "eval.smallest_generated": 4})
+        train = ImageData(IMAGES, np.zeros(NUM, np.int32))
+        evaluation = SimpleNamespace(
+            programs=SimpleNamespace(sample=lambda key, params, num: samples[:num]),
+            distances=FlatDistances(train, train, config),
+        )
+        return ThermoAssessment(evaluation=evaluation, test=None, config=config)  # pyright: ignore
+
+    return make
+
+
+def test_no_sample_diverged(assessment):
+    found = assessment(0)._distances(jax.random.key(0), None)
+    assert found["num_diverged_samples"] == 0
+    assert all(np.isfinite(found[name]).all() for name in ("fid", "kid_rbf", "kid_polynomial"))
+    # At the full size the samples are the data: float64 of covariances of order 1e4.
+    assert found["fid"][-1] == pytest.approx(0.0, abs=1e-6)
+    # Each in its own ball and five others'.
+    scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
+    assert found["manifold"] == pytest.approx(scores)
+
+
+def test_diverged_samples_are_left_out_and_counted(assessment):
+    """Black images in their place would be 0 in every feature."""
+    made = assessment(10)
+    found = made._distances(jax.random.key(0), None)
+    assert found["num_diverged_samples"] == 10
+    is_reached = np.array(made.sizes) <= 30
+    assert 2 <= is_reached.sum() < 10
+    np.testing.assert_array_equal(np.isfinite(found["fid"]), is_reached)
+    left, training = features(IMAGES[10:])[0], features(IMAGES)[0]
+    assert found["manifold"] == manifold_scores(np.asarray(left), np.asarray(training))
+    report = made._extrapolated([{"fid": found["fid"]}], np.array(False))
+    expected = np.polyfit(1 / np.array(made.sizes)[is_reached], found["fid"][is_reached], 1)[1]
+    assert report["fid"]["infinity"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("num_left", [0, 3, 5, 7])
+def test_too_few_samples_have_no_distance_at_infinity(assessment, num_left):
+    made = assessment(NUM - num_left)
+    found = made._distances(jax.random.key(0), None)
+    assert np.isfinite(found["fid"]).sum() == (num_left >= 4)
+    assert np.isfinite(list(found["manifold"].values())).all() == (num_left > 5)
+    assert np.isnan(made._extrapolated([{"fid": found["fid"]}], np.array(False))["fid"]["infinity"])

@@ -1,0 +1,122 @@
+"""Latent EBM configurations whose fields do not go together."""
+
+import pytest
+from experiment_runs import digits
+
+from experiments.errors import ConfigError
+from experiments.thermo import checks as thermo_checks
+
+REFUSED = [
+    (
+        {"sampler.persistent": True, "sampler.warm_start": True},
+        r"config\.sampler\.persistent and config\.sampler\.warm_start exclude each other",
+    ),
+    (
+        {"loss.estimator": "covariance"},
+        r"needs at least 2 chains of every image, got config\.loss\.chains_per_observation=1",
+    ),
+    (
+        {"loss.control_variates": True},
+        r"is for config\.loss\.estimator='covariance', got config\.loss\.estimator='tempered'",
+    ),
+    *(
+        (
+            {
+                "loss.estimator": "covariance",
+                "loss.control_variates": True,
+                "loss.chains_per_observation": num_chains,
+            },
+            rf"even number of at least 4 .*config\.loss\.chains_per_observation={num_chains}",
+        )
+        for num_chains in (2, 5)
+    ),
+    (
+        {"eval.evidence_methods": ("ais", "harmonic")},
+        r"eval\.evidence_methods must be one of .*'stepping_stone'.* got 'harmonic'",
+    ),
+    ({"loss.kl_sum": "literal"}, r"kl_sum='literal' is for .*through_chain"),
+    (
+        {"loss.estimator": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},
+        r"differentiates whole chains and so starts them afresh",
+    ),
+    (
+        {
+            "loss.estimator": "through_chain",
+            "loss.kl_weight": 0.0,
+            "sampler.posterior.name": "mala",
+        },
+        r"config\.sampler\.posterior\.name='mala' accepts or rejects",
+    ),
+    (
+        {"loss.estimator": "through_chain", "loss.chains_per_observation": 16},
+        r"config\.loss\.chains_per_observation=16 cannot carry the full covariance .*dim=16 dim",
+    ),
+    (
+        {"loss.estimator": "through_chain", "loss.kl_covariance": "diagonal"},
+        r"chains_per_observation=1 cannot carry a diagonal .*at least 4.*kl_weight=0\.0",
+    ),
+    ({"eval.checkpoint": "best"}, r"checkpoint='best' needs config\.train\.keep_best"),
+    (
+        {"train.keep_best": "test_accuracy"},
+        r"keep_best='test_accuracy' .* which tell \['sample_fid', 'sample_is', 'sample_kid'\]",
+    ),
+    ({"train.keep_best": "sample_fid", "data.num_classes": None}, r"which tell \[\] to choose by"),
+    (
+        {"train.keep_best": "sample_fid", "train.num_repeats": 2},
+        r"keep_best='sample_fid' keeps one state, but .*num_repeats=2 has a best of its own",
+    ),
+    (
+        {"eval.smallest_generated": 40},
+        r"config\.eval\.smallest_generated must be from 2 to config\.eval\.num_generated - 1 = 39",
+    ),
+]
+
+
+@pytest.mark.parametrize(("overrides", "expected"), REFUSED)
+def test_fields_that_exclude_each_other(overrides, expected):
+    with pytest.raises(ConfigError, match=expected):
+        thermo_checks.check(digits(**overrides), num_test=24)
+
+
+@pytest.mark.parametrize("num_chains", [8, 20, 60])
+def test_populations_of_smc_have_every_chain(num_chains):
+    overrides = {
+        "eval.evidence_methods": ("smc",),
+        "eval.evidence_chains": num_chains,
+        "loss.kl_covariance": "diagonal",
+    }
+    pattern = rf"evidence_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
+    with pytest.raises(ConfigError, match=pattern):
+        thermo_checks.check(digits(**overrides), num_test=24)
+    thermo_checks.check(digits(**overrides | {"eval.evidence_chains": 24}), num_test=24)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"loss.estimator": "covariance", "loss.chains_per_observation": 2},
+        {
+            "loss.estimator": "covariance",
+            "loss.chains_per_observation": 4,
+            "loss.control_variates": True,
+        },
+        {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
+        {"sampler.persistent": True},
+        {"eval.num_generated": 0},
+        {"train.keep_best": "sample_fid", "eval.checkpoint": "best"},
+    ],
+)
+def test_what_goes_together_passes(overrides):
+    thermo_checks.check(digits(**overrides), num_test=24)
+
+
+def test_blackjax_is_asked_for_only_where_it_is_used(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    thermo_checks.check(digits(), num_test=24)
+    for overrides in (
+        {"sampler.prior.name": "hmc"},
+        {"eval.evidence_methods": ("ais", "smc")},
+    ):
+        with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed"):
+            thermo_checks.check(digits(**overrides), num_test=24)

@@ -1,0 +1,112 @@
+"""The log evidence by every method of an evaluation, where it is known in closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import digits
+from test_thermo_evaluation import MODEL, PARAMS, TEST
+
+from ebmjax import data, latent
+from experiments.thermo import evidence as thermo_evidence
+
+SIZES = {
+    "model.latent_dim": 2,
+    "eval.evidence_images": 2,
+    "eval.evidence_chains": 400,
+    "eval.evidence_intervals": 8,
+    "eval.evidence_exponent": 3.0,
+    "eval.evidence_steps": 20,
+    "eval.evidence_step_size": 0.15,
+}
+OBSERVATIONS = data.to_signed_unit(jnp.asarray(TEST[:2]))
+# The second repeat's model is another.
+REPEATS = [PARAMS, PARAMS._replace(prior=PARAMS.prior._replace(shift=jnp.array([-0.5, 0.3])))]
+
+
+@pytest.fixture(scope="module")
+def compared():
+    methods = tuple(thermo_evidence.METHODS)
+    keys = list(jax.random.split(jax.random.key(0), len(REPEATS)))
+    config = digits(**SIZES, **{"eval.evidence_methods": methods})
+    return thermo_evidence.compare(keys, MODEL, REPEATS, TEST, config)
+
+
+# Each method alone, in default runs: tests/latent.
+@pytest.mark.slow
+def test_all_methods_are_offered(compared):
+    assert compared.keys() == {"thermodynamic", "stepping_stone", "ais", "smc"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", thermo_evidence.METHODS)
+def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared):
+    exact = np.array(
+        [
+            [latent.linear_gaussian_log_evidence(MODEL, one, x) for x in OBSERVATIONS]
+            for one in REPEATS
+        ]
+    )
+    found = compared[method]
+    assert found["log_evidence"].shape == found["standard_error"].shape == (2, 2)
+    # Two images and two models, nats apart: none can stand for another.
+    assert np.ptp(exact, axis=0).min() > 0.2 < np.ptp(exact, axis=1).min()
+    assert np.all(found["standard_error"] < 0.1)
+    assert np.all(np.abs(found["log_evidence"] - exact) < 5 * found["standard_error"])
+    np.testing.assert_allclose(found["mean"], found["log_evidence"].mean(axis=1), rtol=1e-6)
+
+
+def test_methods_have_random_numbers_of_their_own(monkeypatch):
+    """So that where they agree it is no coincidence of their noise."""
+
+    def method(model, config, key, params, observations):
+        del model, config, params
+        return latent.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
+
+    monkeypatch.setattr(thermo_evidence, "METHODS", {"one": method, "other": method})
+    config = digits(**SIZES, **{"eval.evidence_methods": ("one", "other")})
+    found = thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
+    assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
+
+
+def test_the_ladder_is_the_evaluations_own(monkeypatch):
+    """The prior's chains, which pass no rung on the way, are as long as those that anneal."""
+    asked = record(monkeypatch, "sample_prior", "sample_power_posteriors")
+    call("stepping_stone", steps=2, chains=4)
+    intervals = SIZES["eval.evidence_intervals"]
+    assert asked["sample_prior"][1]["num_steps"] == 2 * intervals
+    (*_, observations, powers, _), options = asked["sample_power_posteriors"]
+    assert (options["num_steps"], options["warm_start"]) == (2, True)
+    expected = latent.power_schedule(intervals, SIZES["eval.evidence_exponent"])[1:]
+    np.testing.assert_array_equal(powers, expected)
+    np.testing.assert_array_equal(observations, jnp.concatenate([OBSERVATIONS] * 4))
+
+
+def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
+    asked = record(monkeypatch, "smc_log_normalizer")
+    call("smc", steps=1, chains=32)
+    (_, start, powers, *_), options = asked["smc_log_normalizer"]
+    assert start.shape == (thermo_evidence.SMC_REPEATS, 32 // thermo_evidence.SMC_REPEATS, 2)
+    assert (len(powers), options["num_steps"]) == (SIZES["eval.evidence_intervals"] + 1, 1)
+
+
+def record(monkeypatch, *names):
+    """What functions of ``latent`` are called with last, by their names."""
+    asked = {}
+
+    def recorded(name, function):
+        def call(*arguments, **options):
+            asked[name] = (arguments, options)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(latent, name, recorded(name, getattr(latent, name)))
+    return asked
+
+
+def call(method, steps, chains):
+    """Outside of ``jit``, so that arguments can be looked at."""
+    config = digits(**{**SIZES, "eval.evidence_steps": steps, "eval.evidence_chains": chains})
+    thermo_evidence.METHODS[method](MODEL, config, jax.random.key(0), PARAMS, OBSERVATIONS)

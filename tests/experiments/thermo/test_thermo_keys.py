@@ -1,0 +1,99 @@
+"""No key of a latent EBM's run serves twice."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import digits
+
+from experiments import build
+from experiments.extractors import Extractor
+from experiments.thermo import evidence as thermo_evidence
+from experiments.thermo import experiment as thermo
+from experiments.thermo.assessment import ThermoAssessment
+from experiments.thermo.evaluation import Programs, ThermoEvaluation
+
+
+def numbers(*keys):
+    """Keys as tuples of integers, to be compared."""
+    return [tuple(jax.random.key_data(key).tolist()) for key in keys]
+
+
+def test_persistent_chains_start_by_a_key_of_their_own(tmp_path, monkeypatch):
+    used = []
+    init_shards = thermo.init_latent_shards
+
+    def record(key, **sizes):
+        used.extend(numbers(key))
+        return init_shards(key, **sizes)
+
+    monkeypatch.setattr(thermo, "init_latent_shards", record)
+    thermo.build(digits(**{"sampler.persistent": True}), tmp_path)
+    roots = build.root_keys(digits())
+    assert len(used) == 1
+    # The networks' keys are the two that the first of the roots is split into.
+    assert used[0] not in numbers(*roots, *jax.random.split(roots[0]))
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """The keys that draw something in a full evaluation, filled while it runs."""
+    drawn = []
+
+    def draw(answer):
+        def fake(key, *_, **__):
+            drawn.extend(numbers(key))
+            return answer
+
+        return fake
+
+    def distances(self, key, params):
+        drawn.extend(numbers(key, *jax.random.split(key)))
+        return {"num_diverged_samples": np.array(0), "manifold": {}}
+
+    def compare(keys, *_):
+        drawn.extend(numbers(*keys, *(jax.random.fold_in(key, i) for key in keys for i in (0, 1))))
+        return {}
+
+    programs = Programs(
+        sample=draw(jnp.zeros((1, 8, 8, 1))),
+        reconstructions=draw(({}, jnp.zeros((1, 8, 8, 1)))),
+        evidence=draw({}),
+        gradient=draw(None),
+        gradient_variance=lambda _: {"mean_coordinate_gradient_variance": 0.0},
+    )
+    monkeypatch.setattr(ThermoEvaluation, "programs", programs)
+    monkeypatch.setattr(ThermoEvaluation, "_gradients", lambda self, key, _: draw([])(key))
+    monkeypatch.setattr(ThermoAssessment, "extractor", Extractor("none", lambda _: None, {}))
+    monkeypatch.setattr(ThermoAssessment, "_distances", distances)
+    monkeypatch.setattr(ThermoAssessment, "_cost", lambda self, key, *_: draw({})(key))
+    monkeypatch.setattr(thermo_evidence, "compare", compare)
+    return drawn
+
+
+def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
+    config = digits(**{"train.num_repeats": 2})
+    evaluation = ThermoEvaluation(
+        workdir=tmp_path,
+        model=None,
+        chains={},
+        powers=np.zeros(1),
+        gradient_fn=None,
+        train=None,
+        test=np.zeros((1, 8, 8, 1)),
+        distances=SimpleNamespace(along_training=lambda ends: {}),
+        config=config,
+    )
+    test = SimpleNamespace(images=None)
+    state = SimpleNamespace(
+        params={"weight": np.zeros((2, 1))},
+        skipped=np.zeros(2),
+        consecutive_skipped=np.zeros(2),
+        step=3,
+    )
+    ThermoAssessment(evaluation=evaluation, test=test, config=config)(state)
+    # Of each repeat 4 along training, 3 for distances and 3 for evidence; one for the cost.
+    assert len(used) == 2 * (4 + 3 + 3) + 1
+    assert len(set(used)) == len(used)
