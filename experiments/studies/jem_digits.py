@@ -11,13 +11,15 @@ Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" 
 classifier as it is and behind refinement; JEM has no normalisation, SADA-JEM groups), "scenarios"
 (the robust-objective paper's Table 2: beta 0 and above, where something else is changed too;
 training_SCENARIO.png are its Figs. 16 and 20 to 25), "norm" (whose statistics batch normalisation
-takes), "norm_parts" (which of SADA-JEM's parts it takes to sample with it) and "time" (SVGD and
-SGLD with nothing else, for their seconds: give it an idle machine and as many jobs as CPUs).
+takes), "norm_parts" (which of SADA-JEM's parts it takes to sample with it), "smooth_parts" (which
+of them make its energy landscape smooth) and "time" (SVGD and SGLD with nothing else, for their
+seconds: give it an idle machine and as many jobs as CPUs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from experiments.jem.figures import landscapes, learning, robustness, scenarios
 from experiments.study import Study
@@ -172,12 +174,25 @@ PARTS = {
         ["--config.data.crop_padding=0", "--config.data.augment_positives=True"],
     ),
 }
-NORM_PARTS = {
-    **{
-        f"JEM, {part}": ["configs/jem_digits.py", BATCH, *flags]
-        for part, (flags, _) in PARTS.items()
-    },
-    **{f"SADA-JEM, without {part}": [NORM["batch"], *flags] for part, (_, flags) in PARTS.items()},
+
+
+def by_parts(
+    jem: Sequence[str], sadajem: Sequence[str], parts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Each part given to JEM, then each taken from SADA-JEM."""
+    given = {f"JEM, {part}": [*jem, *flags] for part, (flags, _) in parts.items()}
+    taken = {f"SADA-JEM, without {part}": [*sadajem, *flags] for part, (_, flags) in parts.items()}
+    return given | taken
+
+
+NORM_PARTS = by_parts(["configs/jem_digits.py", BATCH], [NORM["batch"]], PARTS)
+NORMALISED = {
+    "group normalisation": (["--config.model.norm=group"], ["--config.model.norm=none"]),
+}
+SMOOTH_PARTS = {
+    "JEM": ROWS["JEM, SGLD"],
+    "SADA-JEM": ROWS["SADA-JEM, K = 10"],
+    **by_parts(["configs/jem_digits.py"], ["configs/sadajem_digits.py"], NORMALISED | PARTS),
 }
 # Ten steps of the run's own sampler before an image is classified. SADA-JEM's have no noise, so one
 # copy is the mean over copies.
@@ -201,6 +216,12 @@ ROBUSTNESS_COLUMNS = {
         for level in levels
     },
 }
+SMOOTHNESS_COLUMNS = (
+    "accuracy, %",
+    "landscape's range, nats",
+    "linf 16/255, %",
+    "linf 32/255, %",
+)
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -245,5 +266,18 @@ STUDIES = {
     ),
     "norm": study(NORM),
     "norm_parts": study(NORM_PARTS),
+    "smooth_parts": Study(
+        rows=SMOOTH_PARTS,
+        columns={name: ROBUSTNESS_COLUMNS[name] for name in SMOOTHNESS_COLUMNS},
+        common=(
+            *COMMON[:2],
+            "--config.eval.num_ood=0",
+            "--config.eval.num_generated=0",
+            "--config.eval.attack_linf=(0, 16, 32)",
+            "--config.eval.attack_l2=()",
+            POINTS,
+        ),
+        draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
+    ),
     "time": study({label: ROWS[label] for label in TIMED}),
 }

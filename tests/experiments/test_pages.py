@@ -88,6 +88,15 @@ def test_public_names_exist(page):
         assert hasattr(module, name) or f"{room}.{name}" in FIELDS | SECTIONS, f"{room}.{name}"
 
 
+def test_the_table_of_studies_has_every_one():
+    listed, file = {name: {""} for name in STUDIES}, ""
+    for cell in re.findall(r"^\| (`(?:studies/|:).*?) \|", TEXTS["docs/studies.md"], re.MULTILINE):
+        for name, variant in re.findall(r"`(?:studies/(\w+\.py))?(?::(\w+))?`", cell):
+            file = name or file
+            listed[file].add(variant)
+    assert {name: variants | {""} for name, variants in STUDIES.items()} == listed
+
+
 def test_a_heading_becomes_an_anchor():
     assert anchors("# Fitted divergences\n## Does it, or `not`?") == {
         "fitted-divergences",

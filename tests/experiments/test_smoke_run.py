@@ -22,9 +22,8 @@ from experiments.launch import launch
 
 STEPS = 10
 EVALUATED = (0, 4, 8, 10)
-PAGE = (REPOSITORY / "docs" / "experiments.md").read_text()
-THERMODYNAMIC = PAGE.split("## What a thermodynamic run measures")[1].partition("\n## ")[0]
-DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", THERMODYNAMIC.split("Plots:")[1])
+PAGE = (REPOSITORY / "docs" / "runs" / "thermodynamic.md").read_text()
+DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", PAGE.split("## Plots")[1])
 
 
 def test_the_run_says_where_things_are(smoke_process, smoke):
