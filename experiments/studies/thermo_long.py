@@ -2,7 +2,7 @@
 
 All rows train at batch 75, p = 6, N_t = 10 and K = 20 unless their name says otherwise, for 40
 epochs; vanilla learning also for 200, which is 1.2 times the time of 40 with ten powers and 0.8 of
-their operations, and the covariance estimator, four times as dear, for 20.
+their operations, and the covariance estimator, four times as dear, for 20 where it says so.
 """
 
 from experiments.studies.thermo_digits import COLUMNS, common
@@ -49,6 +49,7 @@ STUDY = Study(
             MALA,
             L2,
         ],
+        "covariance, warm, MALA, energy L2": [f"{CONFIG}:covariance", WARM, MALA, L2],
         "through chain": f"{CONFIG}:through_chain",
     },
     columns={
