@@ -40,6 +40,7 @@ STUDY = Study(
         ],
         "covariance, 20 epochs": [f"{CONFIG}:covariance", SHORT],
         "covariance, 20 epochs, energy L2": [f"{CONFIG}:covariance", SHORT, L2],
+        "covariance, 20 epochs, warm, MALA": [f"{CONFIG}:covariance", SHORT, WARM, MALA],
         "covariance, 20 epochs, warm, energy L2": [f"{CONFIG}:covariance", SHORT, WARM, L2],
         "covariance, 20 epochs, MALA, energy L2": [f"{CONFIG}:covariance", SHORT, MALA, L2],
         "covariance, 20 epochs, warm, MALA, energy L2": [
