@@ -142,11 +142,20 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that decide the numbers."""
-    return {"python": platform.python_version()} | {
-        name: metadata.version(name) for name in PACKAGES
-    }
+def versions() -> dict[str, str | None]:
+    """Of Python and of the packages that decide the numbers.
+
+    None of a package that is not installed: a checkout on PYTHONPATH runs without, ``revision``
+    tells which it is.
+    """
+    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def revision() -> str | None:

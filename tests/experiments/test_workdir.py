@@ -211,6 +211,12 @@ def test_versions_are_those_installed():
     assert re.match(r"3\.\d+\.\d+", workdir.versions()["python"])
 
 
+def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr(workdir, "PACKAGES", ("jax", "not-installed"))
+    assert workdir.versions()["not-installed"] is None
+    assert workdir.versions()["jax"] == metadata.version("jax")
+
+
 def damage(checkpoint):
     """Flips one byte in the middle of the largest file of its arrays."""
     files = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
