@@ -193,6 +193,10 @@ SMOOTH_PARTS = {
     "JEM": ROWS["JEM, SGLD"],
     "SADA-JEM": ROWS["SADA-JEM, K = 10"],
     **by_parts(["configs/jem_digits.py"], ["configs/sadajem_digits.py"], NORMALISED | PARTS),
+    "SADA-JEM, p(x) augmented": [
+        "configs/sadajem_digits.py",
+        "--config.data.augment_positives=True",
+    ],
 }
 # Ten steps of the run's own sampler before an image is classified. SADA-JEM's have no noise, so one
 # copy is the mean over copies.
