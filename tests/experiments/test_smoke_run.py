@@ -22,7 +22,7 @@ from experiments.launch import launch
 
 STEPS = 10
 EVALUATED = (0, 4, 8, 10)
-PAGE = (REPOSITORY / "docs" / "runs" / "thermodynamic.md").read_text()
+PAGE = (REPOSITORY / "docs" / "families" / "thermodynamic.md").read_text()
 DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", PAGE.split("## Plots")[1])
 
 
