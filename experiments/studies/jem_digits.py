@@ -190,7 +190,7 @@ NORMALISED = {
     "group normalisation": (["--config.model.norm=group"], ["--config.model.norm=none"]),
 }
 SMOOTH_PARTS = {
-    "JEM": ROWS["JEM, SGLD"],
+    "JEM": "configs/jem_digits.py",
     "SADA-JEM": ROWS["SADA-JEM, K = 10"],
     **by_parts(["configs/jem_digits.py"], ["configs/sadajem_digits.py"], NORMALISED | PARTS),
     "SADA-JEM, p(x) augmented": [
@@ -210,6 +210,8 @@ ROBUSTNESS = {
     "SADA-JEM, K = 10": [ROWS["SADA-JEM, K = 10"], REFINED],
     "SADA-JEM, K = 20": [ROWS["SADA-JEM, K = 20"], REFINED],
 }
+# Evaluations of the landscape, and of attacks that the study names.
+LANDSCAPED = (*COMMON[:2], "--config.eval.num_ood=0", "--config.eval.num_generated=0", POINTS)
 ROBUSTNESS_COLUMNS = {
     "accuracy, %": COLUMNS["accuracy, %"],
     "landscape's range, nats": ("landscape.landscape_range", 1.0, 1),
@@ -259,12 +261,9 @@ STUDIES = {
         rows=ROBUSTNESS,
         columns=ROBUSTNESS_COLUMNS,
         common=(
-            *COMMON[:2],
-            "--config.eval.num_ood=0",
-            "--config.eval.num_generated=0",
+            *LANDSCAPED,
             "--config.eval.attack_linf=(0, 16, 32, 64)",
             "--config.eval.attack_l2=(0, 128, 256, 512)",
-            POINTS,
         ),
         draw=smoothness,
     ),
@@ -274,12 +273,9 @@ STUDIES = {
         rows=SMOOTH_PARTS,
         columns={name: ROBUSTNESS_COLUMNS[name] for name in SMOOTHNESS_COLUMNS},
         common=(
-            *COMMON[:2],
-            "--config.eval.num_ood=0",
-            "--config.eval.num_generated=0",
+            *LANDSCAPED,
             "--config.eval.attack_linf=(0, 16, 32)",
             "--config.eval.attack_l2=()",
-            POINTS,
         ),
         draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
     ),
