@@ -20,7 +20,6 @@ import contextlib
 import datetime
 import os
 import platform
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -40,6 +39,7 @@ from sampler_throughput import at_least_one
 from ebmjax import metrics, training
 from experiments import build, command_line, families, launch
 from experiments.config import Config
+from experiments.errors import stop
 
 
 class Cost(NamedTuple):
@@ -200,7 +200,7 @@ def main() -> None:
         with examples(options.random_examples):
             cost = measure(config, options.blocks, options.flops)
     except launch.USER_ERRORS as error:
-        sys.exit(f"error: {error}")
+        stop(error)
     print(report(cost, config.train.batch_size))
 
 

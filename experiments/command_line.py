@@ -1,7 +1,6 @@
 """The configuration that a command line asks for."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from ml_collections import config_flags
 
 from experiments import unset
 from experiments.config import Config
+from experiments.errors import stop
 
 HOME = Path(__file__).resolve().parent
 
@@ -37,14 +37,14 @@ def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
     try:
         rest = values([resolve(argument) for argument in argv])
         if values.config is None:
-            sys.exit("error: --config is missing. Try --config=configs/thermo_digits.py or --help.")
+            stop("--config is missing. Try --config=configs/thermo_digits.py or --help.")
         for name in unset_names:
             unset.unset(values.config, name)
     except (AttributeError, KeyError) as error:
-        sys.exit(f"error: unknown field in a --config override: {_innermost(error)}")
+        stop(f"unknown field in a --config override: {_innermost(error)}")
     except (flags.Error, TypeError, ValueError) as error:
         # What a configuration file raises comes with its traceback; the reason is the last line.
-        sys.exit(f"error: {str(error).strip().splitlines()[-1]}")
+        stop(str(error).strip().splitlines()[-1])
     return rest
 
 
@@ -58,8 +58,8 @@ def resolve(argument: str) -> str:
     found = next((c for c in candidates if c.is_file()), None)
     if found is None:
         names = sorted(f"configs/{c.name}" for c in (HOME / "configs").glob("*.py"))
-        sys.exit(
-            f"error: no configuration file {path!r}, neither from {os.getcwd()} nor from {HOME}. "
+        stop(
+            f"no configuration file {path!r}, neither from {os.getcwd()} nor from {HOME}. "
             f"There are {', '.join(names)}."
         )
     return f"--config={found}{colon}{variant}"

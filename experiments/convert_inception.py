@@ -9,13 +9,13 @@ The input is a PyTorch state_dict saved as .safetensors or .npz under PyTorch's 
 
 import argparse
 import hashlib
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from ebmjax.networks import inception_variables, read_tensors
+from experiments.errors import stop
 
 # PyTorch's last part of a name, ours, and the order of axes.
 RENAMED = {
@@ -89,7 +89,7 @@ def main() -> None:
     try:
         digest = convert(arguments.state_dict, arguments.out)
     except (FileNotFoundError, ValueError) as error:
-        sys.exit(f"error: {error}")
+        stop(error)
     print(f"{arguments.out}\nsha256 {digest}")
 
 

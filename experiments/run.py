@@ -8,6 +8,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from experiments import command_line
+from experiments.errors import FAILED, REFUSED, stop
 
 # Read when JAX is imported: arrays that a program closes over go to it as arguments, not as its
 # text. So the runs of a sweep over powers share their compiled programs, and the informative law of
@@ -42,15 +43,16 @@ MODE = flags.DEFINE_enum("mode", "train", ["train", "eval", "all"], "Train, eval
 def main(argv: list[str]) -> None:
     """Builds, trains, summarises and draws; or evaluates."""
     if len(argv) > 1:
-        sys.exit(f"error: unexpected arguments {argv[1:]}; every option begins with --.")
+        stop(f"unexpected arguments {argv[1:]}; every option begins with --.")
     logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
     # Only now: --help and mistakes in the command line answer without JAX's second.
+    from ebmjax.training import DivergenceError
     from experiments.launch import USER_ERRORS, launch
 
     try:
         signum = launch(CONFIG.value, _config_argument(), WORKDIR.value, MODE.value)
     except USER_ERRORS as error:
-        sys.exit(f"error: {error}")
+        stop(error, FAILED if isinstance(error, DivergenceError) else REFUSED)
     except KeyboardInterrupt:
         print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

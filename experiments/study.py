@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import ConfigError, WorkdirError
+from experiments.errors import FAILED, ConfigError, WorkdirError, stop
 from experiments.study_cells import Cell, Study, cells, with_extractors
 from experiments.study_jobs import run_each
 from experiments.tables import entry
@@ -104,11 +104,11 @@ def load(name: str) -> Study:
     found = next((p for p in (Path(path), HOME / path) if p.is_file()), None)
     if found is None:
         names = sorted(f"studies/{p.name}" for p in (HOME / "studies").glob("*.py"))
-        sys.exit(f"error: no study file {path!r}. There are {', '.join(names)}.")
+        stop(f"no study file {path!r}. There are {', '.join(names)}.")
     studies = read(found)
     if variant not in studies:
         choices = ", ".join(path + (f":{one}" if one else "") for one in studies)
-        sys.exit(f"error: {path} has no variant {variant!r}. There are {choices}.")
+        stop(f"{path} has no variant {variant!r}. There are {choices}.")
     return studies[variant]
 
 
@@ -117,11 +117,11 @@ def read(path: Path) -> Mapping[str, Study]:
     try:
         namespace = runpy.run_path(str(path))
     except Exception as error:  # whatever the file does
-        sys.exit(f"error: {path} cannot be run: {type(error).__name__}: {error}")
+        stop(f"{path} cannot be run: {type(error).__name__}: {error}")
     studies = namespace.get("STUDIES", {"": namespace.get("STUDY")})
     if not all(isinstance(study, Study) for study in studies.values()):
-        sys.exit(
-            f"error: {path} must define STUDY, a Study from experiments.study, or STUDIES, such "
+        stop(
+            f"{path} must define STUDY, a Study from experiments.study, or STUDIES, such "
             "studies by variant."
         )
     return studies
@@ -180,13 +180,13 @@ def _check_overrides(arguments: Sequence[str]) -> None:
     for argument in arguments:
         name, equals, _ = argument.partition("=")
         if not name.startswith("--config.") or not equals:
-            sys.exit(
-                f"error: unexpected argument {argument!r}; --config.FIELD=VALUE changes a field of "
+            stop(
+                f"unexpected argument {argument!r}; --config.FIELD=VALUE changes a field of "
                 "every run."
             )
         if name == "--config.seed":
-            sys.exit(
-                "error: --config.seed is each run's own, from 0 on; --seeds=N says how many runs a "
+            stop(
+                "--config.seed is each run's own, from 0 on; --seeds=N says how many runs a "
                 "row has."
             )
 
@@ -206,25 +206,27 @@ def main() -> None:
     folder = Path(options.folder or default_folder(options.study))
     num_seeds = study.num_seeds if options.seeds is None else options.seeds
     if num_seeds < 1:
-        sys.exit(f"error: --seeds must be at least 1, got {num_seeds}.")
+        stop(f"--seeds must be at least 1, got {num_seeds}.")
     try:
         all_cells = cells(study, folder, num_seeds, overrides)
         for cell in all_cells:
             cell.check()
         study = with_extractors(study, all_cells)
     except (ConfigError, WorkdirError) as error:
-        sys.exit(f"error: {error}")
+        stop(error)
     try:
         _claim(folder, study)
     except (OSError, WorkdirError) as error:
-        sys.exit(f"error: --folder={folder} cannot be used: {error}")
+        stop(f"--folder={folder} cannot be used: {error}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # is a Ctrl-C, for its runs too
     try:
         num_failed = run_all(study, all_cells, folder, max(options.jobs, 1))
     except KeyboardInterrupt:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
-    sys.exit(f"error: {num_failed} runs failed." if num_failed else 0)
+    if num_failed:
+        stop(f"{num_failed} runs failed.", FAILED)
+    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from ebmjax import training
 from experiments import launch, workdir
 from experiments.command_line import read
 from experiments.config import Config
-from experiments.errors import ConfigError
+from experiments.errors import ConfigError, stop
 from experiments.tuning import plots, runs
 from experiments.tuning.sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
 from experiments.validate import check_ranges
@@ -169,7 +169,7 @@ def main(argv: list[str] | None = None) -> None:
                 print("Interrupted; the same command continues.", file=sys.stderr)
                 sys.exit(128 + signum)
     except launch.USER_ERRORS as error:
-        sys.exit(f"error: {error}")
+        stop(error)
     except KeyboardInterrupt:  # between two runs, or while compiling
         print("Interrupted; the same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

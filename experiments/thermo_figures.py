@@ -8,13 +8,13 @@ and 8), a study has it once, under the lower number. There is a set for each est
 thermodynamic integration that was swept. A figure whose rows are missing is named and left out."""
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from experiments.errors import stop
 from experiments.plots import finish
 from experiments.thermo import figure_runs as runs
 from experiments.thermo import figure_sweeps as sweeps
@@ -80,8 +80,8 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=Path, help="folder of a study")
     folder = parser.parse_args().folder
     if not folder.is_dir() or not gather(folder):
-        sys.exit(
-            f"error: --folder={folder} holds no finished run of a latent EBM's study "
+        stop(
+            f"--folder={folder} holds no finished run of a latent EBM's study "
             "(experiments/study.py)."
         )
     draw(folder)

@@ -5,7 +5,9 @@ import pytest
 from absl.testing import flagsaver
 from experiment_runs import EXPERIMENTS, REPOSITORY, RUN, run_script
 
-from experiments import command_line, run
+from ebmjax.training import DivergenceError
+from experiments import command_line, launch, run
+from experiments.errors import WorkdirError
 
 # ml_collections loads configuration files that way.
 
@@ -148,7 +150,7 @@ def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
 
 
 def assert_told_in_a_paragraph(finished, expected):
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert expected in finished.stderr
     assert finished.stderr.startswith("error: ")
     assert finished.stderr.count("\n") == 1
@@ -159,6 +161,21 @@ def test_a_value_out_of_range_ends_the_process(tmp_path):
     finished = run_script(SMOKE, "--config.train.batch_size=0", "--workdir=run", cwd=tmp_path)
     assert_told_in_a_paragraph(finished, "config.train.batch_size must be an integer of at least 1")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("error", "code"), [(WorkdirError, 2), (DivergenceError, 1)])
+def test_the_exit_code_tells_a_refusal_from_a_run_that_broke_off(
+    error, code, parse, monkeypatch, capsys
+):
+    def end(*_):
+        raise error("because.")
+
+    monkeypatch.setattr(launch, "launch", end)
+    parse(SMOKE)
+    with pytest.raises(SystemExit) as ended:
+        run.main(["run.py"])
+    assert ended.value.code == code
+    assert capsys.readouterr().err == "error: because.\n"
 
 
 def test_a_folder_of_other_things_ends_the_process(tmp_path):

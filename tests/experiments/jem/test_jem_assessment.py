@@ -243,11 +243,11 @@ def test_missing_weights_are_told_before_training(tmp_path):
 def test_the_command_line(tmp_path):
     config = "--config=configs/jem_digits.py:smoke"
     finished = run_script(config, "--mode=eval", "--workdir=none", cwd=tmp_path)
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert finished.stderr.startswith("error: --workdir none holds no checkpoint")
     assert len(finished.stderr.splitlines()) == 1
     finished = run_script(config, "--mode=judge", cwd=tmp_path)
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert "train|eval|all" in finished.stderr
 
 
