@@ -12,7 +12,8 @@ classifier as it is and behind refinement; JEM has no normalisation, SADA-JEM gr
 (the robust-objective paper's Table 2: beta 0 and above, where something else is changed too;
 training_SCENARIO.png are its Figs. 16 and 20 to 25), "norm" (whose statistics batch normalisation
 takes), "norm_parts" (which of SADA-JEM's parts it takes to sample with it), "smooth_parts" (which
-of them make its energy landscape smooth) and "time" (SVGD and SGLD with nothing else, for their
+of them make its energy landscape smooth), "verdicts" (accuracy and calibration of four rows, held
+against each other on the same images) and "time" (SVGD and SGLD with nothing else, for their
 seconds: give it an idle machine and as many jobs as CPUs).
 """
 
@@ -228,6 +229,8 @@ SMOOTHNESS_COLUMNS = (
     "linf 16/255, %",
     "linf 32/255, %",
 )
+CLASSIFIED = ("accuracy, %", "ECE, %", "NLL, nats")
+VERDICTS = ("softmax", "JEM, SGLD", "SADA-JEM, K = 10", "SVGD, beta 0.1")
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -278,6 +281,18 @@ STUDIES = {
             "--config.eval.attack_l2=()",
         ),
         draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
+    ),
+    "verdicts": Study(
+        rows={label: ROWS[label] for label in VERDICTS},
+        columns={name: COLUMNS[name] for name in CLASSIFIED},
+        num_seeds=3,
+        common=(
+            *COMMON[:2],
+            "--config.eval.num_ood=0",
+            "--config.eval.num_attacked=0",
+            "--config.eval.num_generated=0",
+            "--config.eval.landscape_points=0",
+        ),
     ),
     "time": study({label: ROWS[label] for label in TIMED}),
 }
