@@ -1,9 +1,15 @@
-"""What evaluations during training show of a replay buffer."""
+"""What evaluations show of a replay buffer, and draws of the law that it is filled from."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
+from ebmjax.types import Key
+
+STARTS_KEY_NUMBER = 2**31 + 1
+"""Folded into the key of an evaluation along training, for the draws of the law."""
 
 
 def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | None:
@@ -20,3 +26,24 @@ def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | 
     # The same slot of every shard in turn, then the next one.
     slots, shards = np.divmod(np.linspace(0, total - 1, min(num, total)).astype(int), num_shards)
     return positions[shards, slots], slots
+
+
+def draws_for_slots(
+    key: Key, law: InitialLaw, slots: np.ndarray, *, size: int, num_classes: int
+) -> np.ndarray:
+    """What such ``slots`` would hold before any chain moved: fresh draws of ``law``, one for each.
+
+    Args:
+      key: split among the slots.
+      law: that the buffer is filled from.
+      slots: (N,), in a shard's buffer.
+      size: of a shard's buffer, in which the classes have equal blocks.
+      num_classes: that the law knows.
+    """
+    labels = jnp.asarray(np.asarray(slots) * num_classes // size, jnp.int32)
+    return np.asarray(_draw(law, jax.random.split(key, len(labels)), labels))
+
+
+@jax.jit
+def _draw(law: InitialLaw, keys: Key, labels: jax.Array) -> jax.Array:
+    return jax.vmap(law)(keys, labels)

@@ -24,6 +24,20 @@ def finite_images(ends: np.ndarray) -> np.ndarray:
     return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
 
 
+def rms_displacement(starts: np.ndarray, ends: np.ndarray) -> float:
+    """The root of the mean, over chains and coordinates, of the squared way from start to end.
+
+    Args:
+      starts: (N, ...), images in [-1, 1] or latents, in whose units the answer is.
+      ends: alike.
+
+    Returns:
+      NaN of no chain.
+    """
+    way = np.asarray(ends, np.float64) - np.asarray(starts, np.float64)
+    return float(np.sqrt(np.mean(np.square(way)))) if way.size else math.nan
+
+
 def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     """Precision, recall, density and coverage against as many rows of the reference, or all.
 
@@ -70,8 +84,31 @@ class Distances:
             return None
         return extractor(self.config, self.train, self.test)
 
-    def along_training(self, ends: np.ndarray) -> dict[str, float]:
-        """FID, KID and inception score of the finite ``ends``, as ``sample_fid`` and so on.
+    def of_chains(
+        self, starts: np.ndarray, ends: np.ndarray, *, are_the_same: bool = True
+    ) -> dict[str, Any]:
+        """Every number of the finite ends, and of as many starts: what the chains add to them.
+
+        Args:
+          starts: (N, H, W, C) in [-1, 1], where the chains began; or as many draws of the law that
+            they began from.
+          ends: where they stand, alike.
+          are_the_same: whether each end is of the chain whose start is in its place.
+
+        Returns:
+          What ``__call__`` tells of the ends, and below "starts" of the starts in the places of
+          finite ends; "num_diverged", how many ends are not finite; "rms_displacement" if the
+          chains are the same, a pixel.
+        """
+        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+        starts, ends = starts[is_finite], ends[is_finite]
+        found = {"num_diverged": int(np.sum(~is_finite)), **self(finite_images(ends))}
+        if are_the_same:
+            found["rms_displacement"] = rms_displacement(starts, ends)
+        return found | {"starts": self(finite_images(starts))}
+
+    def along_training(self, ends: np.ndarray, prefix: str = "sample") -> dict[str, float]:
+        """FID, KID and inception score of the finite ``ends``, as ``<prefix>_fid`` and so on.
 
         NaN where fewer than two are; nothing where no features can be had.
         """
@@ -79,7 +116,7 @@ class Distances:
             return {}
         judged = self(finite_images(ends))
         return {
-            f"sample_{name}": judged.get(f"{name}_{self.extractor.name}", math.nan)
+            f"{prefix}_{name}": judged.get(f"{name}_{self.extractor.name}", math.nan)
             for name in ("fid", "kid", "is")
         }
 

@@ -20,7 +20,8 @@ def over_training(rows: Rows) -> dict[str, Any]:
 
     The first and the best "sample_fid", "test_accuracy" and "density_tv" (of the plane) with their
     steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss of
-    either sign.
+    either sign. Beside the two best of samples stand "start_fid" and "start_is", what the starts of
+    chains had at that step.
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:
@@ -29,9 +30,14 @@ def over_training(rows: Rows) -> dict[str, Any]:
             first, best = told[0], best_of(told, key=itemgetter(name))
             found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
             found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
-    scores = [row["sample_is"] for row in _told(rows, "sample_is")]
-    if scores:
-        found["best_sample_is"] = max(scores)
+            if name == "sample_fid" and "start_fid" in best:
+                found["start_fid"] = best["start_fid"]
+    scored = _told(rows, "sample_is")
+    if scored:
+        best = max(scored, key=itemgetter("sample_is"))
+        found["best_sample_is"] = best["sample_is"]
+        if "start_is" in best:
+            found["start_is"] = best["start_is"]
     acceptances = [row["chain_acceptance_prob"] for row in _told(rows, "chain_acceptance_prob")]
     if acceptances:
         found["lowest_acceptance"] = min(acceptances)

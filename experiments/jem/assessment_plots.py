@@ -115,18 +115,25 @@ def robustness_axis(axis: Axes, norm: str) -> None:
 
 
 def samples(workdir: Path, sets: dict[str, Samples]) -> None:
-    """``eval_samples.png``, and those of ``BY_CLASS`` with a row a class."""
-    shown = {name: sets[name] for name in TITLES if len(sets[name]["images"])}
-    if shown:
-        figure, axes = plt.subplots(1, len(shown), figsize=(5 * len(shown), 5.7), squeeze=False)
-        for axis, (name, found) in zip(axes.flat, shown.items(), strict=True):
+    """``eval_samples.png``, and those of ``BY_CLASS`` with a row a class.
+
+    Beside fresh chains stands where they started.
+    """
+    panels = {}
+    for name, title in TITLES.items():
+        found = sets[name]
+        if len(found["images"]):
             chosen = _extremes(found["log_density"], ROWS * COLUMNS)
-            _grid(
-                axis,
-                found["images"][chosen],
-                COLUMNS,
-                TITLES[name] + _caption(len(chosen), len(found["images"])),
-            )
+            caption = _caption(len(chosen), len(found["images"]))
+            panels[title + caption] = found["images"][chosen]
+            if name == "fresh":
+                panels["where these chains started\nin the same order"] = found["start_images"][
+                    chosen
+                ]
+    if panels:
+        figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 5.7), squeeze=False)
+        for axis, (title, images) in zip(axes.flat, panels.items(), strict=True):
+            _grid(axis, images, COLUMNS, title)
         finish(figure, workdir / "plots" / "eval_samples.png")
     for name, title in BY_CLASS.items():
         if len(sets.get(name, {}).get("images", ())):

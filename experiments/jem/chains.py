@@ -164,8 +164,8 @@ def fresh_chains(
     *,
     num_classes: int,
     num_steps: int,
-) -> jax.Array:
-    """Ends (groups, size, H, W, C) of chains from the initial law, one group after the other.
+) -> tuple[jax.Array, jax.Array]:
+    """Starts and ends of chains from the initial law, one group after the other.
 
     Args:
       key: consumed.
@@ -176,14 +176,18 @@ def fresh_chains(
       labels: (groups, size) int32; ``ANY_CLASS`` starts by the law of a random class.
       num_classes: of the data.
       num_steps: of each chain.
+
+    Returns:
+      Each (groups, size, H, W, C).
     """
 
-    def one_group(keyed_labels: tuple[Key, jax.Array]) -> jax.Array:
+    def one_group(keyed_labels: tuple[Key, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, labels = keyed_labels
         class_key, start_key, chain_key = jax.random.split(key, 3)
         random = jax.random.randint(class_key, labels.shape, 0, num_classes, jnp.int32)
         keys = jax.random.split(start_key, len(labels))
         starts = jax.vmap(law)(keys, jnp.where(labels < 0, random, labels))
-        return move(chain_key, classifier, negatives, model, starts, labels, num_steps)
+        ends = move(chain_key, classifier, negatives, model, starts, labels, num_steps)
+        return starts, ends
 
     return jax.lax.map(one_group, (jax.random.split(key, len(labels)), labels))

@@ -12,9 +12,9 @@ import numpy as np
 
 from ebmjax import data, losses, metrics
 from ebmjax.networks import Classifier
-from ebmjax.training import TrainState
-from ebmjax.types import PyTree
-from experiments.buffers import spread_slots
+from ebmjax.training import Negatives, TrainState
+from ebmjax.types import Key, PyTree
+from experiments.buffers import draws_for_slots, spread_slots
 from experiments.chain_profiles import Profile
 from experiments.config import Config
 from experiments.distances import Distances
@@ -31,6 +31,8 @@ class JemEvaluation:
       classifier: the network.
       test: the test images.
       distances: of samples from the training images.
+      negatives: whose law fills the buffer; None for a plain classifier.
+      law_key: of the draws of that law which samples are held beside.
       profile: of chains that go on from the buffer.
       config: sections data and eval are read.
     """
@@ -39,6 +41,8 @@ class JemEvaluation:
     classifier: Classifier
     test: data.ImageData
     distances: Distances
+    negatives: Negatives | None
+    law_key: Key
     profile: Profile
     config: Config
 
@@ -50,12 +54,32 @@ class JemEvaluation:
         row, pictures = jax.device_get(self._report(state.params, statistics, samples))
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
-        if "samples" in pictures:
+        if shown:
             image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
             row |= self.distances.along_training(np.asarray(samples))
+            row |= self._of_starts(shown[1], state.shards.buffer.positions.shape[1])
             pictures |= self.profile(state)
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
+
+    def _of_starts(self, slots: np.ndarray, size: int) -> dict[str, float]:
+        """``start_fid`` and so on: what draws of the buffer's law get for the same slots."""
+        if not self._starts:
+            assert self.negatives is not None  # there is a buffer
+            draws = draws_for_slots(
+                self.law_key,
+                self.negatives.law,
+                slots,
+                size=size,
+                num_classes=self.negatives.num_classes,
+            )
+            self._starts.update(self.distances.along_training(draws, "start"))
+        return self._starts
+
+    @cached_property
+    def _starts(self) -> dict[str, float]:
+        """The same at every evaluation: those of the first."""
+        return {}
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

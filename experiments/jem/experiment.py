@@ -16,6 +16,7 @@ from ebmjax.training import (
     warm_start,
 )
 from experiments import build as common
+from experiments.buffers import STARTS_KEY_NUMBER
 from experiments.chain_profiles import KEY_NUMBER
 from experiments.config import Config
 from experiments.distances import Distances
@@ -73,6 +74,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         classifier=classifier,
         test=test,
         distances=distances,
+        negatives=negatives,
+        law_key=jax.random.fold_in(eval_key, STARTS_KEY_NUMBER),
         profile=make_profile(jax.random.fold_in(eval_key, KEY_NUMBER), moving, negatives, config),
         config=config,
     )

@@ -2,25 +2,41 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data
 from ebmjax.networks import Classifier
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key
+from experiments.buffers import draws_for_slots
 from experiments.config import Config
-from experiments.distances import Distances
+from experiments.distances import Distances, finite_images
 from experiments.jem.chains import ANY_CLASS, Trained, fresh_chains
 from experiments.jem.samplers import implied_temperature
 from experiments.jem.selection import SHARES, most_confident
 
 DEFAULT_LENGTH = 10
 """Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""
+
+
+class Chains(NamedTuple):
+    """A set of samples beside what its chains began from.
+
+    Attributes:
+      starts: (N, H, W, C) in [-1, 1]: where the chains began, or where the buffer does not keep
+        that, as many draws of the law that fills it.
+      ends: where they stand, alike.
+      labels: (N,), or None for chains of no class.
+      are_the_same: whether each end is of the chain whose start is in its place.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    labels: np.ndarray | None
+    are_the_same: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +63,9 @@ class Generation:
         self, key: Key, model: Trained, state: TrainState
     ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """The report, and of every set the images (uint8) with what they are sorted by."""
-        chain_key, buffer_key = jax.random.split(key)
+        chain_key, buffer_key, law_key = jax.random.split(key, 3)
         generated = self._chains(chain_key, model)
-        generated["buffer"] = self._buffer(buffer_key, state)
+        generated["buffer"] = self._buffer(buffer_key, law_key, state)
         judge = self.distances.extractor
         assert judge is not None  # there are classes
         report: dict[str, Any] = {
@@ -62,10 +78,14 @@ class Generation:
             "test_images": self.distances(self.test[: self.config.eval.num_generated]),
         }
         samples = {}
-        for name, (ends, labels) in generated.items():
-            report[name], samples[name] = self._judge(model, ends, labels)
+        for name, chains in generated.items():
+            report[name], samples[name] = self._judge(model, chains)
         if self.config.eval.selected_by_confidence:
-            report["buffer_selected"] = self._selected(model, generated["buffer"][0], judge.name)
+            found = generated["buffer"]
+            report["buffer_selected"] = {
+                **self._selected(model, found.ends, judge.name),
+                "starts": self._selected(model, found.starts, judge.name),
+            }
         return report, samples
 
     @property
@@ -74,11 +94,11 @@ class Generation:
         section = self.config.eval
         return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
 
-    def _chains(self, key: Key, model: Trained) -> dict[str, tuple[np.ndarray, Any]]:
-        """Ends and labels of ``num_generated`` chains; interacting particles have no class."""
+    def _chains(self, key: Key, model: Trained) -> dict[str, Chains]:
+        """``num_generated`` chains of any class and of the classes; particles have no class."""
 
         @jax.jit
-        def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> jax.Array:
+        def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> Any:
             return fresh_chains(
                 key,
                 self.classifier,
@@ -92,14 +112,18 @@ class Generation:
 
         any_class, of_class = self._labels()
         labels = np.concatenate([any_class, of_class])
-        ends = np.asarray(run(key, model, self.negatives.law, labels))
-        ends = ends.reshape(-1, *ends.shape[2:])
+        starts, ends = (
+            np.asarray(x).reshape(-1, *x.shape[2:])
+            for x in run(key, model, self.negatives.law, labels)
+        )
         # Without what the last group has too many: distances of different numbers do not compare.
-        num = self.config.eval.num_generated
-        generated: dict[str, tuple[np.ndarray, Any]] = {"fresh": (ends[:num], None)}
+        num, first = self.config.eval.num_generated, any_class.size
+        generated = {"fresh": Chains(starts[:num], ends[:num], None)}
         if of_class.size:
-            conditional = ends[any_class.size :]
-            generated["conditional"] = conditional[:num], of_class.ravel()[:num]
+            conditional = slice(first, first + num)
+            generated["conditional"] = Chains(
+                starts[conditional], ends[conditional], of_class.ravel()[:num]
+            )
         return generated
 
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
@@ -117,30 +141,40 @@ class Generation:
         turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
         return any_class, turns.reshape(shape)
 
-    def _buffer(self, key: Key, state: TrainState) -> tuple[np.ndarray, np.ndarray | None]:
+    def _buffer(self, key: Key, law_key: Key, state: TrainState) -> Chains:
         """Random slots of all shards' buffers, at most as many as there are fresh chains.
 
-        With the classes that their chains belong to, where they have one.
+        With the classes that their chains belong to, where they have one, and fresh draws of the
+        law for the same slots.
         """
         positions = np.asarray(state.shards.buffer.positions)
         num_shards, size = positions.shape[:2]
         slots = positions.reshape(-1, *positions.shape[2:])
         chosen = np.asarray(jax.random.permutation(key, len(slots)))
         chosen = chosen[: self.config.eval.num_generated]
-        if not self.config.loss.is_conditional:
-            return slots[chosen], None
-        classes = np.arange(size, dtype=np.int32) * self.config.data.num_classes // size
-        return slots[chosen], np.tile(classes, num_shards)[chosen]
+        own = np.arange(num_shards * size) % size  # the slot of each in its shard
+        draws = draws_for_slots(
+            law_key,
+            self.negatives.law,
+            own[chosen],
+            size=size,
+            num_classes=self.negatives.num_classes,
+        )
+        classes = None
+        if self.config.loss.is_conditional:
+            classes = (own[chosen] * self.config.data.num_classes // size).astype(np.int32)
+        return Chains(draws, slots[chosen], classes, are_the_same=False)
 
     def _judge(
-        self, model: Trained, ends: np.ndarray, labels: np.ndarray | None
+        self, model: Trained, chains: Chains
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Numbers of the samples that did not diverge, and how many did; the samples as images.
+        """Numbers of the samples that did not diverge, beside their starts; both as images.
 
         Samples of no class are given their most probable one.
         """
+        starts, ends, labels, are_the_same = chains
+        report = self.distances.of_chains(starts, ends, are_the_same=are_the_same)
         is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-        report: dict[str, Any] = {"num_diverged": int(np.sum(~is_finite))}
         ends = ends[is_finite]
         if len(ends) < 2:
             return report, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
@@ -148,14 +182,15 @@ class Generation:
         probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
         classes = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
         samples = {
-            "images": np.asarray(data.from_signed_unit(jnp.asarray(ends))),
+            "images": finite_images(ends),
+            "start_images": finite_images(starts[is_finite]),
             "log_density": scores["log_density"],
             "labels": classes,
             "class_probability": probabilities[np.arange(len(classes)), classes],
         }
         report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
         report["mean_log_density"] = float(np.mean(scores["log_density"]))
-        return report | self.distances(samples["images"]), samples
+        return report, samples
 
     def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
         """What SADA-JEM's code reports: of the images that the model is most confident of.
@@ -168,7 +203,7 @@ class Generation:
         report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
         if len(ends) < 2:
             return report
-        images = np.asarray(data.from_signed_unit(jnp.asarray(ends)))
+        images = finite_images(ends)
         logits = self.score(model, ends)["logits"]
         chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
         reference = self.distances.train_and(self.test)

@@ -16,7 +16,7 @@ PANELS = (
     ),
     ("energy, nats", ("positive_energy", "negative_energy")),
     ("f of data - f of samples, nats", ("energy_gap", "log_density_gap")),
-    ("samples of the buffer: FID", ("sample_fid",)),
+    ("samples of the buffer: FID", ("sample_fid", "start_fid")),
     ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing")),
     ("squared displacement", ("chain_displacement",)),
 )

@@ -73,6 +73,13 @@ STUDIES = {
                 1,
             ),
             "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
+            "the same, their starts": (
+                "generation.fresh.starts.fid_classifier_features",
+                1.0,
+                1,
+            ),
+            "the same, test images": ("generation.test_images.fid_classifier_features", 1.0, 1),
+            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
             **CHAINS,
         },
         num_seeds=3,
@@ -90,6 +97,9 @@ STUDIES = {
         columns={
             "FID (classifier features), buffer": ("buffer.fid_classifier_features", 1.0, 1),
             "the same, fresh chains": ("fresh.fid_classifier_features", 1.0, 1),
+            "the same, their starts": ("fresh.starts.fid_classifier_features", 1.0, 1),
+            "the same, test images": ("test_images.fid_classifier_features", 1.0, 1),
+            "RMS displacement of fresh chains": ("fresh.rms_displacement", 1.0, 3),
             **CHAINS,
         },
         common=COMMON,

@@ -30,6 +30,9 @@ COLUMNS = {
     "NLL, nats": ("classification.nll", 1.0, 3),
     "FID ({extractor}), buffer": ("generation.buffer.fid_{extractor}", 1.0, 2),
     "FID ({extractor}), fresh chains": ("generation.fresh.fid_{extractor}", 1.0, 2),
+    "FID ({extractor}), their starts": ("generation.fresh.starts.fid_{extractor}", 1.0, 2),
+    "FID ({extractor}), test images": ("generation.test_images.fid_{extractor}", 1.0, 2),
+    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
@@ -38,6 +41,18 @@ SELECTED = {
     "FID ({extractor}), buffer, selected": ("generation.buffer_selected.fid_{extractor}", 1.0, 2),
     "IS ({extractor}), buffer": ("generation.buffer.is_{extractor}", 1.0, 2),
     "IS ({extractor}), buffer, selected": ("generation.buffer_selected.is_{extractor}", 1.0, 2),
+    "FID ({extractor}), starts, selected": (
+        "generation.buffer_selected.starts.fid_{extractor}",
+        1.0,
+        2,
+    ),
+    "IS ({extractor}), starts": ("generation.buffer.starts.is_{extractor}", 1.0, 2),
+    "IS ({extractor}), starts, selected": (
+        "generation.buffer_selected.starts.is_{extractor}",
+        1.0,
+        2,
+    ),
+    "IS ({extractor}), test images": ("generation.test_images.is_{extractor}", 1.0, 2),
 }
 SETS = {
     "SVHN": "svhn_cropped",
@@ -193,8 +208,13 @@ def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
             "accuracy, %": COLUMNS["accuracy, %"],
             "IS, buffer, best over training": ("over_training.best_sample_is", 1.0, 2),
             "FID, buffer, best over training": ("over_training.best_sample_fid", 1.0, 2),
+            "IS, draws of the starts": ("over_training.start_is", 1.0, 2),
+            "FID, draws of the starts": ("over_training.start_fid", 1.0, 2),
             "IS ({extractor}), buffer": SELECTED["IS ({extractor}), buffer"],
             "FID ({extractor}), buffer": COLUMNS["FID ({extractor}), buffer"],
+            "IS ({extractor}), starts": SELECTED["IS ({extractor}), starts"],
+            "FID ({extractor}), starts": ("generation.buffer.starts.fid_{extractor}", 1.0, 2),
+            "RMS displacement of fresh chains": COLUMNS["RMS displacement of fresh chains"],
             "seconds of training": COLUMNS["seconds of training"],
         },
         num_seeds=1,

@@ -72,6 +72,9 @@ COLUMNS = {
         1,
     ),
     "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
+    "the same, their starts": ("generation.fresh.starts.fid_classifier_features", 1.0, 1),
+    "the same, test images": ("generation.test_images.fid_classifier_features", 1.0, 1),
+    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
@@ -84,6 +87,10 @@ COMMON = (
 )
 # For the figures of what changes over training.
 CURVES = (*COMMON, "--config.eval.every_epochs=4")
+
+# Draws of the informative law score as real images do: chains that start from it and stay score
+# so, too. From uniform noise a score is the chains' own.
+UNIFORM = "--config.sampler.buffer.law=uniform"
 
 JEMPP = {
     "JEM++, M = 5": "configs/jempp_digits.py:m5",
@@ -106,6 +113,15 @@ ABLATION = {
     "JEM++, p(x) unaugmented": "configs/sadajem_digits.py:jempp_unaugmented",
     "JEM++, p(x) unaugmented, energy L2": "configs/sadajem_digits.py:jempp_unaugmented_l2",
     "SADA-JEM": "configs/sadajem_digits.py:sadajem",
+    # The rows of JEM start so anyway.
+    **{
+        f"{label}, uniform start": [f"configs/sadajem_digits.py:{variant}", UNIFORM]
+        for label, variant in (
+            ("JEM++", "jempp"),
+            ("JEM++, p(x) unaugmented", "jempp_unaugmented"),
+            ("SADA-JEM", "sadajem"),
+        )
+    },
 }
 RADIUS = {
     "SAM, rho 0.05": "configs/sadajem_digits.py:sam_005",
@@ -126,6 +142,9 @@ SCENARIO_COLUMNS = (
     "ECE, %",
     "FID (digits classifier features), buffer",
     "the same, fresh chains",
+    "the same, their starts",
+    "the same, test images",
+    "RMS displacement of fresh chains",
 )
 SCENARIOS = {
     label: {
@@ -156,12 +175,17 @@ NORM = {
     "SADA-JEM, as published": ROWS["SADA-JEM, as published"],
     "softmax, batch": ["configs/jem_digits.py:softmax", BATCH],
     "JEM, SGLD, batch": ["configs/jem_digits.py", BATCH],
+    # That of JEM is one already.
+    "group, uniform start": ["configs/sadajem_digits.py", UNIFORM],
+    "batch, uniform start": ["configs/sadajem_digits.py:batch", UNIFORM],
+    "SADA-JEM, as published, uniform start": [ROWS["SADA-JEM, as published"], UNIFORM],
+    "JEM, SGLD, group": ["configs/jem_digits.py", "--config.model.norm=group"],
 }
 # What SADA-JEM has besides JEM: the flags of the one and of the other.
 PARTS = {
     "informative start": (
         ["--config.sampler.buffer.law=informative"],
-        ["--config.sampler.buffer.law=uniform"],
+        [UNIFORM],
     ),
     "proximal step": (["--config.sampler.name=proximal_sgld"], ["--config.sampler.name=sgld"]),
     "box of the data": (
@@ -186,7 +210,13 @@ def by_parts(
     return given | taken
 
 
-NORM_PARTS = by_parts(["configs/jem_digits.py", BATCH], [NORM["batch"]], PARTS)
+# The rows of JEM start from uniform noise but for one, those of SADA-JEM from the informative law
+# but for one: what else it takes shows from equal starts.
+NORM_PARTS = by_parts(["configs/jem_digits.py", BATCH], [NORM["batch"]], PARTS) | {
+    f"SADA-JEM, without {part}, uniform start": [NORM["batch"], *flags, UNIFORM]
+    for part, (_, flags) in PARTS.items()
+    if part != "informative start"
+}
 NORMALISED = {
     "group normalisation": (["--config.model.norm=group"], ["--config.model.norm=none"]),
 }

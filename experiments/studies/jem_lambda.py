@@ -51,6 +51,7 @@ STUDY = Study(
             1.0,
             1,
         ),
+        "FID of draws of its law": ("over_training.start_fid", 1.0, 1),
         "seconds of training": ("run_seconds", 1.0, 0),
     },
     common=(

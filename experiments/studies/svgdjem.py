@@ -1,10 +1,11 @@
 """The SVGD thesis's comparison (Table 5.5): SGLD and SVGD as the sampler of a joint energy model.
 
-Each with and without SAM. All rows share network, optimiser, informative start and box; the sampler
-differs, and the loss that belongs to it. "literal" is the thesis's loss with its smoothing of 50,
-and without the guard that ends a run whose loss exceeds 1e5 in magnitude: there the loss runs to
-minus infinity, and the thesis trained on. reliability.png is Figure 5.5, training.png has the
-accuracy and the distance of the samples over training.
+Each with and without SAM, and from uniform noise. All rows share network, optimiser and box, and
+but for the last four the informative start; the sampler differs, and the loss that belongs to it.
+"literal" is the thesis's loss with its smoothing of 50, and without the guard that ends a run whose
+loss exceeds 1e5 in magnitude: there the loss runs to minus infinity, and the thesis trained on.
+reliability.png is Figure 5.5, training.png has the accuracy and the distance of the samples over
+training.
 
 Variants: "" (the digits), "smoothing" (the factor of both losses, fixed at 1, 5 and 50 and steered
 to a gradient ratio of 1), "cpu" (5,000 CIFAR-10 images of 16x16, one seed;
@@ -31,18 +32,26 @@ BEST = {
 
 
 def rows(sgld: str, literal: str, corrected: str, robust: str, rho: float) -> dict[str, list[str]]:
-    """The four losses, each without and with SAM of radius ``rho``."""
+    """The four losses, each without and with SAM of radius ``rho``, and from a uniform start.
+
+    All others start from the informative law, whose draws score as real images do.
+    """
     configs = {
         "SGLD": [sgld],
         "SVGD, literal": [literal, UNGUARDED],
         "SVGD, corrected": [corrected],
         "SVGD, beta 0.1": [robust],
     }
-    return {
+    informed = {
         f"{label}{', SAM' if is_sharp else ''}": [*config, f"{SAM}{rho if is_sharp else None}"]
         for label, config in configs.items()
         for is_sharp in (False, True)
     }
+    uniform = {
+        f"{label}, uniform start": [*config, f"{SAM}None", jem_digits.UNIFORM]
+        for label, config in configs.items()
+    }
+    return informed | uniform
 
 
 SMOOTHING = {

@@ -57,6 +57,32 @@ def test_the_rows_of_every_study_exist(name, variant, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("study", "labels"),
+    [
+        ("jem_digits.py:ablation", {"JEM++", "JEM++, p(x) unaugmented", "SADA-JEM"}),
+        ("jem_digits.py:norm", {"group", "batch", "SADA-JEM, as published"}),
+        (
+            "jem_digits.py:norm_parts",
+            {f"SADA-JEM, without {part}" for part in ("proximal step", "box of the data", "SAM")}
+            | {"SADA-JEM, without noiseless images", "SADA-JEM, without crops for the labels"},
+        ),
+        ("svgdjem.py", {"SGLD", "SVGD, literal", "SVGD, corrected", "SVGD, beta 0.1"}),
+        ("svgdjem.py:cpu", {"SGLD", "SVGD, literal", "SVGD, corrected", "SVGD, beta 0.1"}),
+    ],
+)
+def test_rows_whose_starts_score_as_real_images_do_have_one_from_noise(study, labels, tmp_path):
+    """That differs in nothing but the start."""
+    made = {cell.label: cell.config for cell in cells(load(f"studies/{study}"), tmp_path, 1)}
+    uniform = {label for label in made if label.endswith(", uniform start")}
+    assert uniform == {f"{label}, uniform start" for label in labels}
+    for label in labels:
+        informed, other = made[label], made[f"{label}, uniform start"]
+        assert (informed.sampler.buffer.law, other.sampler.buffer.law) == ("informative", "uniform")
+        other.sampler.buffer.law = "informative"
+        assert other.to_dict() == informed.to_dict()
+
+
+@pytest.mark.parametrize(
     ("row", "expected"),
     [
         ("configs/nothing.py", "no configuration file 'configs/nothing.py'"),

@@ -74,9 +74,10 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     labels = np.array([[0, 1], [1, ANY_CLASS]], np.int32)
     law = negatives().law
     run = partial(fresh_chains, num_classes=2, num_steps=7)
-    ends = run(jax.random.key(0), LINEAR, negatives(), MODEL, law, labels)
-    assert ends.shape == (2, 2, 3, 1, 1)
+    starts, ends = run(jax.random.key(0), LINEAR, negatives(), MODEL, law, labels)
+    assert starts.shape == ends.shape == (2, 2, 3, 1, 1)
     for i, label in [((0, 0), 0), ((0, 1), 1), ((1, 0), 1)]:
+        np.testing.assert_array_equal(starts[i], np.full((3, 1, 1), label))
         expected = label + 7 * 0.1 * (0.25 / 0.5) * WEIGHTS[:, label]
         np.testing.assert_allclose(ends[i].ravel(), expected, rtol=40 * EPS, atol=0)
     # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
@@ -85,8 +86,9 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     # After one such step each is nearest to its own start, and some of either class are drawn.
     many = np.full((2, 8), ANY_CLASS, np.int32)
     run = partial(fresh_chains, num_classes=2, num_steps=1)
-    ends = run(jax.random.key(1), LINEAR, negatives(), MODEL, law, many)
+    starts, ends = run(jax.random.key(1), LINEAR, negatives(), MODEL, law, many)
     assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
+    np.testing.assert_array_equal(np.round(ends), starts)
 
 
 @pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])

@@ -12,10 +12,10 @@ from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
 from ebmjax import data, metrics, samplers
-from experiments.distances import Distances
+from experiments.distances import Distances, rms_displacement
 from experiments.extractors import Extractor
 from experiments.jem.chains import ANY_CLASS, densities
-from experiments.jem.generation import Generation
+from experiments.jem.generation import Chains, Generation
 from experiments.jem.selection import SHARES, most_confident
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
@@ -141,6 +141,9 @@ def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
     )
     assert found["fid_pixels"] == pytest.approx(expected)
     assert found["fid_pixels"] != report["buffer"]["fid_pixels"]
+    # The starts are selected by the same rule.
+    assert found["starts"].keys() == found.keys() - {"starts"}
+    assert found["starts"]["fid_pixels"] != found["fid_pixels"]
     assert "buffer_selected" not in samples
 
 
@@ -155,7 +158,7 @@ def test_generation_of_every_set():
     for name in ("fresh", "conditional", "buffer"):
         assert len(samples[name]["images"]) == report[name]["num_images"] == 10
     assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
-    ends, labels = found._chains(jax.random.key(0), MODEL)["conditional"]
+    _, ends, labels, _ = found._chains(jax.random.key(0), MODEL)["conditional"]
     # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
     for end, label in zip(ends, labels, strict=True):
         np.testing.assert_array_equal(np.round(end), np.full_like(end, label))
@@ -189,7 +192,7 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     assert any_class.shape == (3, 4)
     assert np.all(any_class == ANY_CLASS)
     assert of_class.size == 0
-    ends = found._chains(jax.random.key(0), MODEL)["fresh"][0]  # without training's axes
+    ends = found._chains(jax.random.key(0), MODEL)["fresh"].ends  # without training's axes
     assert ends.shape == (10, 3, 1, 1)
     density = densities(LINEAR, of_two_shards, MODEL)
     x = jnp.array([0.3, -0.2, 0.7]).reshape(3, 1, 1)
@@ -197,12 +200,48 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
 
 
 def test_diverged_samples_are_counted_and_left_out():
+    """And so are the starts of those chains, for equal numbers."""
     found = generation()
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    starts = ends[::-1].copy()
     ends[1, 0] = np.nan
-    report, samples = found._judge(MODEL, ends, np.array([0, 1, 0, 1]))
+    report, samples = found._judge(MODEL, Chains(starts, ends, np.array([0, 1, 0, 1])))
     assert (report["num_diverged"], report["num_images"]) == (1, 3)
+    assert report["starts"]["num_images"] == 3
+    assert report["rms_displacement"] == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
     assert samples["labels"].tolist() == [0, 0, 1]
-    report, samples = found._judge(MODEL, np.full_like(ends, np.inf), None)
-    assert report == {"num_diverged": 4}
+    report, samples = found._judge(MODEL, Chains(starts, np.full_like(ends, np.inf), None))
+    assert (report["num_diverged"], report["num_images"]) == (4, 0)
     assert samples["images"].shape == (0, 3, 1, 1)
+
+
+def test_chains_are_scored_beside_their_own_starts():
+    """Those that never moved: nothing that they score is theirs."""
+    positions = jnp.zeros((1, 10, 3, 1, 1))
+    still = negatives(sampler=partial(samplers.gradient_descent, step_size=1e-30))
+    made = generation(negatives=still)
+    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    for name in ("fresh", "conditional"):
+        found = report[name]
+        starts = found["starts"]
+        assert starts["num_images"] == found["num_images"] == 10
+        assert {number: found[number] for number in starts} == starts
+        assert found["rms_displacement"] < 1e-20  # three steps of 1e-30 times a slope
+        np.testing.assert_array_equal(samples[name]["start_images"], samples[name]["images"])
+    # A buffer keeps no starts: draws of its law, black and white by class, stand in their place.
+    assert "rms_displacement" not in report["buffer"]
+    of_two_classes = generation(negatives=negatives(num_classes=2), is_conditional=True)
+    report, samples = of_two_classes(jax.random.key(0), MODEL, buffer_of(positions))
+    draws, labels = samples["buffer"]["start_images"], samples["buffer"]["labels"]
+    expected = np.where(labels == 1, 255, 128).astype(np.uint8)  # the law's 1 and 0
+    np.testing.assert_array_equal(draws[:, :, 0, 0], np.repeat(expected[:, None], 3, axis=1))
+    assert report["buffer"]["starts"] == of_two_classes.distances(draws)
+    assert report["buffer"]["starts"]["fid_pixels"] != report["buffer"]["fid_pixels"]
+
+
+def test_the_displacement_is_of_the_chains_pixels():
+    """Two chains of two pixels: squares 0, 1, 4 and 4, in units of pixels in [-1, 1]."""
+    starts = np.zeros((2, 2, 1, 1), np.float32)
+    ends = np.array([[0.0, 1.0], [-2.0, 2.0]], np.float32).reshape(2, 2, 1, 1)
+    assert rms_displacement(starts, ends) == 1.5
+    assert np.isnan(rms_displacement(starts[:0], ends[:0]))
