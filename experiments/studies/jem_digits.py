@@ -260,7 +260,12 @@ SMOOTHNESS_COLUMNS = (
     "linf 32/255, %",
 )
 CLASSIFIED = ("accuracy, %", "ECE, %", "NLL, nats")
-VERDICTS = ("softmax", "JEM, SGLD", "SADA-JEM, K = 10", "SVGD, beta 0.1")
+VERDICTS = {
+    "softmax": ROWS["softmax"],
+    "JEM, SGLD": "configs/jem_digits.py",
+    "SADA-JEM, K = 10": ROWS["SADA-JEM, K = 10"],
+    "SVGD, beta 0.1": ROWS["SVGD, beta 0.1"],
+}
 TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, beta 0.1")
 
 
@@ -313,7 +318,7 @@ STUDIES = {
         draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
     ),
     "verdicts": Study(
-        rows={label: ROWS[label] for label in VERDICTS},
+        rows=VERDICTS,
         columns={name: COLUMNS[name] for name in CLASSIFIED},
         num_seeds=3,
         common=(
