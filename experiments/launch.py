@@ -91,7 +91,7 @@ def train(
             "config.train.batch_size."
         )
     writers = [
-        training.JsonlWriter(path / "metrics.jsonl"),
+        training.JsonlWriter(path / "metrics.jsonl", log_every=experiment.plan.log_every),
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]

@@ -62,3 +62,4 @@ from ebmjax.training._warm_start import WarmStart as WarmStart
 from ebmjax.training._warm_start import warm_start as warm_start
 from ebmjax.training._writers import JsonlWriter as JsonlWriter
 from ebmjax.training._writers import Writer as Writer
+from ebmjax.training._writers import read_rows as read_rows

@@ -1,12 +1,17 @@
 """Where logged rows go."""
 
+import itertools
 import json
+import logging
 import math
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+
+logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
@@ -23,31 +28,40 @@ class Writer(Protocol):
 
 
 class JsonlWriter:
-    """One JSON object a row, one row a line, each handed to the system as soon as it is made.
+    """Writes one JSON object a row, one row a line, and hands each to the system at once.
 
     So a killed process loses no row. Non-finite numbers are written as null: JSON has no word for
     them.
 
+    When it starts, it cuts rows past the step that a run continues from, and a last line that a
+    crash left incomplete. In two cases it first keeps a copy of the file, ``<name>.1`` (then
+    ``.2``, ...), and warns: a damaged line, which is left out; and a run that begins again at step
+    0 although the file has rows of later steps. It also warns of missing rows.
+
     Args:
-      path: of the file. Rows past the step a run continues from are cut away when it starts, as
-        is a last line that a crash left incomplete.
+      path: the file.
+      log_every: of the run's plan, steps between two rows at most; None does not look for gaps.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, *, log_every: int | None = None):
         self.path = Path(path)
+        self._log_every = log_every
         self._file = None
 
     def start(self, first_step: int) -> None:
-        kept = []
+        kept: list[tuple[int, bytes]] = []
         if self.path.exists():
-            for line in self.path.read_text().splitlines():
-                row = _parse(line)
-                if row is None or first_step == 0 or row["step"] > first_step:
-                    break
-                kept.append(line + "\n")
+            parsed, damaged = _parsed_lines(self.path)
+            kept = [(row["step"], line) for row, line in parsed if row["step"] <= first_step]
+            if damaged:
+                self._keep_copy(f"{_lines(damaged)} damaged and left out")
+            elif first_step == 0 and any(row["step"] > 0 for row, _ in parsed):
+                self._keep_copy("the run begins again at step 0, for it has no checkpoint")
+            kept = kept if first_step else []
+            self._warn_of_gaps([step for step, _ in kept], first_step)
         # Beside the old file and then in its place: a crash in between loses nothing.
         temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(kept))
+        temporary.write_bytes(b"".join(line + b"\n" for _, line in kept))
         os.replace(temporary, self.path)
         self._file = self.path.open("a", buffering=1)
 
@@ -59,12 +73,70 @@ class JsonlWriter:
         if self._file is not None:
             self._file.close()
 
+    def _keep_copy(self, reason: str) -> None:
+        names = (self.path.with_name(f"{self.path.name}.{i}") for i in itertools.count(1))
+        copy = next(name for name in names if not name.exists())
+        shutil.copyfile(self.path, copy)
+        logger.warning("%s: %s. The file as it was is kept as %s.", self.path, reason, copy.name)
 
-def _parse(line: str) -> dict[str, Any] | None:
+    def _warn_of_gaps(self, steps: list[int], first_step: int) -> None:
+        if self._log_every is None or first_step == 0:
+            return
+        for before, after in itertools.pairwise([0, *steps, first_step + 1]):
+            if after - before > self._log_every:
+                logger.warning(
+                    "%s has no rows between steps %d and %d, where one is due every %d steps. "
+                    "The run goes on without them.",
+                    self.path,
+                    before,
+                    min(after, first_step),
+                    self._log_every,
+                )
+
+
+def read_rows(path: str | Path) -> list[dict[str, Any]]:
+    """Rows of a file that ``JsonlWriter`` wrote, as dictionaries with their ``step``.
+
+    Leaves out lines that are damaged, and warns of them.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+    """
+    parsed, damaged = _parsed_lines(Path(path))
+    if damaged:
+        logger.warning("%s: %s damaged and left out.", path, _lines(damaged))
+    return [row for row, _ in parsed]
+
+
+def _parsed_lines(path: Path) -> tuple[list[tuple[dict[str, Any], bytes]], list[int]]:
+    """Good rows with their bytes, and the numbers of damaged lines.
+
+    An incomplete last line, which a crash leaves, is neither.
+    """
+    *lines, last = path.read_bytes().split(b"\n")
+    parsed, damaged = [], []
+    for number, line in enumerate([*lines, last], 1):
+        row = _parse(line)
+        if row is not None:
+            parsed.append((row, line))
+        elif number <= len(lines):
+            damaged.append(number)
+    return parsed, damaged
+
+
+def _lines(numbers: list[int]) -> str:
+    named = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    return f"line {named} is" if len(numbers) == 1 else f"{len(numbers)} lines ({named}) are"
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """The row, or None where the line is no object with an integer ``step``."""
     try:
-        return json.loads(line)
-    except json.JSONDecodeError:
+        row = json.loads(line)
+    except (ValueError, RecursionError):  # malformed JSON, and bytes that are no text
         return None
+    is_row = isinstance(row, dict) and type(row.get("step")) is int and row["step"] >= 0
+    return row if is_row else None
 
 
 def _jsonable(value: Any) -> Any:

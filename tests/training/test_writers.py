@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from training_problems import read_rows
 
-from ebmjax.training import JsonlWriter
+from ebmjax.training import JsonlWriter, read_rows
 
 
-def write_rows(path, steps, first_step=0):
-    writer = JsonlWriter(path)
+def write_rows(path, steps, first_step=0, **options):
+    writer = JsonlWriter(path, **options)
     writer.start(first_step)
     for step in steps:
         writer.write(step, {"loss": step / 10})
@@ -32,10 +31,17 @@ def test_rows_are_on_disk_as_soon_as_they_are_written(path):
     writer.close()
 
 
-def test_a_fresh_start_leaves_nothing_of_before(path):
-    write_rows(path, range(5))
+def test_a_start_at_step_0_keeps_a_copy_of_the_history_before_it(path, caplog):
+    for count in (5, 3):
+        write_rows(path, range(count))
     write_rows(path, [0])
+    write_rows(path, [0])  # the row before the first step is no history
     assert [row["step"] for row in read_rows(path)] == [0]
+    copies = [[row["step"] for row in read_rows(f"{path}.{i}")] for i in (1, 2)]
+    assert copies == [[0, 1, 2, 3, 4], [0, 1, 2]]
+    assert len(list(path.parent.iterdir())) == 3
+    assert "begins again at step 0" in caplog.text
+    assert "metrics.jsonl.1" in caplog.text
 
 
 @pytest.mark.parametrize("first_step", [1, 3, 4, 9])
@@ -59,6 +65,39 @@ def test_an_incomplete_last_line_is_cut(path, cut):
     # Without its newline alone, the line is still whole.
     kept = [0, 1, 2, 3] if cut == 1 else [0, 1, 2]
     assert [row["step"] for row in read_rows(path)] == [*kept, 4]
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe", b"3", b"{}", b'{"step": 2', b'{"step": "2"}', b"[1]", b"", b"[" * 100_000]
+)
+def test_a_damaged_line_costs_no_other_row(path, line, caplog):
+    write_rows(path, range(5))
+    lines = path.read_bytes().splitlines()
+    lines[2] = line
+    damaged = b"\n".join([*lines, b""])
+    path.write_bytes(damaged)
+    assert [row["step"] for row in read_rows(path)] == [0, 1, 3, 4]
+    write_rows(path, [5], first_step=4)
+    assert [row["step"] for row in read_rows(path)] == [0, 1, 3, 4, 5]
+    assert path.with_name("metrics.jsonl.1").read_bytes() == damaged
+    assert "line 3 is damaged" in caplog.text
+
+
+def test_missing_rows_are_told(path, caplog):
+    for kept, gap in [
+        ([2, 4, 6, 8], None),
+        ([0, 2, 4, 5, 6, 8, 9], None),
+        ([2, 6, 8], "between steps 2 and 6"),
+        ([4, 6, 8], "between steps 0 and 4"),
+        ([2, 4, 6], "between steps 6 and 9"),
+        ([], "between steps 0 and 9"),
+    ]:
+        caplog.clear()
+        path.unlink(missing_ok=True)
+        write_rows(path, kept)
+        write_rows(path, [], first_step=9, log_every=2)
+        assert [row["step"] for row in read_rows(path)] == kept
+        assert (gap in caplog.text) if gap else not caplog.text
 
 
 def test_the_file_is_replaced_at_once(path):
