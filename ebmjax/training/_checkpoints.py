@@ -13,6 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax.training._access import (
+    CheckpointAccessError,
+    access_explained,
+    check_room,
+    silence_orbax_errors,
+    system_errno,
+)
 from ebmjax.training._digest import as_numpy, is_key, tree_digest
 from ebmjax.types import PyTree
 
@@ -45,6 +52,7 @@ class Checkpoints:
 
     Raises:
       ValueError: if ``max_to_keep`` is below 1.
+      CheckpointAccessError: if the folder cannot be made.
     """
 
     def __init__(self, directory: str | Path, *, max_to_keep: int = 3):
@@ -54,7 +62,9 @@ class Checkpoints:
         self._ocp = ocp
         self.directory = Path(directory).absolute()
         options = ocp.CheckpointManagerOptions(max_to_keep=max_to_keep, create=True)
-        self._manager = ocp.CheckpointManager(self.directory, options=options)
+        with access_explained("made", self.directory):
+            self._manager = ocp.CheckpointManager(self.directory, options=options)
+        silence_orbax_errors()
 
     def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
         """Writes ``tree`` as of ``step``, with ``meta`` (anything JSON can hold).
@@ -63,16 +73,27 @@ class Checkpoints:
 
         Raises:
           TypeError: if JSON cannot hold ``meta``.
+          CheckpointAccessError: if there is no room for it, or the folder cannot be written, or
+            the checkpoint before it could not be. Checkpoints that are there stay as they are.
         """
         leaves = _host_leaves(tree)
         # As it will be read back: JSON's keys are strings, which sort otherwise than numbers.
         user = json.loads(json.dumps(meta))
-        record = {"user": user, "layout": _layout(tree), "digest": tree_digest(leaves)}
+        record = {
+            "step": step,
+            "user": user,
+            "layout": _layout(tree),
+            "digest": tree_digest(leaves),
+        }
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
             meta=self._ocp.args.JsonSave({"record": record, "digest": _json_digest(record)}),
         )
-        if not self._manager.save(step, args=args, force=True):
+        with access_explained("written", self.directory):
+            self._manager.wait_until_finished()
+            check_room(self.directory, sum(leaf.nbytes for leaf in leaves.values()))
+            is_saved = self._manager.save(step, args=args, force=True)
+        if not is_saved:
             raise RuntimeError(f"orbax refused to save step {step} in {self.directory}.")
 
     def restore_latest(self, template: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
@@ -84,6 +105,8 @@ class Checkpoints:
         Raises:
           CheckpointMismatchError: if the newest readable one does not fit ``template``.
           CheckpointDamagedError: if there are checkpoints and all are damaged. Nothing is moved.
+          CheckpointAccessError: if memory, file handles or permissions did not suffice to read
+            one, which may be whole. Nothing is moved.
         """
         found, damaged = self._newest(lambda step: self._restore(step, template))
         if found is not None:
@@ -108,7 +131,7 @@ class Checkpoints:
         removed.
 
         Raises:
-          CheckpointDamagedError: if there are checkpoints and all are damaged.
+          CheckpointDamagedError, CheckpointAccessError: as ``restore_latest``.
         """
 
         def read(step: int) -> tuple[dict[str, np.ndarray], int]:
@@ -129,6 +152,10 @@ class Checkpoints:
                 raise
             except Exception as error:  # orbax raises many types for what damage can do
                 reason = str(error)[:200]
+                if (number := system_errno(error)) is not None:
+                    raise CheckpointAccessError.of_read(
+                        number, self.directory / str(step)
+                    ) from error
                 logger.warning("Checkpoint %d in %s is damaged: %s", step, self.directory, reason)
                 damaged.append(step)
         if damaged:
@@ -149,6 +176,8 @@ class Checkpoints:
         record = meta["meta"]["record"]
         if _json_digest(record) != meta["meta"]["digest"]:
             raise ValueError("its description is not the one that was written")
+        if record.get("step", step) != step:
+            raise ValueError(f"it is a copy of checkpoint {record['step']}")
         abstract = None
         if template is not None:
             _check_layout(step, record["layout"], _layout(template))
@@ -164,9 +193,14 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits for writes in the background; raises what went wrong in them."""
-        self._manager.wait_until_finished()
-        self._manager.close()
+        """Waits for writes in the background.
+
+        Raises:
+          CheckpointAccessError: if one could not be written.
+        """
+        with access_explained("written", self.directory):
+            self._manager.wait_until_finished()
+            self._manager.close()
 
 
 def _host_leaves(tree: PyTree) -> dict[str, np.ndarray]:

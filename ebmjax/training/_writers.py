@@ -63,11 +63,16 @@ class JsonlWriter:
         temporary = self.path.with_suffix(".tmp")
         temporary.write_bytes(b"".join(line + b"\n" for _, line in kept))
         os.replace(temporary, self.path)
-        self._file = self.path.open("a", buffering=1)
+        self._file = self.path.open("ab", buffering=0)
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._file is not None, "start() comes first"
-        self._file.write(json.dumps({"step": step, **_jsonable(row)}) + "\n")
+        line = json.dumps({"step": step, **_jsonable(row)}).encode() + b"\n"
+        try:
+            while line:  # the system may take it in pieces
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def close(self) -> None:
         if self._file is not None:

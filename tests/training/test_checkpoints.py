@@ -212,27 +212,14 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, finished, damage, caplog)
     assert int(restored.step) == 20
 
 
-def test_what_could_not_be_read_once_is_not_lost(tmp_path, monkeypatch):
-    """A disk or a network that fails for a moment: the newest checkpoint is whole."""
+def test_what_was_set_aside_makes_room_for_the_next(tmp_path):
     tree = {"a": jnp.ones(2)}
-    for step in (1, 2):
-        save(tmp_path, tree, step=step)
-
-    def fails(self, step, template):
-        if step == 2:
-            raise OSError(5, "Input/output error")
-        return restored_as(self, step, template)
-
-    restored_as = Checkpoints._restore
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "_restore", fails)
-        restore(tmp_path, tree)
+    save(tmp_path, tree, step=1)
+    for _ in range(2):
         save(tmp_path, tree, step=2)
-        restore(tmp_path, tree)  # and once more: what was set aside before makes room
+        flip_meta(tmp_path / "2")
+        restore(tmp_path, tree)
     assert {path.name for path in tmp_path.iterdir()} == {"1", "2.damaged"}
-    (tmp_path / "2.damaged").rename(tmp_path / "2")
-    with Checkpoints(tmp_path) as checkpoints:
-        assert checkpoints.read_latest()[1] == 2
 
 
 def test_numbers_as_keys_of_a_row_read_back(tmp_path):
@@ -263,6 +250,27 @@ def test_a_flipped_byte_that_the_format_lets_through_is_noticed(tmp_path):
     flip_byte(max(data_files(tmp_path / "2"), key=lambda file: file.stat().st_size))
     restored, _ = restore(tmp_path, tree)
     assert tree_digest(restored) == tree_digest(tree)
+
+
+def test_a_description_that_was_changed_is_noticed(tmp_path):
+    tree = jnp.ones(2)
+    for step in (1, 2):
+        save(tmp_path, tree, step=step, meta={"seconds": 1.5})
+    description = tmp_path / "2" / "meta" / "metadata"
+    original = description.read_text()
+    description.write_text(original.replace("1.5", "7.5"))
+    assert description.read_text() != original
+    assert restore(tmp_path, tree)[1] == {"seconds": 1.5}
+    assert (tmp_path / "2.damaged").is_dir()
+
+
+def test_a_copy_under_another_number_is_refused(tmp_path, caplog):
+    tree = jnp.ones(2)
+    save(tmp_path, tree, step=5, meta={"step": 5})
+    shutil.copytree(tmp_path / "5", tmp_path / "50")
+    assert restore(tmp_path, tree)[1] == {"step": 5}
+    assert "copy of checkpoint 5" in caplog.text
+    assert (tmp_path / "50.damaged").is_dir()
 
 
 def contents(folder):

@@ -1,0 +1,94 @@
+"""Errors of the system around checkpoints: no room, no memory, no permission."""
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# A file that is not there, or is of another kind, is damage and no error of the system.
+MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+EXHAUSTED = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+ROOM_FOR_METADATA = 2**16
+
+
+class CheckpointAccessError(OSError):
+    """The system did not let a checkpoint be read or written; its content is not at fault.
+
+    ``errno`` holds the system's number.
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+    @classmethod
+    def of_read(cls, number: int, checkpoint: Path) -> "CheckpointAccessError":
+        """The error for a checkpoint that could not be read."""
+        return cls(
+            number,
+            f"Checkpoint {checkpoint} could not be read: {os.strerror(number)}. It may be whole, "
+            "so it stays where it is. Mend the cause (memory, file handles, permissions, the "
+            "disk) and start again, or move it away to go on from the one before.",
+        )
+
+
+@contextlib.contextmanager
+def access_explained(done: str, directory: Path) -> Iterator[None]:
+    """Turns what the system refuses into one CheckpointAccessError: "could not be ``done``"."""
+    try:
+        yield
+    except Exception as error:  # orbax has many types for it
+        number = system_errno(error)
+        if number is None:
+            raise
+        raise CheckpointAccessError(
+            number,
+            f"A checkpoint in {directory} could not be {done}: {os.strerror(number)}. Those that "
+            "are there stay as they are. Make room, or mend the permissions, and start again.",
+        ) from error
+
+
+def check_room(directory: Path, num_bytes: int) -> None:
+    """Reserves ``num_bytes`` in the folder and gives them back.
+
+    Orbax would find out in the background, with hundreds of lines of its own.
+
+    Raises:
+      OSError: if there is no room: the disk is full, a quota is used up, or it is read-only.
+    """
+    with tempfile.TemporaryFile(dir=directory) as file:
+        if hasattr(os, "posix_fallocate"):  # macOS and Windows have none
+            os.posix_fallocate(file.fileno(), 0, num_bytes + ROOM_FOR_METADATA)
+
+
+def silence_orbax_errors() -> None:
+    """Drops errors that orbax logs, each with a traceback: it raises every one of them, too."""
+    logging.getLogger("absl").addFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return record.levelno < logging.ERROR or "orbax" not in record.pathname
+
+
+def system_errno(error: BaseException | None) -> int | None:
+    """The errno behind an error where the system failed; None where the content is wrong.
+
+    TensorStore tells the system's errors in its messages alone.
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return errno.ENOMEM
+        if isinstance(error, OSError) and error.errno not in (None, *MISSING):
+            return error.errno
+        if found := re.search(r"\[os_error_code='(\d+)'\]", str(error)):
+            return None if int(found[1]) in MISSING else int(found[1])
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return errno.ENOMEM
+        for number in EXHAUSTED:
+            if os.strerror(number) in str(error):
+                return number
+        error = error.__cause__ or error.__context__
+    return None
