@@ -15,6 +15,10 @@ class WorkdirError(RuntimeError):
     """The run's folder cannot be used."""
 
 
+class WriteError(RuntimeError):
+    """The run's folder could be written when the run began, and no longer can."""
+
+
 def stop(message: object, code: int = REFUSED) -> NoReturn:
     """Prints ``message`` as an error and ends the process with ``code``.
 

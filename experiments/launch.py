@@ -1,11 +1,13 @@
 """One run from start to finish, inside its folder."""
 
+import contextlib
+import errno
 import re
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,27 @@ from ebmjax import training
 from ebmjax.data import DataUnavailableError
 from experiments import assess, best, build, families, start_from, workdir
 from experiments.config import Config
-from experiments.errors import ConfigError, WorkdirError
+from experiments.errors import ConfigError, WorkdirError, WriteError
 from experiments.tracking import TensorBoardWriter, progress_writer
 from experiments.workdir_lock import only_process
 
 USER_ERRORS = (
     ConfigError,
     WorkdirError,
+    WriteError,
     DataUnavailableError,
     FileNotFoundError,
     NotADirectoryError,
+    training.CheckpointAccessError,
     training.CheckpointDamagedError,
     training.CheckpointMismatchError,
     training.DivergenceError,
 )
+
+TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
+
+BROKE_OFF = (WriteError, training.DivergenceError)
+"""Those of a run that had begun; the others leave everything as it was."""
 
 
 def launch(
@@ -52,11 +61,12 @@ def launch(
     experiment = build_or_explain(config, lambda: build_and_trace(config, path))
     if mode == "all":
         assess.check(experiment, config)
+    workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
     start = start_from.warm_start(config, path, experiment)
     workdir.prepare(path, config)
     # Overrides included: without them it would be another configuration.
     command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
-    with only_process(path):
+    with only_process(path), told_as_write_error(path):
         print(f"{config_argument} -> {path}", flush=True)
         if start is not None:
             experiment = experiment._replace(state=start.state)
@@ -134,8 +144,25 @@ def evaluate(config: Config, folder: str | None) -> None:
     workdir.check_writable(path)
     experiment = build_or_explain(config, lambda: families.build(config, path))
     assess.check(experiment, config)
-    with only_process(path):  # restoring deletes a checkpoint that it cannot read
+    # Restoring moves a damaged checkpoint aside.
+    with only_process(path), told_as_write_error(path):
         assess.assess(path, config, experiment, assess.restore(path, config, experiment))
+
+
+@contextlib.contextmanager
+def told_as_write_error(path: Path) -> Iterator[None]:
+    """Raises WriteError in place of an OSError that says the folder takes no more files."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in TAKES_NO_MORE:
+            raise
+        if isinstance(error, training.CheckpointAccessError):
+            raise WriteError(str(error)) from error
+        raise WriteError(
+            f"--workdir {path} could not be written any more: {error.strerror}. What was saved "
+            "before is safe. Make room, or mend the permissions, and give the same command again."
+        ) from error
 
 
 def build_and_trace(config: Config, path: Path) -> build.Experiment:

@@ -46,13 +46,12 @@ def main(argv: list[str]) -> None:
         stop(f"unexpected arguments {argv[1:]}; every option begins with --.")
     logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
     # Only now: --help and mistakes in the command line answer without JAX's second.
-    from ebmjax.training import DivergenceError
-    from experiments.launch import USER_ERRORS, launch
+    from experiments.launch import BROKE_OFF, USER_ERRORS, launch
 
     try:
         signum = launch(CONFIG.value, _config_argument(), WORKDIR.value, MODE.value)
     except USER_ERRORS as error:
-        stop(error, FAILED if isinstance(error, DivergenceError) else REFUSED)
+        stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
     except KeyboardInterrupt:
         print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

@@ -46,6 +46,33 @@ def check(workdir: Path, config: Config) -> None:
             )
 
 
+def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
+    """Refuses a run that has saved checkpoints before and has none left.
+
+    It would begin again at step 0 and write over what it has. A run that was killed before its
+    first checkpoint does begin again: its rows reach up to the second one's step at most.
+
+    Args:
+      workdir: the run's folder, new or not.
+      checkpoint_every: steps between two checkpoints; 0 where only the end is saved.
+
+    Raises:
+      WorkdirError: saying what is left of the run.
+    """
+    if any(folder.name.isdigit() for folder in (workdir / "checkpoints").glob("*")):
+        return
+    rows = read_rows(workdir) if (workdir / "metrics.jsonl").exists() else []
+    last_step = max((row["step"] for row in rows), default=0)
+    is_finished = (workdir / "summary.json").exists()
+    if is_finished or 0 < 2 * checkpoint_every < last_step:
+        raise WorkdirError(
+            f"--workdir {workdir} holds {'a finished run' if is_finished else 'a run'} whose rows "
+            f"reach step {last_step}, but no checkpoint. It would begin again at step 0 and write "
+            "over them. Put the folder checkpoints/ back, or use another --workdir. Nothing was "
+            "changed."
+        )
+
+
 def prepare(workdir: Path, config: Config) -> None:
     """Makes the folder with its config.json, or checks that it belongs to the same configuration.
 

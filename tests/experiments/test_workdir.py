@@ -1,14 +1,12 @@
 import fcntl
 import json
 import re
-import shutil
 import subprocess
 from importlib import metadata
 
 import pytest
 from experiment_runs import contents, digits, summary_of
 
-from ebmjax.training import CheckpointDamagedError
 from experiments import workdir
 from experiments.errors import WorkdirError
 from experiments.launch import launch
@@ -215,48 +213,6 @@ def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
     monkeypatch.setattr(workdir, "PACKAGES", ("jax", "not-installed"))
     assert workdir.versions()["not-installed"] is None
     assert workdir.versions()["jax"] == metadata.version("jax")
-
-
-def damage(checkpoint):
-    """Flips one byte in the middle of the largest file of its arrays."""
-    files = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
-    largest = max(files, key=lambda path: path.stat().st_size)
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 1
-    largest.write_bytes(content)
-
-
-@pytest.fixture
-def copied(smoke, tmp_path):
-    return shutil.copytree(smoke, tmp_path / "run")
-
-
-def test_a_damaged_newest_checkpoint_costs_two_steps_and_no_bit(smoke, copied):
-    damage(copied / "checkpoints" / "10")
-    (copied / "summary.json").unlink()
-    assert smoke_again(copied) is None
-    assert summary_of(copied)["params_sha256"] == summary_of(smoke)["params_sha256"]
-    ours, theirs = contents(copied), contents(smoke)
-    assert ours["metrics.jsonl"] == theirs["metrics.jsonl"]
-    assert {name for name in ours if re.fullmatch(r"checkpoints/\d+", name)} == {
-        f"checkpoints/{step}" for step in (6, 8, 10)
-    }
-
-
-def test_when_all_checkpoints_are_damaged_nothing_is_touched(copied):
-    for step in (6, 8, 10):
-        damage(copied / "checkpoints" / str(step))
-    before = contents(copied)
-    with pytest.raises(CheckpointDamagedError, match=r"None of the checkpoints \[10, 8, 6\] in"):
-        smoke_again(copied)
-    assert contents(copied) == before
-
-
-def test_another_configuration_on_a_finished_run_is_refused_whole(copied):
-    before = contents(copied)
-    with pytest.raises(WorkdirError, match=r"seed was 0 and is now 1\."):
-        launch(digits(seed=1), "configs/thermo_digits.py:smoke", str(copied))
-    assert contents(copied) == before
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
