@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import lzma
 import math
 import zipfile
 import zlib
@@ -32,7 +33,11 @@ DAMAGE = (
     TypeError,
     AttributeError,
     EOFError,
-    NotImplementedError,
+    RuntimeError,  # an encrypted member, a compression that zipfile lacks, JSON nested too deep
+    MemoryError,  # an array that claims to be larger than the memory
+    OverflowError,
+    OSError,  # of bz2; the file's bytes have been read by then
+    lzma.LZMAError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -143,7 +148,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
         return readers[path.suffix](data)
     except DAMAGE as error:
         raise ValueError(
-            f"{path} is no readable {path.suffix} file of numbers ({error}); {CONVERT}."
+            f"{path} is no readable {path.suffix} file of numbers ({str(error)[:200]}); {CONVERT}."
         ) from error
 
 

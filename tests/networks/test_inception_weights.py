@@ -144,9 +144,9 @@ class Canary:
         return open, (str(self.path), "w")
 
 
-def archive_with(member, data):
+def archive_with(member, data, method=zipfile.ZIP_STORED):
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w", method) as archive:
         archive.writestr(member, data)
     return file.getvalue()
 
@@ -202,6 +202,12 @@ def edited(**changes):
         edited(shape=[-2, -3]),
         edited(dtype="BF16"),
         edited(dtype=None),
+        edited(shape=[2**62, 2**62]),
+        edited(shape=[2**62, 1], data_offsets=[0, 2**64]),
+        edited(data_offsets=[2**64, 2**64 + 24]),
+        edited(shape=None),
+        struct.pack("<Q", 200_000) + b"[" * 200_000,
+        struct.pack("<Q", 600_000) + b'{"a":' * 120_000,
     ],
 )
 def test_damaged_safetensors_are_refused(data, tmp_path):
@@ -221,6 +227,52 @@ def test_damaged_npz_is_refused(compress, tmp_path):
     (tmp_path / "bad.npz").write_bytes(damaged)
     with pytest.raises(ValueError, match=r"no readable \.npz file"):
         read_tensors(tmp_path / "bad.npz")
+
+
+def encrypted(data):
+    """Sets the bit that says so, in both headers of the only member."""
+    damaged = bytearray(data)
+    for mark, offset in [(b"PK\x03\x04", 6), (b"PK\x01\x02", 8)]:
+        damaged[damaged.index(mark) + offset] |= 1
+    return bytes(damaged)
+
+
+def cut_short(data, method):
+    """Flips bits of the compressed member, which lies behind 30 bytes and its name."""
+    damaged = bytearray(archive_with("a.npy", data, method))
+    damaged[60:80] = bytes(20)
+    return bytes(damaged)
+
+
+def claims(shape):
+    """An array's header without its numbers."""
+    file = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return archive_with("a.npy", file.getvalue())
+
+
+RANDOM = np.random.default_rng(0).bytes(1000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encrypted(archive_with("a.npy", RANDOM)),
+        cut_short(RANDOM, zipfile.ZIP_LZMA),
+        cut_short(RANDOM, zipfile.ZIP_BZIP2),
+        claims((2**40,)),
+        claims((2**62, 2**62)),
+        claims((-1,)),
+        archive_with("a.npy", b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535),
+    ],
+    ids=["encrypted", "lzma", "bz2", "4 TB", "overflow", "negative", "nested"],
+)
+def test_hostile_npz_is_refused(data, tmp_path):
+    (tmp_path / "bad.npz").write_bytes(data)
+    with pytest.raises(ValueError, match=r"no readable \.npz file") as info:
+        read_tensors(tmp_path / "bad.npz")
+    assert len(str(info.value)) < 600
 
 
 def test_single_array_is_no_archive(tmp_path):
