@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax import training
-from experiments import best, workdir
+from experiments import best, per_image, workdir
 from experiments.build import Experiment
 from experiments.config import Config
 from experiments.errors import ConfigError, WorkdirError
@@ -102,11 +102,16 @@ def _split(config: Config) -> str:
 
 
 def assess(path: Path, config: Config, experiment: Experiment, state: training.TrainState) -> None:
-    """Evaluates ``state``, writes evaluation.json and says where things are."""
+    """Evaluates ``state``, writes evaluation.json and says where things are.
+
+    What an assessment has as "per_image" goes to per_image.npz, and its errors into the report.
+    """
     assert experiment.assess is not None  # or ``check`` had refused
     started = time.perf_counter()
     (path / "plots").mkdir(exist_ok=True)
     report = experiment.assess(jax.device_get(state))
+    if "per_image" in report:
+        report["test_set_error"] = per_image.write(path, report.pop("per_image"))
     report |= {
         "step": int(state.step),
         "seed": config.seed,

@@ -27,6 +27,7 @@ from typing import Any
 
 from experiments.errors import FAILED, ConfigError, WorkdirError, stop
 from experiments.study_cells import Cell, Study, cells, with_extractors
+from experiments.study_errors import add_errors, markdown
 from experiments.study_jobs import run_each
 from experiments.tables import entry
 from experiments.workdir import write_whole
@@ -37,7 +38,8 @@ HOME = Path(__file__).resolve().parent
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     """Label to column to the list of its numbers over the seeds and repeats that were run.
 
-    None stands for a seed or repeat without the number, as those that diverged.
+    None stands for a seed or repeat without the number, as those that diverged. Rows whose runs
+    keep numbers image by image have "test_set_error" and "difference_from", too.
     """
     found: dict[str, dict[str, Any]] = {}
     for label in study.rows:
@@ -53,6 +55,7 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
             values = _every([_descend(one, name) for one in numbers], repeats)
             row[heading] = [None if value is None else factor * value for value in values]
         found[label] = row
+    add_errors(study, all_cells, found)
     return found
 
 
@@ -78,17 +81,19 @@ def _descend(tree: Any, name: str) -> Any:
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
     """The table: mean and standard deviation over seeds and repeats, and how many diverged.
 
-    A number that not all of them have says how many it is of, diverged ones included.
+    A number that not all of them have says how many it is of, diverged ones included. The error of
+    the test set and the paired differences from the first row are there where they are known.
     """
     headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", "diverged"]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for label, row in found.items():
         entries = [label]
         for heading, (_, _, decimals) in study.columns.items():
-            entries.append(entry(row[heading], decimals))
+            error = row.get("test_set_error", {}).get(heading)
+            entries.append(entry(row[heading], decimals, error))
         entries += [str(row["finished"] + row["diverged"]), str(row["diverged"])]
         lines.append("| " + " | ".join(entries) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *markdown(study, found)]) + "\n"
 
 
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:

@@ -4,12 +4,17 @@ import statistics
 from collections.abc import Sequence
 
 
-def entry(values: Sequence[float | None], decimals: int) -> str:
-    """Mean and spread of the numbers among ``values``, and how many they are if not all."""
+def entry(values: Sequence[float | None], decimals: int, error: float | None = None) -> str:
+    """Mean and spread of the numbers among ``values``, and how many they are if not all.
+
+    ``error`` is the test set's, where it is known.
+    """
     numbers = [value for value in values if value is not None]
     if not numbers:
         return "-"
     text = f"{statistics.mean(numbers):.{decimals}f}"
     if len(numbers) > 1:
         text += f" ± {statistics.stdev(numbers):.{decimals}f}"
+    if error is not None:
+        text += f" (test ± {error:.{decimals}f})"
     return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"

@@ -4,6 +4,7 @@ from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
+from ebmjax.metrics._calibration import calibration_gaps as calibration_gaps
 from ebmjax.metrics._calibration import expected_calibration_error as expected_calibration_error
 from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_likelihood
 from ebmjax.metrics._calibration import reliability_bins as reliability_bins
@@ -34,11 +35,16 @@ from ebmjax.metrics._landscape import filter_normalised_direction as filter_norm
 from ebmjax.metrics._manifold import ManifoldScores as ManifoldScores
 from ebmjax.metrics._manifold import manifold_scores as manifold_scores
 from ebmjax.metrics._out_of_distribution import auroc as auroc
+from ebmjax.metrics._out_of_distribution import auroc_parts as auroc_parts
 from ebmjax.metrics._out_of_distribution import average_precision as average_precision
 from ebmjax.metrics._out_of_distribution import fpr_at_tpr as fpr_at_tpr
 from ebmjax.metrics._out_of_distribution import ood_scores as ood_scores
+from ebmjax.metrics._paired import PairedDifference as PairedDifference
+from ebmjax.metrics._paired import paired_difference as paired_difference
+from ebmjax.metrics._paired import sampling_error as sampling_error
 from ebmjax.metrics._robustness import PGDResult as PGDResult
 from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._robustness import pgd_attack as pgd_attack
 from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve
+from ebmjax.metrics._robustness import robust_images as robust_images
 from ebmjax.metrics._robustness import straight_through as straight_through

@@ -63,11 +63,7 @@ def reliability_bins(
     probabilities, labels = _checked_probabilities(probabilities, labels)
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
-    # Divided by numpy, each edge is the float nearest to b / num_bins, and a confidence of 0.15
-    # falls into (0.1, 0.15]. Within a program XLA may multiply by an inexact 1 / num_bins.
-    edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
-    index = jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
-
+    edges, index = _bins_of(confidence, num_bins)
     is_in_bin = index[None] == jnp.arange(num_bins)[:, None]
 
     def per_bin(values: jax.Array) -> jax.Array:
@@ -115,6 +111,47 @@ def expected_calibration_error(
     bins = reliability_bins(probabilities, labels, num_bins=num_bins)
     weight = bins.count / jnp.sum(bins.count)
     return jnp.sum(weight * jnp.abs(bins.accuracy - bins.confidence))
+
+
+def calibration_gaps(
+    probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
+) -> jax.Array:
+    """One number for each example, whose mean is the expected calibration error.
+
+    It is "right, as 0 or 1, minus confidence", with the sign of that gap in the example's bin.
+    ``sampling_error`` and ``paired_difference`` of these numbers take the signs as known (the delta
+    method), which makes them a little too large where a bin's gap is within its own error.
+
+    Args:
+      probabilities: (N, classes), each row a distribution.
+      labels: (N,), integers in [0, classes).
+      num_bins: static.
+
+    Returns:
+      (N,), each in [-1, 1].
+
+    Raises:
+      ValueError, TypeError: as ``reliability_bins``.
+
+    Example:
+      >>> probabilities = jnp.array([[0.75, 0.25], [0.75, 0.25]])
+      >>> calibration_gaps(probabilities, jnp.array([0, 1])).tolist()
+      [-0.25, 0.75]
+    """
+    bins = reliability_bins(probabilities, labels, num_bins=num_bins)
+    probabilities, labels = _checked_probabilities(probabilities, labels)
+    confidence = jnp.max(probabilities, axis=-1)
+    is_correct = jnp.argmax(probabilities, axis=-1) == labels
+    _, index = _bins_of(confidence, num_bins)
+    return jnp.sign(bins.accuracy - bins.confidence)[index] * (is_correct - confidence)
+
+
+def _bins_of(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
+    """The bins' edges, and for each confidence the bin that holds it."""
+    # Divided by numpy, each edge is the float nearest to b / num_bins, and a confidence of 0.15
+    # falls into (0.1, 0.15]. Within a program XLA may multiply by an inexact 1 / num_bins.
+    edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
+    return edges, jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
 
 
 def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:

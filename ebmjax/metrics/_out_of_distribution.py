@@ -42,11 +42,47 @@ def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
       0.875
     """
     in_scores, out_scores = _checked_scores(in_scores, out_scores)
-    ordered = jnp.sort(out_scores)
-    below = jnp.searchsorted(ordered, in_scores, side="left")
-    not_above = jnp.searchsorted(ordered, in_scores, side="right")
-    area = jnp.mean((below + not_above) / (2 * ordered.size))
+    area = jnp.mean(_fraction_below(in_scores, out_scores))
     return _nan_where_nan(area, in_scores, out_scores)
+
+
+def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+    r"""The area under the ROC curve as a sum of two means, one over each set of images.
+
+    An in-distribution image's part is the fraction of the others that it is above, so that the
+    parts' mean is ``auroc``. The others' parts are the same fraction for each of them, less the
+    area, so that their mean is zero. ``sampling_error`` and ``paired_difference`` take the pair as
+    it is: their variance is then DeLong's.
+
+    Args:
+      in_scores: (n,), of in-distribution images.
+      out_scores: (m,), of the others.
+
+    Returns:
+      Arrays of shape (n,) and (m,).
+
+    Raises:
+      ValueError: as ``auroc``.
+
+    Source: DeLong, DeLong & Clarke-Pearson 1988, "Comparing the areas under two or more correlated
+    receiver operating characteristic curves".
+
+    Example:
+      >>> inside, outside = auroc_parts(jnp.array([3.0, 1.0]), jnp.array([0.0, 1.0]))
+      >>> inside.tolist(), outside.tolist()
+      ([1.0, 0.75], [0.125, -0.125])
+    """
+    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    inside = _fraction_below(in_scores, out_scores)
+    return inside, 1 - _fraction_below(out_scores, in_scores) - jnp.mean(inside)
+
+
+def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
+    """For each score the fraction of the others below it; equal ones count half."""
+    ordered = jnp.sort(others)
+    below = jnp.searchsorted(ordered, scores, side="left")
+    not_above = jnp.searchsorted(ordered, scores, side="right")
+    return (below + not_above) / (2 * ordered.size)
 
 
 def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:

@@ -231,17 +231,32 @@ def robust_accuracy_curve(
     Raises:
       TypeError, ValueError: as ``pgd_attack`` does, or if ``epsilons`` are not one-dimensional.
     """
+    found = robust_images(key, logits_fn, images, labels, epsilons, **attack)
+    return jnp.mean(found, axis=-1, dtype=jnp.float32)
+
+
+def robust_images(
+    key: Key,
+    logits_fn: LogitsFn,
+    images: jax.Array,
+    labels: jax.Array,
+    epsilons: jax.Array,
+    **attack: Any,
+) -> jax.Array:
+    """The images that ``pgd_attack`` does not break, at each radius, bool (E, N).
+
+    Their means are ``robust_accuracy_curve``, which has the same arguments and errors.
+    """
     epsilons = jnp.asarray(epsilons, jnp.float32)
     if epsilons.ndim != 1:
         raise ValueError(f"epsilons must have shape (radii,), got {epsilons.shape}.")
     check_not_negative("epsilons", epsilons)
 
-    def accuracy(keyed_epsilon: tuple[Key, jax.Array]) -> jax.Array:
+    def survivors(keyed_epsilon: tuple[Key, jax.Array]) -> jax.Array:
         key, epsilon = keyed_epsilon
-        result = pgd_attack(key, logits_fn, images, labels, epsilon=epsilon, **attack)
-        return jnp.mean(result.is_correct, dtype=jnp.float32)
+        return pgd_attack(key, logits_fn, images, labels, epsilon=epsilon, **attack).is_correct
 
-    return jax.lax.map(accuracy, (jax.random.split(key, len(epsilons)), epsilons))
+    return jax.lax.map(survivors, (jax.random.split(key, len(epsilons)), epsilons))
 
 
 def _worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:

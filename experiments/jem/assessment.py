@@ -14,11 +14,12 @@ from ml_collections import ConfigDict
 
 from ebmjax import data, losses, metrics
 from ebmjax.networks import Classifier
-from ebmjax.training import Negatives, TrainState
+from ebmjax.training import Negatives, TrainState, tree_digest
 from ebmjax.types import Key
 from experiments.config import Config
 from experiments.distances import Distances
 from experiments.jem import assessment_plots as plots
+from experiments.jem import per_image
 from experiments.jem.chains import Trained, trained
 from experiments.jem.evaluation import predict
 from experiments.jem.generation import Generation
@@ -74,14 +75,20 @@ class JemAssessment:
 
         test_scores = self._score(model, _floats(self.test.images))
         arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
-        report = {"classification": self._classification(test_scores["logits"])}
+        report: dict[str, Any] = {"classification": self._classification(test_scores["logits"])}
+        report["images_sha256"] = tree_digest(self.test.images)
+        report["per_image"] = per_image.classification(
+            test_scores["logits"], self.test.labels, NUM_BINS
+        )
         judged_by = "validation" if self.config.data.num_validation else "test"
         report["over_training"] = {"split": judged_by, **over_training(read_rows(self.workdir))}
         if section.num_ood:
             report["ood"], scores = self._ood(model, test_scores)
             arrays |= _flat(scores)
+            report["per_image"] |= per_image.detection(scores.pop(per_image.TEST), scores)
         if section.num_attacked:
-            report["robustness"] = self._robustness(attack_key, model)
+            report["robustness"], withstood = self._robustness(attack_key, model)
+            report["per_image"] |= withstood
             plots.robustness(self.workdir, report["robustness"])
         if generation:
             report["generation"], samples = generation(chain_key, model, state)
@@ -151,7 +158,9 @@ class JemAssessment:
         report = {**detections(tested, others), "num_images": num_images, "skipped": skipped}
         return report, {"test": tested, **others}
 
-    def _robustness(self, key: Key, model: Trained) -> dict[str, Any]:
+    def _robustness(
+        self, key: Key, model: Trained
+    ) -> tuple[dict[str, Any], dict[str, per_image.Parts]]:
         """Of the classifier as it is and, where images are refined, "refined" behind its chains.
 
         The attacks on the plain one cost a small part of the others, and a defence says nothing
@@ -163,11 +172,14 @@ class JemAssessment:
             robustness, model=model, images=_floats(images), labels=jnp.asarray(labels)
         )
         plain = ConfigDict({**section.to_dict(), "refine_steps": 0, "num_eot": 1})
-        report = attacked(key, self._classify(0), section=plain)
+        report, withstood = attacked(key, self._classify(0), section=plain)
         if section.refine_steps:
             refined = self._classify(section.refine_steps)
-            report["refined"] = attacked(jax.random.fold_in(key, 1), refined, section=section)
-        return report
+            refined_key = jax.random.fold_in(key, 1)
+            report["refined"], others = attacked(refined_key, refined, section=section)
+            withstood |= {f"refined.{name}": found for name, found in others.items()}
+        parts = {f"robustness.{name}": {per_image.TEST: x} for name, x in withstood.items()}
+        return report, parts
 
     def _landscape(self, key: Key, model: Trained) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The mean joint energy of a tenth of the training images, around the parameters."""

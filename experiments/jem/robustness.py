@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ebmjax import metrics
 from ebmjax.networks import Classifier
@@ -25,8 +26,10 @@ def robustness(
     images: jax.Array,
     labels: jax.Array,
     section: Config,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Accuracy under attack at every radius of either norm, and how it was measured.
+
+    The second value has "<norm>.<radius>" to bool (images,): those that withstood.
 
     Images are attacked in batches of equal size; those that would be left over are left out.
 
@@ -41,6 +44,7 @@ def robustness(
     num_batches = -(-len(images) // section.batch_size)
     size = len(images) // num_batches
     batches = [x[: num_batches * size].reshape(-1, size, *x.shape[1:]) for x in (images, labels)]
+    withstood: dict[str, np.ndarray] = {}
     report: dict[str, Any] = {
         "protocol": {
             "attack": "PGD from a random start; an image broken at any step counts as broken",
@@ -59,13 +63,16 @@ def robustness(
             curve = _curve(norm, classify, section)
             keys = jax.random.split(norm_key, num_batches)
             epsilons = metrics.epsilon_from_levels(jnp.asarray(levels, jnp.float32))
-            accuracies = jnp.mean(curve(model, epsilons, keys, *batches), axis=0).tolist()
+            is_right = curve(model, epsilons, keys, *batches)
+            accuracies = jnp.mean(is_right, axis=(0, 2), dtype=jnp.float32).tolist()
             report[norm] = {f"{level:g}": a for level, a in zip(levels, accuracies, strict=True)}
-    return report
+            by_radius = np.moveaxis(np.asarray(is_right), 1, 0).reshape(len(levels), -1)
+            withstood |= {f"{norm}.{x:g}": y for x, y in zip(levels, by_radius, strict=True)}
+    return report, withstood
 
 
 def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Callable[..., Any]:
-    """``(model, epsilons, keys, images, labels) -> (batches, radii)`` of one norm, compiled."""
+    """``(model, epsilons, keys, images, labels) -> (batches, radii, images)``, compiled."""
 
     level = section.attack_step_size
     step_size = None if level is None else metrics.epsilon_from_levels(level)
@@ -73,7 +80,7 @@ def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Ca
     def curve(model: Trained, epsilons: jax.Array, *batches: jax.Array) -> jax.Array:
         def one_batch(batch: tuple[Key, jax.Array, jax.Array]) -> jax.Array:
             key, images, labels = batch
-            return metrics.robust_accuracy_curve(
+            return metrics.robust_images(
                 key,
                 partial(classify, model),
                 images,

@@ -10,9 +10,11 @@ from sklearn.calibration import calibration_curve
 from ebmjax.metrics import (
     accuracy,
     brier_score,
+    calibration_gaps,
     expected_calibration_error,
     negative_log_likelihood,
     reliability_bins,
+    sampling_error,
 )
 
 EPS = np.finfo(np.float32).eps
@@ -232,3 +234,24 @@ def test_counts_are_int32_also_where_64_bits_are_enabled():
     with jax.enable_x64(True):
         bins = reliability_bins(jnp.eye(3), jnp.arange(3))
         assert bins.count.dtype == jnp.int32
+
+
+def test_the_gaps_of_examples_average_to_the_calibration_error(probabilities_and_labels):
+    """And their standard error is that of a bootstrap over examples, where gaps are clear.
+
+    With 1,000 draws a bootstrap's deviation is known to 1 / sqrt(2,000), five times 11 %; the gaps
+    of the fixture's five bins are several of their own errors.
+    """
+    probabilities, labels = probabilities_and_labels
+    gaps = np.asarray(calibration_gaps(probabilities, labels, num_bins=5), float)
+    ece = expected_calibration_error(probabilities, labels, num_bins=5)
+    np.testing.assert_allclose(gaps.mean(), ece, rtol=0, atol=TOLERANCE)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
+    index = np.ceil(confidence * 5).astype(int) - 1
+    rng = np.random.default_rng(4)
+    draws = []
+    for _ in range(1000):
+        chosen = rng.integers(NUM_EXAMPLES, size=NUM_EXAMPLES)
+        gap = np.bincount(index[chosen], (right - confidence)[chosen], minlength=5)
+        draws.append(np.abs(gap).sum() / NUM_EXAMPLES)
+    np.testing.assert_allclose(sampling_error(gaps), np.std(draws), rtol=5 / np.sqrt(2000))

@@ -13,13 +13,13 @@ from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from ebmjax import data
-from experiments import extractors, families
+from ebmjax import data, metrics, training
+from experiments import extractors, families, per_image
 from experiments.configs import jem_digits
 from experiments.errors import ConfigError, WorkdirError
 from experiments.jem.chains import trained
 from experiments.launch import launch
-from experiments.study import load, table
+from experiments.study import _descend, load, table
 from experiments.study_cells import cells, with_extractors
 from experiments.validate import check_ranges
 
@@ -132,6 +132,32 @@ def test_robust_accuracy_starts_at_the_accuracy_of_the_attacked(run):
         assert max(curve.values()) == clean
     protocol = report["robustness"]["protocol"]
     assert (protocol["num_images"], protocol["num_steps"], protocol["num_eot"]) == (16, 2, 1)
+
+
+def test_numbers_image_by_image_add_up_to_the_report(run):
+    """Every one that is an average over test images; its error is that of the same file."""
+    report = report_of(run)
+    names = [f"classification.{name}" for name in ("accuracy", "ece", "nll", "brier")]
+    names += [f"ood.mean_auroc.{score}" for score in report["ood"]["mean_auroc"]]
+    names += [
+        f"ood.sets.{name}.{score}.auroc"
+        for name, scores in report["ood"]["sets"].items()
+        for score in scores
+    ]
+    names += [
+        f"robustness.{norm}.{x}" for norm in ("linf", "l2") for x in report["robustness"][norm]
+    ]
+    assert set(report["test_set_error"]) == set(names)
+    for name in names:
+        (parts,) = per_image.read(run, name)
+        number = sum(float(np.mean(part, dtype=np.float64)) for part in parts.values())
+        np.testing.assert_allclose(number, _descend(report, name), rtol=0, atol=300 * EPS)
+        error = metrics.sampling_error(tuple(parts.values()))
+        assert report["test_set_error"][name] == error
+    (right,) = per_image.read(run, "classification.accuracy")
+    assert right["test"].dtype == bool  # which paired differences take for right and wrong
+    images = data.load_digits("test").images[:32]
+    assert report["images_sha256"] == training.tree_digest(images)
 
 
 def test_generated_sets_are_complete_and_named_after_the_extractor(run):

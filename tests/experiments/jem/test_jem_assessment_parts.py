@@ -225,7 +225,7 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
                 section.num_eot,
             )
         )
-        return {"number": len(asked)}
+        return {"number": len(asked)}, {"l2.64": np.ones(2, bool)}
 
     monkeypatch.setattr(jem_assessment, "robustness", attack)
     key = jax.random.key(3)
@@ -234,9 +234,10 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
         experiment = families.build(smoke(**overrides), tmp_path)
         return experiment.assess._robustness(key, trained(experiment.state))
 
-    assert reported() == {"number": 1}
-    found = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
+    assert reported()[0] == {"number": 1}
+    found, per_image = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
     assert found == {"number": 2, "refined": {"number": 3}}
+    assert set(per_image) == {"robustness.l2.64", "robustness.refined.l2.64"}
     alone, plain, refined = asked
     assert alone[0] == plain[0] == key
     assert refined[0] != key

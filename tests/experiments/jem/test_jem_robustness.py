@@ -39,7 +39,7 @@ def test_robust_accuracy_of_a_linear_classifier():
     reach = 2 * levels / 255 * np.abs(difference).sum()
     expected = ((x @ difference)[:, None] > reach[None]).mean(0)
     assert expected.tolist() == [0.75, 0.25, 0.0]  # every radius tells something
-    report = robustness(
+    report, withstood = robustness(
         jax.random.key(0),
         classify_fn(LINEAR, LINEAR, None, 0),
         MODEL,
@@ -48,6 +48,10 @@ def test_robust_accuracy_of_a_linear_classifier():
         attack_section(),
     )
     assert report["linf"] == dict(zip(["0", "10", "60"], expected, strict=True))
+    assert withstood["linf.10"].tolist() == ((x @ difference) > reach[1]).tolist()
+    assert {name: found.mean() for name, found in withstood.items()} == {
+        f"linf.{level}": share for level, share in report["linf"].items()
+    }
     assert "l2" not in report
     assert report["protocol"]["num_images"] == 4
     assert report["protocol"]["step_size"] == "2.5 epsilon / num_steps"
@@ -70,10 +74,10 @@ def test_steps_of_an_attack_may_be_given():
     assert level > 0.1
     sizes = {"attack_linf": (1.5 * level,), "attack_steps": 1}
     name = f"{1.5 * level:g}"
-    broken = attacked(attack_section(**sizes))
+    broken, _ = attacked(attack_section(**sizes))
     assert broken["linf"] == {name: 0.0}
     # From a random start, whose logits differ by less than the margin on average.
-    small = attacked(attack_section(attack_step_size=0.02 * level, **sizes))
+    small, _ = attacked(attack_section(attack_step_size=0.02 * level, **sizes))
     assert small["linf"] == {name: 1.0}
     assert small["protocol"]["step_size"] == 0.02 * level
 
@@ -85,9 +89,9 @@ def test_the_settings_of_an_attack_reach_it(monkeypatch):
     def curve(key, classify, images, labels, epsilons, **options):
         asked.append(options)
         jax.debug.callback(lambda bits: keys.add(tuple(bits.tolist())), jax.random.key_data(key))
-        return jnp.zeros(len(epsilons))
+        return jnp.zeros((len(epsilons), len(images)), bool)
 
-    monkeypatch.setattr(metrics, "robust_accuracy_curve", curve)
+    monkeypatch.setattr(metrics, "robust_images", curve)
     settings = {"num_steps": 4, "num_restarts": 2, "num_eot": 3}
     section = attack_section(
         attack_l2=(0, 30),
@@ -98,7 +102,7 @@ def test_the_settings_of_an_attack_reach_it(monkeypatch):
     )
     images = jnp.zeros((4, 3, 1, 1))
     classify = classify_fn(LINEAR, LINEAR, None, 0)
-    report = robustness(jax.random.key(0), classify, MODEL, images, jnp.zeros(4, int), section)
+    report, _ = robustness(jax.random.key(0), classify, MODEL, images, jnp.zeros(4, int), section)
     assert asked == [
         {"norm": norm, "step_size": pytest.approx(0.04, rel=4 * EPS), **settings}
         for norm in ("linf", "l2")

@@ -1,0 +1,52 @@
+"""The numbers of an evaluation image by image: kept in a run's folder, to compare runs by."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ebmjax import metrics
+
+FILE = "per_image.npz"
+
+Parts = dict[str, np.ndarray]
+"""Set of images to (images,), or (repeats, images): a number is the sum of the parts' means."""
+
+
+def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
+    """Writes per_image.npz: its arrays are called "<name in evaluation.json>#<set of images>".
+
+    Numbers of fewer than two images, and those with no finite repeat, are left out.
+
+    Returns:
+      the standard error of each number, because the test set is finite.
+    """
+    arrays, errors = {}, {}
+    for name, parts in found.items():
+        finite = _finite(parts)
+        if all(len(part) and part.shape[1] > 1 for part in finite.values()):
+            errors[name] = metrics.sampling_error(tuple(finite.values()))
+            arrays |= {f"{name}#{part}": array for part, array in parts.items()}
+    np.savez_compressed(folder / FILE, **arrays)
+    return errors
+
+
+def read(folder: Path, name: str, num_repeats: int = 1) -> list[Parts | None]:
+    """The number ``name`` of each repeat, None where it is not kept or not finite."""
+    path = folder / FILE
+    if not path.exists():
+        return [None] * num_repeats
+    with np.load(path) as arrays:
+        keys = [key for key in arrays if key.rpartition("#")[0] == name]
+        parts = {key.rpartition("#")[2]: np.atleast_2d(arrays[key]) for key in keys}
+    if not parts:
+        return [None] * num_repeats
+    repeats = [{key: part[i] for key, part in parts.items()} for i in range(num_repeats)]
+    return [one if all(np.isfinite(x).all() for x in one.values()) else None for one in repeats]
+
+
+def _finite(parts: Parts) -> Parts:
+    """(repeats, images), of the repeats whose numbers are all finite."""
+    whole = {name: np.atleast_2d(np.asarray(part)) for name, part in parts.items()}
+    is_finite = np.all([np.isfinite(part).all(axis=1) for part in whole.values()], axis=0)
+    return {name: part[is_finite] for name, part in whole.items()}

@@ -1,0 +1,151 @@
+"""The two errors of a study's table: of the test set, and of the difference from the first row."""
+
+import json
+
+import numpy as np
+import pytest
+from experiment_runs import strict_json
+
+from ebmjax import metrics
+from experiments import per_image
+from experiments.study import as_markdown, table, write
+from experiments.study_cells import Study, cells
+from experiments.workdir import write_json
+
+COLUMNS = {
+    "accuracy | %": ("classification.accuracy", 100.0, 1),
+    "-NLL": ("classification.nll", -1.0, 3),
+    "FID": ("fid", 1.0, 0),
+}
+ROWS = {
+    "lost": "configs/jem_digits.py:mala",
+    "first": "configs/jem_digits.py:softmax",
+    "same": "configs/jem_digits.py",
+    "better": "configs/jem_digits.py:sam",
+    "other images": "configs/jem_digits.py:psgld",
+}
+STUDY = Study(rows=ROWS, columns=COLUMNS, num_seeds=3)
+WRONG = {"first": 40, "same": 38, "better": 4, "other images": 4}
+NUM_IMAGES = 357
+
+
+def answers(label, seed):
+    """(images,): right or wrong, and the log likelihoods. Seeds have other images wrong."""
+    is_right = np.roll(np.arange(NUM_IMAGES) >= WRONG[label] + seed, 3 * seed)
+    return is_right, np.where(is_right, 0.01, 2.0).astype(np.float32)
+
+
+def finish(cell):
+    """The folder of a run as its evaluation leaves it; the last run of "better" is of before."""
+    cell.folder.mkdir(parents=True)
+    if cell.label == "lost":
+        (cell.folder / "diverged.txt").write_text("Training diverged")
+        return
+    is_right, nll = answers(cell.label, cell.seed)
+    report = {"accuracy": is_right.mean(), "nll": float(nll.mean())}
+    write_json(
+        cell.folder / "evaluation.json",
+        {"classification": report, "fid": 3.0, "images_sha256": "ab"[cell.label[0] == "o"]},
+    )
+    if (cell.label, cell.seed) != ("better", 2):
+        found = {"classification.accuracy": is_right, "classification.nll": nll}
+        per_image.write(cell.folder, {name: {"test": array} for name, array in found.items()})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    made = cells(STUDY, folder, 3)
+    for cell in made:
+        finish(cell)
+    write(STUDY, made, folder)
+    return folder, table(STUDY, made)
+
+
+def rights(label, seeds=3):
+    return np.stack([answers(label, seed)[0] for seed in range(seeds)])
+
+
+def test_every_number_of_images_has_the_error_of_the_test_set(study):
+    folder, found = study
+    lines = (folder / "table.md").read_text().splitlines()
+    by_seed = 100 * rights("first").mean(axis=1)
+    error = 100 * metrics.sampling_error(rights("first"))
+    assert found["first"]["test_set_error"]["accuracy | %"] == pytest.approx(error)
+    row = next(line for line in lines if line.startswith("| first"))
+    entry = f"{by_seed.mean():.1f} ± {by_seed.std(ddof=1):.1f} (test ± {error:.1f})"
+    assert row.split(" | ")[1] == entry
+    assert "FID" not in found["first"]["test_set_error"]
+    assert row.split(" | ")[3] == "3 ± 0"
+    assert found["first"]["test_set_error"]["-NLL"] > 0
+    assert "test_set_error" not in found["lost"]
+    assert strict_json((folder / "table.json").read_text()) == found
+
+
+def test_rows_are_compared_with_the_first_that_has_runs_on_the_same_images(study):
+    folder, found = study
+    for label, seeds in (("same", 3), ("better", 2)):
+        ((reference, pairs),) = found[label]["difference_from"].items()
+        pair = pairs["accuracy | %"]
+        expected = metrics.paired_difference(rights(label, seeds), rights("first", seeds))
+        assert (reference, pair["seeds"]) == ("first", seeds)
+        got = [pair[name] / 100 for name in ("difference", "low", "high")]
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
+        assert "FID" not in pairs
+        assert pairs["-NLL"]["low"] < pairs["-NLL"]["difference"] < pairs["-NLL"]["high"]
+    assert not {"lost", "first", "other images"} & {
+        label for label, row in found.items() if "difference_from" in row
+    }
+    text = (folder / "table.md").read_text()
+    _, below = text.split("Difference from first on the same images, 95 % interval:\n\n")
+    lines = below.splitlines()
+    assert lines[0] == "|  | accuracy \\| % | -NLL | seeds |"
+    same, better = (line.split(" | ") for line in lines[2:4])
+    assert same[0] == "| same"
+    assert same[1].startswith("+0.6 (-")
+    assert same[1].endswith("), not told apart")
+    assert better[1].startswith("+10.1 (")
+    assert "told" not in better[1]
+    assert better[3] == "2 |"
+    assert len(lines) == 4
+
+
+def test_one_seed_says_of_what_its_interval_is(tmp_path):
+    made = cells(STUDY, tmp_path, 1)
+    for cell in made:
+        finish(cell)
+    text = as_markdown(STUDY, table(STUDY, made))
+    assert text.endswith("is of these two runs, not of two ways to train.\n")
+
+
+def test_repeats_are_seeds_and_those_that_diverged_are_left_out(tmp_path):
+    study = Study(
+        rows={"a": "configs/thermo_digits.py", "b": "configs/thermo_digits.py:vanilla"},
+        columns={"log evidence": ("evidence.ais.mean", 1.0, 1)},
+        common=("--config.train.num_repeats=3",),
+    )
+    rng = np.random.default_rng(0)
+    arrays = {"a": rng.normal(size=(3, 32)), "b": rng.normal(size=(3, 32))}
+    arrays["b"][1] = np.nan
+    made = cells(study, tmp_path, 1)
+    for cell in made:
+        cell.folder.mkdir(parents=True)
+        (cell.folder / "evaluation.json").write_text(json.dumps({"images_sha256": "a"}))
+        errors = per_image.write(cell.folder, {"evidence.ais.mean": {"test": arrays[cell.label]}})
+        kept = arrays[cell.label][[0, 2]] if cell.label == "b" else arrays["a"]
+        assert errors == {"evidence.ais.mean": metrics.sampling_error(kept)}
+    found = table(study, made)
+    pair = found["b"]["difference_from"]["a"]["log evidence"]
+    expected = metrics.paired_difference(arrays["b"][[0, 2]], arrays["a"][[0, 2]])
+    assert (pair["difference"], pair["seeds"]) == (pytest.approx(expected.difference), 2)
+
+
+def test_what_cannot_have_an_error_is_not_kept(tmp_path):
+    """One image alone, and a number that is not finite."""
+    found = {"one": np.ones(1), "lost": np.array([1.0, np.nan]), "kept": np.array([1.0, 3.0])}
+    errors = per_image.write(tmp_path, {name: {"test": array} for name, array in found.items()})
+    assert errors == {"kept": 1.0}
+    assert per_image.read(tmp_path, "one") == per_image.read(tmp_path, "lost") == [None]
+    (kept,) = per_image.read(tmp_path, "kept")
+    np.testing.assert_array_equal(kept["test"], [1.0, 3.0])
+    assert per_image.read(tmp_path / "no folder", "kept", 2) == [None, None]
