@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ebmjax import data, latent, metrics
-from ebmjax.training import TrainState
+from ebmjax.training import TrainState, tree_digest
 from experiments import build as common
 from experiments.config import Config
 from experiments.distances import NO_SCORES, finite_images, manifold_scores
@@ -57,7 +57,7 @@ class ThermoAssessment:
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. Distances of generated images need features, so class labels or Inception."""
         diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
-        row, _ = self.evaluation.measure(state)
+        row, pictures = self.evaluation.measure(state)
         row = {name.removeprefix("mean_"): value for name, value in row.items()}
         params = params_of_repeats(state)
         keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
@@ -73,6 +73,8 @@ class ThermoAssessment:
         report["extractor"] = self.extractor and self.extractor.described()
         report["powers"] = self.evaluation.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
+        report["images_sha256"] = tree_digest(self.test.images)
+        by_image = {"test_reconstruction_error": pictures["squared_errors"]}
         report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))
         if self.config.eval.evidence_methods:
             evidence = thermo_evidence.compare(
@@ -82,7 +84,14 @@ class ThermoAssessment:
                 self.test.images,
                 self.config,
             )
+            by_image |= {
+                f"evidence.{k}.mean": found["log_evidence"] for k, found in evidence.items()
+            }
             report["evidence"] = jax.tree.map(partial(_finite_or_null, diverged), evidence)
+        report["per_image"] = {
+            name: {"test": np.asarray(_finite_or_null(diverged, values))}
+            for name, values in by_image.items()
+        }
         return report
 
     @property

@@ -136,6 +136,10 @@ class ThermoEvaluation:
         is_finite = jnp.isfinite(samples).all(axis=(1, 2, 3))
         row |= {"num_diverged_samples": jnp.sum(~is_finite)}
         row |= self.distances.along_training(np.asarray(samples))
+        observations = data.to_signed_unit(jnp.asarray(self.test))
+        pictures["squared_errors"] = jnp.mean(  # whose mean is the row's reconstruction error
+            jnp.square(reconstructions - observations), axis=tuple(range(1, observations.ndim))
+        )
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return jax.device_get((row, pictures))
 

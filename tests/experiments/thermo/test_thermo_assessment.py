@@ -11,6 +11,7 @@ from experiment_runs import digits
 from ebmjax.data import ImageData
 from experiments.distances import Distances, manifold_scores
 from experiments.extractors import Extractor
+from experiments.thermo import assessment as thermo_assessment
 from experiments.thermo.assessment import ThermoAssessment
 
 NUM = 40
@@ -77,3 +78,30 @@ def test_too_few_samples_have_no_distance_at_infinity(assessment, num_left):
     assert np.isfinite(found["fid"]).sum() == (num_left >= 4)
     assert np.isfinite(list(found["manifold"].values())).all() == (num_left > 5)
     assert np.isnan(made._extrapolated([{"fid": found["fid"]}], np.array(False))["fid"]["infinity"])
+
+
+def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
+    """Of two repeats, the second diverged."""
+    values = np.random.default_rng(1).normal(size=(2, NUM)).astype(np.float32)
+    evidence = {"ais": {"log_evidence": values[:, :3], "mean": values[:, :3].mean(axis=1)}}
+    monkeypatch.setattr(thermo_assessment.thermo_evidence, "compare", lambda *given: evidence)
+    monkeypatch.setattr(thermo_assessment, "params_of_repeats", lambda state: [None, None])
+    monkeypatch.setattr(ThermoAssessment, "_cost", lambda *given: {})
+    row = {"test_reconstruction_error": values.mean(axis=1)}
+    evaluation = SimpleNamespace(
+        measure=lambda state: (row, {"squared_errors": values}), powers=np.ones(2), model=None
+    )
+    config = digits(**{"eval.num_generated": 0, "train.max_consecutive_skips": 5})
+    test = ImageData(IMAGES, np.zeros(NUM, np.int32))
+    assess = ThermoAssessment(evaluation=evaluation, test=test, config=config)  # pyright: ignore
+    report = assess(SimpleNamespace(consecutive_skipped=np.array([0, 5]), step=3))  # pyright: ignore
+    found = report["per_image"]
+    assert set(found) == {"test_reconstruction_error", "evidence.ais.mean"}
+    for name, number in (
+        ("test_reconstruction_error", report["test_reconstruction_error"]),
+        ("evidence.ais.mean", report["evidence"]["ais"]["mean"]),
+    ):
+        kept = found[name]["test"]
+        assert np.isnan(kept[1]).all()
+        assert kept[0].mean() == pytest.approx(number[0], rel=1e-5)
+    assert len(report["images_sha256"]) == 64

@@ -94,7 +94,7 @@ def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_
     samples = jnp.zeros((4, 2, 1, 1)).at[1, 0].set(jnp.nan)
     one.__dict__["programs"] = Programs(
         sample=lambda *_: samples,
-        reconstructions=lambda *_: ({}, jnp.zeros((3, 2, 1, 1))),
+        reconstructions=lambda *_: ({}, jnp.zeros((3, 2))),
         evidence=lambda *_: {},
         gradient=lambda key, params, shards, batch: (batches.append(batch.index.tolist()),),
         gradient_variance=lambda gradients: {},

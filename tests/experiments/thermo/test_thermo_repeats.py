@@ -8,7 +8,7 @@ import pytest
 from experiment_runs import digits, rows_of, summary_of
 
 from ebmjax.training import Checkpoints, select_repeat
-from experiments import families
+from experiments import families, per_image
 from experiments.launch import launch
 from experiments.studies.thermo_digits import COLUMNS
 from experiments.study import _descend
@@ -90,6 +90,10 @@ def test_the_full_evaluation_holds_them_too(runs):
     assert alone["manifold"].keys() == report["manifold"].keys()
     absent = {name for name, _, _ in COLUMNS.values() if _descend(report, name) is None}
     assert absent == {"evidence.ais.mean"}  # not asked for here
+    errors = per_image.read(runs / "both", "test_reconstruction_error", 2)
+    np.testing.assert_allclose(
+        [found["test"].mean() for found in errors], report["test_reconstruction_error"], rtol=1e-5
+    )
     assert report["cost"]["steps"] == 3
     assert report["cost"]["flops_per_step"] == alone["cost"]["flops_per_step"] > 1e6
     samples = np.load(runs / "both" / "evaluations" / "000003.npz")["samples"]
