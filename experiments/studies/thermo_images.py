@@ -2,7 +2,9 @@
 
 The thesis has its figures of CelebA (3, 4, 5, 10) and again of CIFAR-10 (16, 17, 18, 19). Every
 row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names;
-"frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too.
+"frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too. On
+CelebA the thesis also changes N_t, K and eta at p = 0.1 (Figures 6 and 11). "through_chain" is the
+gradient that its text describes, the only one in which eta can act.
 --config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
 file of Inception's weights (docs/generation_metrics.md). Without them CIFAR-10 is compared in the
 features of a classifier of its own, and CelebA, which has no labels, not at all.
@@ -26,10 +28,25 @@ def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
     return label, [*run, f"--config.loss.estimator={estimator}"]
 
 
+def changed(config: str) -> list[tuple[str, list[str]]]:
+    """The thesis's three changes at p = 0.1, and the gradient through the chains there."""
+    return [
+        *(row(config, "frozen_prior", p=0.1, **one) for one in ({"N_t": 30}, {"K": 40})),
+        row(config, "frozen_prior", p=0.1, eta=2.0),
+        row(config, "through_chain", p=0.1, eta=0.0),
+        # The fewest chains an image that its divergences can be estimated from.
+        row(config, "through_chain", p=0.1, chains=4, covariance="diagonal", eta=2.0),
+    ]
+
+
 def study(
-    config: str, exponents: Sequence[float], batches: Sequence[int], num_repeats: int
+    config: str,
+    exponents: Sequence[float],
+    batches: Sequence[int],
+    num_repeats: int,
+    further: Sequence[tuple[str, list[str]]] = (),
 ) -> Study:
-    """Vanilla learning by batch size, the thesis's method and ``tempered`` by p."""
+    """Vanilla learning by batch size, the thesis's method and ``tempered`` by p; further rows."""
     fields = {
         "train.num_repeats": num_repeats,
         # All rows start alike.
@@ -42,6 +59,7 @@ def study(
                 *(row(config, "vanilla", batch=batch) for batch in batches),
                 *(row(config, "frozen_prior", p=p) for p in exponents),
                 *(row(config, "tempered", p=p) for p in exponents),
+                *further,
             ]
         ),
         columns={**COLUMNS, **GRADIENT_VARIANCES},
@@ -51,12 +69,15 @@ def study(
     )
 
 
+CELEBA, CIFAR, CPU = (
+    "configs/thermo_celeba.py",
+    "configs/thermo_cifar10.py",
+    "configs/thermo_cifar10.py:cpu",
+)
 STUDIES = {
     "celeba": study(
-        "configs/thermo_celeba.py", thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5
+        CELEBA, thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5, further=changed(CELEBA)
     ),
-    "cifar10": study(
-        "configs/thermo_cifar10.py", thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5
-    ),
-    "cpu": study("configs/thermo_cifar10.py:cpu", (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2),
+    "cifar10": study(CIFAR, thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5),
+    "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2, further=changed(CPU)),
 }
