@@ -59,6 +59,22 @@ def mean_over_members(tree: Any, axis_name: AxisName) -> Any:
     return tree if _num_members(axis_name) == 1 else jax.lax.pmean(tree, axis_name)
 
 
+def spread_axis(axis_name: AxisName) -> AxisName:
+    """``axis_name``, or None where a single member has it all: that program needs no axis.
+
+    Raises:
+      ValueError: if an axis is not mapped where this is called.
+    """
+    return None if _num_members(axis_name) == 1 else axis_name
+
+
+def joined_axes(*axis_names: AxisName) -> AxisName:
+    """Several axes as one, for a collective over all of them; None where there are none."""
+    names = [(name,) if isinstance(name, str) else name or () for name in axis_names]
+    joined = sum(names, ())
+    return joined if len(joined) > 1 else next(iter(joined), None)
+
+
 def _num_members(axis_name: AxisName) -> int:
     try:
         return 1 if axis_name is None else jax.lax.axis_size(axis_name)

@@ -41,6 +41,9 @@ BETA_VARIANTS = {
 LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
+SHARD_AXES = ("data", "shard")
+"""The axes of a training step over which its shards lie; evaluation has neither."""
+
 DIGITS_SIDE = 8
 
 
@@ -173,6 +176,11 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
         end_value=section.final_learning_rate if decay < 1.0 else None,
     )
     return optax.adam(schedule, b1=config.optimizer.b1, b2=config.optimizer.b2)
+
+
+def batch_axis(config: Config) -> tuple[str, ...] | None:
+    """The axes over which the shards of a training step are one batch; None for each its own."""
+    return SHARD_AXES if config.mesh.whole_batch else None
 
 
 def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:

@@ -40,3 +40,9 @@ WEIGHTS = Rule(
     lambda config: config.eval.inception_weights,
     "the weights that it is the hash of, config.eval.inception_weights",
 )
+WHOLE_BATCH = Rule(
+    "mesh.whole_batch",
+    True,
+    lambda config: config.mesh.num_shards > 1,
+    "several shards to divide the batch among, config.mesh.num_shards above 1",
+)

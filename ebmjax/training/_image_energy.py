@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import AxisName, gather_rows
 from ebmjax._checks import check_at_least
 from ebmjax.data import ImageData
 from ebmjax.losses import nearest_neighbour_entropy
@@ -41,8 +42,8 @@ class LiveSteps:
       num_steps: fewer than the chains have, of which they are the last (static).
       low: the box every step ends in.
       high: likewise.
-      num_references: slots of the buffer, none of them a start of the step's chains, among which
-        the entropy's neighbours are sought.
+      num_references: slots of a shard's buffer, none of them a start of the step's chains, among
+        which the entropy's neighbours are sought.
     """
 
     step_size: float
@@ -75,6 +76,7 @@ def make_image_energy_gradient_fn(
     negatives: ImageNegatives,
     beta_fn: Callable[[jax.Array], Any] = lambda step: 0.0,
     live: LiveSteps | None = None,
+    batch_axis: AxisName = None,
 ) -> GradientFn:
     """Draws negatives by chains and differentiates the loss of an energy of images.
 
@@ -89,6 +91,11 @@ def make_image_energy_gradient_fn(
       beta_fn: beta at a step (scalar int32, steps not skipped so far), below 1.
       live: makes the last steps of the chains live, for
         ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.
+      batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
+        ``fit``. The loss then weighs the energies of the whole batch, live chains keep from the
+        references of all shards, and step sizes adapt to the acceptance of all chains, so that any
+        number of shards has the gradient of one. With None each shard's batch is a batch of its
+        own, whose gradients are averaged.
 
     Returns:
       A ``GradientFn`` whose batch is an ``ImageData`` and whose shard state an
@@ -107,7 +114,7 @@ def make_image_energy_gradient_fn(
                 f"live.num_steps={live.num_steps} must be fewer than the {kind.num_steps} steps of "
                 f"the chains of kind {name!r}, of which they are the last."
             )
-    return _Step(energy_of, loss_fn, view, negatives, beta_fn, live).learn
+    return _Step(energy_of, loss_fn, view, negatives, beta_fn, live, batch_axis).learn
 
 
 class _Starts(NamedTuple):
@@ -128,6 +135,7 @@ class _Step(NamedTuple):
     negatives: ImageNegatives
     beta_fn: Callable[[jax.Array], Any]
     live: LiveSteps | None
+    batch_axis: AxisName
 
     def learn(
         self, key: Key, params: PyTree, shard: ImageEnergyShard, batch: ImageData
@@ -144,9 +152,11 @@ class _Step(NamedTuple):
             starts.labels,
             shard.adaptation,
             num_fewer=self.live.num_steps if self.live else 0,
+            batch_axis=self.batch_axis,
         )
         moved = jax.lax.stop_gradient(moved)
         positives = self.view(view_key, jnp.asarray(batch.images))
+        num_kinds = len(self.negatives.kinds)
 
         def loss_fn(params: PyTree) -> tuple[jax.Array, Any]:
             ends, live_terms = self._live_terms(live_key, params, beta, moved, starts)
@@ -154,6 +164,7 @@ class _Step(NamedTuple):
             labels = jnp.concatenate([batch.labels, starts.labels])
             energies = self.energy_of(params)(together, labels)
             positive, negative = energies[: len(positives)], energies[len(positives) :]
+            positive, negative = self._whole(positive, 1), self._whole(negative, num_kinds)
             loss, metrics = self.loss_fn(positive, negative, beta, *live_terms)
             return loss, (metrics, ends)
 
@@ -164,6 +175,11 @@ class _Step(NamedTuple):
         metrics = {**metrics, "loss": loss, "beta": jnp.float32(beta)}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
         return gradients, ImageEnergyShard(buffer, shard.step + 1, adaptation), metrics
+
+    def _whole(self, energies: jax.Array, num_parts: int) -> jax.Array:
+        """Energies (n,) of all shards, each of the equal parts of a shard joined with its like."""
+        parts = energies.reshape(num_parts, -1)
+        return gather_rows(parts.T, self.batch_axis).T.ravel()
 
     def _starts(self, key: Key, shard: ImageEnergyShard) -> _Starts:
         negatives, num = self.negatives, self.negatives.num_samples
@@ -188,7 +204,10 @@ class _Step(NamedTuple):
         if negatives.augment is not None:
             is_new = draw.is_new[:num].reshape((num,) + (1,) * (positions.ndim - 1))
             positions = jnp.where(is_new, positions, negatives.augment(augment_key, positions))
-        references = shard.buffer.positions[draw.slots[num:]] if self.live else None
+        references = None
+        if self.live is not None:
+            references = shard.buffer.positions[draw.slots[num:]]
+            references = gather_rows(references, self.batch_axis)
         return _Starts(positions, labels[:num], draw.slots[:num], references)
 
     def _live_terms(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
 from ebmjax.samplers import InitialLaw
 from ebmjax.training._negatives import Negatives, run_chains
@@ -180,6 +181,7 @@ def run_kinds(
     adaptation: Mapping[str, DualAveraging],
     *,
     num_fewer: int = 0,
+    batch_axis: AxisName = None,
 ) -> tuple[PyTree, dict[str, DualAveraging], Metrics]:
     """Moves equal parts of the starts by every kind, and adapts the step sizes.
 
@@ -191,6 +193,7 @@ def run_kinds(
       labels: (negatives.num_samples,) int32.
       adaptation: from ``ImageNegatives.init_adaptation`` or an earlier call.
       num_fewer: steps that every chain takes less than its kind says (static).
+      batch_axis: mapped axis, or axes, over which a step size adapts to the mean acceptance.
 
     Returns:
       Ends, the adaptation, and the metrics of ``run_chains``, averaged over the kinds that have
@@ -214,7 +217,7 @@ def run_kinds(
             report = {**report, "step_size": jnp.exp(adaptation[name].log_step_size)}
             adapted[name] = dual_averaging_update(
                 adaptation[name],
-                report["acceptance_prob"],
+                mean_over_members(report["acceptance_prob"], batch_axis),
                 step_size=kind.step_size,
                 target=kind.target_acceptance or 1.0,
                 min_step_size=kind.min_step_size,

@@ -80,7 +80,13 @@ def make_joint_gradient_fn(
         )
     policy = norm_policy or NormPolicy()
     step = _JointStep(
-        JointNetwork(classifier, chain_classifier or classifier, policy, objective.is_conditional),
+        JointNetwork(
+            classifier,
+            chain_classifier or classifier,
+            policy,
+            objective.is_conditional,
+            objective.batch_axis,
+        ),
         objective,
         {"classified": classified_view, "positives": positive_view},
     )
@@ -133,7 +139,11 @@ class _JointStep(NamedTuple):
             cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
             positive = log_density(logits["positives"], unlabelled.labels)
             negative = log_density(logits["negatives"], draw.labels)
-            generative, more = objective.generative_loss(positive, negative, shard.smoothing)
+            generative, more = objective.generative_loss(
+                gather_rows(positive, objective.batch_axis),
+                gather_rows(negative, objective.batch_axis),
+                shard.smoothing,
+            )
             weights = (objective.classification_weight, objective.generative_weight)
             weighted = jnp.stack([cross_entropy, generative]) * jnp.array(weights)
             return weighted, ({**metrics, **more}, statistics, negative)
@@ -206,6 +216,7 @@ class _JointStep(NamedTuple):
             rho=self.objective.rho,
             adaptive=self.objective.is_adaptive,
             second_loss_fn=partial(loss_fn, second_pass=True),
+            axis_name=self.objective.batch_axis,
         )
 
     def _adapted(
@@ -219,7 +230,8 @@ class _JointStep(NamedTuple):
             return smoothing
         _, pull_back = jax.vjp(terms, params)
         gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
-        gradients = mean_over_members(gradients, self.objective.axis_name)
+        axis_name = self.objective.axis_name or self.objective.batch_axis
+        gradients = mean_over_members(gradients, axis_name)
         # Squares of half-precision gradients may leave half precision's range.
         classification_norm, generative_norm = map(
             optax.tree.norm, map(at_least_float32, gradients)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import AxisName, joined_axes, spread_axis
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.training._negatives import CHAIN_AXIS
@@ -41,12 +42,14 @@ class JointNetwork(NamedTuple):
       chain_classifier: of the chains.
       policy: of batch normalisation.
       is_conditional: whether the density is p(x, y) instead of p(x).
+      batch_axis: mapped axes whose shards are normalised as one batch; None for each by itself.
     """
 
     classifier: Classifier
     chain_classifier: Classifier
     policy: NormPolicy
     is_conditional: bool
+    batch_axis: AxisName = None
 
     def log_density(self, logits: jax.Array, labels: jax.Array) -> jax.Array:
         """f(x), or f(x, y) of the labels, from logits."""
@@ -67,7 +70,8 @@ class JointNetwork(NamedTuple):
                 "NormPolicy(positives='running', negatives='running', chains='running', "
                 "updated_by=('classified',))."
             )
-        options = {"use": use, "batch_axis": CHAIN_AXIS if use == "batch" else None}
+        axes = joined_axes(CHAIN_AXIS, spread_axis(self.batch_axis))
+        options = {"use": use, "batch_axis": axes if use == "batch" else None}
 
         def finish(logits: jax.Array) -> jax.Array:
             return scale * self.log_density(logits, label)
@@ -104,7 +108,10 @@ class JointNetwork(NamedTuple):
             use = self.policy.use(role, second_pass=second_pass)
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
-            logits[role], new = self.classifier.logits(params, base, shown, use=use)
+            axes = spread_axis(self.batch_axis) if use == "batch" else None
+            logits[role], new = self.classifier.logits(
+                params, base, shown, use=use, batch_axis=axes
+            )
             if updates:
                 updated = jax.lax.stop_gradient(new)
         return logits, updated

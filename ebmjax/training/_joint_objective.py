@@ -31,7 +31,13 @@ class JointObjective:
       smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
       axis_name: mapped axis, or axes, over which the two gradients are averaged before their norms
         are taken, so that the shards share one smoothing: ("data", "shard") under ``fit``,
-        "shard" where ``make_train_step`` has no mesh axis. With None each has one of its own.
+        "shard" where ``make_train_step`` has no mesh axis. With None each has one of its own,
+        unless ``batch_axis`` joins them.
+      batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
+        ``fit``. Batch statistics, SAM's displacement, the log densities that ``generative_loss``
+        sees and the smoothing are then those of the whole batch, so that any number of shards has
+        the gradient of one. With None each shard's batch is a batch of its own, whose gradients
+        are averaged.
 
     Raises:
       ValueError: for negative weights, a ``rho`` or ratio that is not positive, or a rate outside
@@ -49,6 +55,7 @@ class JointObjective:
     smoothing_ratio: float | None = None
     smoothing_rate: float = 0.1
     axis_name: AxisName = None
+    batch_axis: AxisName = None
 
     def __post_init__(self) -> None:
         for name in ("classification_weight", "generative_weight"):

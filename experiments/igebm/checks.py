@@ -4,9 +4,10 @@ from experiments import best, unread
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.igebm.parts import references_a_shard
 from experiments.igebm.samplers import ADAPTABLE, REJECTING
 from experiments.initial_laws import check_starts
-from experiments.unread import WEIGHTS, Rule
+from experiments.unread import WEIGHTS, WHOLE_BATCH, Rule
 
 
 def _is_robust(config: Config) -> bool:
@@ -29,6 +30,7 @@ RULES = (
     Rule("loss.kl_weight", 1.0, _is_improved, IMPROVED),
     Rule("loss.live_steps", 1, _is_improved, IMPROVED),
     WEIGHTS,
+    WHOLE_BATCH,
 )
 
 MIN_CHAIN_STEPS = 8
@@ -81,7 +83,7 @@ def _check_buffer(config: Config) -> None:
     size, num_shards = section.buffer.size, config.mesh.num_shards
     drawn = section.num_samples // num_shards
     if config.loss.name == "improved":
-        drawn += config.loss.num_references
+        drawn += references_a_shard(config)
     num_classes = config.data.num_classes if config.model.is_conditional else 1
     if section.buffer.is_used and size % (num_shards * num_classes):
         raise ConfigError(
@@ -139,6 +141,11 @@ def _check_improved(config: Config) -> None:
         raise ConfigError(
             "config.loss.name='improved' estimates an entropy over the buffer: "
             "config.sampler.buffer.is_used must be True."
+        )
+    if config.mesh.whole_batch and config.loss.num_references % config.mesh.num_shards:
+        raise ConfigError(
+            f"config.loss.num_references must be a multiple of config.mesh.num_shards="
+            f"{config.mesh.num_shards}, which share them; got {config.loss.num_references}."
         )
     if config.loss.live_steps >= config.sampler.num_steps:
         raise ConfigError(

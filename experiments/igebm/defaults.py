@@ -133,7 +133,9 @@ def defaults() -> ConfigDict:
             "max_consecutive_skips": 20,
             "max_abs_loss": 1e5,
         },
-        "mesh": {"num_shards": 1},
+        # whole_batch: batch statistics, SAM and the loss's weights are those of all shards
+        # together, as if there were one; False takes each shard's part for a batch of its own.
+        "mesh": {"num_shards": 1, "whole_batch": True},
         "eval": {
             "every_epochs": 4.0,
             "batch_size": 128,

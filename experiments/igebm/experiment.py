@@ -46,6 +46,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         negatives=negatives,
         beta_fn=beta_fn,
         live=parts.live_steps(config),
+        batch_axis=common.batch_axis(config),
     )
     optimizer = parts.optimizer(config)
     shards = init_image_energy_shards(

@@ -174,9 +174,18 @@ def live_steps(config: Config) -> training.LiveSteps | None:
         step_size=section.sgld.step_size * fraction,
         noise_scale=noise_scale * fraction**0.5,
         num_steps=config.loss.live_steps,
-        num_references=config.loss.num_references,
+        num_references=references_a_shard(config),
         **box,
     )
+
+
+def references_a_shard(config: Config) -> int:
+    """Buffered images of a shard that the entropy's neighbours are sought among.
+
+    Shards that are one batch share ``config.loss.num_references``; others have as many each.
+    """
+    mesh, total = config.mesh, config.loss.num_references
+    return total // mesh.num_shards if mesh.whole_batch else total
 
 
 def negatives(config: Config, image_shape: tuple[int, ...]) -> training.ImageNegatives:

@@ -6,7 +6,7 @@ from experiments.errors import ConfigError
 from experiments.initial_laws import check_starts
 from experiments.jem.parts import NORM_POLICIES
 from experiments.jem.samplers import PARTICLE_SAMPLERS, REJECTING
-from experiments.unread import WEIGHTS, Rule
+from experiments.unread import WEIGHTS, WHOLE_BATCH, Rule
 from experiments.validate import choose
 
 
@@ -54,6 +54,7 @@ RULES = (
         "noise to average over, that of chains before the attack: config.eval.refine_steps",
     ),
     WEIGHTS,
+    WHOLE_BATCH,
 )
 
 

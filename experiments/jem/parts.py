@@ -10,7 +10,7 @@ import optax
 
 from ebmjax import data, losses, networks, samplers, training
 from experiments import initial_laws
-from experiments.build import BETA_VARIANTS, DTYPES, LOWERINGS
+from experiments.build import BETA_VARIANTS, DTYPES, LOWERINGS, SHARD_AXES, batch_axis
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.jem import samplers as jem_samplers
@@ -90,7 +90,8 @@ def objective(config: Config) -> training.JointObjective:
         is_adaptive=config.optimizer.adaptive,
         smoothing_ratio=loss.smoothing_ratio,
         smoothing_rate=loss.smoothing_rate,
-        axis_name=jem_samplers.SHARD_AXES,
+        axis_name=SHARD_AXES,
+        batch_axis=batch_axis(config),
     )
 
 
@@ -188,7 +189,7 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
         density_scale=_density_scale(config),
         num_classes=config.data.num_classes if has_classes else 1,
         is_interacting=is_interacting,
-        axis_name=jem_samplers.SHARD_AXES if is_interacting else None,
+        axis_name=SHARD_AXES if is_interacting else None,
         replacement=choose(
             "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
         ),

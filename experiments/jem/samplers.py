@@ -14,9 +14,6 @@ from experiments.literal_mala import literal_mala
 from experiments.validate import choose
 
 PARTICLE_SAMPLERS = ("svgd", "adaptive_svgd", "stochastic_svgd")
-SHARD_AXES = ("data", "shard")
-"""Over which a training step's particles are one system and its smoothing one; evaluation has
-neither."""
 REJECTING = ("mala", "literal_mala", "tempered_mala", "blackjax")
 # Their noise is apart from their step; the temperature that both imply is the one by which they
 # report an acceptance, and for which pSGLD's curvature drift is right.
