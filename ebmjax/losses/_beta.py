@@ -54,6 +54,9 @@ def beta_objective_loss(
     contrastive divergence exactly (Alg. 1). As beta tends to 0 all but "no_positive" tend to
     M / (M + 1) times its gradient (appendix F).
 
+    The weights compare what one call holds: shards of a batch that call it apart have other weights
+    than the whole batch, unless ``batch_axis`` of the gradient function joins them.
+
     Loss and gradient are in units of f, not of o f, so that ``output_scale`` does not weigh this
     term against others; that is how JEM's code, and the paper on top of it, uses its 20000
     (appendix M.2). Multiply the loss by o for the objective of o f.

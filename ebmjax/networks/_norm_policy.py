@@ -34,6 +34,8 @@ class NormPolicy:
     energies ran apart. Give positives and negatives the running averages, too, where chains must
     not interact; that is consistent, and trains worse.
 
+    A batch is that of one shard, or of all where ``JointObjective.batch_axis`` names their axes.
+
     Classified images always use their batch. In the second pass nothing updates the averages: the
     displaced parameters are never kept, so neither are their statistics.
 

@@ -50,7 +50,8 @@ class WideResNet(nn.Module):
       dtype: of the computation up to the global average; from there on float32.
       batch_axis: the name, or names, of mapped axes (``jax.vmap(..., axis_name="chains")``) over
         which batch statistics are averaged, besides the pixels and the leading axes of ``images``.
-        A network mapped over single images then normalises by the batch they make up.
+        A network mapped over single images then normalises by the batch they make up, and one
+        mapped over data-parallel shards by that of all shards.
 
     The call takes ``statistics``: ``"running"`` normalises by the running averages, ``"batch"`` by
     the images at hand, which also updates the averages (``mutable=["batch_stats"]``); without

@@ -49,6 +49,12 @@ from experiments.launch import build_or_explain
             {"loss.beta_variant": "true_objective", "train.batch_size": 15},
             "config.loss.beta_variant=true_objective has .*--config.loss.beta_variant=default",
         ),
+        ("", {"mesh.whole_batch": False}, "it needs several shards to divide the batch among"),
+        (
+            "improved",
+            {"mesh.num_shards": 2, "loss.num_references": 7},
+            "num_references must be a multiple of config.mesh.num_shards=2, which share them",
+        ),
         ("", {"loss.live_steps": 2}, "it needs improved contrastive divergence"),
         ("", {"loss.kl_weight": 2.0}, "it needs improved contrastive divergence"),
         ("", {"loss.allow_negative": True}, "it needs the robust objective"),

@@ -22,9 +22,10 @@ NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 
 
 # Positions and scores, and with noise its draws too: in the loop over steps, and again in the last
-# step, which stands outside of it. Then the ends, for their entropy.
+# step, which stands outside of it. Then the ends, for their entropy, and the two log densities of
+# the loss.
 @pytest.mark.parametrize(
-    ("name", "num_gathered"), [("svgd", 5), ("adaptive_svgd", 5), ("stochastic_svgd", 7)]
+    ("name", "num_gathered"), [("svgd", 7), ("adaptive_svgd", 7), ("stochastic_svgd", 9)]
 )
 def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, tmp_path):
     config = svgdjem_digits.get_config("smoke")

@@ -127,6 +127,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
             {"sampler.buffer.num_kept": 3, "mesh.num_shards": 2},
             r"config.sampler.buffer.num_kept must be a multiple of .*num_shards=2, got 3",
         ),
+        ({"mesh.whole_batch": False}, "whole_batch=False has no effect here: it needs several sh"),
         ({"sampler.name": "gibbs"}, "config.sampler.name must be one of"),
         ({"sampler.box": "round"}, "config.sampler.box must be one of"),
         ({"sampler.buffer.law": "cauchy"}, "config.*law must be one of"),
