@@ -124,25 +124,25 @@ def annealed_importance_sampling(
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)
 
 
-def path_to_prior(model: LatentModel, params: LatentParams) -> AnnealingPath:
+def path_to_prior(params: LatentParams, model: LatentModel) -> AnnealingPath:
     """From the base Gaussian, normalised, to the prior: the ratio is the prior's Z."""
-    return AnnealingPath(_log_base_fn(model), lambda z: -energy(model, params, z))
+    return AnnealingPath(_log_base_fn(model), lambda z: -energy(params, model, z))
 
 
 def path_to_posterior(
-    model: LatentModel, params: LatentParams, observation: jax.Array
+    params: LatentParams, model: LatentModel, observation: jax.Array
 ) -> AnnealingPath:
     """From the base Gaussian, normalised, to the posterior of one x: the ratio is Z p(x)."""
     return AnnealingPath(
         _log_base_fn(model),
-        lambda z: log_likelihood(model, params, z, observation) - energy(model, params, z),
+        lambda z: log_likelihood(params, model, z, observation) - energy(params, model, z),
     )
 
 
 def ais_log_normalizer(
     key: Key,
-    model: LatentModel,
     params: LatentParams,
+    model: LatentModel,
     powers: jax.Array,
     latent_dim: int,
     *,
@@ -154,8 +154,8 @@ def ais_log_normalizer(
 
     Args:
       key: consumed.
+      params: the model's parameters; the generator's are not used.
       model: the latent EBM.
-      params: its parameters; the generator's are not used.
       powers: shape (num_powers,), increasing from 0 to 1.
       latent_dim: d (static).
       num_chains: at least 2 (static).
@@ -168,7 +168,7 @@ def ais_log_normalizer(
     Raises:
       ValueError: as ``annealed_importance_sampling``.
     """
-    path = path_to_prior(model, params)
+    path = path_to_prior(params, model)
     return _anneal_from_base(
         key, model, path, powers, (num_chains, latent_dim), sampler=sampler, num_steps=num_steps
     )
@@ -176,8 +176,8 @@ def ais_log_normalizer(
 
 def ais_log_evidence(
     key: Key,
-    model: LatentModel,
     params: LatentParams,
+    model: LatentModel,
     observation: jax.Array,
     powers: jax.Array,
     latent_dim: int,
@@ -195,8 +195,8 @@ def ais_log_evidence(
 
     Args:
       key: consumed.
+      params: the model's parameters.
       model: the latent EBM.
-      params: its parameters.
       observation: one x, in the generator's event shape.
       powers: shape (num_powers,), increasing from 0 to 1.
       latent_dim: d (static).
@@ -213,7 +213,7 @@ def ais_log_evidence(
 
     Source: Neal 2001.
     """
-    path = path_to_posterior(model, params, observation)
+    path = path_to_posterior(params, model, observation)
     total = _anneal_from_base(
         key, model, path, powers, (num_chains, latent_dim), sampler=sampler, num_steps=num_steps
     )

@@ -1,20 +1,38 @@
-"""The chains that every learning gradient needs: the prior's and those of the powers above 0."""
+"""The chains that every learning gradient needs, at every power from prior to posterior."""
 
-from typing import Any
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._sampling import SamplerFn, sample_power_posteriors, sample_prior
+from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.types import Key, Metrics
+
+
+class LadderSamples(NamedTuple):
+    """The samples of a whole ladder, in the order in which the losses take them.
+
+    Every loss over a ladder is called as ``loss_fn(params, model, observations, *samples,
+    powers)``; ``vanilla_loss`` takes ``power_latents[-1]`` in place of ``power_latents``.
+
+    Attributes:
+      power_latents: one latent for each power and observation, shape (num_powers, batch, d): the
+        prior's chains at the first power, the posterior's at the last.
+      prior_latents: the prior's chains again, shape (batch, d).
+    """
+
+    power_latents: jax.Array
+    prior_latents: jax.Array
 
 
 def sample_ladder(
     key: Key,
-    model: LatentModel,
     params: LatentParams,
+    model: LatentModel,
     observations: jax.Array,
-    powers: Any,
+    powers: jax.Array,
     latent_dim: int,
     *,
     prior_sampler: SamplerFn,
@@ -24,50 +42,56 @@ def sample_ladder(
     warm_start: bool = False,
     prior_start: jax.Array | None = None,
     posterior_start: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array, Metrics]:
-    """Ends of one chain on the prior and one at every power for each observation.
+) -> tuple[LadderSamples, Metrics]:
+    """Ends of one chain at every power for each observation: what the losses take.
+
+    At power 0 runs the prior's own chain, by ``prior_sampler``; above it run those of the power
+    posteriors.
 
     Differentiable in ``params``, as ``sample_prior`` is.
 
     Args:
       key: consumed.
+      params: the model's parameters.
       model: the latent EBM.
-      params: its parameters.
       observations: shape (batch, *event).
-      powers: those above 0, as in ``sample_power_posteriors``; 1 alone for the posterior.
+      powers: the whole ladder, increasing from 0 to 1, shape (num_powers,): what the losses and
+        ``log_evidence`` take. For vanilla training ``[0, 1]``.
       latent_dim: d (static).
       prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
       prior_steps: of each chain of the prior (static).
-      posterior_sampler: likewise for the powers.
-      posterior_steps: of each chain at each power (static).
-      warm_start: whether the powers are annealed instead of started afresh (static).
+      posterior_sampler: likewise for the powers above 0.
+      posterior_steps: of each chain at each power above 0 (static).
+      warm_start: whether the powers above 0 are annealed instead of started afresh (static).
       prior_start: where the prior's chains go on from, shape (batch, d).
-      posterior_start: where those of the powers do, shape (num_powers, batch, d).
+      posterior_start: where those of the powers above 0 do, shape (num_powers - 1, batch, d).
 
     Returns:
-      The prior's latents (batch, d), those of the powers (num_powers, batch, d) and, where the
-      samplers report it, "prior_acceptance", a scalar, and "posterior_acceptance", (num_powers,).
+      ``LadderSamples`` and, where the samplers report it, "prior_acceptance", a scalar, and
+      "posterior_acceptance", one for each power above 0.
 
     Raises:
-      ValueError: as ``sample_prior`` and ``sample_power_posteriors`` do.
+      ValueError: if concrete ``powers`` do not run from 0 to 1; else as ``sample_prior`` and
+        ``sample_power_posteriors`` do.
     """
+    check_whole_ladder(powers)
     prior_key, posterior_key = jax.random.split(key)
     prior_latents, prior_info = sample_prior(
         prior_key,
-        model,
         params,
+        model,
         observations.shape[0],
         latent_dim,
         sampler=prior_sampler,
         num_steps=prior_steps,
         start=prior_start,
     )
-    latents, posterior_info = sample_power_posteriors(
+    above, posterior_info = sample_power_posteriors(
         posterior_key,
-        model,
         params,
+        model,
         observations,
-        powers,
+        powers[1:],
         latent_dim,
         sampler=posterior_sampler,
         num_steps=posterior_steps,
@@ -78,4 +102,4 @@ def sample_ladder(
     acceptance = {
         name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
     }
-    return prior_latents, latents, acceptance
+    return LadderSamples(jnp.concatenate([prior_latents[None], above]), prior_latents), acceptance

@@ -76,7 +76,7 @@ def linear_gaussian_model(*, base_scale: float = 1.0, likelihood_scale: float = 
       ...     LinearGenerator(jnp.ones((1, 1)), jnp.zeros(1)),
       ... )
       >>> model = linear_gaussian_model(likelihood_scale=1.0)
-      >>> posterior = linear_gaussian_power_posterior(model, params, jnp.array([2.0]), 1.0)
+      >>> posterior = linear_gaussian_power_posterior(params, model, jnp.array([2.0]), 1.0)
       >>> round(float(posterior.mean[0]), 6)
       1.0
     """
@@ -86,20 +86,20 @@ def linear_gaussian_model(*, base_scale: float = 1.0, likelihood_scale: float = 
 
 
 def linear_gaussian_power_posterior(
-    model: LatentModel, params: LatentParams, observation: jax.Array, power: Any
+    params: LatentParams, model: LatentModel, observation: jax.Array, power: Any
 ) -> GaussianMoments:
     """The exact Gaussian ``p_t(z | x)``: the prior at power 0, the posterior at power 1.
 
     Args:
+      params: the model's parameters.
       model: from ``linear_gaussian_model``.
-      params: its parameters.
       observation: one x, shape (event,); map over a batch with ``jax.vmap``.
       power: t in [0, 1], a scalar.
 
     Returns:
       Mean (d,) and covariance (d, d), by Cholesky of the posterior precision.
     """
-    precision, shift = _natural_parameters(model, params, observation, power)
+    precision, shift = _natural_parameters(params, model, observation, power)
     factor = cho_factor(precision, lower=True)
     return GaussianMoments(
         cho_solve(factor, shift), cho_solve(factor, jnp.eye(shift.size, dtype=shift.dtype))
@@ -107,10 +107,10 @@ def linear_gaussian_power_posterior(
 
 
 def linear_gaussian_mean_log_likelihood(
-    model: LatentModel, params: LatentParams, observation: jax.Array, power: Any
+    params: LatentParams, model: LatentModel, observation: jax.Array, power: Any
 ) -> jax.Array:
     """The exact ``E_t = E_{p_t}[log p(x | z)]`` of one observation, a scalar in nats."""
-    mean, covariance = linear_gaussian_power_posterior(model, params, observation, power)
+    mean, covariance = linear_gaussian_power_posterior(params, model, observation, power)
     weight, bias = params.generator
     offset = observation - _dot(weight, mean) - bias
     squares = jnp.sum(jnp.square(offset)) + jnp.sum(weight * _dot(weight, covariance))
@@ -118,31 +118,31 @@ def linear_gaussian_mean_log_likelihood(
 
 
 def linear_gaussian_terms(
-    model: LatentModel, params: LatentParams, observation: jax.Array, powers: jax.Array
+    params: LatentParams, model: LatentModel, observation: jax.Array, powers: jax.Array
 ) -> ThermodynamicTerms:
     """The exact mean log likelihoods and divergences of one observation along ``powers``."""
     energies = jax.vmap(
-        lambda t: linear_gaussian_mean_log_likelihood(model, params, observation, t)
+        lambda t: linear_gaussian_mean_log_likelihood(params, model, observation, t)
     )(powers)
     mean, covariance = jax.vmap(
-        lambda t: linear_gaussian_power_posterior(model, params, observation, t)
+        lambda t: linear_gaussian_power_posterior(params, model, observation, t)
     )(powers)
     return ThermodynamicTerms(energies, *adjacent_divergences(mean, covariance))
 
 
-def linear_gaussian_log_normalizer(model: LatentModel, params: LatentParams) -> jax.Array:
+def linear_gaussian_log_normalizer(params: LatentParams, model: LatentModel) -> jax.Array:
     """The exact ``log Z = log E_{N(0, base_scale^2 I)}[exp(-E(z))]`` of the prior, a scalar."""
-    precision, shift = _prior_natural_parameters(model, params)
+    precision, shift = _prior_natural_parameters(params, model)
     factor = cho_factor(precision, lower=True)
     log_scales = jnp.log(jnp.diagonal(factor[0])) + jnp.log(model.base_scale)
     return 0.5 * jnp.sum(shift * cho_solve(factor, shift)) - jnp.sum(log_scales)
 
 
 def linear_gaussian_log_evidence(
-    model: LatentModel, params: LatentParams, observation: jax.Array
+    params: LatentParams, model: LatentModel, observation: jax.Array
 ) -> jax.Array:
     """The exact ``log p(x)`` of one observation: the Gaussian marginal of x, a scalar in nats."""
-    mean, covariance = linear_gaussian_power_posterior(model, params, observation, 0.0)
+    mean, covariance = linear_gaussian_power_posterior(params, model, observation, 0.0)
     weight, bias = params.generator
     noise = model.likelihood_scale**2 * jnp.eye(observation.size, dtype=observation.dtype)
     factor = cho_factor(_dot(weight, _dot(weight, covariance).T) + noise, lower=True)
@@ -161,7 +161,7 @@ def _generate(generator: LinearGenerator, z: jax.Array) -> jax.Array:
 
 
 def _prior_natural_parameters(
-    model: LatentModel, params: LatentParams
+    params: LatentParams, model: LatentModel
 ) -> tuple[jax.Array, jax.Array]:
     precision, shift = params.prior
     base = jnp.eye(shift.size, dtype=shift.dtype) / model.base_scale**2
@@ -169,9 +169,9 @@ def _prior_natural_parameters(
 
 
 def _natural_parameters(
-    model: LatentModel, params: LatentParams, observation: jax.Array, power: Any
+    params: LatentParams, model: LatentModel, observation: jax.Array, power: Any
 ) -> tuple[jax.Array, jax.Array]:
-    precision, shift = _prior_natural_parameters(model, params)
+    precision, shift = _prior_natural_parameters(params, model)
     weight, bias = params.generator
     strength = power / model.likelihood_scale**2
     return (

@@ -44,12 +44,12 @@ class LatentModel(NamedTuple):
     likelihood_scale: float = 0.3
 
 
-def log_prior(model: LatentModel, params: LatentParams, z: jax.Array) -> jax.Array:
+def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
     """``-E(z) + log N(z; 0, base_scale^2 I)``: the base normalised, the tilt not.
 
     Args:
+      params: the model's parameters; the generator's are not used.
       model: the latent EBM.
-      params: its parameters; the generator's are not used.
       z: one latent, shape (d,).
 
     Returns:
@@ -62,17 +62,17 @@ def log_prior(model: LatentModel, params: LatentParams, z: jax.Array) -> jax.Arr
     """
     check_positive("base_scale", model.base_scale)
     squares = jnp.sum(jnp.square(z).astype(_at_least_float32(z)))
-    return gaussian_log_density(squares, z.size, model.base_scale) - energy(model, params, z)
+    return gaussian_log_density(squares, z.size, model.base_scale) - energy(params, model, z)
 
 
 def log_likelihood(
-    model: LatentModel, params: LatentParams, z: jax.Array, x: jax.Array
+    params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array
 ) -> jax.Array:
     """``log N(x; generator(z), likelihood_scale^2 I)``, its constant included.
 
     Args:
+      params: the model's parameters; the prior's are not used.
       model: the latent EBM.
-      params: its parameters; the prior's are not used.
       z: one latent, shape (d,).
       x: one observation, in the generator's event shape.
 
@@ -92,15 +92,15 @@ def log_likelihood(
     Source: thermodynamic-integration thesis, Eq. 9, with its constant.
     """
     check_positive("likelihood_scale", model.likelihood_scale)
-    return gaussian_log_density(squared_error(model, params, z, x), x.size, model.likelihood_scale)
+    return gaussian_log_density(squared_error(params, model, z, x), x.size, model.likelihood_scale)
 
 
-def log_joint(model: LatentModel, params: LatentParams, z: jax.Array, x: jax.Array) -> jax.Array:
+def log_joint(params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array) -> jax.Array:
     """``log_likelihood + log_prior`` of one pair: the unnormalised log posterior of ``z``."""
-    return log_likelihood(model, params, z, x) + log_prior(model, params, z)
+    return log_likelihood(params, model, z, x) + log_prior(params, model, z)
 
 
-def energy(model: LatentModel, params: LatentParams, z: jax.Array) -> jax.Array:
+def energy(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
     """``energy_fn`` of one latent, refused unless it is a scalar."""
     value = jnp.asarray(model.energy_fn(params.prior, z))
     if value.shape != ():
@@ -112,7 +112,7 @@ def energy(model: LatentModel, params: LatentParams, z: jax.Array) -> jax.Array:
 
 
 def squared_error(
-    model: LatentModel, params: LatentParams, z: jax.Array, x: jax.Array
+    params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array
 ) -> jax.Array:
     """``||x - generator(z)||^2`` of one pair, summed in at least float32."""
     mean = model.generator_fn(params.generator, z)

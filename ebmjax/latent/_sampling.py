@@ -5,8 +5,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ebmjax._checks import check_at_least
+from ebmjax._checks import check_at_least, is_traced
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.latent._schedule import check_powers
@@ -19,8 +20,8 @@ SamplerFn = Callable[[LogDensityFn], Any]
 
 def sample_prior(
     key: Key,
-    model: LatentModel,
     params: LatentParams,
+    model: LatentModel,
     num_chains: int,
     latent_dim: int,
     *,
@@ -35,8 +36,8 @@ def sample_prior(
 
     Args:
       key: consumed.
+      params: the model's parameters; the generator's are not used.
       model: the latent EBM.
-      params: its parameters; the generator's are not used.
       num_chains: independent chains (static).
       latent_dim: d (static).
       sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
@@ -58,15 +59,15 @@ def sample_prior(
     check_at_least("num_steps", num_steps, 1)
     start_key, chain_key = jax.random.split(key)
     start = _start(start_key, model, start, (num_chains, latent_dim))
-    chain = sampler(lambda z: log_prior(model, params, z))
+    chain = sampler(lambda z: log_prior(params, model, z))
     states = jax.vmap(chain.init)(start)
     return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
 
 
 def sample_power_posteriors(
     key: Key,
-    model: LatentModel,
     params: LatentParams,
+    model: LatentModel,
     observations: jax.Array,
     powers: jax.Array,
     latent_dim: int,
@@ -86,10 +87,11 @@ def sample_power_posteriors(
 
     Args:
       key: consumed.
+      params: the model's parameters.
       model: the latent EBM.
-      params: its parameters.
       observations: shape (batch, *event).
-      powers: increasing in [0, 1], shape (num_powers,); one power of 1 gives the posterior.
+      powers: increasing within (0, 1], shape (num_powers,); one power of 1 gives the posterior.
+        Power 0 is the prior, which has chains of its own: see ``sample_ladder``.
       latent_dim: d (static).
       sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.01)``.
       num_steps: steps of each chain at each power, one gradient of energy and generator each
@@ -103,12 +105,13 @@ def sample_power_posteriors(
       ``acceptance_prob`` of shape (num_powers,), averaged over observations and steps.
 
     Raises:
-      ValueError: if a count is below 1, ``powers`` are no ladder, ``start`` has another shape or
-        comes with ``warm_start``, or the functions of the model return other shapes than theirs.
+      ValueError: if a count is below 1, concrete ``powers`` do not increase within (0, 1],
+        ``start`` has another shape or comes with ``warm_start``, or the functions of the model return other shapes than theirs.
 
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """
     check_powers(powers, minimum=1)
+    _check_above_zero(powers)
     check_at_least("latent_dim", latent_dim, 1)
     check_at_least("num_steps", num_steps, 1)
     check_at_least("the number of observations", observations.shape[0], 1)
@@ -119,8 +122,8 @@ def sample_power_posteriors(
     def chain(power: jax.Array, x: jax.Array) -> Any:
         return sampler(
             power_posterior(
-                lambda z: log_prior(model, params, z),
-                lambda z: log_likelihood(model, params, z, x),
+                lambda z: log_prior(params, model, z),
+                lambda z: log_likelihood(params, model, z, x),
                 power,
             )
         )
@@ -143,6 +146,15 @@ def sample_power_posteriors(
 
     first = _start(start_key, model, None, (batch, latent_dim))
     return jax.lax.scan(anneal, first, (jax.random.split(chain_key, num_powers), powers))[1]
+
+
+def _check_above_zero(powers: jax.Array) -> None:
+    if not is_traced(powers) and np.asarray(powers)[0] == 0.0:
+        raise ValueError(
+            "powers must be above 0 for chains on the power posteriors, got "
+            f"{np.asarray(powers).tolist()}: at power 0 stands the prior, whose chains are those "
+            "of sample_prior. For the whole ladder, as the losses take it, call sample_ladder."
+        )
 
 
 def _start(

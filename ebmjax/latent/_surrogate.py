@@ -49,7 +49,7 @@ def frozen_terms(
 
 def energies(params: LatentParams, model: LatentModel, latents: jax.Array) -> jax.Array:
     """Of latents (..., d), shape (...)."""
-    flat = jax.vmap(lambda z: energy(model, params, z))(latents.reshape(-1, latents.shape[-1]))
+    flat = jax.vmap(lambda z: energy(params, model, z))(latents.reshape(-1, latents.shape[-1]))
     return flat.reshape(latents.shape[:-1])
 
 
@@ -57,7 +57,7 @@ def squared_errors(
     params: LatentParams, model: LatentModel, observations: jax.Array, power_latents: jax.Array
 ) -> jax.Array:
     """Shape (num_powers, batch), summed over the event."""
-    over_batch = jax.vmap(lambda z, x: squared_error(model, params, z, x))
+    over_batch = jax.vmap(lambda z, x: squared_error(params, model, z, x))
     return jax.vmap(over_batch, in_axes=(0, None))(power_latents, observations)
 
 

@@ -101,12 +101,12 @@ def through_chain_loss(
         raise ValueError(f"kl_sum must be one of {sorted(SUMS)}, got {kl_sum!r}.")
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
     observations = jnp.repeat(observations, num_chains, axis=0)
-    prior_latents, latents, acceptance = sample_ladder(
+    (latents, _), acceptance = sample_ladder(
         key,
-        model,
         params,
+        model,
         observations,
-        powers[1:],
+        powers,
         latent_dim,
         prior_sampler=prior_sampler,
         prior_steps=prior_steps,
@@ -114,7 +114,6 @@ def through_chain_loss(
         posterior_steps=posterior_steps,
         warm_start=warm_start,
     )
-    latents = jnp.concatenate([prior_latents[None], latents])
     errors = squared_errors(params, model, observations, latents)
     log_likelihood = log_likelihoods(model, observations, errors)
     evidence = _log_evidences(

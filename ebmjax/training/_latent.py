@@ -72,22 +72,22 @@ def make_latent_gradient_fn(
     """
     check_at_least("num_chains", num_chains, 1)
     loss_fn = loss_fn or (vanilla_loss if powers is None else tempered_loss)
-    sampled_powers = jnp.ones(1) if powers is None else powers[1:]
+    ladder = jnp.array([0.0, 1.0]) if powers is None else powers
 
     def gradient_fn(
         key: Key, params: LatentParams, shard: PyTree, batch: PyTree
     ) -> tuple[LatentParams, PyTree, Metrics]:
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
-        expected = (len(observations), len(sampled_powers), num_chains, latent_dim)
+        expected = (len(observations), len(ladder) - 1, num_chains, latent_dim)
         check_latent_shard(shard, indices, expected)
         start = take_chains(shard, indices)
-        prior_latents, latents, acceptance = sample_ladder(
+        samples, acceptance = sample_ladder(
             key,
-            model,
             params,
+            model,
             observations,
-            sampled_powers,
+            ladder,
             latent_dim,
             prior_sampler=prior_sampler,
             prior_steps=prior_steps,
@@ -100,12 +100,12 @@ def make_latent_gradient_fn(
 
         def loss(params: LatentParams) -> tuple[jax.Array, Any]:
             if powers is None:
-                return loss_fn(params, model, observations, latents[0], prior_latents)
-            nodes = jnp.concatenate([prior_latents[None], latents])
-            return loss_fn(params, model, observations, nodes, prior_latents, powers)
+                posterior, prior = samples.power_latents[-1], samples.prior_latents
+                return loss_fn(params, model, observations, posterior, prior)
+            return loss_fn(params, model, observations, *samples, powers)
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
-        shard = put_chains(shard, indices, prior_latents, latents)
+        shard = put_chains(shard, indices, samples.prior_latents, samples.power_latents[1:])
         return gradients, shard, {"loss": value, **metrics, **acceptance}
 
     return gradient_fn

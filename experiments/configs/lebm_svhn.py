@@ -37,7 +37,6 @@ BASE: dict[str, Any] = {
     "model.generator_init": "xavier_normal",
     "sampler.prior.step_size": 0.08,
     "sampler.posterior.step_size": 0.005,
-    "loss.kl_covariance": "shrunk",
     "optimizer.decay_per_epoch": 0.998,
     "optimizer.prior.learning_rate": 2e-5,
     "optimizer.prior.final_learning_rate": 1e-6,
@@ -51,6 +50,7 @@ BASE: dict[str, Any] = {
     "eval.every_epochs": 20,
     "eval.num_test": 300,
     "eval.evidence_images": 4,
+    "eval.evidence_chains": 304,
     "eval.num_generated": 10_000,
     "eval.smallest_generated": 1_000,
 }

@@ -36,6 +36,7 @@ BASE: dict[str, Any] = {
     "data.image_size": 32,
     "data.num_classes": 10,
     "model.latent_dim": 100,
+    "eval.evidence_chains": 304,
     "sampler.posterior.num_steps": 40,
     **widths(64, 16, 8, 4),
 }
@@ -55,6 +56,7 @@ CPU: dict[str, Any] = {
     "eval.every_epochs": 2,
     "eval.num_test": 40,
     "eval.evidence_images": 2,
+    "eval.evidence_chains": 96,
     "eval.num_gradients": 2,
     "eval.num_generated": 500,
     "eval.smallest_generated": 100,

@@ -107,7 +107,9 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         # All rows start alike.
         "eval.at_start": False,
         "eval.evidence_images": 8,
+        # Enough for importance sampling, too few for divergences.
         "eval.evidence_chains": 32,
+        "eval.evidence_divergences": False,
         "eval.evidence_methods": ("ais",),
         "eval.evidence_steps": 20,
         "mesh.num_shards": 1,

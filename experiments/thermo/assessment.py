@@ -79,8 +79,8 @@ class ThermoAssessment:
         if self.config.eval.evidence_methods:
             evidence = thermo_evidence.compare(
                 [key.evidence for key in keys],
-                self.evaluation.model,
                 params,
+                self.evaluation.model,
                 self.test.images,
                 self.config,
             )

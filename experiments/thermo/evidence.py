@@ -19,46 +19,51 @@ SMC_REPEATS = 8
 
 def compare(
     keys: Sequence[jax.Array],
-    model: latent.LatentModel,
     params: Sequence[latent.LatentParams],
+    model: latent.LatentModel,
     images: np.ndarray,
     config: Config,
 ) -> dict[str, Any]:
     """Each method of ``config.eval.evidence_methods`` on the first ``evidence_images`` images.
 
     All move by MALA with ``evidence_step_size`` on a ladder of its own, ``evidence_intervals`` at
-    ``evidence_exponent`` whatever the run's schedule, with ``evidence_chains`` chains an image.
-    "thermodynamic" and "stepping_stone" start from long chains on the prior and need no normalising
-    constant; "ais" and "smc" start from exact draws of the base Gaussian and subtract the prior's
-    log Z, which they estimate the same way.
+    ``evidence_exponent`` whatever the run's schedule, with ``evidence_chains`` chains an image, one
+    image after the other. "thermodynamic" and "stepping_stone" start from long chains on the prior
+    and need no normalising constant; "ais" and "smc" start from exact draws of the base Gaussian
+    and subtract the prior's log Z, which they estimate the same way.
 
     Args:
       keys: one for each repeat.
-      model: the latent EBM.
       params: of each repeat.
+      model: the latent EBM.
       images: uint8, (N, H, W, C).
-      config: sections model, loss and eval are read.
+      config: sections model and eval are read.
 
     Returns:
       Method to ``log_evidence`` and ``standard_error``, arrays over images, and their ``mean``, all
-      in nats; with several repeats behind a leading axis of them.
+      in nats; with several repeats behind a leading axis of them. Without
+      ``evidence_divergences``, "thermodynamic" is reported as what it is then: "trapezium".
     """
     observations = data.to_signed_unit(jnp.asarray(images[: config.eval.evidence_images]))
     report = {}
     for i, name in enumerate(config.eval.evidence_methods):
-        method = partial(METHODS[name], model, config)
-        run = jax.jit(method)
+        run = jax.jit(partial(METHODS[name], model=model, config=config))
         estimates = [
-            run(jax.random.fold_in(key, i), one, observations)
+            run(jax.random.fold_in(key, i), one, observations=observations)
             for key, one in zip(keys, params, strict=True)
         ]
         estimate = common.stack_arrays(estimates)
-        report[name] = {
+        report[_reported_name(name, config)] = {
             "log_evidence": estimate.value,
             "standard_error": estimate.standard_error,
             "mean": np.mean(estimate.value, axis=-1),
         }
     return report
+
+
+def _reported_name(method: str, config: Config) -> str:
+    is_trapezium = method == "thermodynamic" and not config.eval.evidence_divergences
+    return "trapezium" if is_trapezium else method
 
 
 def _sampler(config: Config) -> Callable[..., Any]:
@@ -69,62 +74,86 @@ def _powers(config: Config) -> jax.Array:
     return latent.power_schedule(config.eval.evidence_intervals, config.eval.evidence_exponent)
 
 
+def _image_by_image(
+    one: Callable[[jax.Array, jax.Array], latent.Estimate], keys: jax.Array, observations: jax.Array
+) -> latent.Estimate:
+    """``one(key, observation)`` of each, in turn: so only one image's chains are held at once."""
+    return jax.lax.map(lambda pair: one(*pair), (keys, observations))
+
+
 def _ladder(
-    model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
+    key: jax.Array,
+    params: latent.LatentParams,
+    model: latent.LatentModel,
+    observation: jax.Array,
+    powers: jax.Array,
+    config: Config,
 ) -> tuple[jax.Array, jax.Array]:
-    """Annealed chains, (powers, chains, images, d), and their log likelihoods without d."""
-    powers, num_chains = _powers(config), config.eval.evidence_chains
+    """Annealed chains of one image, (powers, chains, d), and their log likelihoods without d."""
     num_steps, latent_dim = config.eval.evidence_steps, config.model.latent_dim
-    repeated = jnp.tile(observations, (num_chains,) + (1,) * (observations.ndim - 1))
-    prior_key, power_key = jax.random.split(key)
-    prior, _ = latent.sample_prior(
-        prior_key,
-        model,
+    repeated = jnp.repeat(observation[None], config.eval.evidence_chains, axis=0)
+    samples, _ = latent.sample_ladder(
+        key,
         params,
-        len(repeated),
-        latent_dim,
-        sampler=_sampler(config),
-        num_steps=num_steps * config.eval.evidence_intervals,
-    )
-    above, _ = latent.sample_power_posteriors(
-        power_key,
         model,
-        params,
         repeated,
-        powers[1:],
+        powers,
         latent_dim,
-        sampler=_sampler(config),
-        num_steps=num_steps,
+        prior_sampler=_sampler(config),
+        prior_steps=num_steps * config.eval.evidence_intervals,
+        posterior_sampler=_sampler(config),
+        posterior_steps=num_steps,
         warm_start=True,
     )
-    nodes = jnp.concatenate([prior[None], above])
-    of_pair = partial(latent.log_likelihood, model, params)
-    values = jax.vmap(jax.vmap(of_pair), (0, None))(nodes, repeated)
-    shape = (len(powers), num_chains, len(observations))
-    return nodes.reshape(*shape, latent_dim), values.reshape(shape)
+    of_pair = partial(latent.log_likelihood, params, model)
+    values = jax.lax.map(lambda z: jax.vmap(of_pair)(z, repeated), samples.power_latents)
+    return samples.power_latents, values
 
 
 def _thermodynamic(
-    model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
+    key: jax.Array,
+    params: latent.LatentParams,
+    model: latent.LatentModel,
+    observations: jax.Array,
+    config: Config,
 ) -> latent.Estimate:
-    nodes, log_likelihoods = _ladder(model, config, key, params, observations)
-    forward, backward = latent.fitted_divergences(
-        jnp.moveaxis(nodes, 1, 2), covariance=config.loss.kl_covariance
-    )
-    return latent.thermodynamic_log_evidence(
-        log_likelihoods, _powers(config), kl_forward=forward, kl_backward=backward
-    )
+    """Full covariances, for which ``checks`` asks for chains enough, or the trapezium rule."""
+    powers = _powers(config)
+
+    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+        nodes, values = _ladder(key, params, model, x, powers, config)
+        if not config.eval.evidence_divergences:
+            return latent.thermodynamic_log_evidence(values, powers)
+        forward, backward = latent.fitted_divergences(nodes)
+        return latent.thermodynamic_log_evidence(
+            values, powers, kl_forward=forward, kl_backward=backward
+        )
+
+    return _image_by_image(one, jax.random.split(key, len(observations)), observations)
 
 
 def _stepping_stone(
-    model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
+    key: jax.Array,
+    params: latent.LatentParams,
+    model: latent.LatentModel,
+    observations: jax.Array,
+    config: Config,
 ) -> latent.Estimate:
-    _, log_likelihoods = _ladder(model, config, key, params, observations)
-    return latent.stepping_stone_log_evidence(log_likelihoods, _powers(config))
+    powers = _powers(config)
+
+    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+        _, values = _ladder(key, params, model, x, powers, config)
+        return latent.stepping_stone_log_evidence(values, powers)
+
+    return _image_by_image(one, jax.random.split(key, len(observations)), observations)
 
 
 def _ais(
-    model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
+    key: jax.Array,
+    params: latent.LatentParams,
+    model: latent.LatentModel,
+    observations: jax.Array,
+    config: Config,
 ) -> latent.Estimate:
     options: dict[str, Any] = {
         "num_chains": config.eval.evidence_chains,
@@ -132,23 +161,28 @@ def _ais(
         "num_steps": config.eval.evidence_steps,
     }
     powers, latent_dim = _powers(config), config.model.latent_dim
-    normalizer_key, *keys = jax.random.split(key, 1 + len(observations))
-    log_normalizer = latent.ais_log_normalizer(
-        normalizer_key, model, params, powers, latent_dim, **options
-    )
-    return jax.vmap(
-        lambda key, x: latent.ais_log_evidence(
-            key, model, params, x, powers, latent_dim, log_normalizer=log_normalizer, **options
+    prior_key, *keys = jax.random.split(key, 1 + len(observations))
+    prior = latent.ais_log_normalizer(prior_key, params, model, powers, latent_dim, **options)
+
+    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+        return latent.ais_log_evidence(
+            key, params, model, x, powers, latent_dim, log_normalizer=prior, **options
         )
-    )(jnp.stack(keys), observations)
+
+    return _image_by_image(one, jnp.stack(keys), observations)
 
 
 def _smc(
-    model: latent.LatentModel, config: Config, key: jax.Array, params: Any, observations: jax.Array
+    key: jax.Array,
+    params: latent.LatentParams,
+    model: latent.LatentModel,
+    observations: jax.Array,
+    config: Config,
 ) -> latent.Estimate:
     """The chains of the other methods in ``SMC_REPEATS`` independent populations."""
     size = config.eval.evidence_chains // SMC_REPEATS
     shape = (SMC_REPEATS, size, config.model.latent_dim)
+    powers = _powers(config)
 
     def log_normalizer(key: jax.Array, path: latent.AnnealingPath) -> latent.Estimate:
         start_key, run_key = jax.random.split(key)
@@ -156,19 +190,20 @@ def _smc(
         return latent.smc_log_normalizer(
             run_key,
             start,
-            _powers(config),
+            powers,
             *path,
             sampler=_sampler(config),
             num_steps=config.eval.evidence_steps,
         )
 
     prior_key, *keys = jax.random.split(key, 1 + len(observations))
-    prior = log_normalizer(prior_key, latent.path_to_prior(model, params))
-    joint = jax.lax.map(
-        lambda pair: log_normalizer(pair[0], latent.path_to_posterior(model, params, pair[1])),
-        (jnp.stack(keys), observations),
-    )
-    return latent.estimate_difference(joint, prior)
+    prior = log_normalizer(prior_key, latent.path_to_prior(params, model))
+
+    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+        joint = log_normalizer(key, latent.path_to_posterior(params, model, x))
+        return latent.estimate_difference(joint, prior)
+
+    return _image_by_image(one, jnp.stack(keys), observations)
 
 
 METHODS = {

@@ -62,14 +62,11 @@ def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> l
     kept = chain_bytes(generator_fn, params, config.model.latent_dim)
     powers = {_told(config, "loss.num_intervals", "powers"): config.loss.num_intervals}
     test = {_told(config, "eval.num_test", "images"): config.eval.num_test}
-    evidence = {
-        _told(config, f"eval.evidence_{name}", name): config.eval[f"evidence_{name}"]
-        for name in ("images", "chains")
-    }
+    chains = {_told(config, "eval.evidence_chains", "chains"): config.eval.evidence_chains}
     found = [
         _training_step(config, kept, powers),
         Program("reconstructing the evaluation's images", powers | test, kept),
-        Program("the evaluation's log evidence", powers | evidence, kept),
+        Program("the log evidence of an evaluation's image", powers | chains, kept),
     ]
     if config.loss.schedule == "adaptive":
         looked_at = {

@@ -4,7 +4,6 @@ import time
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from ebmjax import latent
@@ -111,9 +110,6 @@ def _mean_log_likelihoods(
 ) -> jax.Array:
     """E_t at every power, averaged over the observations, from chains as long as training's."""
     chains = parts.chains(config)
-    prior_latents, latents, _ = latent.sample_ladder(
-        key, model, params, observations, powers[1:], **chains
-    )
-    nodes = jnp.concatenate([prior_latents[None], latents])
-    _, along = latent.telescoped_loss(params, model, observations, nodes, prior_latents, powers)
+    samples, _ = latent.sample_ladder(key, params, model, observations, powers, **chains)
+    _, along = latent.telescoped_loss(params, model, observations, *samples, powers)
     return along["mean_log_likelihoods"]

@@ -128,8 +128,9 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
         ),
         ({"data.image_size": 16}, r"config\.data\.image_size must be 8 for the packaged digits"),
         (
-            {"eval.evidence_chains": 16},
-            r"config\.eval\.evidence_chains=16 .* full covariance of config\.model\.latent_dim=16",
+            {"eval.evidence_chains": 47},
+            r"config\.eval\.evidence_chains=47 are too few .*config\.model\.latent_dim=16 .*"
+            r"--config\.eval\.evidence_chains=48 .*evidence_divergences=False",
         ),
         ({"data.max_test": 20}, r"config\.eval\.num_test must be at most 20, .* got 24"),
         (

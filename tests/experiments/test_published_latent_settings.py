@@ -104,6 +104,16 @@ def test_the_study_of_the_thesiss_images_has_its_rows(name, tmp_path):
         assert all(found[field] == published[field] for field in published.keys() - varied)
 
 
+@pytest.mark.parametrize(
+    "name", sorted([*THERMO_DATA, "lebm_svhn", "thermo_digits", "lebm_digits"])
+)
+def test_the_reported_evidence_has_chains_enough(name):
+    """Three for each latent dimension, for divergences of full covariances."""
+    found = fields(name)
+    assert found["eval.evidence_divergences"]
+    assert found["eval.evidence_chains"] >= 3 * found["model.latent_dim"]
+
+
 # Table 5 less the layer that it prints too many: with it the images would be twice as large.
 GENERATORS = {
     "thermo_celeba": (80, 1024, 512, 256, 128, 3),

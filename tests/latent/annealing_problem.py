@@ -24,8 +24,8 @@ PARAMS = LatentParams(
     LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
 )
 X = jnp.array([1.5, -0.8])
-LOG_Z = float(linear_gaussian_log_normalizer(MODEL, PARAMS))
-LOG_EVIDENCE = float(linear_gaussian_log_evidence(MODEL, PARAMS, X))
+LOG_Z = float(linear_gaussian_log_normalizer(PARAMS, MODEL))
+LOG_EVIDENCE = float(linear_gaussian_log_evidence(PARAMS, MODEL, X))
 POWERS = power_schedule(6, 2.0)
 MALA = functools.partial(mala, step_size=0.1)
 

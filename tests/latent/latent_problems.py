@@ -29,7 +29,7 @@ def exact_moments(params, powers, observations=OBSERVATIONS):
     """Means (num_powers, batch, d) and covariances, of every power and observation."""
 
     def one(power, x):
-        return linear_gaussian_power_posterior(MODEL, params, x, power)
+        return linear_gaussian_power_posterior(params, MODEL, x, power)
 
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(powers, jnp.asarray(observations))
 
@@ -63,7 +63,7 @@ def evidence_by_differences(params):
     """The gradient of the exact mean log evidence."""
 
     def evidence(params):
-        one = jax.vmap(lambda x: linear_gaussian_log_evidence(MODEL, params, x))
+        one = jax.vmap(lambda x: linear_gaussian_log_evidence(params, MODEL, x))
         return jnp.mean(one(jnp.asarray(OBSERVATIONS)))
 
     return by_differences(evidence, params)
@@ -95,7 +95,7 @@ def energy_penalty_by_hand(params, posterior_latents, prior_latents):
 def exact_metrics(params, powers):
     """The expectations of every loss's metrics under exact samples."""
     along = jax.vmap(
-        lambda t, x: linear_gaussian_mean_log_likelihood(MODEL, params, x, t), (None, 0)
+        lambda t, x: linear_gaussian_mean_log_likelihood(params, MODEL, x, t), (None, 0)
     )
     along = np.asarray(jax.vmap(along, (0, None))(powers, jnp.asarray(OBSERVATIONS))).mean(1)
     mean, covariance = map(np.asarray, exact_moments(params, powers))

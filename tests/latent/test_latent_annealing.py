@@ -46,7 +46,7 @@ anneal = jax.jit(
 def to_posterior():
     """Many chains from the base to the posterior: REPEATS * CHAINS of them."""
     start = base_draws(0, (REPEATS * CHAINS,))
-    path = path_to_posterior(MODEL, PARAMS, X)
+    path = path_to_posterior(PARAMS, MODEL, X)
     return anneal(jax.random.key(1), start, POWERS, *path, sampler=MALA, num_steps=2)
 
 
@@ -70,7 +70,7 @@ def test_weighted_positions_are_the_posterior(to_posterior):
     weights = np.exp(np.asarray(to_posterior.log_weights, np.float64))
     weights /= weights.sum()
     z = np.asarray(to_posterior.positions, np.float64)
-    mean, covariance = linear_gaussian_power_posterior(MODEL, PARAMS, X, 1.0)
+    mean, covariance = linear_gaussian_power_posterior(PARAMS, MODEL, X, 1.0)
     for values, expected in (
         (z, mean),
         (z[:, :, None] * z[:, None, :], covariance + jnp.outer(mean, mean)),
@@ -85,7 +85,7 @@ def test_weighted_positions_are_the_posterior(to_posterior):
 
 def test_on_a_single_interval_it_is_importance_sampling():
     start = base_draws(2, (50,))
-    path = path_to_posterior(MODEL, PARAMS, X)
+    path = path_to_posterior(PARAMS, MODEL, X)
     samples = anneal(
         jax.random.key(0), start, jnp.array([0.0, 1.0]), *path, sampler=MALA, num_steps=1
     )
@@ -115,7 +115,7 @@ def test_order_of_weighing_and_moving_by_hand():
 def test_unadjusted_langevin_biases_the_weights():
     """What the docstring warns of, where mixing is good and only the step's error is left."""
     start = base_draws(3, (4000,))
-    path = path_to_posterior(MODEL, PARAMS, X)
+    path = path_to_posterior(PARAMS, MODEL, X)
     sampler = functools.partial(sgld, step_size=0.2)
     samples = anneal(jax.random.key(1), start, POWERS, *path, sampler=sampler, num_steps=4)
     estimate = log_mean_exp(samples.log_weights)
@@ -128,10 +128,10 @@ def test_evidence_and_normalizer_of_the_model():
     @jax.jit
     def both(first, second):
         arguments = {"num_chains": 3000, "sampler": MALA, "num_steps": 2}
-        log_z = ais_log_normalizer(first, MODEL, PARAMS, POWERS, 2, **arguments)
+        log_z = ais_log_normalizer(first, PARAMS, MODEL, POWERS, 2, **arguments)
         known = Estimate(LOG_Z, 0.0)
         evidences = [
-            ais_log_evidence(second, MODEL, PARAMS, X, POWERS, 2, log_normalizer=given, **arguments)
+            ais_log_evidence(second, PARAMS, MODEL, X, POWERS, 2, log_normalizer=given, **arguments)
             for given in (log_z, known)
         ]
         return log_z, *evidences
@@ -159,7 +159,7 @@ def test_an_observation_of_each_device():
     def evidence(key, x):
         known = Estimate(jnp.float32(LOG_Z), jnp.float32(0))
         return ais_log_evidence(
-            key, MODEL, PARAMS, x, POWERS, 2, log_normalizer=known, **arguments
+            key, PARAMS, MODEL, x, POWERS, 2, log_normalizer=known, **arguments
         ).value
 
     observations = jnp.stack([jnp.asarray(X), 2 * jnp.asarray(X)])
@@ -179,9 +179,9 @@ def test_starts_have_the_scale_of_the_base():
     """On one interval nothing moves before it is weighed, so that wrong starts are not mended."""
     ends = jnp.array([0.0, 1.0])
     estimate = ais_log_normalizer(
-        jax.random.key(0), MODEL, PARAMS, ends, 2, num_chains=20_000, sampler=MALA, num_steps=1
+        jax.random.key(0), PARAMS, MODEL, ends, 2, num_chains=20_000, sampler=MALA, num_steps=1
     )
-    unit_scale = linear_gaussian_log_normalizer(MODEL._replace(base_scale=1.0), PARAMS)
+    unit_scale = linear_gaussian_log_normalizer(PARAMS, MODEL._replace(base_scale=1.0))
     assert abs(unit_scale - LOG_Z) > 10 * estimate.standard_error
     assert abs(estimate.value - LOG_Z) < 5 * estimate.standard_error
 
@@ -193,8 +193,8 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
     fit = MODEL.generator_fn(PARAMS.generator, z)
     likelihood = jax.scipy.stats.norm.logpdf(X, fit, MODEL.likelihood_scale).sum()
     for path, tilt in (
-        (path_to_prior(MODEL, PARAMS), -energy),
-        (path_to_posterior(MODEL, PARAMS, X), likelihood - energy),
+        (path_to_prior(PARAMS, MODEL), -energy),
+        (path_to_posterior(PARAMS, MODEL, X), likelihood - energy),
     ):
         np.testing.assert_allclose(path.log_base_fn(z), base, rtol=1e-6)
         np.testing.assert_allclose(path.log_tilt_fn(z), tilt, rtol=1e-5)
@@ -209,7 +209,7 @@ def test_bad_input_is_refused(changes, message):
 def test_one_chain_has_no_error_and_is_refused():
     with pytest.raises(ValueError, match=r"num_chains.*at least 2"):
         ais_log_normalizer(
-            jax.random.key(0), MODEL, PARAMS, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1
+            jax.random.key(0), PARAMS, MODEL, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1
         )
 
 

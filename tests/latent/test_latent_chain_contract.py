@@ -15,7 +15,6 @@ from ebmjax.latent import (
     linear_gaussian_model,
     log_likelihood,
     log_prior,
-    power_schedule,
     sample_power_posteriors,
     sample_prior,
 )
@@ -26,13 +25,13 @@ PARAMS = LatentParams(
     QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
     LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
 )
-POWERS = power_schedule(2, 2.0)
+POWERS = jnp.array([0.1, 0.25, 1.0])
 ULA = functools.partial(sgld, step_size=0.1)
 OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6]])
 
 posteriors = jax.jit(
     sample_power_posteriors,
-    static_argnums=(1, 5),
+    static_argnums=(2, 5),
     static_argnames=("sampler", "num_steps", "warm_start"),
 )
 
@@ -65,13 +64,13 @@ def test_acceptance_is_averaged_over_steps_and_chains_and_kept_by_power():
 
     key = jax.random.key(5)
     zero = jnp.zeros(2)
-    likelihood = np.mean([log_likelihood(MODEL, PARAMS, zero, x) for x in OBSERVATIONS])
-    prior = float(log_prior(MODEL, PARAMS, zero))
+    likelihood = np.mean([log_likelihood(PARAMS, MODEL, zero, x) for x in OBSERVATIONS])
+    prior = float(log_prior(PARAMS, MODEL, zero))
     for warm_start in (False, True):
         _, metrics = sample_power_posteriors(
             key,
-            MODEL,
             PARAMS,
+            MODEL,
             OBSERVATIONS,
             POWERS,
             2,
@@ -81,14 +80,14 @@ def test_acceptance_is_averaged_over_steps_and_chains_and_kept_by_power():
         )
         expected = 1.5 * (np.asarray(POWERS) * likelihood + prior)
         np.testing.assert_allclose(metrics["acceptance_prob"], expected, rtol=1e-5)
-    _, metrics = sample_prior(key, MODEL, PARAMS, 3, 2, sampler=reporting, num_steps=4)
+    _, metrics = sample_prior(key, PARAMS, MODEL, 3, 2, sampler=reporting, num_steps=4)
     np.testing.assert_allclose(metrics["acceptance_prob"], 1.5 * prior, rtol=1e-5)
 
 
 def test_a_sampler_without_acceptance_reports_nothing():
     sampler = functools.partial(gradient_descent, step_size=0.1)
     key = jax.random.key(6)
-    assert sample_prior(key, MODEL, PARAMS, 2, 2, sampler=sampler, num_steps=2)[1] == {}
+    assert sample_prior(key, PARAMS, MODEL, 2, 2, sampler=sampler, num_steps=2)[1] == {}
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
@@ -121,8 +120,8 @@ def test_one_gradient_a_step(warm_start):
     params, key = LatentParams(None, None), jax.random.key(8)
     posteriors(
         key,
-        model,
         params,
+        model,
         OBSERVATIONS,
         POWERS,
         2,
@@ -143,14 +142,14 @@ def test_same_key_same_draw_and_no_retrace_when_numbers_change():
         traces.append(None)
         sampler = functools.partial(sgld, step_size=step_size)
         return sample_power_posteriors(
-            key, MODEL, params, observations, powers, 2, sampler=sampler, num_steps=2
+            key, params, MODEL, observations, powers, 2, sampler=sampler, num_steps=2
         )[0]
 
     key = jax.random.key(9)
     first = run(key, PARAMS, OBSERVATIONS, POWERS, 0.1)
     np.testing.assert_array_equal(first, run(key, PARAMS, OBSERVATIONS, POWERS, 0.1))
     assert not np.array_equal(first, run(key, PARAMS, OBSERVATIONS, POWERS, 0.2))
-    run(jax.random.key(1), PARAMS, -OBSERVATIONS, power_schedule(2, 1.0), 0.1)
+    run(jax.random.key(1), PARAMS, -OBSERVATIONS, jnp.array([0.2, 0.6, 1.0]), 0.1)
     assert len(traces) == 1
 
 
@@ -159,8 +158,8 @@ def test_keys_are_used_once():
         for warm_start in (False, True):
             sample_power_posteriors(
                 jax.random.key(10),
-                MODEL,
                 PARAMS,
+                MODEL,
                 OBSERVATIONS,
                 POWERS,
                 2,
@@ -168,13 +167,14 @@ def test_keys_are_used_once():
                 num_steps=2,
                 warm_start=warm_start,
             )
-        sample_prior(jax.random.key(11), MODEL, PARAMS, 2, 2, sampler=ULA, num_steps=2)
+        sample_prior(jax.random.key(11), PARAMS, MODEL, 2, 2, sampler=ULA, num_steps=2)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"powers": jnp.array([0.5, 0.2])}, "powers must increase strictly"),
+        ({"powers": jnp.array([0.0, 1.0])}, "powers must be above 0 .* sample_ladder"),
         ({"powers": jnp.array([0.5, 1.2])}, r"within \[0, 1\]"),
         ({"powers": jnp.zeros(())}, r"shape \(num_powers,\)"),
         ({"powers": jnp.zeros((0,))}, "at least 1"),
@@ -192,11 +192,11 @@ def test_bad_input_is_refused(changes, message):
         "num_steps": 1,
     }
     with pytest.raises(ValueError, match=message):
-        sample_power_posteriors(jax.random.key(0), MODEL, PARAMS, **{**arguments, **changes})
+        sample_power_posteriors(jax.random.key(0), PARAMS, MODEL, **{**arguments, **changes})
 
 
 @pytest.mark.parametrize("name", ["num_chains", "latent_dim", "num_steps"])
 def test_chains_of_the_prior_are_at_least_one_of_each(name):
     sizes = {"num_chains": 1, "latent_dim": 2, "num_steps": 1, name: 0}
     with pytest.raises(ValueError, match=f"{name}.*at least 1"):
-        sample_prior(jax.random.key(0), MODEL, PARAMS, sampler=ULA, **sizes)
+        sample_prior(jax.random.key(0), PARAMS, MODEL, sampler=ULA, **sizes)

@@ -24,7 +24,7 @@ def test_prior_chains_go_on_from_start():
     """Without noise two steps contract by (1 - step (1 + a))^2, the Gaussian base included."""
     start = jnp.array([[1.0, -3.0], [2.0, 0.5]])
     ends, _ = sample_prior(
-        jax.random.key(0), MODEL, PARAMS, 2, 2, sampler=DESCENT, num_steps=2, start=start
+        jax.random.key(0), PARAMS, MODEL, 2, 2, sampler=DESCENT, num_steps=2, start=start
     )
     np.testing.assert_allclose(ends, (1 - STEP * 1.5) ** 2 * start, rtol=1e-6)
 
@@ -33,7 +33,7 @@ def test_power_posterior_chains_go_on_from_start():
     """Each from its own position: one step along t w (x - w z) / s^2 - 1.5 z."""
     start = jax.random.normal(jax.random.key(1), (2, 3, 2))
     ends, _ = sample_power_posteriors(
-        jax.random.key(0), MODEL, PARAMS, OBSERVATIONS, POWERS, 2,
+        jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
         sampler=DESCENT, num_steps=1, start=start,
     )  # fmt: skip
     weight, variance = 0.3, MODEL.likelihood_scale**2
@@ -47,7 +47,7 @@ def test_start_of_another_shape_is_refused(shape):
     start = jnp.zeros(shape)
     with pytest.raises(ValueError, match=r"start must have shape \(2, 3, 2\)"):
         sample_power_posteriors(
-            jax.random.key(0), MODEL, PARAMS, OBSERVATIONS, POWERS, 2,
+            jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
             sampler=DESCENT, num_steps=1, start=start,
         )  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_start_of_another_shape_is_refused(shape):
 def test_start_and_warm_start_exclude_each_other():
     with pytest.raises(ValueError, match="exclude each other"):
         sample_power_posteriors(
-            jax.random.key(0), MODEL, PARAMS, OBSERVATIONS, POWERS, 2,
+            jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
             sampler=DESCENT, num_steps=1, start=jnp.zeros((2, 3, 2)), warm_start=True,
         )  # fmt: skip
 
@@ -73,7 +73,7 @@ def temporary_bytes(num_steps, width=4096):
 
     def loss(params):
         latents, _ = sample_power_posteriors(
-            jax.random.key(0), model, params, OBSERVATIONS, POWERS, 2,
+            jax.random.key(0), params, model, OBSERVATIONS, POWERS, 2,
             sampler=functools.partial(sgld, step_size=STEP), num_steps=num_steps,
         )  # fmt: skip
         return jnp.mean(latents**2)

@@ -141,8 +141,8 @@ def curved_grid(powers):
 
     def log_law(t, x):
         def one(z):
-            prior = log_prior(CURVED, CURVED_PARAMS, z)
-            return prior + t * log_likelihood(CURVED, CURVED_PARAMS, z, x)
+            prior = log_prior(CURVED_PARAMS, CURVED, z)
+            return prior + t * log_likelihood(CURVED_PARAMS, CURVED, z, x)
 
         return jax.nn.softmax(jax.vmap(one)(grid))
 
@@ -154,14 +154,14 @@ def curved_covariances(powers):
     grid, law = curved_grid(powers)
 
     def means(params, frozen_law):
-        values = jax.vmap(lambda x: jax.vmap(lambda z: log_likelihood(CURVED, params, z, x))(grid))
+        values = jax.vmap(lambda x: jax.vmap(lambda z: log_likelihood(params, CURVED, z, x))(grid))
         return jnp.sum(frozen_law * values(CURVED_X)[None], axis=(1, 2)) / len(CURVED_X)
 
     def moving_law(params):
         def one(t, x, reference):
             def exponent(z):
-                joint = log_joint(CURVED, params, z, x)
-                return joint - (1.0 - t) * log_likelihood(CURVED, params, z, x)
+                joint = log_joint(params, CURVED, z, x)
+                return joint - (1.0 - t) * log_likelihood(params, CURVED, z, x)
 
             # By the grid's own quadrature: the weights follow the exponent.
             change = jax.vmap(exponent)(grid)

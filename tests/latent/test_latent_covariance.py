@@ -41,7 +41,7 @@ def trapezium_by_differences(params, powers):
 
     def trapezium(params):
         def one(x):
-            along = jax.vmap(lambda t: linear_gaussian_mean_log_likelihood(MODEL, params, x, t))
+            along = jax.vmap(lambda t: linear_gaussian_mean_log_likelihood(params, MODEL, x, t))
             return log_evidence(along(powers), powers)
 
         return jnp.mean(jax.vmap(one)(jnp.asarray(OBSERVATIONS)))
@@ -87,10 +87,10 @@ def test_converges_to_the_gradient_of_the_evidence():
 def separate_loss(params, power_latents, powers, num_chains):
     """The same estimator with every observation left to its own chains at power 0 too."""
     x = repeated(num_chains)
-    values = jax.vmap(jax.vmap(lambda z, x: log_likelihood(MODEL, params, z, x)), (0, None))(
+    values = jax.vmap(jax.vmap(lambda z, x: log_likelihood(params, MODEL, z, x)), (0, None))(
         power_latents, x
     )
-    law = jax.vmap(jax.vmap(lambda z: log_prior(MODEL, params, z)))(power_latents)
+    law = jax.vmap(jax.vmap(lambda z: log_prior(params, MODEL, z)))(power_latents)
     law = law + powers[:, None] * values
     values, law = (a.reshape(len(powers), 2, num_chains) for a in (values, law))
     fixed = jax.lax.stop_gradient(values)

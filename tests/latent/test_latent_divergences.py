@@ -71,12 +71,12 @@ def test_the_evidence_from_fitted_divergences_is_unbiased():
         )
         x = jnp.asarray(rng.normal(size=d))
         powers = latent.power_schedule(3, 3.0)
-        exact = latent.linear_gaussian_log_evidence(model, params, x)
+        exact = latent.linear_gaussian_log_evidence(params, model, x)
         mean, covariance = jax.vmap(
-            functools.partial(latent.linear_gaussian_power_posterior, model, params, x)
+            functools.partial(latent.linear_gaussian_power_posterior, params, model, x)
         )(powers)
         samples = draws(np.asarray(mean), np.linalg.cholesky(covariance), n, num_repeats)
-        one = functools.partial(latent.log_likelihood, model, params)
+        one = functools.partial(latent.log_likelihood, params, model)
         energies = jax.vmap(jax.vmap(jax.vmap(lambda z: one(z, x))))(samples).mean(axis=2)
 
         def evidence(divergences):

@@ -27,8 +27,8 @@ def make_terms(num_intervals, exponent):
         LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
     )
     powers, x = power_schedule(num_intervals, exponent), jnp.asarray(X)
-    terms = jax.jit(linear_gaussian_terms, static_argnums=0)(MODEL, params, x, powers)
-    return powers, terms, float(linear_gaussian_log_evidence(MODEL, params, x))
+    terms = jax.jit(linear_gaussian_terms, static_argnums=1)(params, MODEL, x, powers)
+    return powers, terms, float(linear_gaussian_log_evidence(params, MODEL, x))
 
 
 # float64 throughout; sums of a dozen terms of some ten nats through solves of condition below 100.

@@ -28,12 +28,12 @@ def test_densities_are_scipys_with_their_constants():
     prior = -energy + stats.norm(0, 0.7).logpdf(Z).sum()
     likelihood = stats.norm(generator_fn(1.5, Z), 0.2).logpdf(X).sum()
     # Sums of 9 float32 terms of size up to 50.
-    np.testing.assert_allclose(log_prior(MODEL, PARAMS, Z), prior, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(log_prior(PARAMS, MODEL, Z), prior, rtol=0, atol=1e-5)
     np.testing.assert_allclose(
-        log_likelihood(MODEL, PARAMS, Z, X), likelihood, rtol=0, atol=9 * 50 * 1.2e-7
+        log_likelihood(PARAMS, MODEL, Z, X), likelihood, rtol=0, atol=9 * 50 * 1.2e-7
     )
     np.testing.assert_allclose(
-        log_joint(MODEL, PARAMS, Z, X), prior + likelihood, rtol=0, atol=1e-4
+        log_joint(PARAMS, MODEL, Z, X), prior + likelihood, rtol=0, atol=1e-4
     )
 
 
@@ -46,7 +46,7 @@ def test_a_low_precision_generator_is_weighed_in_float32():
     """3072 pixels off by 1 sum to 3072, which bfloat16's 8 bits cannot reach one by one."""
     model = LatentModel(energy_fn, lambda _, z: jnp.ones(3072, jnp.bfloat16) + 0 * z[0], 1.0, 1.0)
     params = LatentParams(PARAMS.prior, None)
-    value = log_likelihood(model, params, Z.astype(jnp.bfloat16), jnp.zeros(3072, jnp.bfloat16))
+    value = log_likelihood(params, model, Z.astype(jnp.bfloat16), jnp.zeros(3072, jnp.bfloat16))
     assert value.dtype == jnp.float32
     expected = -0.5 * 3072 * (1 + np.log(2 * np.pi))
     np.testing.assert_allclose(value, expected, rtol=1e-6)
@@ -75,6 +75,6 @@ def test_a_low_precision_latent_is_weighed_in_float32():
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(model, message):
-    for density in (log_joint, jax.jit(log_joint, static_argnums=0)):
+    for density in (log_joint, jax.jit(log_joint, static_argnums=1)):
         with pytest.raises(ValueError, match=message):
-            density(model, PARAMS, Z, X)
+            density(PARAMS, model, Z, X)

@@ -31,7 +31,7 @@ BLACKJAX = functools.partial(blackjax.mala, step_size=0.1)
 def test_tempered_smc(sampler):
     """The log ratio within 5 standard errors of 64 repeats, and those are small."""
     start = base_draws(4, (64, 50))
-    path = path_to_posterior(MODEL, PARAMS, X)
+    path = path_to_posterior(PARAMS, MODEL, X)
     estimate = jax.jit(
         lambda key: smc_log_normalizer(key, start, POWERS, *path, sampler=sampler, num_steps=2)
     )(jax.random.key(0))
@@ -42,7 +42,7 @@ def test_tempered_smc(sampler):
 def test_smc_on_a_single_interval_is_importance_sampling_after_the_first_moves():
     """Steps that stay make it the mean tilt of the particles, resampled from equal weights."""
     start = base_draws(5, (2, 40))
-    path = path_to_posterior(MODEL, PARAMS, X)
+    path = path_to_posterior(PARAMS, MODEL, X)
     ends = jnp.array([0.0, 1.0])
     estimate = smc_log_normalizer(
         jax.random.key(0), start, ends, *path, sampler=fixed_shift(0.0), num_steps=1
@@ -68,7 +68,7 @@ def test_smc_takes_the_steps_it_is_told_before_it_weighs():
 
 def test_repeats_of_smc_move_by_noise_of_their_own():
     """From the same particles they would be one repeat otherwise, with an error of 0."""
-    path = path_to_posterior(MODEL, PARAMS, X)
+    path = path_to_posterior(PARAMS, MODEL, X)
     start = jnp.tile(base_draws(6, (1, 10)), (2, 1, 1))
     estimate = smc_log_normalizer(
         jax.random.key(0), start, POWERS, *path, sampler=MALA, num_steps=1

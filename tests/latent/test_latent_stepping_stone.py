@@ -43,7 +43,7 @@ def log_likelihoods():
 
 def exact_draws(memory):
     """Of which those of one chain share so much of their noise along the powers."""
-    moments = jax.vmap(lambda t: linear_gaussian_power_posterior(MODEL, PARAMS, X, t))(POWERS)
+    moments = jax.vmap(lambda t: linear_gaussian_power_posterior(PARAMS, MODEL, X, t))(POWERS)
 
     @jax.jit
     def draw(key):
@@ -51,7 +51,7 @@ def exact_draws(memory):
         noise = jnp.sqrt(1 - memory) * own + jnp.sqrt(memory) * common[:, :1]
         factor = jnp.linalg.cholesky(moments.covariance)
         z = moments.mean[None, :, None] + jnp.einsum("tij,rtnj->rtni", factor, noise)
-        flat = jax.vmap(lambda z: log_likelihood(MODEL, PARAMS, z, X))(z.reshape(-1, 2))
+        flat = jax.vmap(lambda z: log_likelihood(PARAMS, MODEL, z, X))(z.reshape(-1, 2))
         return flat.reshape(z.shape[:-1])
 
     return draw(jax.random.key(0))
@@ -75,7 +75,7 @@ def assert_honest(estimates, exact):
 
 def test_stepping_stones_are_exact_and_know_their_error(log_likelihoods):
     estimates = jax.jit(jax.vmap(lambda l: stepping_stone_log_evidence(l, POWERS)))(log_likelihoods)
-    assert_honest(estimates, float(linear_gaussian_log_evidence(MODEL, PARAMS, X)))
+    assert_honest(estimates, float(linear_gaussian_log_evidence(PARAMS, MODEL, X)))
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_stepping_stones_are_exact_and_know_their_error(log_likelihoods):
 def test_chains_that_remember_the_power_below_know_their_error(estimator):
     """As annealed ones do. Errors that add up power by power are half as large as the spread."""
     estimates = jax.jit(jax.vmap(lambda l: estimator(l, POWERS)))(exact_draws(memory=0.9))
-    terms = linear_gaussian_terms(MODEL, PARAMS, X, POWERS)
+    terms = linear_gaussian_terms(PARAMS, MODEL, X, POWERS)
     exact = {
-        stepping_stone_log_evidence: linear_gaussian_log_evidence(MODEL, PARAMS, X),
+        stepping_stone_log_evidence: linear_gaussian_log_evidence(PARAMS, MODEL, X),
         thermodynamic_log_evidence: log_evidence(terms.mean_log_likelihoods, POWERS),
     }
     assert_honest(estimates, float(exact[estimator]))
@@ -107,12 +107,12 @@ def test_stepping_stones_by_hand(log_likelihoods):
 
 
 def test_thermodynamic_sum_is_the_trapezium_rule_and_knows_its_error(log_likelihoods):
-    terms = linear_gaussian_terms(MODEL, PARAMS, X, POWERS)
+    terms = linear_gaussian_terms(PARAMS, MODEL, X, POWERS)
     estimates = jax.jit(jax.vmap(lambda l: thermodynamic_log_evidence(l, POWERS)))(log_likelihoods)
     assert_honest(estimates, float(log_evidence(terms.mean_log_likelihoods, POWERS)))
     kls = {"kl_forward": terms.kl_forward, "kl_backward": terms.kl_backward}
     corrected = jax.vmap(lambda l: thermodynamic_log_evidence(l, POWERS, **kls))(log_likelihoods)
-    assert_honest(corrected, float(linear_gaussian_log_evidence(MODEL, PARAMS, X)))
+    assert_honest(corrected, float(linear_gaussian_log_evidence(PARAMS, MODEL, X)))
     doubled = thermodynamic_log_evidence(log_likelihoods[0], POWERS, **kls, kl_weight=2.0)
     np.testing.assert_allclose(
         doubled.value - corrected.value[0],

@@ -79,7 +79,7 @@ def test_only_the_chains_of_the_batch_move_and_each_along_its_own_power_and_obse
     for example in (3, 1):
         for i, power in enumerate(POWERS[1:]):
             mean, covariance = linear_gaussian_power_posterior(
-                MODEL, PARAMS, OBSERVATIONS[example], power
+                PARAMS, MODEL, OBSERVATIONS[example], power
             )
             contraction = np.eye(2) - 0.1 * np.linalg.inv(covariance)
             offset = np.asarray(start.posterior[example, i]) - np.asarray(mean)
@@ -109,7 +109,7 @@ def test_two_steps_of_a_persistent_chain_reach_the_posterior_over_a_run():
     for example in range(4):
         for i, power in enumerate(POWERS[1:]):
             mean, covariance = linear_gaussian_power_posterior(
-                MODEL, PARAMS, OBSERVATIONS[example], power
+                PARAMS, MODEL, OBSERVATIONS[example], power
             )
             error = 5 * np.sqrt(np.diag(covariance) / num_chains)
             found = np.asarray(ends.posterior[0, example, i])

@@ -83,7 +83,7 @@ def test_populations_of_smc_have_every_chain(num_chains):
     overrides = {
         "eval.evidence_methods": ("smc",),
         "eval.evidence_chains": num_chains,
-        "loss.kl_covariance": "diagonal",
+        "eval.evidence_divergences": False,
     }
     pattern = rf"evidence_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
     with pytest.raises(ConfigError, match=pattern):

@@ -1,5 +1,6 @@
 """The evaluation of a latent model, where the truth is known in closed form."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from ml_collections import ConfigDict
 from ebmjax import data, latent
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
+from experiments.configs import thermo_celeba
 from experiments.thermo.evaluation import Programs, ThermoEvaluation
 from experiments.thermo.parts import Examples
 
@@ -50,8 +52,12 @@ def evaluation(tmp_path) -> ThermoEvaluation:
         distances=SimpleNamespace(along_training=told),  # pyright: ignore
         config=ConfigDict(
             {
-                "loss": {"kl_covariance": "full", "kl_weight": 0.0},
-                "eval": {"evidence_images": NUM_IMAGES, "evidence_chains": NUM_CHAINS},
+                "loss": {"kl_covariance": "shrunk", "kl_weight": 0.0},
+                "eval": {
+                    "evidence_images": NUM_IMAGES,
+                    "evidence_chains": NUM_CHAINS,
+                    "evidence_divergences": True,
+                },
             }
         ),
     )
@@ -68,7 +74,7 @@ def evidences(tmp_path):
 
 def test_each_image_has_the_evidence_of_its_own_chains(tmp_path):
     observations = data.to_signed_unit(jnp.asarray(TEST))
-    exact = jax.vmap(lambda x: latent.linear_gaussian_log_evidence(MODEL, PARAMS, x))(observations)
+    exact = jax.vmap(lambda x: latent.linear_gaussian_log_evidence(PARAMS, MODEL, x))(observations)
     corrected, trapezium, _ = evidences(tmp_path)
     # 5 standard errors of the 16 repeats. A divergence fitted to n draws in d dimensions is too
     # large by about d (d + 3) / 2n; half the difference of two such in each of 2 intervals is at
@@ -80,11 +86,66 @@ def test_each_image_has_the_evidence_of_its_own_chains(tmp_path):
 
 
 def test_the_discrepancy_is_the_whole_correction(tmp_path):
-    """Though training gives the correction no weight here, as "through_chain" does."""
+    """Though training gives the correction no weight here, and shrinks its covariances."""
     corrected, trapezium, discrepancy = evidences(tmp_path)
     assert np.abs(discrepancy).min() > 0.1
     # Rounding of sums of order 10.
     np.testing.assert_allclose(discrepancy, corrected - trapezium, atol=1e-5)
+
+
+class ExactDraws(ThermoEvaluation):
+    """As if every chain had arrived: independent draws of the power posteriors."""
+
+    def _ladder(self, key, params, observations):
+        moments = partial(latent.linear_gaussian_power_posterior, params, self.model)
+        mean, covariance = jax.vmap(partial(moments, observations[0]))(self.powers)
+        shape = (len(self.powers), len(observations), mean.shape[1])
+        factor = jnp.linalg.cholesky(covariance)
+        return mean[:, None] + jnp.einsum(
+            "pij,pnj->pni", factor, jax.random.normal(key, shape), precision="highest"
+        )
+
+
+def test_the_reported_evidence_is_right_at_published_size(tmp_path):
+    """Settings of thermo_celeba: 80 latents, and chains enough to fit their covariances."""
+    config = thermo_celeba.get_config()
+    config.eval.evidence_images = 1
+    d, num_outputs = config.model.latent_dim, 192
+    rng = np.random.default_rng(0)
+    weight = jnp.asarray(1.5 * np.linalg.qr(rng.normal(size=(num_outputs, d)))[0], jnp.float32)
+    params = latent.LatentParams(
+        latent.QuadraticPrior(jnp.zeros((d, d)), jnp.zeros(d)),
+        latent.LinearGenerator(weight, jnp.zeros(num_outputs)),
+    )
+    one = replace(
+        ExactDraws(**vars(evaluation(tmp_path))),
+        model=latent.linear_gaussian_model(likelihood_scale=config.model.likelihood_scale),
+        powers=latent.power_schedule(config.loss.num_intervals, config.loss.exponent),
+        test=rng.integers(0, 256, (1, num_outputs), np.uint8),
+        config=config,
+    )
+    keys = jax.random.split(jax.random.key(0), 24)
+    rows = jax.jit(partial(jax.lax.map, lambda key: one._evidence(key, params)))(keys)
+    x = data.to_signed_unit(jnp.asarray(one.test[0]))
+    terms = jax.jit(latent.linear_gaussian_terms, static_argnums=1)(
+        params, one.model, x, one.powers
+    )
+    exact = {
+        "test_log_evidence": latent.linear_gaussian_log_evidence(params, one.model, x),
+        "quadrature_discrepancy": jnp.sum(terms.kl_forward - terms.kl_backward) / 2,
+    }
+    assert exact["quadrature_discrepancy"] > 5.0  # a correction of nats, so it has to be right
+    for name, value in exact.items():
+        error = rows[name].std(ddof=1) / len(keys) ** 0.5
+        assert error < 0.4
+        assert abs(rows[name].mean() - value) < 5 * error, name
+
+
+def test_without_divergences_the_trapezium_rule_alone_is_reported(tmp_path):
+    one = evaluation(tmp_path)
+    one.config.eval.evidence_divergences = False
+    row = jax.eval_shape(one._evidence, jax.random.key(0), PARAMS)
+    assert row.keys() == {"test_trapezium_log_evidence"}
 
 
 def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_path):

@@ -29,7 +29,7 @@ def compared():
     methods = tuple(thermo_evidence.METHODS)
     keys = list(jax.random.split(jax.random.key(0), len(REPEATS)))
     config = digits(**SIZES, **{"eval.evidence_methods": methods})
-    return thermo_evidence.compare(keys, MODEL, REPEATS, TEST, config)
+    return thermo_evidence.compare(keys, REPEATS, MODEL, TEST, config)
 
 
 # Each method alone, in default runs: tests/latent.
@@ -43,7 +43,7 @@ def test_all_methods_are_offered(compared):
 def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared):
     exact = np.array(
         [
-            [latent.linear_gaussian_log_evidence(MODEL, one, x) for x in OBSERVATIONS]
+            [latent.linear_gaussian_log_evidence(one, MODEL, x) for x in OBSERVATIONS]
             for one in REPEATS
         ]
     )
@@ -59,27 +59,46 @@ def test_a_method_finds_the_evidence_of_every_repeat_and_image(method, compared)
 def test_methods_have_random_numbers_of_their_own(monkeypatch):
     """So that where they agree it is no coincidence of their noise."""
 
-    def method(model, config, key, params, observations):
-        del model, config, params
+    def method(key, params, model, observations, config):
+        del params, model, config
         return latent.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
 
     monkeypatch.setattr(thermo_evidence, "METHODS", {"one": method, "other": method})
     config = digits(**SIZES, **{"eval.evidence_methods": ("one", "other")})
-    found = thermo_evidence.compare([jax.random.key(0)], MODEL, [PARAMS], TEST, config)
+    found = thermo_evidence.compare([jax.random.key(0)], [PARAMS], MODEL, TEST, config)
     assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
+
+
+@pytest.mark.parametrize(
+    ("has_divergences", "name"), [(True, "thermodynamic"), (False, "trapezium")]
+)
+def test_the_thermodynamic_sum_is_named_after_what_it_holds(has_divergences, name, monkeypatch):
+    found = []
+
+    def fitted(nodes):
+        found.append(nodes.shape)
+        return jnp.zeros(len(nodes) - 1), jnp.zeros(len(nodes) - 1)
+
+    monkeypatch.setattr(latent, "fitted_divergences", fitted)
+    fields = {"eval.evidence_methods": ("thermodynamic",), "eval.evidence_steps": 1}
+    fields |= {"eval.evidence_divergences": has_divergences, "eval.evidence_chains": 8}
+    config = digits(**SIZES | fields)
+    report = thermo_evidence.compare([jax.random.key(0)], [PARAMS], MODEL, TEST, config)
+    assert list(report) == [name]
+    assert found == [(9, 8, 2)] * has_divergences
 
 
 def test_the_ladder_is_the_evaluations_own(monkeypatch):
     """The prior's chains, which pass no rung on the way, are as long as those that anneal."""
-    asked = record(monkeypatch, "sample_prior", "sample_power_posteriors")
+    asked = record(monkeypatch, "sample_ladder")
     call("stepping_stone", steps=2, chains=4)
     intervals = SIZES["eval.evidence_intervals"]
-    assert asked["sample_prior"][1]["num_steps"] == 2 * intervals
-    (*_, observations, powers, _), options = asked["sample_power_posteriors"]
-    assert (options["num_steps"], options["warm_start"]) == (2, True)
-    expected = latent.power_schedule(intervals, SIZES["eval.evidence_exponent"])[1:]
+    (*_, observations, powers, _), options = asked["sample_ladder"]
+    assert (options["prior_steps"], options["posterior_steps"]) == (2 * intervals, 2)
+    assert options["warm_start"]
+    expected = latent.power_schedule(intervals, SIZES["eval.evidence_exponent"])
     np.testing.assert_array_equal(powers, expected)
-    np.testing.assert_array_equal(observations, jnp.concatenate([OBSERVATIONS] * 4))
+    assert observations.shape == (4, *OBSERVATIONS.shape[1:])  # one image at a time
 
 
 def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
@@ -109,4 +128,4 @@ def record(monkeypatch, *names):
 def call(method, steps, chains):
     """Outside of ``jit``, so that arguments can be looked at."""
     config = digits(**{**SIZES, "eval.evidence_steps": steps, "eval.evidence_chains": chains})
-    thermo_evidence.METHODS[method](MODEL, config, jax.random.key(0), PARAMS, OBSERVATIONS)
+    thermo_evidence.METHODS[method](jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, config)

@@ -1,0 +1,72 @@
+"""One order of arguments, and one function for the samples that the losses take."""
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from annealing_problem import MODEL, PARAMS, fixed_shift
+
+from ebmjax import latent
+
+X = jnp.array([[1.5, -0.8], [0.2, 0.4]])
+POWERS = latent.power_schedule(3, 2.0)
+# Steps that only move: the prior's chains end three prior shifts from the base, the others two of
+# their own.
+CHAINS = {
+    "prior_sampler": fixed_shift(100.0),
+    "prior_steps": 3,
+    "posterior_sampler": fixed_shift(-50.0),
+    "posterior_steps": 2,
+}
+
+
+def test_parameters_come_before_the_model_everywhere():
+    """And a key before both: ``jax.grad`` differentiates the first argument of a loss."""
+    found = []
+    for name in dir(latent):
+        function = getattr(latent, name)
+        if inspect.isfunction(function):
+            arguments = list(inspect.signature(function).parameters)
+            if {"params", "model"} <= set(arguments):
+                found.append(name)
+                place = int(arguments[0] == "key")
+                assert arguments[place : place + 2] == ["params", "model"], (name, arguments)
+    assert len(found) > 15, found
+
+
+LOSSES = {
+    "tempered": latent.tempered_loss,
+    "telescoped": latent.telescoped_loss,
+    "frozen_prior": latent.frozen_prior_loss,
+    "covariance": functools.partial(latent.covariance_loss, num_chains=2),
+}
+
+
+def test_the_losses_take_what_the_ladder_returns():
+    observations = jnp.repeat(X, 2, axis=0)
+    samples, _ = latent.sample_ladder(
+        jax.random.key(0), PARAMS, MODEL, observations, POWERS, 2, **CHAINS
+    )
+    assert samples.power_latents.shape == (4, 4, 2)
+    # The base's draws are within 6 of its own scale, 1.3, of 0.
+    np.testing.assert_array_equal(samples.power_latents[0], samples.prior_latents)
+    np.testing.assert_allclose(samples.prior_latents, 300.0, atol=8.0)
+    np.testing.assert_allclose(samples.power_latents[1:], -100.0, atol=8.0)
+    for loss_fn in LOSSES.values():
+        run = functools.partial(loss_fn, PARAMS, MODEL, observations, *samples, POWERS)
+        value, metrics = jax.eval_shape(run)
+        assert value.shape == ()
+        assert metrics["mean_log_likelihoods"].shape == POWERS.shape
+    posterior, prior = samples.power_latents[-1], samples.prior_latents
+    run = functools.partial(latent.vanilla_loss, PARAMS, MODEL, observations, posterior, prior)
+    _, metrics = jax.eval_shape(run)
+    assert metrics["mean_log_likelihoods"].shape == (1,)
+
+
+@pytest.mark.parametrize("powers", [POWERS[1:], POWERS[:-1], jnp.ones(1)])
+def test_a_part_of_a_ladder_is_refused(powers):
+    with pytest.raises(ValueError, match="powers must"):
+        latent.sample_ladder(jax.random.key(0), PARAMS, MODEL, X, powers, 2, **CHAINS)
