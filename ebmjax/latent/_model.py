@@ -86,7 +86,7 @@ def log_likelihood(
     Example:
       >>> model = LatentModel(lambda _, z: 0.0 * z.sum(), lambda w, z: w * z, 1.0, 1.0)
       >>> z = jax.numpy.ones(2)
-      >>> round(float(log_likelihood(model, LatentParams(None, 2.0), z, 2 * z)), 4)  # -log 2 pi
+      >>> round(float(log_likelihood(LatentParams(None, 2.0), model, z, 2 * z)), 4)  # -log 2 pi
       -1.8379
 
     Source: thermodynamic-integration thesis, Eq. 9, with its constant.

@@ -106,7 +106,8 @@ def sample_power_posteriors(
 
     Raises:
       ValueError: if a count is below 1, concrete ``powers`` do not increase within (0, 1],
-        ``start`` has another shape or comes with ``warm_start``, or the functions of the model return other shapes than theirs.
+        ``start`` has another shape or comes with ``warm_start``, or the functions of the model
+        return other shapes than theirs.
 
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """

@@ -55,7 +55,7 @@ def test_a_low_precision_generator_is_weighed_in_float32():
 def test_a_low_precision_latent_is_weighed_in_float32():
     """3071 coordinates at 1, a sum that bfloat16's 8 bits do not have."""
     model = LatentModel(lambda _, z: 0.0 * z[0], generator_fn, 1.0, 1.0)
-    value = log_prior(model, LatentParams(None, None), jnp.ones(3071, jnp.bfloat16))
+    value = log_prior(LatentParams(None, None), model, jnp.ones(3071, jnp.bfloat16))
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, -0.5 * 3071 * (1 + np.log(2 * np.pi)), rtol=1e-6)
 

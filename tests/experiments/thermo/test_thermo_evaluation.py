@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from ml_collections import ConfigDict
 
 from ebmjax import data, latent
@@ -106,6 +107,7 @@ class ExactDraws(ThermoEvaluation):
         )
 
 
+@pytest.mark.slow
 def test_the_reported_evidence_is_right_at_published_size(tmp_path):
     """Settings of thermo_celeba: 80 latents, and chains enough to fit their covariances."""
     config = thermo_celeba.get_config()
