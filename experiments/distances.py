@@ -51,6 +51,23 @@ def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, fl
     return scores._asdict()
 
 
+class Chains(NamedTuple):
+    """A set of N samples beside what their chains began from.
+
+    Attributes:
+      starts: (N, H, W, C) in [-1, 1]: where the chains began, or where the buffer does not keep
+        that, as many draws of the law that fills it.
+      ends: where they stand, alike.
+      labels: (N,) int32, their classes; None for chains of no class.
+      are_the_same: whether each end is of the chain whose start is in its place.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    labels: Any
+    are_the_same: bool = True
+
+
 class Reference(NamedTuple):
     """What images are compared with.
 
@@ -84,26 +101,18 @@ class Distances:
             return None
         return extractor(self.config, self.train, self.test)
 
-    def of_chains(
-        self, starts: np.ndarray, ends: np.ndarray, *, are_the_same: bool = True
-    ) -> dict[str, Any]:
+    def of_chains(self, chains: Chains) -> dict[str, Any]:
         """Every number of the finite ends, and of as many starts: what the chains add to them.
-
-        Args:
-          starts: (N, H, W, C) in [-1, 1], where the chains began; or as many draws of the law that
-            they began from.
-          ends: where they stand, alike.
-          are_the_same: whether each end is of the chain whose start is in its place.
 
         Returns:
           What ``__call__`` tells of the ends, and below "starts" of the starts in the places of
-          finite ends; "num_diverged", how many ends are not finite; "rms_displacement" if the
-          chains are the same, a pixel.
+          finite ends; "num_diverged", how many ends are not finite; "rms_displacement" of the
+          others, where start and end are of the same chain.
         """
-        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-        starts, ends = starts[is_finite], ends[is_finite]
+        is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+        starts, ends = chains.starts[is_finite], chains.ends[is_finite]
         found = {"num_diverged": int(np.sum(~is_finite)), **self(finite_images(ends))}
-        if are_the_same:
+        if chains.are_the_same:
             found["rms_displacement"] = rms_displacement(starts, ends)
         return found | {"starts": self(finite_images(starts))}
 

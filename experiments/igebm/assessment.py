@@ -14,7 +14,7 @@ from ebmjax import data, metrics, samplers
 from ebmjax.training import ImageNegatives, TrainState, class_densities
 from ebmjax.types import Key
 from experiments.config import Config
-from experiments.distances import finite_images
+from experiments.distances import Chains, finite_images
 from experiments.igebm import plots
 from experiments.igebm import samplers as igebm_samplers
 from experiments.igebm.chains import (
@@ -55,9 +55,9 @@ class IgebmAssessment:
         sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
         sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
         section = self.config.eval
-        buffered, labels = self.evaluation.buffered(state, section.num_generated)
+        buffered = self.evaluation.buffered(state, section.num_generated)
         if buffered is not None:
-            sets["buffer"] = np.asarray(buffered), np.asarray(labels)
+            sets["buffer"] = buffered
         report: dict[str, Any] = {
             "num_chain_steps": self.num_chain_steps,
             "step_factor": self.config.eval.step_factor,
@@ -68,8 +68,9 @@ class IgebmAssessment:
         report["energies"], energies = self._energies(model, sets)
         report["mixing"] = self._mixing(mixing_key, model)
         images = {}
-        for name, (ends, _) in sets.items():
-            report[name], images[name] = self._judge(ends)
+        for name, chains in sets.items():
+            report[name], images[name] = self._judge(chains)
+        images["starts"] = finite_images(sets["fresh"].starts)
         # As many as are generated: what such numbers are depends on how many there are.
         as_many = self.evaluation.test.images[: section.num_generated]
         report["test_images"] = self.evaluation.distances(as_many)
@@ -80,11 +81,9 @@ class IgebmAssessment:
         np.savez_compressed(self.evaluation.workdir / "evaluation.npz", **arrays)
         return report
 
-    def _judge(self, ends: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
-        """Numbers of the samples that did not diverge, and how many did; the samples as uint8."""
-        images = finite_images(ends)
-        report = {"num_diverged": len(ends) - len(images)}
-        return report | self.evaluation.distances(images), images
+    def _judge(self, chains: Chains) -> tuple[dict[str, Any], np.ndarray]:
+        """Numbers of the samples that did not diverge beside their starts; these as uint8."""
+        return self.evaluation.distances.of_chains(chains), finite_images(chains.ends)
 
     def _extractor(self) -> dict[str, Any] | None:
         judge = self.evaluation.distances.extractor
@@ -114,8 +113,8 @@ class IgebmAssessment:
         loss = self.config.loss
         return jnp.float32(loss.beta_end if loss.name == "beta" else 0.0)
 
-    def _chains(self, key: Key, model: Trained, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ends and classes of ``eval.num_generated`` chains from the initial law."""
+    def _chains(self, key: Key, model: Trained, num_steps: int) -> Chains:
+        """``eval.num_generated`` chains from the initial law."""
         run = make_fresh_chains(
             self.evaluation.energy_of,
             self.negatives,
@@ -126,7 +125,7 @@ class IgebmAssessment:
         return run(key, model, self._beta)
 
     def _energies(
-        self, model: Trained, sets: dict[str, tuple[np.ndarray, np.ndarray]]
+        self, model: Trained, sets: Mapping[str, Chains]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Means and standard deviations of finite energies in nats; the energies."""
         test = self.evaluation.test
@@ -137,7 +136,8 @@ class IgebmAssessment:
             return energies_in_batches(energy, images, labels, self.config.eval.batch_size)
 
         floats = data.to_signed_unit(jnp.asarray(test.images))
-        everything = {"test": (floats, test.labels), **sets}
+        everything = {"test": (floats, test.labels)}
+        everything |= {name: (chains.ends, chains.labels) for name, chains in sets.items()}
         found = {name: np.asarray(energies(model, *pair)) for name, pair in everything.items()}
         report: dict[str, Any] = {name: energy_moments(e) for name, e in found.items()}
         report["gap"] = report["fresh"]["mean"] - report["test"]["mean"]

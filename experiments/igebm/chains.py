@@ -22,6 +22,7 @@ from ebmjax.training import (
 )
 from ebmjax.types import Key, Metrics, PyTree
 from experiments import chain_profiles
+from experiments.distances import Chains
 
 
 class Trained(NamedTuple):
@@ -92,7 +93,7 @@ def energies_in_batches(
 
 def make_fresh_chains(
     energy_of: EnergyOf, negatives: ImageNegatives, *, num: int, num_steps: int, batch_size: int
-) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+) -> Callable[..., Chains]:
     """Chains as training draws them, but all from the initial law and of another length.
 
     Args:
@@ -104,7 +105,7 @@ def make_fresh_chains(
       batch_size: of chains that run at the same time, or by a few more, one for each sampler.
 
     Returns:
-      ``(key, model, beta) -> (ends, classes)`` for a ``Trained`` model, whose chains follow
+      ``(key, model, beta) -> Chains`` for a ``Trained`` model, which follow
       ``training.class_densities``.
     """
     num_kinds = len(negatives.kinds)
@@ -120,25 +121,29 @@ def make_fresh_chains(
     by_group = jnp.asarray(labels.reshape(num_groups, size))
 
     @jax.jit
-    def run(keys: Key, model: Trained, beta: jax.Array) -> jax.Array:
+    def run(keys: Key, model: Trained, beta: jax.Array) -> tuple[jax.Array, jax.Array]:
         densities = class_densities(energy_of(model.params), beta)
 
-        def group(keyed: tuple[Key, jax.Array]) -> jax.Array:
+        def group(keyed: tuple[Key, jax.Array]) -> tuple[jax.Array, jax.Array]:
             start_key, chain_key = jax.random.split(keyed[0])
             starts = jax.vmap(negatives.law)(jax.random.split(start_key, size), keyed[1])
-            return run_kinds(
+            ends, _, _ = run_kinds(
                 chain_key,
                 densities,
                 negatives,
                 starts,
                 keyed[1],
                 model.adaptation,
-            )[0]
+            )
+            return starts, ends
 
         return jax.lax.map(group, (keys, by_group))
 
-    def fresh_chains(key: Key, model: Trained, beta: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-        ends = np.asarray(run(jax.random.split(key, num_groups), model, beta))
-        return ends.reshape(-1, *ends.shape[2:])[:num], labels[:num]
+    def fresh_chains(key: Key, model: Trained, beta: jax.Array) -> Chains:
+        starts, ends = (
+            np.asarray(x).reshape(-1, *x.shape[2:])[:num]
+            for x in run(jax.random.split(key, num_groups), model, beta)
+        )
+        return Chains(starts, ends, labels[:num])
 
     return fresh_chains

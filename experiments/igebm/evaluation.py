@@ -14,10 +14,10 @@ from ebmjax import data
 from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
 from ebmjax.types import Key, LogDensityFn
-from experiments.buffers import spread_slots
+from experiments.buffers import STARTS_KEY_NUMBER, draws_for_slots, spread_slots
 from experiments.chain_profiles import KEY_NUMBER
 from experiments.config import Config
-from experiments.distances import Distances
+from experiments.distances import Chains, Distances, rms_displacement
 from experiments.igebm.chains import (
     Trained,
     energies_in_batches,
@@ -58,31 +58,47 @@ class IgebmEvaluation:
         """The row of this evaluation; its pictures go to the run's folder."""
         model = trained(state)
         beta = jnp.float32(self.beta_fn(state.shards.step[0]))
-        samples, labels = self.buffered(state, self.config.eval.num_samples)
-        if samples is None:
-            samples, labels = self._fresh_chains(self.key, model, beta)
-        row = jax.device_get(self._report(self.key, model, beta, samples, labels))
+        chains = self.buffered(state, self.config.eval.num_samples)
+        if chains is None:
+            chains = self._fresh_chains(self.key, model, beta)
+        samples = jnp.asarray(chains.ends)
+        row = jax.device_get(self._report(self.key, model, beta, samples, chains.labels))
         for folder in ("evaluations", "plots"):
             (self.workdir / folder).mkdir(exist_ok=True)
-        shown = np.asarray(data.from_signed_unit(jnp.asarray(samples)))
-        row |= self.distances.along_training(np.asarray(samples))
+        shown = np.asarray(data.from_signed_unit(samples))
+        row |= self.distances.along_training(chains.ends) | self._of_starts(chains.starts)
+        if chains.are_the_same:
+            row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
         profile = self._profiled(state, model, beta)
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
         arrays: dict[str, Any] = {"samples": shown, **profile}
         np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
-    def buffered(self, state: TrainState, num: int) -> tuple[Any, Any]:
-        """``num`` slots of the buffer and their classes, or Nones."""
+    def buffered(self, state: TrainState, num: int) -> Chains | None:
+        """``num`` slots of the buffer beside draws of the law that fills it; None without one."""
         shown = spread_slots(state, num)
         if shown is None:
-            return None, None
-        size = state.shards.buffer.positions.shape[1]
-        labels = shown[1] * self.negatives.num_classes // size
-        return shown[0], jnp.asarray(labels, jnp.int32)
+            return None
+        positions, slots = shown
+        size, num_classes = state.shards.buffer.positions.shape[1], self.negatives.num_classes
+        key = jax.random.fold_in(self.key, STARTS_KEY_NUMBER)
+        draws = draws_for_slots(key, self.negatives.law, slots, size=size, num_classes=num_classes)
+        labels = (slots * num_classes // size).astype(np.int32)
+        return Chains(draws, np.asarray(positions), labels, are_the_same=False)
+
+    def _of_starts(self, starts: np.ndarray) -> dict[str, float]:
+        """``start_fid`` and so on, which no update changes: those of the first evaluation."""
+        if not self._starts:
+            self._starts.update(self.distances.along_training(starts, "start"))
+        return self._starts
 
     @cached_property
-    def _fresh_chains(self) -> Callable[..., tuple[Any, Any]]:
+    def _starts(self) -> dict[str, float]:
+        return {}
+
+    @cached_property
+    def _fresh_chains(self) -> Callable[..., Chains]:
         """What training draws where it keeps no buffer."""
         return make_fresh_chains(
             self.energy_of,
@@ -99,8 +115,10 @@ class IgebmEvaluation:
         num = self.config.eval.num_profiled
         if not num:
             return {}
-        starts, labels = self.buffered(state, num)
-        if starts is None:
+        chains = self.buffered(state, num)
+        if chains is not None:
+            starts, labels = jnp.asarray(chains.ends), jnp.asarray(chains.labels)
+        else:
             labels = jnp.arange(num, dtype=jnp.int32) % self.negatives.num_classes
             start_keys = jax.random.split(jax.random.fold_in(self._profile_key, 0), num)
             starts = jax.vmap(self.negatives.law)(start_keys, labels)

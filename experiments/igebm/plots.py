@@ -24,7 +24,7 @@ PANELS = (
             "acceptance_implied",
         ),
     ),
-    ("samples: FID", ("sample_fid",)),
+    ("samples: FID", ("sample_fid", "start_fid")),
     ("chains", ("chain_displacement", "chain_step_size")),
     (
         "robust objective",
@@ -42,7 +42,12 @@ def draw(workdir: Path) -> None:
 def assessed(workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]) -> None:
     """``eval_samples.png`` and ``eval_energies.png``."""
     figure, axes = plt.subplots(1, len(images), figsize=(4.2 * len(images), 4.8), squeeze=False)
-    titles = {"short": "chains as in training", "fresh": "long chains", "buffer": "replay buffer"}
+    titles = {
+        "short": "chains as in training",
+        "fresh": "long chains",
+        "buffer": "replay buffer",
+        "starts": "where the long chains started",
+    }
     for axis, (name, shown) in zip(axes[0], images.items(), strict=True):
         if len(shown):
             axis.imshow(montage(shown[:100], 10), interpolation="nearest")

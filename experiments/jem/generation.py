@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,30 +13,13 @@ from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key
 from experiments.buffers import draws_for_slots
 from experiments.config import Config
-from experiments.distances import Distances, finite_images
+from experiments.distances import Chains, Distances, finite_images
 from experiments.jem.chains import ANY_CLASS, Trained, fresh_chains
 from experiments.jem.samplers import implied_temperature
 from experiments.jem.selection import SHARES, most_confident
 
 DEFAULT_LENGTH = 10
 """Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""
-
-
-class Chains(NamedTuple):
-    """A set of samples beside what its chains began from.
-
-    Attributes:
-      starts: (N, H, W, C) in [-1, 1]: where the chains began, or where the buffer does not keep
-        that, as many draws of the law that fills it.
-      ends: where they stand, alike.
-      labels: (N,), or None for chains of no class.
-      are_the_same: whether each end is of the chain whose start is in its place.
-    """
-
-    starts: np.ndarray
-    ends: np.ndarray
-    labels: np.ndarray | None
-    are_the_same: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +155,8 @@ class Generation:
 
         Samples of no class are given their most probable one.
         """
-        starts, ends, labels, are_the_same = chains
-        report = self.distances.of_chains(starts, ends, are_the_same=are_the_same)
+        starts, ends, labels, _ = chains
+        report = self.distances.of_chains(chains)
         is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
         ends = ends[is_finite]
         if len(ends) < 2:

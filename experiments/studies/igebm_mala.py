@@ -94,7 +94,11 @@ COLUMNS = {
     "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
     "FID (classifier features), buffer": ("buffer.fid_classifier_features", 1.0, 1),
     "the same, fresh chains": ("fresh.fid_classifier_features", 1.0, 1),
+    "the same, their starts": ("fresh.starts.fid_classifier_features", 1.0, 1),
+    "the same, test images": ("test_images.fid_classifier_features", 1.0, 1),
+    "RMS displacement of fresh chains": ("fresh.rms_displacement", 1.0, 3),
     "KID, buffer": ("buffer.kid_classifier_features", 1.0, 1),
+    "KID, draws of its law": ("buffer.starts.kid_classifier_features", 1.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")

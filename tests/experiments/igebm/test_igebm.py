@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
 from igebm_smoke import smoke
+from ml_collections import ConfigDict
 from PIL import Image
 
+from ebmjax.data import ImageData
 from experiments.configs import igebm_cifar10, shortrun_cifar10
+from experiments.distances import Chains, Distances
 from experiments.igebm import figures as igebm_figures
 from experiments.igebm.assessment import IgebmAssessment, energy_moments, worst
 from experiments.launch import launch
@@ -38,6 +41,17 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         assert 0 <= report[name]["coverage_classifier_features"] <= 1
     for name in ("short", "fresh", "buffer"):
         assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
+        # As many of what the chains began from, by the same numbers.
+        starts = report[name]["starts"]
+        assert starts["num_images"] == 20
+        assert starts.keys() == report["test_images"].keys()
+        assert starts["fid_classifier_features"] > 0
+        # Where a slot's chain began is not known.
+        assert ("rms_displacement" in report[name]) == (name != "buffer")
+    assert 0 < report["short"]["rms_displacement"] < report["fresh"]["rms_displacement"]
+    # Draws of one law for one and the same evaluation, whatever the step.
+    assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
+    assert report["over_training"]["start_fid"] == summary["start_fid"] > 0
     assert report["test_images"]["num_images"] == 20  # what as many real images get
     assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala"}
     worst = max(one["rhat_energy"] for one in report["mixing"]["by_sampler"].values())
@@ -56,16 +70,21 @@ def test_the_first_and_the_best_of_a_run():
         {"step": 0, "sample_fid": 1.0},
         {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5, "loss": -3.0},
         {"step": 3, "chain_acceptance_prob": 0.0, "density_tv": 0.5, "loss": 2.0},
-        {"step": 4, "sample_fid": 3.0, "sample_is": 2.0, "test_accuracy": 0.75},
-        {"step": 6, "sample_fid": None, "sample_is": 1.5, "test_accuracy": 0.875},
+        {"step": 4, "sample_fid": 3.0, "sample_is": 1.25, "test_accuracy": 0.75},
+        {"step": 6, "sample_fid": None, "sample_is": 2.0, "test_accuracy": 0.875},
         {"step": 8, "test_accuracy": 0.5, "density_tv": 0.25},
     ]
+    # Those of the starts are not chosen among: they are of the step that was.
+    for row in rows:
+        row |= {"start_fid": 10.0 + row["step"], "start_is": 20.0 + row["step"]}
     assert over_training(rows) == {
         "first_sample_fid": 7.0,
         "first_step": 2,
         "best_sample_fid": 3.0,
         "best_step": 4,
+        "start_fid": 14.0,
         "best_sample_is": 2.0,
+        "start_is": 26.0,
         "first_test_accuracy": 0.75,
         "first_accuracy_step": 4,
         "best_test_accuracy": 0.875,
@@ -81,12 +100,18 @@ def test_the_first_and_the_best_of_a_run():
 
 
 def test_diverged_samples_are_counted_and_left_out():
-    evaluation = SimpleNamespace(distances=lambda images: {"num_images": len(images)})
+    images = ImageData(np.zeros((4, 3, 1, 1), np.uint8), None)
+    config = ConfigDict({"eval": {"inception_weights": ""}, "data": {"num_classes": None}})
+    evaluation = SimpleNamespace(distances=Distances(images, images, config))
     assessment = IgebmAssessment(evaluation=evaluation, negatives=None, config=smoke())  # pyright: ignore
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    starts = np.zeros_like(ends)
     ends[1, 0], ends[2, 1] = np.nan, np.inf
-    report, images = assessment._judge(ends)
-    assert report == {"num_diverged": 2, "num_images": 2}
+    report, images = assessment._judge(Chains(starts, ends, np.zeros(4, np.int32)))
+    # And as many starts, of the chains that are left.
+    left = np.linspace(-1, 1, 12).reshape(4, 3)[[0, 3]]
+    assert report.pop("rms_displacement") == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-6)
+    assert report == {"num_diverged": 2, "num_images": 2, "starts": {"num_images": 2}}
     assert images.ravel().tolist() == [0, 23, 46, 209, 232, 255]
 
 

@@ -11,6 +11,7 @@ from igebm_smoke import smoke
 from ebmjax import data, samplers
 from ebmjax.training import ChainKind, ImageNegatives
 from experiments import families
+from experiments.distances import rms_displacement
 from experiments.igebm.chains import Trained, make_fresh_chains, trained
 
 SHAPE = (2, 1, 1)
@@ -39,7 +40,9 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     )
     energy_of = lambda params: partial(valley, params)  # noqa: E731
     run = make_fresh_chains(energy_of, negatives, num=num, num_steps=4, batch_size=batch_size)
-    ends, labels = run(jax.random.key(0), Trained(jnp.float32(2.0), {}), jnp.float32(0.25))
+    model = Trained(jnp.float32(2.0), {})
+    starts, ends, labels, _ = run(jax.random.key(0), model, jnp.float32(0.25))
+    assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
     assert ends.shape == (num, *SHAPE)
     assert labels.tolist() == [i % 2 for i in range(num)]
     # Along -(1 - 0.25) E, of curvature 2.
@@ -56,7 +59,7 @@ def test_without_a_buffer_an_evaluation_shows_chains_and_not_their_starts(tmp_pa
     config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
     experiment = families.build(config, tmp_path)
     evaluation = experiment.evaluate
-    evaluation(experiment.state, 0)
+    row = evaluation(experiment.state, 0)
     shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
     chains = make_fresh_chains(
         evaluation.energy_of,
@@ -65,5 +68,9 @@ def test_without_a_buffer_an_evaluation_shows_chains_and_not_their_starts(tmp_pa
         num_steps=config.sampler.num_steps,
         batch_size=config.eval.batch_size,
     )
-    ends, _ = chains(evaluation.key, trained(experiment.state), jnp.float32(0.0))
+    starts, ends, _, _ = chains(evaluation.key, trained(experiment.state), jnp.float32(0.0))
     np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
+    # What the starts themselves would get stands beside, and how far the chains came.
+    expected = evaluation.distances.along_training(starts)
+    assert {name: row[name.replace("sample", "start")] for name in expected} == expected
+    assert row["sample_rms_displacement"] == rms_displacement(starts, ends) > 0
