@@ -72,6 +72,12 @@ COLUMNS = {
     "KID_inf (RBF) x 1000": ("kid_rbf.infinity", 1000.0, 2),
     "KID_inf (cubic)": ("kid_polynomial.infinity", 1.0, 0),
     "FID_inf": ("fid.infinity", 1.0, 1),
+    # Of the chains' starts, the base Gaussian through the same generator, and of real images.
+    "KID_inf (RBF) x 1000, starts": ("starts.kid_rbf.infinity", 1000.0, 2),
+    "FID_inf, starts": ("starts.fid.infinity", 1.0, 1),
+    "KID_inf (RBF) x 1000, test images": ("test_images.kid_rbf.infinity", 1000.0, 2),
+    "FID_inf, test images": ("test_images.fid.infinity", 1.0, 1),
+    "RMS displacement of prior chains": ("rms_displacement", 1.0, 3),
     "recall": ("manifold.recall", 1.0, 3),
     "coverage": ("manifold.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),

@@ -1,6 +1,6 @@
 """The full evaluation of a finished latent EBM run, for evaluation.json."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from ebmjax import data, latent, metrics
 from ebmjax.training import TrainState, tree_digest
 from experiments import build as common
 from experiments.config import Config
-from experiments.distances import NO_SCORES, finite_images, manifold_scores
+from experiments.distances import NO_SCORES, finite_images, manifold_scores, rms_displacement
 from experiments.extractors import Extractor
 from experiments.thermo import cost
 from experiments.thermo import evidence as thermo_evidence
@@ -28,6 +28,23 @@ class Keys(NamedTuple):
     distances: jax.Array
     evidence: jax.Array
     cost: jax.Array
+    test_images: jax.Array
+
+
+class Judged(NamedTuple):
+    """Of a repeat's samples and the images of where their chains began.
+
+    Attributes:
+      ends: each metric at every size, and "manifold".
+      starts: likewise.
+      rms_displacement: of the chains, in latents.
+      num_diverged: samples that are not finite, which are in neither.
+    """
+
+    ends: dict[str, Any]
+    starts: dict[str, Any]
+    rms_displacement: np.ndarray
+    num_diverged: np.ndarray
 
 
 def keys_of(eval_key: jax.Array) -> Keys:
@@ -64,12 +81,15 @@ class ThermoAssessment:
         report = jax.tree.map(partial(_finite_or_null, diverged), row)
         if self.extractor is not None:
             pairs = zip(keys, params, strict=True)
-            distances = [self._distances(key.distances, one) for key, one in pairs]
-            lost = common.stack_arrays([found.pop("num_diverged_samples") for found in distances])
+            judged = [self._judged(key.distances, one) for key, one in pairs]
+            lost = common.stack_arrays([one.num_diverged for one in judged])
             report["num_diverged_samples"] = lost.tolist()
-            scores = common.stack_arrays([found.pop("manifold") for found in distances])
-            report["manifold"] = jax.tree.map(partial(_finite_or_null, diverged), scores)
-            report |= self._extrapolated(distances, diverged)
+            report |= self._told([one.ends for one in judged], diverged, self.sizes)
+            # What chains that never moved would get, and what real images do.
+            report["starts"] = self._told([one.starts for one in judged], diverged, self.sizes)
+            ways = common.stack_arrays([one.rms_displacement for one in judged])
+            report["rms_displacement"] = _finite_or_null(diverged, ways)
+            report["test_images"] = self._of_test_images(keys[0].test_images)
         report["extractor"] = self.extractor and self.extractor.described()
         report["powers"] = self.evaluation.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
@@ -106,21 +126,38 @@ class ThermoAssessment:
         spaced = np.linspace(section.smallest_generated, section.num_generated, NUM_SIZES)
         return spaced.round().astype(int).tolist()
 
-    def _distances(self, key: jax.Array, params: latent.LatentParams) -> dict[str, Any]:
-        """Each metric at every size, against the training images; how many samples are not finite.
-
-        Those are left out, and sizes that the others do not reach have no number. "manifold" is of
-        all the others, at the full size.
-        """
+    def _judged(self, key: jax.Array, params: latent.LatentParams) -> Judged:
+        """A repeat's samples that are finite, beside the images of where their chains began."""
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
-        ends = np.asarray(self.evaluation.programs.sample(sample_key, params, num_generated))
-        images = finite_images(ends)
-        num_diverged = {"num_diverged_samples": np.array(len(ends) - len(images))}
-        sizes = [size for size in self.sizes if size <= len(images)]
+        found = jax.device_get(self.evaluation.programs.sample(sample_key, params, num_generated))
+        is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
+        ends, starts = (
+            self._distances(subset_key, finite_images(images[is_finite]), self.sizes)
+            for images in (found.images, found.start_images)
+        )
+        way = rms_displacement(found.start_latents[is_finite], found.latents[is_finite])
+        return Judged(ends, starts, np.array(way), np.array(np.sum(~is_finite)))
+
+    def _of_test_images(self, key: jax.Array) -> dict[str, Any]:
+        """What as many real images get, or where there are fewer all, at proportional sizes."""
+        section = self.config.eval
+        images = self.test.images[: section.num_generated]
+        share = len(images) / section.num_generated
+        sizes = [max(2, round(share * size)) for size in self.sizes]
+        return self._told([self._distances(key, images, sizes)], np.array(False), sizes)
+
+    def _distances(
+        self, key: jax.Array, images: np.ndarray, wanted: Sequence[int]
+    ) -> dict[str, Any]:
+        """Each metric at every size, against the training images.
+
+        Sizes that the images do not reach have no number. "manifold" is of all images.
+        """
+        sizes = [size for size in wanted if size <= len(images)]
         if not sizes:
-            missing = {name: np.full(len(self.sizes), np.nan) for name in DISTANCES}
-            return {**missing, "manifold": NO_SCORES, **num_diverged}
+            missing = {name: np.full(len(wanted), np.nan) for name in DISTANCES}
+            return {**missing, "manifold": NO_SCORES}
         features, _ = self.evaluation.distances.outputs(images)
         reference, moments = self.evaluation.distances.train_reference
 
@@ -135,32 +172,29 @@ class ThermoAssessment:
             return metrics.kernel_distance(rows, reference)
 
         def at_sizes(metric_fn: Callable[[np.ndarray], float]) -> np.ndarray:
-            values = np.full(len(self.sizes), np.nan)
-            values[: len(sizes)] = metrics.metric_at_sizes(subset_key, metric_fn, features, sizes)
+            values = np.full(len(wanted), np.nan)
+            values[: len(sizes)] = metrics.metric_at_sizes(key, metric_fn, features, sizes)
             return values
 
         found = dict(zip(DISTANCES, map(at_sizes, (fid, kid_rbf, kid_polynomial)), strict=True))
-        return {**found, "manifold": manifold_scores(features, reference), **num_diverged}
+        return {**found, "manifold": manifold_scores(features, reference)}
 
-    def _extrapolated(
-        self, distances: list[dict[str, np.ndarray]], diverged: np.ndarray
+    @staticmethod
+    def _told(
+        by_repeat: list[dict[str, Any]], diverged: np.ndarray, sizes: Sequence[int]
     ) -> dict[str, Any]:
-        found = {}
-        for name, values in common.stack_arrays(distances).items():
-            infinity = np.apply_along_axis(self._at_infinity, -1, values)
+        """What ``_distances`` found of every repeat, with each metric at infinitely many images."""
+        every = common.stack_arrays(by_repeat)
+        scores = every.pop("manifold")
+        found = {"manifold": jax.tree.map(partial(_finite_or_null, diverged), scores)}
+        for name, values in every.items():
+            infinity = np.apply_along_axis(partial(_at_infinity, sizes), -1, values)
             found[name] = {
-                "sizes": self.sizes,
+                "sizes": [*sizes],
                 "values": _finite_or_null(diverged, values),
                 "infinity": _finite_or_null(diverged, infinity),
             }
         return found
-
-    def _at_infinity(self, values: np.ndarray) -> float:
-        is_known = np.isfinite(values)
-        sizes = np.array(self.sizes)[is_known]
-        if len(set(sizes)) < 2:  # no line
-            return np.nan
-        return metrics.extrapolate_to_infinity(sizes, values[is_known])
 
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
         batch = self.evaluation.batch(np.arange(self.config.train.batch_size))
@@ -169,6 +203,14 @@ class ThermoAssessment:
         return cost.cost(
             gradient_fn, key, params, (), batch, num_steps=num_steps, pilot_seconds=pilot_seconds
         )
+
+
+def _at_infinity(sizes: Sequence[int], values: np.ndarray) -> float:
+    is_known = np.isfinite(values)
+    known = np.array(sizes)[is_known]
+    if len(set(known)) < 2:  # no line
+        return np.nan
+    return metrics.extrapolate_to_infinity(known, values[is_known])
 
 
 def _finite_or_null(diverged: np.ndarray, values: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ from ebmjax import data, latent
 from ebmjax.training import TrainState, tree_digest
 from experiments import build as common
 from experiments.config import Config
-from experiments.distances import Distances
+from experiments.distances import Distances, rms_displacement
 from experiments.plots import image_grid
 from experiments.thermo import gradient_variance as thermo_gradient_variance
 from experiments.thermo.parts import Examples
@@ -29,6 +29,22 @@ class Programs(NamedTuple):
     evidence: Callable[..., Any]
     gradient: Callable[..., Any]
     gradient_variance: Callable[..., Any]
+
+
+class PriorSamples(NamedTuple):
+    """N samples of fresh prior chains beside what the chains began from.
+
+    Attributes:
+      images: (N, H, W, C) in [-1, 1], of where the chains ended.
+      start_images: alike, of where they began.
+      latents: (N, d), the ends.
+      start_latents: alike, draws of the base N(0, base_scale^2 I).
+    """
+
+    images: Any
+    start_images: Any
+    latents: Any
+    start_latents: Any
 
 
 def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
@@ -125,7 +141,8 @@ class ThermoEvaluation:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         sample_key, power_key, evidence_key, gradient_key = jax.random.split(key, 4)
         num_shown = self.config.eval.num_samples
-        samples = self.programs.sample(sample_key, params, num_shown)
+        sampled = self.programs.sample(sample_key, params, num_shown)
+        samples = sampled.images
         row, reconstructions = self.programs.reconstructions(power_key, params)
         row |= self.programs.evidence(evidence_key, params)
         row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
@@ -133,9 +150,12 @@ class ThermoEvaluation:
             "samples": data.from_signed_unit(samples),
             "reconstructions": data.from_signed_unit(reconstructions[:num_shown]),
         }
-        is_finite = jnp.isfinite(samples).all(axis=(1, 2, 3))
-        row |= {"num_diverged_samples": jnp.sum(~is_finite)}
+        is_finite = np.isfinite(samples).all(axis=(1, 2, 3))
+        row |= {"num_diverged_samples": np.sum(~is_finite)}
         row |= self.distances.along_training(np.asarray(samples))
+        row |= self.distances.along_training(np.asarray(sampled.start_images), "start")
+        ends, starts = (np.asarray(x)[is_finite] for x in (sampled.latents, sampled.start_latents))
+        row["sample_rms_displacement"] = rms_displacement(starts, ends)
         observations = data.to_signed_unit(jnp.asarray(self.test))
         pictures["squared_errors"] = jnp.mean(  # whose mean is the row's reconstruction error
             jnp.square(reconstructions - observations), axis=tuple(range(1, observations.ndim))
@@ -146,11 +166,23 @@ class ThermoEvaluation:
     def _generate(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
         return jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
 
-    def _sample(self, key: jax.Array, params: latent.LatentParams, num_samples: int) -> jax.Array:
-        """Images in [-1, 1], (num_samples, H, W, C), from fresh prior chains."""
-        return self._generate(params, self._prior(key, params, num_samples))
+    def _sample(
+        self, key: jax.Array, params: latent.LatentParams, num_samples: int
+    ) -> PriorSamples:
+        """From fresh prior chains, the same that ``_prior`` would start by this key."""
+        shape = (num_samples, self.chains["latent_dim"])
+        starts = self.model.base_scale * jax.random.normal(jax.random.split(key)[0], shape)
+        ends = self._prior(key, params, num_samples, starts)
+        images = self._generate(params, jnp.concatenate([ends, starts]))
+        return PriorSamples(images[:num_samples], images[num_samples:], ends, starts)
 
-    def _prior(self, key: jax.Array, params: latent.LatentParams, num_chains: int) -> jax.Array:
+    def _prior(
+        self,
+        key: jax.Array,
+        params: latent.LatentParams,
+        num_chains: int,
+        start: jax.Array | None = None,
+    ) -> jax.Array:
         latents, _ = latent.sample_prior(
             key,
             params,
@@ -159,6 +191,7 @@ class ThermoEvaluation:
             self.chains["latent_dim"],
             sampler=self.chains["prior_sampler"],
             num_steps=self.chains["prior_steps"],
+            start=start,
         )
         return latents
 

@@ -87,8 +87,8 @@ def training_curves(path: Path, rows: list[dict[str, Any]]) -> None:
         ("error a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
         ("nats", ("test_log_evidence", "test_trapezium_log_evidence"), "linear"),
         ("variance", ("coordinate_gradient_variance", "gradient_variance"), "log"),
-        ("FID of samples", ("sample_fid",), "linear"),
-        ("KID of samples", ("sample_kid",), "linear"),
+        ("FID of samples", ("sample_fid", "start_fid"), "linear"),
+        ("KID of samples", ("sample_kid", "start_kid"), "linear"),
     )
     panels = [panel for panel in panels if any(name in row for row in rows for name in panel[1])]
     num_columns = len(panels) // 2 + 1  # with a last panel for the acceptance

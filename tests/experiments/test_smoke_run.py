@@ -46,7 +46,7 @@ def test_every_step_has_one_row(smoke):
     rows = rows_of(smoke)
     assert [row["step"] for row in rows] == list(range(STEPS + 1))
     assert [row["step"] for row in rows if "test_log_evidence" in row] == list(EVALUATED)
-    for name in ("sample_fid", "sample_kid", "sample_is"):
+    for name in ("sample_fid", "sample_kid", "sample_is", "start_fid", "start_is"):
         assert [row["step"] for row in rows if np.isfinite(row.get(name, np.nan))] == list(
             EVALUATED
         )

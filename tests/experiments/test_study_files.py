@@ -1,6 +1,7 @@
 """Study files and arguments: what is found, and what is refused before a run."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -54,6 +55,41 @@ def test_the_rows_of_every_study_exist(name, variant, tmp_path):
     made = cells(study, tmp_path, 1)
     assert {cell.label for cell in made} == study.rows.keys()
     assert all(cell.config.family and cell.config.seed == cell.seed for cell in made)
+
+
+def told(number):
+    """What a column says of samples: which score of which set, or how far chains came."""
+    *place, last = re.sub(r"\.infinity$", "", number).split(".")
+    if "displacement" in last:
+        return "displacement"
+    features = r"(?:_(?:\{extractor\}|classifier_features|rbf|polynomial))?"
+    kind = re.fullmatch(rf"(?:first_|best_)?(?:sample_|start_)?(fid|kid|is){features}", last)
+    if kind is None:
+        return None
+    if "starts" in place or last.startswith("start_"):
+        return "starts", kind[1]
+    return ("real" if "test_images" in place else "score"), kind[1]
+
+
+@pytest.mark.parametrize(("name", "variant"), STUDIES)
+def test_every_table_that_scores_samples_scores_their_starts_beside_them(name, variant):
+    """And says how far chains came: those that never moved have the scores of their starts."""
+    numbers = [number for number, _, _ in load(f"studies/{name}:{variant}").columns.values()]
+    found = {told(number) for number in numbers}
+    kinds = {one[1] for one in found if one and one[0] == "score"}
+    assert {("starts", kind) for kind in kinds} <= found
+    assert "displacement" in found or not kinds
+
+
+def test_what_columns_tell_of_samples():
+    assert told("generation.buffer.fid_{extractor}") == ("score", "fid")
+    assert told("generation.buffer_selected.starts.is_{extractor}") == ("starts", "is")
+    assert told("over_training.best_sample_fid") == ("score", "fid")
+    assert told("over_training.start_fid") == ("starts", "fid")
+    assert told("kid_rbf.infinity") == ("score", "kid")
+    assert told("test_images.fid.infinity") == ("real", "fid")
+    assert told("chain_displacement") == told("fresh.rms_displacement") == "displacement"
+    assert told("classification.accuracy") is told("test_reconstruction_error") is None
 
 
 @pytest.mark.parametrize(

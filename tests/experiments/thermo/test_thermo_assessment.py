@@ -1,5 +1,6 @@
 """Distances of a latent EBM's samples where some of them diverged."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -9,13 +10,16 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.data import ImageData
+from ebmjax.metrics import feature_moments, frechet_distance
 from experiments.distances import Distances, manifold_scores
 from experiments.extractors import Extractor
 from experiments.thermo import assessment as thermo_assessment
 from experiments.thermo.assessment import ThermoAssessment
+from experiments.thermo.evaluation import PriorSamples
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
+LATENTS = np.random.default_rng(1).normal(size=(NUM, 3))
 
 
 def features(images):
@@ -29,25 +33,30 @@ class FlatDistances(Distances):
 
 @pytest.fixture
 def assessment():
-    """Of samples that are the training images, but for the first ``num_diverged``."""
+    """Of samples that are the training images, but for the first ``num_diverged``.
+
+    Their chains began at black images, half a unit from each latent.
+    """
 
     def make(num_diverged):
         samples = IMAGES / 127.5 - 1.0
         samples[:num_diverged, 0] = np.nan
+        found = PriorSamples(samples, np.full_like(samples, -1.0), LATENTS, LATENTS + 0.5)
         config = digits(**{"eval.num_generated": NUM, "eval.smallest_generated": 4})
         train = ImageData(IMAGES, np.zeros(NUM, np.int32))
         evaluation = SimpleNamespace(
-            programs=SimpleNamespace(sample=lambda key, params, num: samples[:num]),
+            programs=SimpleNamespace(sample=lambda *_: found),
             distances=FlatDistances(train, train, config),
         )
-        return ThermoAssessment(evaluation=evaluation, test=None, config=config)  # pyright: ignore
+        return ThermoAssessment(evaluation=evaluation, test=train, config=config)  # pyright: ignore
 
     return make
 
 
 def test_no_sample_diverged(assessment):
-    found = assessment(0)._distances(jax.random.key(0), None)
-    assert found["num_diverged_samples"] == 0
+    judged = assessment(0)._judged(jax.random.key(0), None)
+    assert judged.num_diverged == 0
+    found = judged.ends
     assert all(np.isfinite(found[name]).all() for name in ("fid", "kid_rbf", "kid_polynomial"))
     # At the full size the samples are the data: float64 of covariances of order 1e4.
     assert found["fid"][-1] == pytest.approx(0.0, abs=1e-6)
@@ -59,14 +68,20 @@ def test_no_sample_diverged(assessment):
 def test_diverged_samples_are_left_out_and_counted(assessment):
     """Black images in their place would be 0 in every feature."""
     made = assessment(10)
-    found = made._distances(jax.random.key(0), None)
-    assert found["num_diverged_samples"] == 10
+    judged = made._judged(jax.random.key(0), None)
+    assert judged.num_diverged == 10
+    found = judged.ends
     is_reached = np.array(made.sizes) <= 30
     assert 2 <= is_reached.sum() < 10
     np.testing.assert_array_equal(np.isfinite(found["fid"]), is_reached)
     left, training = features(IMAGES[10:])[0], features(IMAGES)[0]
     assert found["manifold"] == manifold_scores(np.asarray(left), np.asarray(training))
-    report = made._extrapolated([{"fid": found["fid"]}], np.array(False))
+    # The starts of as many chains, by the same numbers.
+    assert judged.rms_displacement == pytest.approx(0.5)
+    np.testing.assert_array_equal(np.isfinite(judged.starts["fid"]), is_reached)
+    black = made._distances(jax.random.key(5), np.zeros_like(IMAGES[10:]), made.sizes)
+    assert judged.starts["fid"] == pytest.approx(black["fid"], nan_ok=True)
+    report = made._told([found], np.array(False), made.sizes)
     expected = np.polyfit(1 / np.array(made.sizes)[is_reached], found["fid"][is_reached], 1)[1]
     assert report["fid"]["infinity"] == pytest.approx(expected)
 
@@ -74,10 +89,28 @@ def test_diverged_samples_are_left_out_and_counted(assessment):
 @pytest.mark.parametrize("num_left", [0, 3, 5, 7])
 def test_too_few_samples_have_no_distance_at_infinity(assessment, num_left):
     made = assessment(NUM - num_left)
-    found = made._distances(jax.random.key(0), None)
+    found = made._judged(jax.random.key(0), None).ends
     assert np.isfinite(found["fid"]).sum() == (num_left >= 4)
     assert np.isfinite(list(found["manifold"].values())).all() == (num_left > 5)
-    assert np.isnan(made._extrapolated([{"fid": found["fid"]}], np.array(False))["fid"]["infinity"])
+    assert np.isnan(made._told([found], np.array(False), made.sizes)["fid"]["infinity"])
+
+
+@pytest.mark.parametrize("num_test", [NUM, NUM // 2])
+def test_test_images_are_judged_at_as_many_or_proportional_sizes(assessment, num_test):
+    made = assessment(0)
+    made = replace(made, test=ImageData(IMAGES[:num_test], np.zeros(num_test, np.int32)))
+    found = made._of_test_images(jax.random.key(0))["fid"]
+    share = num_test / NUM
+    assert found["sizes"] == [round(share * size) for size in made.sizes]
+    assert np.isfinite(found["values"]).all()
+    assert np.isfinite(found["infinity"])
+    # All test images are the training images, or the first half of them.
+    features_of = [features(images)[0] for images in (IMAGES[:num_test], IMAGES)]
+    moments = [feature_moments(np.asarray(x)) for x in features_of]
+    # In float64, of traces of order 1e4.
+    assert found["values"][-1] == pytest.approx(
+        frechet_distance(*moments[0], *moments[1]), abs=1e-6
+    )
 
 
 def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):

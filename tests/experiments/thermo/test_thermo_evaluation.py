@@ -15,7 +15,7 @@ from ebmjax import data, latent
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
 from experiments.configs import thermo_celeba
-from experiments.thermo.evaluation import Programs, ThermoEvaluation
+from experiments.thermo.evaluation import PriorSamples, Programs, ThermoEvaluation
 from experiments.thermo.parts import Examples
 
 NUM_IMAGES, NUM_CHAINS = 3, 400
@@ -28,9 +28,10 @@ PARAMS = latent.LatentParams(
 TEST = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
 
 
-def told(ends):
+def told(ends, prefix="sample"):
     """Of the ends that distances were asked for, the shape and how many are not finite."""
-    return {"shape": ends.shape, "num_lost": np.isnan(ends).any(axis=(1, 2, 3)).sum()}
+    num_lost = np.isnan(ends).any(axis=(1, 2, 3)).sum()
+    return {f"{prefix}_shape": ends.shape, f"{prefix}_num_lost": num_lost}
 
 
 def evaluation(tmp_path) -> ThermoEvaluation:
@@ -155,8 +156,9 @@ def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_
     one.config.train = {"batch_size": 3}
     one.config.eval.update({"num_samples": 4, "num_gradients": 8})
     samples = jnp.zeros((4, 2, 1, 1)).at[1, 0].set(jnp.nan)
+    latents = jnp.full((4, 3), 2.0).at[1].set(100.0)
     one.__dict__["programs"] = Programs(
-        sample=lambda *_: samples,
+        sample=lambda *_: PriorSamples(samples, samples[:2], latents, jnp.zeros((4, 3))),
         reconstructions=lambda *_: ({}, jnp.zeros((3, 2))),
         evidence=lambda *_: {},
         gradient=lambda key, params, shards, batch: (batches.append(batch.index.tolist()),),
@@ -165,8 +167,28 @@ def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_
     row, _ = one._measure_one(jax.random.key(0), PARAMS)
     assert row["num_diverged_samples"] == 1
     # Distances are of the samples that are drawn anyway; what to leave out is theirs to know.
-    assert (row["shape"], row["num_lost"]) == ((4, 2, 1, 1), 1)
+    assert (row["sample_shape"], row["sample_num_lost"]) == ((4, 2, 1, 1), 1)
+    assert row["start_shape"] == (2, 2, 1, 1)
+    assert row["sample_rms_displacement"] == 2.0  # without the chain that is lost
     assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
+
+
+def test_samples_stand_beside_the_images_of_their_chains_starts(tmp_path):
+    one, key = evaluation(tmp_path), jax.random.key(3)
+    found = one._sample(key, PARAMS, 5)
+    # The chains are those that start afresh by this key: where they start, nothing else changes.
+    np.testing.assert_array_equal(found.latents, one._prior(key, PARAMS, 5))
+    nowhere = one.chains | {"prior_steps": 1, "prior_sampler": partial(mala, step_size=1e-30)}
+    unmoved = replace(one, chains=nowhere)._prior(key, PARAMS, 5)
+    np.testing.assert_allclose(found.start_latents, unmoved, atol=1e-12)
+    weight, bias = map(np.asarray, PARAMS.generator)
+    for latents, images in (
+        (found.latents, found.images),
+        (found.start_latents, found.start_images),
+    ):
+        np.testing.assert_allclose(
+            images, np.asarray(latents) @ weight.T + bias, rtol=1e-5, atol=1e-6
+        )
 
 
 def test_the_same_parameters_are_measured_once(tmp_path, monkeypatch):

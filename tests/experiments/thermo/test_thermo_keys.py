@@ -12,8 +12,8 @@ from experiments import build
 from experiments.extractors import Extractor
 from experiments.thermo import evidence as thermo_evidence
 from experiments.thermo import experiment as thermo
-from experiments.thermo.assessment import ThermoAssessment
-from experiments.thermo.evaluation import Programs, ThermoEvaluation
+from experiments.thermo.assessment import Judged, ThermoAssessment
+from experiments.thermo.evaluation import PriorSamples, Programs, ThermoEvaluation
 
 
 def numbers(*keys):
@@ -49,16 +49,20 @@ def used(monkeypatch):
 
         return fake
 
-    def distances(self, key, params):
+    def judged(self, key, params):
         drawn.extend(numbers(key, *jax.random.split(key)))
-        return {"num_diverged_samples": np.array(0), "manifold": {}}
+        return Judged({"manifold": {}}, {"manifold": {}}, np.array(0.0), np.array(0))
+
+    def of_test_images(self, key):
+        drawn.extend(numbers(key))
+        return {}
 
     def compare(keys, *_):
         drawn.extend(numbers(*keys, *(jax.random.fold_in(key, i) for key in keys for i in (0, 1))))
         return {}
 
     programs = Programs(
-        sample=draw(jnp.zeros((1, 8, 8, 1))),
+        sample=draw(PriorSamples(*[jnp.zeros((1, 8, 8, 1))] * 2, *[jnp.zeros((1, 2))] * 2)),
         reconstructions=draw(({}, jnp.zeros((1, 8, 8, 1)))),
         evidence=draw({}),
         gradient=draw(None),
@@ -67,7 +71,8 @@ def used(monkeypatch):
     monkeypatch.setattr(ThermoEvaluation, "programs", programs)
     monkeypatch.setattr(ThermoEvaluation, "_gradients", lambda self, key, _: draw([])(key))
     monkeypatch.setattr(ThermoAssessment, "extractor", Extractor("none", lambda _: None, {}))
-    monkeypatch.setattr(ThermoAssessment, "_distances", distances)
+    monkeypatch.setattr(ThermoAssessment, "_judged", judged)
+    monkeypatch.setattr(ThermoAssessment, "_of_test_images", of_test_images)
     monkeypatch.setattr(ThermoAssessment, "_cost", lambda self, key, *_: draw({})(key))
     monkeypatch.setattr(thermo_evidence, "compare", compare)
     return drawn
@@ -83,7 +88,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         gradient_fn=None,
         train=None,
         test=np.zeros((1, 8, 8, 1)),
-        distances=SimpleNamespace(along_training=lambda ends: {}),
+        distances=SimpleNamespace(along_training=lambda *_: {}),
         config=config,
     )
     test = SimpleNamespace(images=None)
@@ -94,6 +99,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         step=3,
     )
     ThermoAssessment(evaluation=evaluation, test=test, config=config)(state)
-    # Of each repeat 4 along training, 3 for distances and 3 for evidence; one for the cost.
-    assert len(used) == 2 * (4 + 3 + 3) + 1
+    # Of each repeat 4 along training, 3 for distances and 3 for evidence; one for the cost and one
+    # for the test images.
+    assert len(used) == 2 * (4 + 3 + 3) + 2
     assert len(set(used)) == len(used)
