@@ -16,6 +16,9 @@ Panel = tuple[str | tuple[str, ...], str, str]
 """A number's name in metrics.jsonl, or the names that runs may have for it, its label, and the
 scale of its axis."""
 
+STARTS = {"sample_fid": "start_fid", "sample_kid": "start_kid", "sample_is": "start_is"}
+"""What the starts of the chains score, by the score of the samples."""
+
 DASHES = ("-", "--", ":")
 CROWD = 12
 
@@ -27,7 +30,8 @@ def over_training(
 
     Runs that diverged are drawn as far as they came; a logarithmic axis leaves zeros out. Seeds of
     more than ``CROWD`` rows would hide the lines and are not drawn. A number that no row has leaves
-    its panel empty, and there is no figure of no run.
+    its panel empty, and there is no figure of no run. Dotted beside a score of samples: that of
+    their starts.
 
     Args:
       panels: from left to right, at most three a line.
@@ -50,6 +54,9 @@ def over_training(
             if scale == "log":
                 curves = [(steps, np.where(values > 0, values, np.nan)) for steps, values in curves]
             line(axes, curves, row, len(runs) <= CROWD, style)
+            if names in STARTS:
+                of_starts = [_curve(rows_of_seed, STARTS[names]) for rows_of_seed in seeds]
+                line(axes, of_starts, "_starts", False, {"color": style["color"], "ls": ":"})
         axes.set(xlabel="step", ylabel=label, yscale=scale)
         if not any(len(curve.get_xdata()) for curve in axes.lines):  # no row logs it
             axes.set_axis_off()

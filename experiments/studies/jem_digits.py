@@ -74,6 +74,10 @@ COLUMNS = {
     "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
     "the same, their starts": ("generation.fresh.starts.fid_classifier_features", 1.0, 1),
     "the same, test images": ("generation.test_images.fid_classifier_features", 1.0, 1),
+    # At 256 images the FID's bias hides what is left of the starts. KID has none.
+    "KID, fresh chains": ("generation.fresh.kid_classifier_features", 1.0, 0),
+    "KID, their starts": ("generation.fresh.starts.kid_classifier_features", 1.0, 0),
+    "KID, test images": ("generation.test_images.kid_classifier_features", 1.0, 0),
     "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),

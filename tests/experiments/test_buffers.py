@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,17 +51,31 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
     state.params, state.shards.statistics = {}, {}
     network = SimpleNamespace(logits=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
     images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
-    distances = SimpleNamespace(along_training=lambda ends: {"sample_fid": float(len(ends))})
+    judged = []
+
+    def along_training(ends, prefix="sample"):
+        judged.append(np.ravel(ends[:, 0, 0, 0]))
+        return {f"{prefix}_fid": float(len(ends))}
+
+    law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
+    distances = SimpleNamespace(along_training=along_training)
     evaluation = JemEvaluation(
         workdir=tmp_path,
         classifier=network,  # pyright: ignore
         test=images,
         distances=distances,  # pyright: ignore
+        negatives=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
+        law_key=jax.random.key(0),
         profile=lambda state: {"profile.sgld.displacement": np.arange(3)},
         config=config,
     )
     row = evaluation(state, 0)
-    assert row["sample_fid"] == config.eval.num_samples
+    assert row["sample_fid"] == row["start_fid"] == config.eval.num_samples
+    # Draws of the law, of the classes of the slots; the same at every evaluation, so drawn once.
+    slots, draws = judged
+    np.testing.assert_allclose(draws, slots, rtol=1e-6)
+    assert evaluation(state, 1)["start_fid"] == row["start_fid"]
+    assert len(judged) == 3
     arrays = np.load(tmp_path / "evaluations" / "000000.npz")
     np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])
     shown = arrays["samples"]

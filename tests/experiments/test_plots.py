@@ -136,7 +136,8 @@ def test_distances_have_panels_where_there_are_any(bare, monkeypatch):
     monkeypatch.setattr(thermo_plots, "finish", lambda figure, path: drawn.append(figure))
     rows = rows_of(bare)
     thermo_plots.training_curves(bare / "unused.png", rows)
-    without = [{k: v for k, v in row.items() if not k.startswith("sample_")} for row in rows]
+    of_samples = ("sample_", "start_")
+    without = [{k: v for k, v in row.items() if not k.startswith(of_samples)} for row in rows]
     thermo_plots.training_curves(bare / "unused.png", without)
     labels = [[axes.get_ylabel() for axes in figure.axes] for figure in drawn]
     common = ["loss", "energy", "error a pixel", "nats", "variance"]
@@ -144,6 +145,7 @@ def test_distances_have_panels_where_there_are_any(bare, monkeypatch):
     assert labels[1] == [*common, "acceptance probability"]
     fid = drawn[0].axes[5].lines[0].get_ydata()
     assert fid.tolist() == [row["sample_fid"] for row in rows if "sample_fid" in row]
+    assert [line.get_label() for line in drawn[0].axes[5].lines] == ["sample fid", "start fid"]
     plt.close("all")
 
 

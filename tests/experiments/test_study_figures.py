@@ -67,6 +67,14 @@ def test_a_panel_reads_either_name(study, drawn):
         assert image.width > image.height
 
 
+def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, drawn):
+    rows = [{"step": step, "sample_fid": 9.0 - step, "start_fid": 4.0} for step in (0, 5)]
+    write_run(tmp_path, "row", 0, rows)
+    over_training((FID,), "fid", tmp_path)
+    (dotted,) = [curve for curve in drawn[0].axes[0].lines if curve.get_label() == "_starts"]
+    assert (dotted.get_linestyle(), dotted.get_ydata().tolist()) == (":", [4.0, 4.0])
+
+
 def test_rows_are_shown_in_the_order_asked_for_where_they_have_a_run(study, drawn):
     over_training((GAP,), "some", study, ["other", "missing", "beta 0"])
     assert list(lines(drawn[0].axes[0])) == ["other", "beta 0"]

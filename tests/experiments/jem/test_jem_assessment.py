@@ -25,6 +25,7 @@ from experiments.validate import check_ranges
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
+STARTS = "generation.fresh.starts.fid_classifier_features"
 OFF = {"eval.num_ood": 0, "eval.num_attacked": 0, "eval.num_generated": 0}
 
 
@@ -171,10 +172,23 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
         assert arrays[f"{name}_images"].dtype == np.uint8
         for number in ("fid", "kid", "is"):
             assert np.isfinite(report[name][f"{number}_classifier_features"])
+            assert np.isfinite(report[name]["starts"][f"{number}_classifier_features"])
+        assert report[name]["starts"]["num_images"] == 20
+        assert arrays[f"{name}_start_images"].shape == (20, 8, 8, 1)
+        assert ("rms_displacement" in report[name]) == (name != "buffer")
     assert report["implied_temperature"] == pytest.approx(0.01**2 / 2)
     assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
     assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
     assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20
+
+
+@pytest.mark.parametrize("name", ["jem_digits.py:ablation", "svgdjem.py:", "chains.py:"])
+def test_the_columns_of_samples_are_in_a_report(name, run):
+    """Starts and displacement among them."""
+    numbers = {number for number, _, _ in load(f"studies/{name}").columns.values()}
+    found = {number for number in numbers if number.startswith("generation.")}
+    assert {"generation.fresh.rms_displacement", STARTS} <= found
+    assert all(_descend(report_of(run), number) is not None for number in found)
 
 
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):
