@@ -87,11 +87,11 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         powers=np.zeros(1),
         gradient_fn=None,
         train=None,
-        test=np.zeros((1, 8, 8, 1)),
+        test=np.zeros((1, 8, 8, 1), np.uint8),
         distances=SimpleNamespace(along_training=lambda *_: {}),
         config=config,
     )
-    test = SimpleNamespace(images=None)
+    test = SimpleNamespace(images=np.zeros((1, 8, 8, 1), np.uint8))
     state = SimpleNamespace(
         params={"weight": np.zeros((2, 1))},
         skipped=np.zeros(2),
