@@ -69,11 +69,16 @@ def restore(path: Path, config: Config, experiment: Experiment) -> training.Trai
     Raises:
       WorkdirError: if training has not come to its end; if it diverged and the best state is not
         asked for; if there is no best state.
-      CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+      CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the run was trained on
+        other data than there are now.
+      CheckpointDamagedError: see ``Checkpoints.restore_latest``.
     """
     with training.Checkpoints(path / "checkpoints") as checkpoints:
         restored = checkpoints.restore_latest(experiment.state)
-    state = restored[0] if restored else experiment.state
+    state = experiment.state
+    if restored:
+        state, meta = restored
+        training.check_same_data(meta, int(state.step), training.digest_data(experiment.data))
     step, total = int(state.step), experiment.plan.total_steps
     skipped = int(np.min(state.consecutive_skipped))  # as ``fit`` counts, of all repeats
     has_diverged = skipped >= experiment.plan.max_consecutive_skips

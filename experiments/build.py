@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -110,42 +110,64 @@ class Images(NamedTuple):
 
 
 def images(config: Config) -> Images:
-    """The images that ``config.data`` and ``config.eval.use_test_split`` ask for.
+    """The images that ``config.data`` and ``config.eval.use_test_split`` ask for, checked.
+
+    The test split is not read where nothing is judged by it.
 
     Raises:
-      ConfigError: if the sizes do not fit the data.
+      ConfigError: if the sizes do not fit the data, or the data are none for the configuration.
     """
-    if config.data.name == "digits":
-        if config.data.image_size != DIGITS_SIDE:
-            raise ConfigError(
-                f"config.data.image_size must be {DIGITS_SIDE} for the packaged digits, got "
-                f"{config.data.image_size}."
-            )
-        splits = [data.load_digits(split) for split in ("train", "test")]
-    else:
-        splits = [
-            data.load_tfds(
-                config.data.name,
-                split,
-                data_dir=config.data.data_dir or None,
-                image_size=config.data.image_size,
-                max_examples=limit,
-            )
-            for split, limit in (("train", config.data.max_train), ("test", config.data.max_test))
-        ]
-    train = data.ImageData(*(array[: config.data.max_train] for array in splits[0]))
-    test = data.ImageData(*(array[: config.data.max_test] for array in splits[1]))
-    num_kept = len(train.labels) - config.data.num_validation
+    section = config.data
+    if section.name == "digits" and section.image_size != DIGITS_SIDE:
+        raise ConfigError(
+            f"config.data.image_size must be {DIGITS_SIDE} for the packaged digits, got "
+            f"{section.image_size}."
+        )
+    train = _split(config, "train", section.max_train)
+    num_kept = len(train.labels) - section.num_validation
     if num_kept < 1:
         raise ConfigError(
             f"config.data.num_validation must leave training images: it is "
-            f"{config.data.num_validation} of {len(train.labels)} (config.data.max_train)."
+            f"{section.num_validation} of {len(train.labels)} (config.data.max_train)."
         )
-    if not config.data.num_validation:
+    if not section.num_validation:
+        test = _split(config, "test", section.max_test)
         return Images(train, test, test)
     held_out = data.ImageData(*(array[num_kept:] for array in train))
     kept = data.ImageData(*(array[:num_kept] for array in train))
-    return Images(kept, held_out, test if config.eval.use_test_split else held_out)
+    if not config.eval.use_test_split:
+        return Images(kept, held_out, held_out)
+    return Images(kept, held_out, _split(config, "test", section.max_test))
+
+
+def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.ImageData:
+    section = config.data
+    if section.name == "digits":
+        found = data.load_digits(split)
+    else:
+        try:
+            found = data.load_tfds(
+                section.name,
+                split,
+                data_dir=section.data_dir or None,
+                image_size=section.image_size,
+                max_examples=limit,
+            )
+        except ValueError as error:
+            if split == "test" and str(error).startswith("split must"):
+                raise ConfigError(
+                    f"config.data.name={section.name!r}: {error} Without a split for tests, judge "
+                    "by training images that are held out: --config.data.num_validation=N."
+                ) from error
+            raise
+    found = data.ImageData(*(array[:limit] for array in found))
+    try:
+        return data.check_image_data(found, section.num_classes)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"config.data.name={section.name!r}, split {split}: {error} The configuration has "
+            f"config.data.num_classes={section.num_classes}."
+        ) from error
 
 
 def sampler(config: Config, name: str) -> Callable[..., Any]:
@@ -189,12 +211,9 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
     An epoch is one of the first stream, ``config.train.batch_size``.
     """
     train = config.train
-    if train.batch_size > num_examples:
-        limit = "num_points" if "num_points" in config.data else "max_train"
-        raise ConfigError(
-            f"config.train.batch_size must be at most the number of training examples, got "
-            f"{train.batch_size} with {num_examples} examples (config.data.{limit})."
-        )
+    _check_batch(config, "batch_size", train.batch_size, num_examples)
+    for size in further_streams:
+        _check_batch(config, "positive_batch_size", size, num_examples)
     steps_per_epoch = num_examples // train.batch_size
 
     def whole_dispatches(epochs: float) -> int:
@@ -212,6 +231,25 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=over_repeats(config, lambda repeat: config.seed + repeat, tuple),
+    )
+
+
+def _check_batch(config: Config, name: str, size: int, num_examples: int) -> None:
+    if size <= num_examples:
+        return
+    section = config.data
+    limit = "num_points" if "num_points" in section else "max_train"
+    num_held_out = section.get("num_validation", 0)
+    if size <= num_examples + num_held_out:
+        raise ConfigError(
+            f"config.data.num_validation={num_held_out} leaves {num_examples} of "
+            f"{num_examples + num_held_out} training images (config.data.max_train="
+            f"{section.max_train}), which must be at least config.train.{name}={size}. Hold out "
+            "fewer, or take a smaller batch."
+        )
+    raise ConfigError(
+        f"config.train.{name} must be at most the number of training examples, got {size} with "
+        f"{num_examples} examples (config.data.{limit})."
     )
 
 

@@ -196,7 +196,7 @@ def fields_behind(message: str, config: Config) -> list[str]:
     It has ``padding=2`` or "padding must ..., got 2" for config.data.crop_padding: a field ends in
     the argument's name and has its value.
     """
-    given = re.findall(r"\b(\w+)='?([\w.+-]*\w)", message)
+    given = re.findall(r"\b(\w+)='?([\w.:/+-]*\w)", message)
     given += re.findall(r"^(\w+) must .*?\bgot '?([\w.+-]*\w)", message)
     flat = {name: str(value) for name, value in workdir.flatten(config.to_dict()).items()}
     return [
@@ -241,6 +241,7 @@ def summarise(
         "compile_seconds": round(seconds.compile, 3),
         "run_seconds": round(seconds.run, 3),
         "params_sha256": training.tree_digest(result.state.params),
+        "data_sha256": result.data_sha256,
     }
     if pilot is not None:
         summary["pilot_seconds"] = round(pilot.wall, 3)

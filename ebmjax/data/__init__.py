@@ -1,7 +1,6 @@
 """Image data decoded once to uint8, the step -> batch sampler, and on-device transforms."""
 
 from ebmjax.data._augment import add_gaussian_noise as add_gaussian_noise
-from ebmjax.data._augment import check_image_data as check_image_data
 from ebmjax.data._augment import random_flip as random_flip
 from ebmjax.data._augment import reflect_pad_crop as reflect_pad_crop
 from ebmjax.data._buffer_augmentation import augment_starts as augment_starts
@@ -9,6 +8,7 @@ from ebmjax.data._buffer_augmentation import random_blur as random_blur
 from ebmjax.data._buffer_augmentation import random_colour_jitter as random_colour_jitter
 from ebmjax.data._buffer_augmentation import random_grey as random_grey
 from ebmjax.data._buffer_augmentation import random_resized_crop as random_resized_crop
+from ebmjax.data._check import check_image_data as check_image_data
 from ebmjax.data._digits import load_digits as load_digits
 from ebmjax.data._images import ImageData as ImageData
 from ebmjax.data._images import dequantise as dequantise

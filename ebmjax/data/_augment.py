@@ -1,71 +1,12 @@
-"""Images on their way to the network: checked once on the host, augmented inside the train step."""
+"""Images on their way to the network, augmented inside the train step."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ebmjax._checks import check_at_least, check_not_negative
-from ebmjax.data._images import ImageData
 from ebmjax.types import Key
-
-
-def check_image_data(data: ImageData, num_classes: int) -> None:
-    """Raises unless a loaded split is what the trainers take; meant for data from elsewhere.
-
-    Inside ``jit`` nobody can look at values: a label out of range would pick another class's
-    logit, and a NaN pixel would spoil the parameters for good.
-
-    Args:
-      data: ``images`` uint8 (N, height, width, channels) and integer ``labels`` (N,), N >= 1.
-      num_classes: labels must lie in 0, ..., num_classes - 1.
-
-    Raises:
-      TypeError: if images are not uint8 (the message counts pixels that are not finite), or labels
-        are not integers.
-      ValueError: if a shape or a label is wrong, or there are no images.
-
-    Example:
-      >>> check_image_data(ImageData(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 9])), 10)
-    """
-    check_at_least("num_classes", num_classes, 1)
-    images, labels = np.asarray(data.images), np.asarray(data.labels)
-    _check_levels(images)
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise TypeError(
-            f"labels must be integers, got dtype {labels.dtype}. Give class numbers, not one-hot "
-            "rows or probabilities."
-        )
-    if labels.shape != images.shape[:1]:
-        raise ValueError(
-            f"labels must hold one class an image, shape ({len(images)},); got {labels.shape}."
-        )
-    outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
-    if outside.size:
-        raise ValueError(
-            f"labels must lie in 0..{num_classes - 1}; {outside.size} of {labels.size} do not, "
-            f"first labels[{outside[0]}] = {labels[outside[0]]}. Renumber the classes or correct "
-            f"{num_classes=}."
-        )
-
-
-def _check_levels(images: np.ndarray) -> None:
-    if images.dtype != np.uint8:
-        broken = (
-            f" with {np.count_nonzero(~np.isfinite(images))} pixels that are NaN or infinite"
-            if np.issubdtype(images.dtype, np.inexact)
-            else ""
-        )
-        raise TypeError(
-            f"images must be uint8 levels 0 to 255, got dtype {images.dtype}{broken}. Repair such "
-            "pixels and go back to levels (ebmjax.data.from_signed_unit does so from [-1, 1])."
-        )
-    if images.ndim != 4 or 0 in images.shape:
-        raise ValueError(
-            "images must have shape (N, height, width, channels) with no axis empty, got "
-            f"{images.shape}. Grey images need a last axis of size 1."
-        )
 
 
 def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:

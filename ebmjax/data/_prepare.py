@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ebmjax.data._tfds_copies import copies, damage, damaged_message, described_copies
 from ebmjax.data._tfds_without_tensorflow import tfds_without_tensorflow
 
 
@@ -18,18 +20,57 @@ class DataUnavailableError(RuntimeError):
 def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
     """The tensorflow-datasets builder of ``name`` looking in ``data_dir``.
 
+    A version that the installed tensorflow-datasets no longer makes is read where it lies.
+
     Raises:
       ValueError: if tensorflow-datasets has no data set called ``name``.
+      DataUnavailableError: if there is a copy whose description cannot be read, or the version
+        that ``name`` asks for is neither there nor one that can be prepared.
     """
     import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import constants
 
+    root = Path(data_dir or constants.DATA_DIR).expanduser()
+    _check_name(name, root)
+    plain, _, version = name.partition(":")
+    there = [folder for folder in copies(root, plain) if version in ("", folder.name)]
     try:
-        return tfds.builder(name, data_dir=data_dir and Path(data_dir).expanduser())
+        if version and there:
+            return tfds.builder_from_directory(there[0])
+        return tfds.builder(name, data_dir=data_dir and root)
     except tfds.core.DatasetNotFoundError:
         raise ValueError(
             f"name must be a data set of tensorflow-datasets, such as cifar10, cifar100, "
-            f"svhn_cropped, mnist, fashion_mnist or celeb_a; got {name=}."
+            f"svhn_cropped, mnist, fashion_mnist or celeb_a, or one that lies in data_dir; got "
+            f"{name=}. {described_copies(root)}"
         ) from None
+    except Exception as error:  # of many types, one for each way to fail
+        reason = textwrap.shorten(str(error).partition('}": ')[2] or str(error), 200).rstrip(".:")
+        if there:
+            reason = damage(there[-1]) or reason
+            raise DataUnavailableError(damaged_message(there[-1], reason)) from error
+        raise DataUnavailableError(
+            f"{name} cannot be opened in {root}: {reason}. {described_copies(root)} Give the name "
+            "of one of these, with its version as in cifar10:3.0.2, or leave the version out."
+        ) from error
+
+
+def _check_name(name: str, root: Path) -> None:
+    """Raises ValueError unless ``name`` looks like the name of a data set."""
+    looks_right = re.fullmatch(r"[A-Za-z]\w*(:\w+)?(/[\w.=,-]+)*(:[\d.*]+)?", name)
+    if looks_right and not ("/" in name and Path(name).exists()):
+        return
+    if "/" not in name and "\\" not in name:
+        raise ValueError(
+            f"name must be that of a data set of tensorflow-datasets, as cifar10, cifar10:3.0.2 or "
+            f"cifar10_corrupted/brightness_1; got {name=}. {described_copies(root)}"
+        )
+    path = Path(name).expanduser()
+    raise ValueError(
+        f"name must be that of a data set, not a path; got {name=}. For a prepared data set at "
+        f"that place give name={path.name!r} and data_dir={str(path.parent)!r}; image files are "
+        "read by a program of your own, into ebmjax.data.ImageData."
+    )
 
 
 def is_prepared(builder: Any) -> bool:
@@ -41,11 +82,8 @@ def is_prepared(builder: Any) -> bool:
     folder = Path(builder.data_path)
     if not folder.exists():
         return False
-    if not (folder / "dataset_info.json").exists():
-        raise DataUnavailableError(
-            f"{folder} is an incomplete copy of {builder.name}: dataset_info.json is missing. Copy "
-            "the folder again, or delete it and run again to prepare it."
-        )
+    if reason := damage(folder):
+        raise DataUnavailableError(damaged_message(folder, reason))
     formats = {form.value for form in builder.info.available_file_formats()}
     if "array_record" not in formats:
         raise DataUnavailableError(

@@ -18,6 +18,7 @@ from ebmjax.data._prepare import (
     prepare_tfds,
     remedy,
 )
+from ebmjax.data._tfds_copies import copies, other_root
 
 READ_AT_ONCE = 512
 
@@ -64,7 +65,12 @@ def load_tfds(
     try:
         source = builder.as_data_source(split=split)
     except ValueError as error:  # for an empty slice it says "Paths sequence can not be ..."
-        raise ValueError(f"split must name examples of {name}, got {split=}: {error}") from error
+        splits = builder.info.splits
+        there = ", ".join(f"{part} ({about.num_examples})" for part, about in splits.items())
+        raise ValueError(
+            f"split must name examples of {name}, got {split=}; {builder.data_path} has {there}. "
+            f"Take one of these, or a part such as '{next(iter(splits))}[:90%]'."
+        ) from error
     count = min(len(source), max_examples or len(source))
     try:
         return _decode(_examples(source, count), count, image_size)
@@ -85,12 +91,35 @@ def _prepared_builder(name: str, data_dir: Any, prepare: bool) -> Any:
     builder = open_builder(name, data_dir)
     if is_prepared(builder):
         return builder
+    _check_is_nowhere_near(builder)
     if not prepare:
         raise DataUnavailableError(
             f"{name} is not prepared: there is no {builder.data_path}. {remedy(builder)}"
         )
     prepare_tfds(name, data_dir)
     return open_builder(name, data_dir)
+
+
+def _check_is_nowhere_near(builder: Any) -> None:
+    """Raises DataUnavailableError for a copy in a neighbouring folder, or of another version.
+
+    Otherwise a mistake in ``data_dir`` would start a download.
+    """
+    root, name = Path(builder.data_dir_root), builder.name
+    other = other_root(root, name)
+    if other is not None:
+        raise DataUnavailableError(
+            f"{name} is not in data_dir={str(root)!r}, for there is no {builder.data_path}; it is "
+            f"in {other}. Give data_dir={str(other)!r}, the folder above {name}."
+        )
+    versions = [folder.name for folder in copies(root, name)]
+    wanted = Path(builder.data_path).name
+    if versions and not builder.builder_config:
+        raise DataUnavailableError(
+            f"{root / name} holds {name} in version {', '.join(versions)}, not in version "
+            f"{wanted}. To read what is there, give name='{name}:{versions[-1]}'. To prepare "
+            f"{wanted} beside it, run ebmjax.data.prepare_tfds('{name}', {str(root)!r})."
+        )
 
 
 def _examples(source: Any, count: int) -> Iterator[dict[str, Any]]:

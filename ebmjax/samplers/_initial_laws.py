@@ -14,6 +14,7 @@ from ebmjax._checks import (
     check_finite,
     check_interval,
     check_positive,
+    shown,
 )
 from ebmjax.types import Key, PyTree
 
@@ -189,6 +190,6 @@ def _check_labels(labels: np.ndarray, num_images: int, num_classes: int) -> None
     empty = np.flatnonzero(np.bincount(labels, minlength=num_classes) == 0)
     if len(empty):
         raise ValueError(
-            f"labels must hold every class at least once, got none of {empty.tolist()} out of "
-            f"num_classes={num_classes}."
+            f"labels must hold every class at least once, got none of {shown(empty.tolist())} out "
+            f"of num_classes={num_classes}."
         )

@@ -4,6 +4,8 @@ from ebmjax.training._access import CheckpointAccessError as CheckpointAccessErr
 from ebmjax.training._checkpoints import CheckpointDamagedError as CheckpointDamagedError
 from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMismatchError
 from ebmjax.training._checkpoints import Checkpoints as Checkpoints
+from ebmjax.training._data import check_same_data as check_same_data
+from ebmjax.training._data import digest_data as digest_data
 from ebmjax.training._digest import tree_digest as tree_digest
 from ebmjax.training._fit import FitResult as FitResult
 from ebmjax.training._fit import check_fits as check_fits
@@ -50,8 +52,8 @@ from ebmjax.training._repeats import repeat_step as repeat_step
 from ebmjax.training._repeats import repeats_take_turns as repeats_take_turns
 from ebmjax.training._repeats import select_repeat as select_repeat
 from ebmjax.training._repeats import stack_states as stack_states
-from ebmjax.training._rows import DivergenceError as DivergenceError
 from ebmjax.training._sharding import make_mesh as make_mesh
+from ebmjax.training._skips import DivergenceError as DivergenceError
 from ebmjax.training._slot_write import SlotWrite as SlotWrite
 from ebmjax.training._slot_write import apply_writes as apply_writes
 from ebmjax.training._slot_write import write_slots as write_slots

@@ -13,6 +13,7 @@ from ebmjax._checks import leading_size
 from ebmjax.data import block_indices
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
+from ebmjax.training._data import as_sha256, check_data, check_same_data, digest_data
 from ebmjax.training._plan import Plan
 from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
@@ -24,6 +25,7 @@ from ebmjax.training._sharding import (
     state_specs,
 )
 from ebmjax.training._signals import StopRequest
+from ebmjax.training._skips import SkipWatch
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
 from ebmjax.training._writers import Writer
@@ -46,6 +48,7 @@ class FitResult(NamedTuple):
       signum: the signal that stopped the run early, or None.
       wall_seconds: of this and all earlier sittings of the run, compilation included.
       compile_seconds: the part of it spent compiling the training step.
+      data_sha256: of the data, 64 hexadecimal digits; None without checkpoints.
     """
 
     state: TrainState
@@ -54,6 +57,7 @@ class FitResult(NamedTuple):
     signum: int | None
     wall_seconds: float
     compile_seconds: float
+    data_sha256: str | None = None
 
 
 def fit(
@@ -99,27 +103,34 @@ def fit(
     Raises:
       DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update
         of any repeat.
-      CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+      CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the checkpoint was made
+        with other data, by a digest of all of them.
+      CheckpointDamagedError: see ``Checkpoints.restore_latest``.
       ValueError: if the batch is larger than the data, or ``state.shards`` are not as many as the
-        plan's, or key, state and plan are not of the same repeats.
+        plan's, or key, state and plan are not of the same repeats; if the data hold a number that
+        is not finite, or labels that the model of ``train_step`` has no class for.
     """
     started = time.perf_counter()
-    num_examples = leading_size("data", data)
     _check_repeats(key, state, plan)
     _check_shards(state, plan)
+    num_examples = check_data(train_step, state, data)
+    digest = digest_data(data) if checkpoints else None
     seconds = {"wall": 0.0, "compile": 0.0}
     row: dict[str, Any] = {}
     restored = checkpoints.restore_latest(state) if checkpoints else None
-    if restored is not None:
+    if restored is not None and digest is not None:
         state, meta = restored
+        check_same_data(meta, int(state.step), digest)
         seconds, row = meta["seconds"], meta["row"]
     first_step = int(state.step)
 
     mesh = make_mesh(plan.num_shards, devices)
     state = place_state(state, mesh)
     run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh))
-    log = RowLogger(plan, writers, first_step, row)
-    log.watch(first_step, state.consecutive_skipped)
+    watch = SkipWatch(
+        plan.max_consecutive_skips, first_step, state.skipped, state.consecutive_skipped, row
+    )
+    log = RowLogger(plan, writers, first_step, row, watch)
     if evaluate and first_step == 0 and plan.is_evaluated(0):
         log.write(0, evaluate(state, 0))
 
@@ -132,7 +143,7 @@ def fit(
     signum = None
     with StopRequest() as stop, checkpoints or contextlib.nullcontext():
         for first, size in plan.blocks(first_step):
-            if signum is not None or log.divergence is not None:
+            if signum is not None or watch.divergence is not None:
                 break
             state, metrics = run_block(state, _indices(plan, first, size, num_examples))
             log.flush()  # the block before this one, while the device works on this one
@@ -140,15 +151,24 @@ def fit(
             evaluation = evaluate(state, step) if evaluate and plan.is_evaluated(step) else {}
             log.pending = PendingBlock(first, metrics, evaluation)
             signum = stop.signum  # read once: it may come at any time, and what ends is saved
-            if plan.is_saved(step) or signum is not None or log.divergence is not None:
+            if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()
                 if checkpoints:
-                    checkpoints.save(step, state, {"seconds": elapsed(), "row": log.row})
-    if log.divergence is not None:
-        raise log.divergence
+                    meta = {"seconds": elapsed(), "row": log.row, "data": digest}
+                    checkpoints.save(step, state, meta)
+    if watch.divergence is not None:
+        raise watch.divergence
     # A run that had finished before took no time of this sitting but to be read.
     spent = elapsed() if first_step < plan.total_steps else seconds
-    return FitResult(state, first_step, log.row, stop.signum, spent["wall"], spent["compile"])
+    return FitResult(
+        state,
+        first_step,
+        log.row,
+        stop.signum,
+        spent["wall"],
+        spent["compile"],
+        as_sha256(digest) if digest else None,
+    )
 
 
 def check_fits(
@@ -168,9 +188,9 @@ def check_fits(
     Raises:
       ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
     """
-    num_examples = leading_size("data", data)
     _check_repeats(key, state, plan)
     _check_shards(state, plan)
+    num_examples = check_data(train_step, state, data)
     mesh = make_mesh(plan.num_shards, devices)
     indices = _indices(plan, 0, plan.steps_per_dispatch, num_examples)
     make_block(train_step, mesh).eval_shape(

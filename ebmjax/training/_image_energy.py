@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName, gather_rows
-from ebmjax._checks import check_at_least
+from ebmjax._checks import check_at_least, check_labels
 from ebmjax.data import ImageData
 from ebmjax.losses import nearest_neighbour_entropy
 from ebmjax.samplers import ReplayBuffer, replay_buffer_draw
@@ -17,7 +18,7 @@ from ebmjax.training._image_energy_shards import ImageEnergyShard
 from ebmjax.training._joint import View
 from ebmjax.training._live_chains import run_live_chains
 from ebmjax.training._slot_write import write_slots
-from ebmjax.training._step import GradientFn
+from ebmjax.training._step import GradientFn, with_data_check
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 Energy = Callable[[jax.Array, jax.Array], jax.Array]
@@ -114,7 +115,8 @@ def make_image_energy_gradient_fn(
                 f"live.num_steps={live.num_steps} must be fewer than the {kind.num_steps} steps of "
                 f"the chains of kind {name!r}, of which they are the last."
             )
-    return _Step(energy_of, loss_fn, view, negatives, beta_fn, live, batch_axis).learn
+    step = _Step(energy_of, loss_fn, view, negatives, beta_fn, live, batch_axis)
+    return with_data_check(partial(step.learn), step.check_data)
 
 
 class _Starts(NamedTuple):
@@ -136,6 +138,13 @@ class _Step(NamedTuple):
     beta_fn: Callable[[jax.Array], Any]
     live: LiveSteps | None
     batch_axis: AxisName
+
+    def check_data(self, params: PyTree, shard: PyTree, data: ImageData) -> None:
+        """Raises unless all labels are classes of a conditional energy; others ignore them."""
+        del params, shard
+        if self.negatives.num_classes > 1:
+            num_classes = self.negatives.num_classes
+            check_labels("data.labels", data.labels, len(data.images), num_classes)
 
     def learn(
         self, key: Key, params: PyTree, shard: ImageEnergyShard, batch: ImageData

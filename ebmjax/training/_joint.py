@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import gather_rows, mean_over_members
+from ebmjax._checks import check_labels
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
@@ -25,7 +26,7 @@ from ebmjax.training._joint_objective import JointObjective
 from ebmjax.training._joint_shards import JointShard
 from ebmjax.training._negatives import Negatives, run_chains
 from ebmjax.training._slot_write import write_slots
-from ebmjax.training._step import GradientFn
+from ebmjax.training._step import GradientFn, with_data_check
 from ebmjax.types import Key, Metrics, PyTree
 
 View = Callable[[Key, jax.Array], jax.Array]
@@ -63,7 +64,8 @@ def make_joint_gradient_fn(
       ``cross_entropy_loss``, of the generative loss, and of ``run_chains`` (prefixed "chain_"),
       "smoothing", and with interacting samples "negative_entropy" in nats, that of the whole
       system where shards share it (``Negatives.axis_name``). A plain classifier's loss is
-      its cross-entropy, without the weights of ``objective``.
+      its cross-entropy, without the weights of ``objective``. ``fit`` refuses data with a label
+      that is no class of the network.
 
     Raises:
       ValueError: for a conditional objective with interacting samples, whose particles cannot
@@ -90,7 +92,8 @@ def make_joint_gradient_fn(
         objective,
         {"classified": classified_view, "positives": positive_view},
     )
-    return step.classify if negatives is None else partial(step.learn, negatives)
+    gradient_fn = partial(step.classify) if negatives is None else partial(step.learn, negatives)
+    return with_data_check(gradient_fn, step.check_data)
 
 
 class _JointStep(NamedTuple):
@@ -99,6 +102,17 @@ class _JointStep(NamedTuple):
     network: JointNetwork
     objective: JointObjective
     views: dict[str, View]
+
+    def check_data(self, params: PyTree, shard: JointShard, data: PyTree) -> None:
+        """Raises unless all labels are classes of the network."""
+
+        def logits(key: Key, params: PyTree, statistics: PyTree, images: Any) -> jax.Array:
+            seen = self.views["classified"](key, images)
+            return self.network.classifier.logits(params, statistics, seen)[0]
+
+        first = jax.tree.map(lambda leaf: leaf[:1], data)
+        shape = jax.eval_shape(logits, jax.random.key(0), params, shard.statistics, first.images)
+        check_labels("data.labels", data.labels, len(data.images), shape.shape[-1])
 
     def classify(
         self, key: Key, params: PyTree, shard: JointShard, batch: PyTree

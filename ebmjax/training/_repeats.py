@@ -76,6 +76,16 @@ def select_repeat(state: TrainState, index: int) -> TrainState:
     return TrainState(*map(select, _AXES, state))
 
 
+def single_shard(state: TrainState) -> tuple[PyTree, PyTree]:
+    """Parameters and shard that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
+
+    def select(state: TrainState) -> tuple[PyTree, PyTree]:
+        one = select_repeat(state, 0) if jnp.ndim(state.skipped) else state
+        return one.params, jax.tree.map(lambda leaf: leaf[0], one.shards)
+
+    return jax.eval_shape(select, state)
+
+
 def repeats_take_turns() -> bool:
     """Whether ``repeat_step`` computes one repeat after the other here: on a CPU."""
     return jax.default_backend() == "cpu"

@@ -1,4 +1,4 @@
-"""From the metrics of finished blocks to rows, and to the verdict that a run has diverged."""
+"""From the metrics of finished blocks to rows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,12 +7,9 @@ import jax
 import numpy as np
 
 from ebmjax.training._plan import Plan
+from ebmjax.training._skips import SkipWatch
 from ebmjax.training._writers import Writer
 from ebmjax.types import Metrics
-
-
-class DivergenceError(RuntimeError):
-    """Too many steps in a row had no finite update."""
 
 
 class PendingBlock(NamedTuple):
@@ -24,19 +21,25 @@ class PendingBlock(NamedTuple):
 
 
 class RowLogger:
-    """Turns the metrics of finished blocks into rows, and watches for divergence.
+    """Turns the metrics of finished blocks into rows, and has skipped steps watched.
 
     Attributes:
       pending: a block whose rows are still to be written.
       row: the last row written.
-      divergence: what to raise once the run is saved, or None.
     """
 
-    def __init__(self, plan: Plan, writers: Sequence[Writer], first_step: int, row: dict[str, Any]):
+    def __init__(
+        self,
+        plan: Plan,
+        writers: Sequence[Writer],
+        first_step: int,
+        row: dict[str, Any],
+        watch: SkipWatch,
+    ):
         self.pending: PendingBlock | None = None
         self.row = row
-        self.divergence: DivergenceError | None = None
         self._plan = plan
+        self._watch = watch
         self._writers = writers
         for writer in writers:
             writer.start(first_step)
@@ -57,23 +60,10 @@ class RowLogger:
         size = len(columns["loss"])
         for i in range(size):
             step, extra = first + i + 1, evaluation if i == size - 1 else {}
-            row = {name: values[i] for name, values in columns.items()} | extra
+            row = {name: values[i] for name, values in columns.items()}
             if extra or self._plan.is_logged(step):
-                self.write(step, row)
-            self.watch(step, row["consecutive_skipped"])
-
-    def watch(self, step: int, consecutive_skipped: Any) -> None:
-        """Notes the first time that too many steps in a row were skipped, by every repeat."""
-        skipped = int(np.min(consecutive_skipped))
-        if skipped >= self._plan.max_consecutive_skips and self.divergence is None:
-            num_repeats = np.size(consecutive_skipped)
-            of_all = f" in any of the {num_repeats} repeats" if num_repeats > 1 else ""
-            self.divergence = DivergenceError(
-                f"Training diverged: the last {skipped} steps, up to step {step}, had no finite "
-                f"update{of_all} and changed nothing. Lower the learning rate or the samplers' "
-                "step sizes, or regularise the energies, and start again in another workdir. The "
-                "newest checkpoint, where the run keeps any, holds the last finite parameters."
-            )
+                self.write(step, row | extra)
+            self._watch(step, row)
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from ebmjax._axes import member_index
 from ebmjax._checks import leading_size
 from ebmjax._precision import at_least_float32
+from ebmjax.training._skips import skip_cause
 from ebmjax.training._slot_write import apply_writes
 from ebmjax.training._state import TrainState
 from ebmjax.types import Key, Metrics, PyTree
@@ -20,11 +22,22 @@ GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metri
 
 ``shard`` is this shard's part of ``TrainState.shards``; the one returned is like it and may hold a
 ``SlotWrite`` in place of an array that is large and little changed. ``metrics`` holds at least
-"loss".
+"loss". Where the function has an attribute ``check_data``, ``fit`` calls it before it compiles
+anything, as ``check_data(params, shard, data)`` with all data and the shapes of the others.
 """
 
 TrainStep = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
 """``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
+
+CheckData = Callable[[PyTree, PyTree, PyTree], None]
+"""``check_data(params, shard, data)``: raises where ``data`` are none for the model. ``params`` and
+``shard`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
+
+
+def with_data_check(function: Any, check_data: CheckData | None) -> Any:
+    """``function``, which ``fit`` asks through its attribute ``check_data`` about its data."""
+    function.check_data = check_data
+    return function
 
 
 def make_train_step(
@@ -63,7 +76,9 @@ def make_train_step(
       ``train_step(key, state, batch)``. The key is the same on every device. Every leaf of
       ``batch`` has shape (shards of this device, examples of a shard, ...). Metrics are those of
       ``gradient_fn`` averaged over all shards, "gradient_norm" (in float32 at least), "skipped",
-      "consecutive_skipped", and with ``hold_fn`` "is_held", 0 or 1.
+      "consecutive_skipped", "skip_cause" (0: the step was taken; 1: the loss, 2: the gradient,
+      4: the new parameters were not finite; 3: the loss was beyond ``max_abs_loss``), and with
+      ``hold_fn`` "is_held", 0 or 1.
 
     Raises:
       ValueError: while tracing, if the metrics lack a scalar "loss" or ``axis_name`` is not mapped.
@@ -83,8 +98,8 @@ def make_train_step(
 
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        is_sound = _all_finite((metrics["loss"], gradient_norm, params))
-        is_sound &= jnp.abs(metrics["loss"]) <= max_abs_loss
+        cause = skip_cause(metrics["loss"], gradient_norm, max_abs_loss, _all_finite(params))
+        is_sound = cause == 0
         is_held = jnp.asarray(False if hold_fn is None else hold_fn(metrics))
         is_taken = is_sound & ~is_held
         params, opt_state = _where(is_taken, (params, opt_state), (state.params, state.opt_state))
@@ -99,11 +114,12 @@ def make_train_step(
             **({} if hold_fn is None else {"is_held": is_held.astype(jnp.float32)}),
             "skipped": skipped,
             "consecutive_skipped": consecutive_skipped,
+            "skip_cause": cause,
         }
         state = TrainState(state.step + 1, params, opt_state, shards, skipped, consecutive_skipped)
         return state, metrics
 
-    return train_step
+    return with_data_check(train_step, getattr(gradient_fn, "check_data", None))
 
 
 def _where(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import jax
 
-from ebmjax import data
 from ebmjax.training import (
     init_image_energy_shards,
     init_state,
@@ -27,9 +26,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check(config)
     images = common.images(config)
     train, test = images.train, images.judged
-    if config.data.num_classes is not None:
-        for split in images:
-            data.check_image_data(split, config.data.num_classes)
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from ebmjax import data
 from ebmjax.training import (
-    Plan,
     init_joint_shards,
     init_state,
     make_joint_gradient_fn,
@@ -20,7 +19,6 @@ from experiments.buffers import STARTS_KEY_NUMBER
 from experiments.chain_profiles import KEY_NUMBER
 from experiments.config import Config
 from experiments.distances import Distances
-from experiments.errors import ConfigError
 from experiments.jem import checks, parts, plots
 from experiments.jem.assessment import JemAssessment
 from experiments.jem.chains import as_in_training, make_profile
@@ -32,9 +30,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check(config)
     images = common.images(config)
     train, test = images.train, images.judged
-    for split in images:
-        data.check_image_data(split, config.data.num_classes)
-    plan = _plan(config, len(train.images))
+    streams = (config.train.positive_batch_size,)
+    plan = common.plan(config, len(train.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
 
@@ -107,14 +104,3 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
 def _first_images(train: data.ImageData) -> jax.Array:
     return data.to_signed_unit(jnp.asarray(train.images[:2]))
-
-
-def _plan(config: Config, num_examples: int) -> Plan:
-    """As any image experiment's, with a second stream for p(x)."""
-    size = config.train.positive_batch_size
-    if size > num_examples:
-        raise ConfigError(
-            f"config.train.positive_batch_size must be at most the number of training examples, "
-            f"got {size} with {num_examples} examples (config.data.max_train)."
-        )
-    return common.plan(config, num_examples, further_streams=(size,))

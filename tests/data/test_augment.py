@@ -1,4 +1,4 @@
-"""Augmentation against every crop NumPy can make, and the refusal of bad data."""
+"""Augmentation against every crop NumPy can make."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,7 @@ import pytest
 from scipy import stats
 
 from ebmjax.data import (
-    ImageData,
     add_gaussian_noise,
-    check_image_data,
-    load_digits,
     random_flip,
     reflect_pad_crop,
 )
@@ -116,31 +113,3 @@ def test_bad_padding_is_refused_under_jit_too(images, padding):
 def test_bad_noise_is_refused(images, scale):
     with pytest.raises(ValueError, match=r"scale must be zero or more"):
         add_gaussian_noise(jax.random.key(0), images[:2], scale=scale)
-
-
-def test_packaged_digits_are_good_data():
-    check_image_data(load_digits("test"), 10)
-
-
-LEVELS, LABELS = np.zeros((4, 8, 8, 1), np.uint8), np.array([0, 1, 2, 9])
-NAN_IMAGES = np.zeros((4, 8, 8, 1), np.float32)
-NAN_IMAGES[1, 2:5] = np.nan
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "error", "message"),
-    [
-        (NAN_IMAGES, LABELS, TypeError, r"images must be uint8.*float32 with 24 pixels.*NaN"),
-        (LEVELS.astype(np.int64), LABELS, TypeError, r"images must be uint8.*got dtype int64"),
-        (LEVELS[..., 0], LABELS, ValueError, r"images must have shape.*got \(4, 8, 8\)"),
-        (LEVELS[:0], LABELS[:0], ValueError, r"images must have shape.*got \(0, 8, 8, 1\)"),
-        (LEVELS, LABELS[:3], ValueError, r"labels must hold one class an image.*got \(3,\)"),
-        (LEVELS, np.eye(4, 10, dtype=int), ValueError, r"labels must hold one.*got \(4, 10\)"),
-        (LEVELS, LABELS.astype(float), TypeError, r"labels must be integers, got dtype float64"),
-        (LEVELS, LABELS + 1, ValueError, r"labels must lie in 0\.\.9; 1 of 4.*labels\[3\] = 10"),
-        (LEVELS, LABELS - 1, ValueError, r"labels must lie in 0\.\.9; 1 of 4.*labels\[0\] = -1"),
-    ],
-)
-def test_bad_data_is_named(images, labels, error, message):
-    with pytest.raises(error, match=message):
-        check_image_data(ImageData(images, labels), 10)

@@ -143,11 +143,44 @@ def test_sizes_must_be_positive(arguments, message):
 @needs_real_cifar10
 @pytest.mark.parametrize(
     ("split", "message"),
-    [("valid", "got split='valid': Unknown split"), ("test[:0]", r"got split='test\[:0\]'")],
+    [
+        (
+            "valid",
+            r"got split='valid'; .*/3\.0\.2 has train \(50000\), test \(10000\)\. Take",
+        ),
+        ("test[:0]", r"got split='test\[:0\]'; "),
+    ],
 )
-def test_a_split_that_is_not_there_is_named(split, message):
+def test_a_split_that_is_not_there_lists_those_that_are(split, message):
     with pytest.raises(ValueError, match=message):
         load_tfds("cifar10", split, data_dir=REAL)
+
+
+@needs_real_cifar10
+@pytest.mark.parametrize("data_dir", [REAL / "cifar10", REAL / "cifar10" / "3.0.2", REAL.parent])
+def test_a_data_dir_one_level_off_names_the_right_one(data_dir):
+    with pytest.raises(DataUnavailableError, match=f"Give data_dir='{REAL}', the folder above"):
+        load_tfds("cifar10", "test", data_dir=data_dir)  # and no download begins
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./pngs", r"not a path; got name='\./pngs'.*give name='pngs' and data_dir='\.'; image"),
+        ("/data/my.set", r"not a path; .*give name='my\.set' and data_dir='/data'"),
+        (
+            " cifar10",
+            r"must be that of .*cifar10:3\.0\.2 .*got name=' cifar10'\. .*no prepared",
+        ),
+        ("", r"got name=''"),
+        ("CIFAR10", r"got name='CIFAR10'\. .* holds no prepared data set"),
+    ],
+)
+def test_a_name_that_is_none(name, message, tmp_path):
+    with pytest.raises(ValueError, match=message) as caught:
+        load_tfds(name, "train", data_dir=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -167,6 +200,44 @@ def test_a_tfrecord_copy_is_told_apart(copy_of_cifar10):
     info.write_text(json.dumps(json.loads(info.read_text()) | {"fileFormat": "tfrecord"}))
     with pytest.raises(DataUnavailableError, match=r"3\.0\.2 holds cifar10 as tfrecord only"):
         load_tfds("cifar10", "test", data_dir=copy_of_cifar10.parents[1])
+
+
+@needs_real_cifar10
+def test_another_version_than_the_newest_is_named_and_read(copy_of_cifar10):
+    copy_of_cifar10.rename(copy_of_cifar10.with_name("3.0.1"))
+    data_dir = copy_of_cifar10.parents[1]
+    message = r"in version 3\.0\.1, not in version 3\.0\.2\. .* give name='cifar10:3\.0\.1'"
+    with pytest.raises(DataUnavailableError, match=message):
+        load_tfds("cifar10", "test", data_dir=data_dir)
+    there = load_tfds("cifar10:3.0.1", "test", data_dir=data_dir, max_examples=3)
+    expected = load_tfds("cifar10", "test", data_dir=REAL, max_examples=3)
+    np.testing.assert_array_equal(there.images, expected.images)
+    message = r"cifar10:3\.0\.0 cannot be opened .* holds cifar10/3\.0\.1\. Give the name of one"
+    with pytest.raises(DataUnavailableError, match=message):
+        load_tfds("cifar10:3.0.0", "test", data_dir=data_dir)
+
+
+BROKEN = {
+    "empty": "",
+    "cut off": '{"name": "cifar10", "spl',
+    "no object": "[]",
+    "no splits": '{"name": "cifar10", "version": "3.0.2", "fileFormat": "array_record"}',
+    "other splits": '{"name": "cifar10", "version": "3.0.2", "fileFormat": "array_record", '
+    '"splits": "all"}',
+    "other format": '{"name": "cifar10", "version": "3.0.2", "fileFormat": "zip", "splits": [{}]}',
+}
+
+
+@needs_real_cifar10
+@pytest.mark.parametrize("name", ["cifar10", "cifar10:3.0.2"])
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_damaged_description_is_one_message(content, name, copy_of_cifar10):
+    (copy_of_cifar10 / "dataset_info.json").write_text(content)
+    message = rf"{copy_of_cifar10} cannot be read: .+\. The copy is damaged or incomplete: copy"
+    with pytest.raises(DataUnavailableError, match=message) as caught:
+        load_tfds(name, "test", data_dir=copy_of_cifar10.parents[1])
+    assert len(str(caught.value)) < 500
+    assert "\n" not in str(caught.value)
 
 
 @needs_real_cifar10

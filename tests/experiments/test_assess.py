@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from experiment_runs import digits, strict_json
@@ -15,20 +16,29 @@ from experiments.workdir import as_json
 LIMIT, TOTAL = 12, 40
 
 
-def restored(folder, step, skipped):
+DATA = {"x": np.arange(3.0)}
+
+
+def restored(folder, step, skipped, data=DATA):
     """``restore`` of a run whose newest checkpoint is of ``step``; ``skipped`` of each repeat."""
     skipped = jnp.int32(skipped)
     state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
     state = state._replace(consecutive_skipped=jnp.zeros_like(skipped))
     saved = state._replace(step=jnp.int32(step), consecutive_skipped=skipped)
     with training.Checkpoints(folder / "checkpoints") as checkpoints:
-        checkpoints.save(step, saved, {})
+        checkpoints.save(step, saved, {"data": training.digest_data(DATA)})
     plan = training.Plan(total_steps=TOTAL, batch_size=1, max_consecutive_skips=LIMIT)
-    return restore(folder, digits(), SimpleNamespace(state=state, plan=plan))
+    return restore(folder, digits(), SimpleNamespace(state=state, plan=plan, data=data))
 
 
 def test_a_finished_run_is_taken_even_if_its_last_steps_were_skipped(tmp_path):
     assert int(restored(tmp_path, TOTAL, LIMIT - 1).step) == TOTAL
+
+
+def test_a_run_on_other_data_is_not_evaluated(tmp_path):
+    """Its distances would be from data that it has not seen."""
+    with pytest.raises(training.CheckpointMismatchError, match=r"data\['x'\] was float64\(3,"):
+        restored(tmp_path, TOTAL, 0, data={"x": np.arange(4.0)})
 
 
 def test_repeats_are_evaluated_though_one_of_them_diverged(tmp_path):

@@ -5,9 +5,9 @@ import optax
 import pytest
 from experiment_runs import digits
 
-from ebmjax.data import load_digits
-from experiments import build
-from experiments.configs import jem_digits
+from ebmjax.data import ImageData, load_digits
+from experiments import build, families
+from experiments.configs import igebm_digits, jem_digits, thermo_digits
 from experiments.errors import ConfigError
 from experiments.jem import parts as jem_parts
 
@@ -148,6 +148,45 @@ def test_a_model_is_chosen_by_training_images_that_it_never_saw():
     config.data.num_validation = 30
     with pytest.raises(ConfigError, match=r"num_validation must leave .* it is 30 of 30"):
         build.images(config)
+
+
+def test_a_data_set_without_a_test_split_is_judged_by_what_is_held_out(monkeypatch):
+    def load(name, split, **options):
+        if split == "test":
+            raise ValueError(
+                "split must name examples of mine, got split='test'; it has train (9)."
+            )
+        return load_digits(split)
+
+    monkeypatch.setattr(build.data, "load_tfds", load)
+    config = digits(**{"data.name": "mine"})
+    message = (
+        r"config\.data\.name='mine': split .* has train \(9\)\. .*--config\.data\.num_validation=N"
+    )
+    with pytest.raises(ConfigError, match=message):
+        build.images(config)
+    config.data.num_validation = 4
+    assert len(build.images(config).judged.labels) == 4
+    config.eval.use_test_split = True
+    with pytest.raises(ConfigError, match=message):
+        build.images(config)
+
+
+@pytest.mark.parametrize("get_config", [jem_digits, igebm_digits, thermo_digits])
+def test_labels_without_a_class_are_refused_in_every_family(get_config, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        build.data,
+        "load_tfds",
+        lambda name, split, **_: ImageData(
+            load_digits(split).images, load_digits(split).labels + 1
+        ),
+    )
+    config = get_config.get_config("smoke")
+    config.data.name = "svhn_cropped"
+    message = r"name='svhn_cropped', split train: labels must lie in 0\.\.9; .* Subtract 1 from all"
+    with pytest.raises(ConfigError, match=message) as caught:
+        families.build(config, tmp_path)
+    assert "config.data.num_classes=10" in str(caught.value)
 
 
 @pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/data", "/data")])

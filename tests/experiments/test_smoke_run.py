@@ -71,6 +71,7 @@ def test_summary_holds_what_is_promised(smoke):
         "compile_seconds",
         "run_seconds",
         "params_sha256",
+        "data_sha256",
     }
     assert summary.keys() == last.keys() | promised
     assert {name: summary[name] for name in last} == last

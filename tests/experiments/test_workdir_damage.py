@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from experiment_runs import contents, digits, summary_of
 
-from ebmjax.training import CheckpointAccessError, CheckpointDamagedError
+from ebmjax import data
+from ebmjax.data import ImageData, load_digits
+from ebmjax.training import (
+    CheckpointAccessError,
+    CheckpointDamagedError,
+    CheckpointMismatchError,
+)
 from experiments import workdir
 from experiments.errors import WorkdirError, WriteError
 from experiments.launch import BROKE_OFF, launch, told_as_write_error
@@ -104,4 +110,19 @@ def test_another_configuration_on_a_finished_run_is_refused_whole(copied):
     before = contents(copied)
     with pytest.raises(WorkdirError, match=r"seed was 0 and is now 1\."):
         launch(digits(seed=1), "configs/thermo_digits.py:smoke", str(copied))
+    assert contents(copied) == before
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_other_data_than_a_run_began_with_are_refused_whole(mode, copied, monkeypatch):
+    def load_other(split):
+        images, labels = load_digits(split)
+        images[7, 3, 3] += 1
+        return ImageData(images, labels)
+
+    monkeypatch.setattr(data, "load_digits", load_other)
+    before = contents(copied)
+    message = r"Checkpoint 10 .* data\.images\.images has the same shape, uint8\(144, 8, 8, 1\)"
+    with pytest.raises(CheckpointMismatchError, match=message):
+        launch(digits(), "configs/thermo_digits.py:smoke", str(copied), mode)
     assert contents(copied) == before

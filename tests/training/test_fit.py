@@ -48,7 +48,7 @@ def test_every_step_is_a_row_and_the_loss_falls():
     assert writer.starts == [0]
     assert [step for step, _ in writer.rows] == list(range(1, 104))
     assert result.row == writer.rows[-1][1]
-    names = {"loss", "gradient_norm", "skipped", "consecutive_skipped"}
+    names = {"loss", "gradient_norm", "skipped", "consecutive_skipped", "skip_cause"}
     assert all(set(row) == names for _, row in writer.rows)
     assert result.row["loss"] < 0.05 * writer.rows[0][1]["loss"]
 
@@ -221,7 +221,9 @@ def test_a_diverged_run_says_so_and_keeps_what_was_finite(tmp_path, checkpoint_e
 
     with pytest.raises(DivergenceError, match="the last 12 steps, up to step 19") as error:
         sitting()
-    assert "learning rate" in str(error.value)
+    assert "Since step 8: the loss was not finite." in str(error.value)
+    for advice in ("longer chains", "an L2 penalty", "a lower learning rate", "start_from=FOLDER"):
+        assert advice in str(error.value)
     # Every step up to the end of the block in which, or at most one after which, it was noticed.
     steps = [step for step, _ in writer.rows]
     assert steps == list(range(1, len(steps) + 1))
@@ -240,11 +242,19 @@ def test_a_diverged_run_says_so_and_keeps_what_was_finite(tmp_path, checkpoint_e
     assert writer.starts == [0, len(steps)]
 
 
-def test_fewer_skips_than_the_limit_are_forgiven():
+def test_fewer_skips_than_the_limit_are_forgiven_and_told(caplog):
     plan = make_plan(total_steps=23, max_consecutive_skips=17)
     result, writer = run(plan, diverging)
     assert int(result.state.skipped) == 16
     assert len(writer.rows) == 23
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.split(" was")[0] for message in told] == [
+        f"Step {n}" for n in (8, 9, 11, 15, 23)
+    ]
+    assert told[2] == (
+        "Step 11 was skipped and changed nothing: the loss was not finite. So far 4 of 11 steps "
+        "were skipped; 17 in a row end the run."
+    )
 
 
 def test_shards_must_be_as_many_as_planned():

@@ -104,6 +104,7 @@ def test_what_is_not_finite_changes_only_the_counters(where, value):
         assert int(state.step) == 1 + count
         assert int(metrics["skipped"]) == int(state.skipped) == count
         assert int(metrics["consecutive_skipped"]) == int(state.consecutive_skipped) == count
+        assert int(metrics["skip_cause"]) == {"loss": 1, "gradient": 2}[where]
 
     state, metrics = train_step(KEY, state, good)
     assert tree_digest(state[1:4]) != kept
@@ -119,7 +120,7 @@ def test_parameters_do_not_overflow_on_a_finite_gradient():
     train_step = make_train_step(regression_gradient, optimizer, axis_name=None)
     new_state, metrics = train_step(KEY, state, full_batch(1))
     assert np.isfinite(metrics["gradient_norm"])
-    assert int(metrics["skipped"]) == 1
+    assert (int(metrics["skipped"]), int(metrics["skip_cause"])) == (1, 4)
     assert tree_digest(new_state.params) == tree_digest(state.params)
 
 
@@ -135,7 +136,7 @@ def test_a_loss_beyond_the_limit_is_skipped(sign):
     for limit, skipped in ((0.9 * loss, 1), (1.1 * loss, 0)):
         train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=limit, axis_name=None)
         new_state, metrics = train_step(KEY, state, full_batch(2))
-        assert int(metrics["skipped"]) == skipped
+        assert (int(metrics["skipped"]), int(metrics["skip_cause"])) == (skipped, 3 * skipped)
         assert (tree_digest(new_state.params) == tree_digest(state.params)) == bool(skipped)
 
 

@@ -1,0 +1,111 @@
+"""What a run learns from: checked once on the host, and known again when the run goes on."""
+
+import hashlib
+import json
+import logging
+from typing import Any
+
+import jax
+import numpy as np
+
+from ebmjax._checks import leading_size
+from ebmjax.training._checkpoints import CheckpointMismatchError
+from ebmjax.training._digest import as_numpy
+from ebmjax.training._repeats import single_shard
+from ebmjax.training._state import TrainState
+from ebmjax.types import PyTree
+
+logger = logging.getLogger(__name__)
+
+
+DataDigest = dict[str, tuple[str, str]]
+"""Path of every array of the data to ("dtype(shape)", SHA-256 of its bytes)."""
+
+
+def check_data(train_step: Any, state: TrainState, data: PyTree) -> int:
+    """Looks at all data once, on the host; returns the number of examples.
+
+    Inside ``jit`` nobody can look at values, and a NaN would spoil every step that meets it.
+
+    Raises:
+      ValueError: if the arrays do not share their leading axis, or hold a number that is not
+        finite; and what the model's own check raises (``CheckData``).
+    """
+    num_examples = leading_size("data", data)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(data):
+        _check_finite("data" + jax.tree_util.keystr(path), as_numpy(leaf))
+    check_model = getattr(train_step, "check_data", None)
+    if check_model is not None:
+        check_model(*single_shard(state), data)
+    return num_examples
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    if not jax.numpy.issubdtype(array.dtype, np.inexact):
+        return
+    is_broken = ~np.isfinite(array)
+    if not is_broken.any():
+        return
+    first = tuple(int(i) for i in np.argwhere(is_broken)[0])
+    raise ValueError(
+        f"{name} must be finite: {np.count_nonzero(is_broken)} of its {array.size} numbers are NaN "
+        f"or infinite, the first {name}[{', '.join(map(str, first))}]={array[first]}. Repair these "
+        "examples or leave them out; missing values belong into an array of their own, a mask."
+    )
+
+
+def digest_data(data: PyTree) -> DataDigest:
+    """What tells these data from others, made once on the host: about 2 s for each gigabyte."""
+    return {
+        jax.tree_util.keystr(path): _digest(as_numpy(leaf))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(data)
+    }
+
+
+def as_sha256(digest: DataDigest) -> str:
+    """One for all arrays, 64 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(digest, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(array: np.ndarray) -> tuple[str, str]:
+    buffer = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return f"{array.dtype}{array.shape}", hashlib.sha256(buffer.data).hexdigest()
+
+
+def check_same_data(meta: dict[str, Any], step: int, ours: DataDigest) -> None:
+    """Refuses to go on with other data than those that a checkpoint was made with.
+
+    A checkpoint of an older version tells nothing of its data: a warning says so.
+
+    Args:
+      meta: of the checkpoint, from ``Checkpoints.restore_latest``.
+      step: of the checkpoint.
+      ours: of the data that there are now.
+
+    Raises:
+      CheckpointMismatchError: naming what differs and what to do.
+    """
+    if "data" not in meta:
+        logger.warning(
+            "Checkpoint %d is of a version that kept no digest of its data: whether they are the "
+            "same now was not checked.",
+            step,
+        )
+        return
+    theirs = {path: tuple(entry) for path, entry in meta["data"].items()}
+    differing = [p for p in sorted({*ours, *theirs}) if ours.get(p) != theirs.get(p)]
+    if not differing:
+        return
+    path = differing[0]
+    (their_layout, _), (our_layout, _) = (one.get(path, ("absent", "")) for one in (theirs, ours))
+    what = (
+        f"data{path} has the same shape, {our_layout}, and other values"
+        if their_layout == our_layout
+        else f"data{path} was {their_layout} and is now {our_layout}"
+    )
+    raise CheckpointMismatchError(
+        f"Checkpoint {step} belongs to a run on other data: {what}. Give the run the data that it "
+        "began with. To go on with these instead, begin a new run in another workdir from what it "
+        "has learnt, by ebmjax.training.warm_start or --config.train.start_from=FOLDER. Nothing "
+        "was changed."
+    )

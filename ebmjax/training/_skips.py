@@ -1,0 +1,124 @@
+"""Skipped steps: why, since when, a warning while they are few, an error once they are too many."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+CAUSES = {
+    1: "the loss was not finite",
+    2: "the gradient was not finite",
+    3: "the loss was beyond max_abs_loss",
+    4: "the updated parameters were not finite",
+}
+"""By ``skip_cause``, a metric of every step; 0 for a step that was taken."""
+
+MAX_NAMED = 8
+
+
+class DivergenceError(RuntimeError):
+    """Too many steps in a row had no finite update."""
+
+
+def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_params: Any) -> Any:
+    """The number in ``CAUSES`` of the first reason to skip a step, int32; 0 for none."""
+    reasons = (
+        ~jnp.isfinite(loss),
+        ~jnp.isfinite(gradient_norm),
+        jnp.abs(loss) > max_abs_loss,
+        ~has_finite_params,
+    )
+    return jnp.select(list(reasons), [jnp.int32(number) for number in CAUSES], jnp.int32(0))
+
+
+class SkipWatch:
+    """Looks at the row of every step.
+
+    Logs a warning at the first skipped step and whenever their number has doubled since the last
+    warning: at the 1st, 2nd, 4th, 8th, ...
+
+    Args:
+      limit: so many skipped steps in a row, of every repeat, are a divergence.
+      step: steps taken so far.
+      skipped: how many of them were skipped, () or one for each repeat.
+      consecutive_skipped: how many in a row up to now, likewise.
+      row: the last one that an earlier sitting logged.
+
+    Attributes:
+      divergence: what to raise once the run is saved, or None.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        step: int,
+        skipped: Any,
+        consecutive_skipped: Any,
+        row: Mapping[str, Any],
+    ):
+        self.divergence: DivergenceError | None = None
+        self._limit = limit
+        self._counts = np.ravel(skipped)
+        self._num_told = int(np.max(self._counts))
+        self._reason = _reason(row)
+        self._check(step, consecutive_skipped)
+
+    def __call__(self, step: int, row: Mapping[str, Any]) -> None:
+        """Takes notice of ``step`` by its metrics."""
+        consecutive = row["consecutive_skipped"]
+        if np.max(consecutive) == 1 or not self._reason:
+            self._reason = _reason(row)
+        # The causes: of several models in one run, each has its own.
+        is_skipped = np.ravel(row.get("skip_cause", consecutive)) > 0
+        self._counts = self._counts + is_skipped
+        num_skipped = int(np.max(self._counts))
+        if np.any(is_skipped) and num_skipped >= max(2 * self._num_told, 1):
+            self._num_told = num_skipped
+            logger.warning(
+                "Step %d was skipped and changed nothing: %s. So far %d of %d steps were skipped%s;"
+                " %d in a row end the run.",
+                step,
+                _reason(row) or "its update was not finite",
+                num_skipped,
+                step,
+                " in the repeat or model with most" if is_skipped.size > 1 else "",
+                self._limit,
+            )
+        self._check(step, consecutive)
+
+    def _check(self, step: int, consecutive_skipped: Any) -> None:
+        """Notes the first time that too many steps in a row were skipped, by every repeat."""
+        num = int(np.min(consecutive_skipped))
+        if num < self._limit or self.divergence is not None:
+            return
+        num_repeats = np.size(consecutive_skipped)
+        of_all = f" in any of the {num_repeats} repeats" if num_repeats > 1 else ""
+        since = f" Since step {step - num + 1}: {self._reason}." if self._reason else ""
+        self.divergence = DivergenceError(
+            f"Training diverged: the last {num} steps, up to step {step}, had no finite update"
+            f"{of_all} and changed nothing.{since} What helps, by the authors of such models: "
+            "longer chains (more steps of the sampler), an L2 penalty on the energies, a lower "
+            "learning rate, smaller steps of the sampler. The newest checkpoint, where the run "
+            "keeps any, holds the last finite parameters; a new run in another workdir goes on "
+            "from them by ebmjax.training.warm_start or --config.train.start_from=FOLDER."
+        )
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    """In words, why the step of ``row`` was skipped, and what else was not finite; "" if not."""
+    numbers = sorted({int(cause) for cause in np.ravel(row.get("skip_cause", 0))} - {0})
+    reasons = [CAUSES[number] for number in numbers if number in CAUSES]
+    others = [name for name, value in row.items() if name != "loss" and not _is_finite(value)]
+    if reasons and others:
+        more = ", ..." if len(others) > MAX_NAMED else ""
+        reasons[-1] += f" (nor were the metrics {', '.join(others[:MAX_NAMED])}{more})"
+    return " or ".join(reasons)
+
+
+def _is_finite(value: Any) -> bool:
+    array = np.asarray(value)
+    return array.dtype.kind not in "fc" or bool(np.all(np.isfinite(array)))

@@ -1,0 +1,180 @@
+"""Data are looked at once before anything compiles, and known again when a run goes on."""
+
+import logging
+
+import image_energy_problem
+import jax
+import joint_problems
+import numpy as np
+import optax
+import pytest
+from joint_problems import NUM_CLASSES, quadratic, quadratic_params
+from training_problems import regression, regression_data
+
+from ebmjax.data import ImageData
+from ebmjax.training import (
+    CheckpointMismatchError,
+    Checkpoints,
+    JointObjective,
+    Plan,
+    check_fits,
+    fit,
+    init_image_energy_shards,
+    init_joint_shards,
+    init_state,
+    make_image_energy_gradient_fn,
+    make_joint_gradient_fn,
+    make_train_step,
+    stack_states,
+    tree_digest,
+)
+
+KEY = jax.random.key(0)
+PLAN = Plan(total_steps=6, batch_size=16, steps_per_dispatch=3, checkpoint_every=3)
+OPTIMIZER = optax.sgd(0.1)
+
+
+def never(*_):
+    """In place of a loss: training must not even be traced."""
+    raise AssertionError("the step was traced")
+
+
+def images_with(labels):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (len(labels), 2, 2, 1)).astype(np.uint8)
+    return ImageData(images, np.asarray(labels))
+
+
+def joint_model():
+    """(state, train_step) of a joint energy model of three classes."""
+    draw = joint_problems.negatives()
+    views = {"classified_view": joint_problems.plain_view, "positive_view": never}
+    step = make_joint_gradient_fn(
+        quadratic(), JointObjective(generative_loss=never), negatives=draw, **views
+    )
+    shards = init_joint_shards(KEY, {}, draw, num_shards=1, buffer_size=8)
+    return init_state(quadratic_params(), OPTIMIZER, shards), make_train_step(step, OPTIMIZER)
+
+
+def conditional_energy():
+    """(state, train_step) of an energy of images of three classes."""
+    draw = image_energy_problem.negatives(num_classes=NUM_CLASSES)
+    step = make_image_energy_gradient_fn(
+        image_energy_problem.energy_of, never, view=never, negatives=draw
+    )
+    shards = init_image_energy_shards(KEY, draw, num_shards=1, buffer_size=12)
+    state = init_state(image_energy_problem.PARAMS, OPTIMIZER, shards)
+    return state, make_train_step(step, OPTIMIZER)
+
+
+BAD_LABELS = [
+    ([1, 2, 3] * 6, ValueError, r"labels\[2\] = 3\. They run from 1 to 3\. Subtract 1 from all"),
+    ([0, 1, -1] * 6, ValueError, r"must lie in 0\.\.2; 6 of 18 do not.*labels\[2\] = -1\..*leave"),
+    ([0.0, 1.0, 2.0] * 6, TypeError, r"data\.labels must be integers, got dtype float64"),
+    (np.eye(18, 3, dtype=int), ValueError, r"data\.labels must hold one class.*got \(18, 3\)"),
+]
+
+
+@pytest.mark.parametrize("model", [joint_model, conditional_energy])
+@pytest.mark.parametrize(("labels", "error", "message"), BAD_LABELS)
+@pytest.mark.parametrize("run", [fit, check_fits])
+def test_labels_that_are_no_class_are_refused_before_compiling(model, labels, error, message, run):
+    state, train_step = model()
+    with pytest.raises(error, match=message):
+        run(KEY, state, train_step, images_with(labels), PLAN)
+
+
+def test_repeats_of_a_model_look_at_their_data_too():
+    state, train_step = joint_model()
+    plan = Plan(total_steps=6, batch_size=16, data_seed=(0, 1))
+    keys = jax.random.split(KEY, 2)
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.2"):
+        check_fits(keys, stack_states([state] * 2), train_step, images_with([1, 2, 3] * 6), plan)
+
+
+def test_good_labels_train():
+    """The classes are those of the network: nobody says how many."""
+    views = dict.fromkeys(("classified_view", "positive_view"), joint_problems.plain_view)
+    draw = joint_problems.negatives()
+    gradient_fn = make_joint_gradient_fn(
+        quadratic(), joint_problems.joint_objective(), negatives=draw, **views
+    )
+    shards = init_joint_shards(KEY, {}, draw, num_shards=1, buffer_size=8)
+    state = init_state(quadratic_params(), OPTIMIZER, shards)
+    plan = Plan(total_steps=1, batch_size=(16, 16))
+    train_step = make_train_step(gradient_fn, OPTIMIZER)
+    result = fit(KEY, state, train_step, images_with([0, 1, 2] * 6), plan)
+    assert int(result.state.skipped) == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_numbers_that_are_not_finite_are_refused_before_compiling(value):
+    state, train_step, data = regression(gradient_fn=never)
+    data["x"][5, 2] = data["x"][7, 0] = value
+    message = rf"data\['x'\] must be finite: 2 of its 288 .* data\['x'\]\[5, 2\]={value}\. Repair"
+    with pytest.raises(ValueError, match=message):
+        fit(KEY, state, train_step, data, PLAN)
+
+
+def sitting(folder, data, plan=PLAN):
+    state, train_step, _ = regression()
+    return fit(KEY, state, train_step, data, plan, checkpoints=Checkpoints(folder))
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A folder with the checkpoints of a run that has come half-way."""
+    folder = tmp_path_factory.mktemp("begun")
+
+    return folder, sitting(folder, regression_data())
+
+
+LONGER = Plan(total_steps=9, batch_size=16, steps_per_dispatch=3, checkpoint_every=3)
+
+
+def changed(name):
+    data = regression_data()
+    if name == "value":
+        data["y"][-1] += 1e-3
+    if name == "order":
+        data = {key: array[::-1] for key, array in data.items()}
+    if name == "length":
+        data = {key: array[:-1] for key, array in data.items()}
+    if name == "dtype":
+        data["x"] = data["x"].astype(np.float16)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("value", r"data\['y'\] has the same shape, float32\(96,\), and other values\."),
+        ("order", r"data\['x'\] has the same shape, float32\(96, 3\), and other values\."),
+        ("length", r"data\['x'\] was float32\(96, 3\) and is now float32\(95, 3\)\."),
+        ("dtype", r"data\['x'\] was float32\(96, 3\) and is now float16\(96, 3\)\."),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_data(begun, name, message):
+    folder, _ = begun
+    with pytest.raises(CheckpointMismatchError, match=f"Checkpoint 6 .* other data: {message}"):
+        sitting(folder, changed(name), LONGER)
+
+
+def test_a_run_goes_on_with_the_same_data_wherever_they_lie(begun):
+    folder, result = begun
+    data = jax.tree.map(jax.numpy.asarray, regression_data())
+    again = sitting(folder, data)
+    assert again.data_sha256 == result.data_sha256
+    assert len(result.data_sha256) == 64
+    assert tree_digest(again.state) == tree_digest(result.state)
+
+
+def test_a_checkpoint_without_a_digest_warns(tmp_path, caplog):
+    state, _, data = regression()
+    with Checkpoints(tmp_path) as checkpoints:
+        meta = {"seconds": {"wall": 0.0, "compile": 0.0}, "row": {}}
+        checkpoints.save(6, state._replace(step=state.step + 6), meta)
+    with caplog.at_level(logging.WARNING):
+        result = sitting(tmp_path, data)
+    assert int(result.state.step) == 6
+    assert "Checkpoint 6 is of a version that kept no digest of its data" in caplog.text
