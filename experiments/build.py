@@ -15,7 +15,7 @@ from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree, Sampler
 from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.validate import choose
+from experiments.validate import MAX_INTEGER, choose
 
 
 def tempered_mala(
@@ -154,12 +154,14 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
                 max_examples=limit,
             )
         except ValueError as error:
-            if split == "test" and str(error).startswith("split must"):
-                raise ConfigError(
-                    f"config.data.name={section.name!r}: {error} Without a split for tests, judge "
-                    "by training images that are held out: --config.data.num_validation=N."
-                ) from error
-            raise
+            lacks_tests = split == "test" and str(error).startswith("split must")
+            hint = (
+                " Without a split for tests, judge by training images that are held out: "
+                "--config.data.num_validation=N."
+            )
+            raise ConfigError(
+                f"config.data.name={section.name!r}: {error}{hint * lacks_tests}"
+            ) from error
     found = data.ImageData(*(array[:limit] for array in found))
     try:
         return data.check_image_data(found, section.num_classes)
@@ -215,6 +217,11 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
     for size in further_streams:
         _check_batch(config, "positive_batch_size", size, num_examples)
     steps_per_epoch = num_examples // train.batch_size
+    if train.num_epochs * steps_per_epoch > MAX_INTEGER:
+        raise ConfigError(
+            f"config.train.num_epochs={train.num_epochs} makes more steps than {MAX_INTEGER}, "
+            f"which a run can count: an epoch has {steps_per_epoch}. Take fewer epochs."
+        )
 
     def whole_dispatches(epochs: float) -> int:
         dispatches = round(epochs * steps_per_epoch / train.steps_per_dispatch)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from experiments import unset
 from experiments.config import Config
@@ -40,12 +40,34 @@ def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
             stop("--config is missing. Try --config=configs/thermo_digits.py or --help.")
         for name in unset_names:
             unset.unset(values.config, name)
+        _check_sections(values.config, argv)
     except (AttributeError, KeyError) as error:
         stop(f"unknown field in a --config override: {_innermost(error)}")
     except (flags.Error, TypeError, ValueError) as error:
         # What a configuration file raises comes with its traceback; the reason is the last line.
         stop(str(error).strip().splitlines()[-1])
     return rest
+
+
+def _check_sections(config: Config, argv: Sequence[str]) -> None:
+    """Refuses a section set as a whole: what it lacks then would only be missed where it is read.
+
+    Raises:
+      ValueError: naming the section.
+    """
+    for argument in argv:
+        name = argument.lstrip("-").partition("=")[0]
+        if not argument.startswith("-") or not name.startswith("config."):
+            continue
+        section = name.removeprefix("config.")
+        value = config
+        for part in section.split("."):
+            value = value[part]
+        if isinstance(value, ConfigDict):
+            raise ValueError(
+                f"{name} is a section and keeps its fields: set them one by one, as in "
+                f"--{name}.FIELD=VALUE."
+            )
 
 
 def resolve(argument: str) -> str:

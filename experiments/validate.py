@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from ebmjax._checks import shown
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.workdir import flatten
@@ -135,14 +138,21 @@ BANDWIDTH = {"bandwidth"}
 # JAX's keys are made of 32 bits: a larger seed has the key of a smaller one.
 SEED = {"seed"}
 MAX_SEED = 2**32 - 1
+# Programs count in 32 bits, and their floating-point numbers have as many.
+MAX_INTEGER = 2**31 - 1
+MAX_FLOAT, MIN_FLOAT = (float(getattr(np.finfo(np.float32), name)) for name in ("max", "tiny"))
 # Its square is how often a density is evaluated.
 GRID = {"grid_points"}
 LEVELS = {"attack_linf", "attack_l2"}
 
 RULES = (
-    (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive"),
+    (POSITIVE, lambda v: math.isfinite(v) and v > 0, "positive and finite"),
     # A tuple's entries come from the command line unchecked, of any type.
-    (NOT_NEGATIVE, lambda v: isinstance(v, int | float) and 0 <= v < math.inf, "zero or more"),
+    (
+        NOT_NEGATIVE,
+        lambda v: isinstance(v, int | float) and 0 <= v < math.inf,
+        "finite and at least 0",
+    ),
     (FRACTION, lambda v: 0 <= v < 1, "in [0, 1)"),
     (PROBABILITY, lambda v: 0 <= v <= 1, "in [0, 1]"),
     (FINITE, lambda v: isinstance(v, int | float) and math.isfinite(v), "finite"),
@@ -160,14 +170,31 @@ RULES = (
 )
 
 
+# For every number, whatever its name.
+SIZES = (
+    (
+        lambda v: not isinstance(v, int) or abs(v) <= MAX_INTEGER,
+        f"an integer of 32 bits, at most {MAX_INTEGER}",
+    ),
+    (
+        lambda v: not isinstance(v, float) or v == 0 or MIN_FLOAT <= abs(v) <= MAX_FLOAT,
+        f"0 or of a size from {MIN_FLOAT:.1e} to {MAX_FLOAT:.1e}, what 32 bits hold",
+    ),
+)
+
+
 def check_ranges(config: Config) -> None:
     """Raises ConfigError at the first field out of range, naming it, its value and the range."""
     for name, value in flatten(config.to_dict()).items():
-        for names, is_valid, expected in RULES:
-            if name.rsplit(".", 1)[-1] in names and not all(map(is_valid, _entries(value))):
+        last, entries = name.rsplit(".", 1)[-1], _entries(value)
+        rules = [rule[1:] for rule in RULES if last in rule[0]]
+        for is_valid, expected in (*rules, *(() if last in SEED else SIZES)):
+            # A bool is an integer in Python, and no number here.
+            is_flag = last not in NAMES and any(isinstance(entry, bool) for entry in entries)
+            if (rules and is_flag) or not all(map(is_valid, entries)):
                 where = " in every entry" if isinstance(value, list | tuple) else ""
                 raise ConfigError(
-                    f"config.{name} must be {expected}{where}, got {value!r}. "
+                    f"config.{name} must be {expected}{where}, got {shown(repr(value))}. "
                     f"Set it with --config.{name}=..."
                 )
     num_repeats = config.get("train", {}).get("num_repeats", 1)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from ebmjax._checks import check_at_least
 
+MAX_STEPS = 2**31 - 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -53,6 +55,11 @@ class Plan:
             "max_consecutive_skips",
         ):
             check_at_least(name, getattr(self, name), 1)
+        if self.total_steps > MAX_STEPS:
+            raise ValueError(
+                f"total_steps must be at most {MAX_STEPS}, since a state counts its steps in 32 "
+                f"bits; got total_steps={self.total_steps}."
+            )
         self._check_seeds()
         self._check_streams()
         for name in ("evaluate_every", "checkpoint_every"):

@@ -42,6 +42,11 @@ def check(config: Config) -> None:
     has_judge = config.data.num_classes or config.eval.inception_weights
     best.check(config, best.OF_SAMPLES if has_judge else ())
     unread.check(config, RULES)
+    if not config.model.features:
+        raise ConfigError(
+            "config.model.features must have at least one entry, the width of each stage of the "
+            "network, got (). Set it with --config.model.features=(16,32), for example."
+        )
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)

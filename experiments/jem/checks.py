@@ -66,6 +66,7 @@ def check(config: Config) -> None:
     unread.check(config, RULES)
     _check_sharpness(config.optimizer)
     if config.loss.generative_weight:
+        _check_particles(config.sampler)
         check_starts(config, {config.sampler.name} & set(REJECTING))
         _check_normalisation(config)
 
@@ -84,6 +85,14 @@ def _check_normalisation(config: Config) -> None:
             f"config.model.norm='batch' and norm_policy={section.norm_policy!r}, depend on each "
             "other in a way it does not know: set --config.model.norm=group, or "
             "--config.model.norm_policy=running."
+        )
+
+
+def _check_particles(section: Config) -> None:
+    if section.name in PARTICLE_SAMPLERS and section.num_samples < 2:
+        raise ConfigError(
+            f"config.sampler.num_samples must be at least 2 for config.sampler.name="
+            f"{section.name!r}, whose particles move by each other, got {section.num_samples}."
         )
 
 

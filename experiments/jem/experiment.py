@@ -35,8 +35,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
 
-    classifier = parts.classifier(config, config.model.dtype)
-    chain_classifier = parts.classifier(config, config.sampler.dtype)
+    classifier = parts.classifier(config, "model")
+    chain_classifier = parts.classifier(config, "sampler")
     policy = parts.choose("model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES)
     moving = as_in_training(chain_classifier, policy)
     params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,8 @@ NORM_POLICIES = {
 }
 
 
-def classifier(config: Config, dtype: str) -> networks.Classifier:
-    """The wide residual network of ``config.model``, computing in ``dtype``."""
+def classifier(config: Config, section: Literal["model", "sampler"]) -> networks.Classifier:
+    """The wide residual network of ``config.model``, computing in the ``dtype`` of a section."""
     model = config.model
     return networks.classifier(
         networks.WideResNet(
@@ -37,7 +37,7 @@ def classifier(config: Config, dtype: str) -> networks.Classifier:
             num_classes=config.data.num_classes,
             norm=choose("model.norm", model.norm, NORMS),
             lowering=choose("model.lowering", model.lowering, LOWERINGS),
-            dtype=choose("model.dtype", dtype, DTYPES),
+            dtype=choose(f"{section}.dtype", config[section].dtype, DTYPES),
         )
     )
 

@@ -39,7 +39,7 @@ def prepare(config: Config) -> tuple[Any, ...]:
     ten = one_of_each_class(train)
     params_key, train_key, _ = build.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
-    classifier = jem_parts.classifier(config, config.model.dtype)
+    classifier = jem_parts.classifier(config, "model")
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(ten.images))
     )

@@ -8,8 +8,11 @@ import tensorflow_datasets as tfds
 from experiment_runs import digits
 
 from ebmjax.data import DataUnavailableError
+from experiments.configs import igebm_digits, jem_digits, thermo_digits, toy_beta, toy_samplers
 from experiments.errors import ConfigError
 from experiments.launch import fields_behind, launch
+from experiments.validate import check_ranges
+from experiments.workdir import flatten
 
 COUNTS = (
     "train.num_epochs",
@@ -58,6 +61,11 @@ OUT_OF_RANGE = [
     ("model.prior_hidden", (100, -1)),
     ("model.prior_hidden", (100.0,)),
     ("model.prior_hidden", ("wide",)),
+    ("model.prior_hidden", (True,)),  # an integer in Python
+    ("train.num_epochs", 2**31),
+    ("eval.evidence_chains", 10**30),
+    ("loss.exponent", 1e300),  # infinite in 32 bits
+    ("model.base_scale", 1e-300),  # 0 in 32 bits
     ("eval.evidence_methods", (1.0,)),
     ("eval.evidence_methods", ("",)),
 ]
@@ -97,6 +105,32 @@ def test_a_value_out_of_range_is_named(name, value, refused):
     assert re.match(pattern, message), message
 
 
+@pytest.mark.parametrize("value", [math.inf, 0.0])
+def test_a_number_to_be_positive_must_be_finite_as_well(value, refused):
+    message = refused(**{"loss.exponent": value})
+    assert message.startswith(f"config.loss.exponent must be positive and finite, got {value}.")
+
+
+@pytest.mark.parametrize("file", [igebm_digits, jem_digits, thermo_digits, toy_beta, toy_samplers])
+def test_no_integer_may_be_larger_than_programs_count(file):
+    """A larger one would end in the compiler, in a folder that was filled meanwhile."""
+    names = {
+        name
+        for name, value in flatten(file.get_config().to_dict()).items()
+        if type(value) is int and name not in ("seed", "eval.grid_points")
+    }
+    assert {"train.num_epochs", "mesh.num_shards"} < names
+    for name in names:
+        config = file.get_config()
+        config.update_from_flattened_dict({name: 2**31})
+        with pytest.raises(
+            ConfigError, match=rf"config\.{name} must be .* at most 2147483647, got"
+        ):
+            check_ranges(config)
+        config.update_from_flattened_dict({name: 2**31 - 1})
+        check_ranges(config)
+
+
 @pytest.mark.parametrize(("name", "value", "choices"), UNKNOWN)
 def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
     message = refused(**{name: value})
@@ -132,6 +166,15 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             r"config\.eval\.evidence_chains=47 are too few .*config\.model\.latent_dim=16 .*"
             r"--config\.eval\.evidence_chains=48 .*evidence_divergences=False",
         ),
+        (
+            {"data.num_validation": 140},
+            r"config\.data\.num_validation=140 leaves 4 of 144 training images .*at least config\."
+            r"train\.batch_size=72\.",
+        ),
+        (
+            {"train.num_epochs": 2**31 - 1},
+            r"config\.train\.num_epochs=2147483647 makes more steps than 2147483647, .* has 2\.",
+        ),
         ({"data.max_test": 20}, r"config\.eval\.num_test must be at most 20, .* got 24"),
         (
             {"eval.evidence_images": 25},
@@ -156,7 +199,7 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
         ),
         (
             {"data.name": "cifar11"},
-            r"name must be a data set of .*; got name='cifar11'\. Set here: config\.data\.name=",
+            r"config\.data\.name='cifar11': name must be a data set of .*; got name='cifar11'\.",
         ),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",

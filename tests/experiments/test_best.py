@@ -164,7 +164,7 @@ def best_row(folder):
 
 def accuracy_of(folder, split):
     """Of the checkpoint in ``best/``, with no help from the evaluation."""
-    classifier = jem_parts.classifier(configured(), "float32")
+    classifier = jem_parts.classifier(configured(), "model")
     with training.Checkpoints(folder / "best") as kept:
         leaves, _ = kept.read_latest()
     images = jnp.asarray(split.images)

@@ -126,6 +126,8 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.loss.exponent=six"], "--config.loss.exponent=six"),
         ([SMOKE, "--config.sampler.warm_start=maybe"], "--config.sampler.warm_start=maybe"),
         ([SMOKE, "--config.model=3"], "--config.model=3"),
+        ([SMOKE, "--config.sampler={}"], "config.sampler is a section and keeps its fields"),
+        ([SMOKE, "--config.sampler.prior", "{}"], "--config.sampler.prior.FIELD=VALUE"),
         (
             [SMOKE, "--config.loss.exponent=None"],
             "config.loss.exponent must have a value",

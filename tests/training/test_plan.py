@@ -67,6 +67,12 @@ def test_counts_start_at_one(name, value):
         make_plan(**{name: value})
 
 
+def test_a_state_must_be_able_to_count_the_steps():
+    with pytest.raises(ValueError, match=r"total_steps must be at most 2147483647, .*=2147483648"):
+        make_plan(total_steps=2**31)
+    assert make_plan(total_steps=2**31 - 1).total_steps == 2**31 - 1
+
+
 @pytest.mark.parametrize("name", ["evaluate_every", "checkpoint_every", "data_seed"])
 @pytest.mark.parametrize("value", [-1, 2.0])
 def test_intervals_and_seeds_start_at_zero(name, value):

@@ -81,6 +81,8 @@ from experiments.launch import build_or_explain
             r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' starts them within \[-2, 2\]",
         ),
         ("", {"model.num_scales": 4}, "cannot be halved"),
+        ("", {"model.features": ()}, "config.model.features must have at least one entry"),
+        ("", {"data.num_validation": 60}, "num_validation=60 leaves 4 of 64 .*batch_size=16"),
         ("", {"eval.num_generated": 0}, "config.eval.num_generated must be at least 2"),
         ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
         ("", {"loss.name": "gan"}, "config.loss.name must be one of"),

@@ -176,6 +176,19 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
         ({"loss.beta": 1.0}, r"config.loss.beta must be in \[0, 1\)"),
         ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
         ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
+        (
+            {"data.num_validation": 60},
+            r"config.data.num_validation=60 leaves 4 of 64 .* config.train.batch_size=16",
+        ),
+        (
+            {"data.num_validation": 47, "train.positive_batch_size": 20},
+            r"config.data.num_validation=47 leaves 17 .* config.train.positive_batch_size=20",
+        ),
+        ({"sampler.dtype": "float64"}, "config.sampler.dtype must be one of"),
+        (
+            {"sampler.name": "svgd", "sampler.num_samples": 1},
+            "config.sampler.num_samples must be at least 2 for config.sampler.name='svgd'",
+        ),
         ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
         (
             {"data.crop_padding": 8},
