@@ -14,8 +14,8 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run but for "cpu" and "cpu_beta_1e5" (2026-11-22 and 23, seeds 0 to 2,
 about 500 s of one core; FID in features of a classifier of its own, 500 test images 0.3, noise 29):
-chains as in training 6.6, 5.1 and 4.8, with beta 5.7, 4.1 and 5.2; ten times as long 22 to 49
-(docs/results/shortrun_cifar10.md).
+chains as in training 6.6, 5.1 and 4.8, with beta 5.7, 4.1 and 5.2; ten times as long 22 to 49;
+"cpu_beta_01" after one epoch 19.0, a gap of 0.6 and no images (docs/results/shortrun_cifar10.md).
 
 Variants: beta_1e6, beta_1e5, beta_1e4, beta_001, beta_01 (beta 1e-6, 1e-5, 1e-4, 0.01 and 0.1),
 beta_schedule (from 0 to 1e-4 over the run), cpu (a small network on 5,000 images of 16x16) and
