@@ -15,8 +15,13 @@ from ebmjax.latent import (
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.training._latent_shards import check_latent_shard, put_chains, take_chains
-from ebmjax.training._step import GradientFn
+from ebmjax.training._latent_shards import (
+    check_indices,
+    check_latent_shard,
+    put_chains,
+    take_chains,
+)
+from ebmjax.training._step import GradientFn, with_data_check
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree, Sampler
 
 SamplerFn = Callable[[LogDensityFn], Sampler]
@@ -60,7 +65,8 @@ def make_latent_gradient_fn(
         ``num_chains`` that way.
       warm_start: whether power posteriors are annealed instead of started afresh.
       num_chains: chains for each observation and power, and as many prior chains.
-      identify: a batch to the indices of its examples in the data, for persistent chains.
+      identify: a batch to the indices of its examples in the data, for persistent chains; ``fit``
+        asks it about all data and refuses an index that the chains do not have.
 
     Returns:
       A ``GradientFn``. Its metrics are those of the loss, "loss", and, where the samplers report
@@ -108,7 +114,12 @@ def make_latent_gradient_fn(
         shard = put_chains(shard, indices, samples.prior_latents, samples.power_latents[1:])
         return gradients, shard, {"loss": value, **metrics, **acceptance}
 
-    return gradient_fn
+    def check_data(params: LatentParams, shard: PyTree, data: PyTree) -> None:
+        del params
+        if identify is not None:
+            check_indices(shard, identify(data))
+
+    return with_data_check(gradient_fn, check_data)
 
 
 def make_through_chain_gradient_fn(

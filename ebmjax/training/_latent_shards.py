@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ebmjax._checks import check_at_least
 from ebmjax.training._slot_write import write_slots
@@ -97,6 +98,23 @@ def check_latent_shard(shard: PyTree, indices: Any, expected: tuple[int, int, in
             f"the persistent chains of a shard must have shapes {fitting[0]} (prior) and "
             f"(num_examples, {', '.join(map(str, fitting[1]))}) (posterior), got {found[0]} and "
             f"{shard.posterior.shape}. Make them by init_latent_shards with the run's numbers."
+        )
+
+
+def check_indices(shard: PyTree, indices: Any) -> None:
+    """Raises ValueError unless persistent chains have a place for every index of the data.
+
+    Inside ``jit`` another example's chains would stand in for the missing ones.
+    """
+    if not isinstance(shard, LatentShard):
+        return
+    num_examples, values = shard.posterior.shape[0], np.asarray(indices)
+    is_integer = np.issubdtype(values.dtype, np.integer)
+    if not is_integer or np.any((values < 0) | (values >= num_examples)):
+        raise ValueError(
+            f"identify must give integers in 0..{num_examples - 1}, the examples that the shards "
+            f"keep chains of; got {values.dtype} from {values.min()} to {values.max()}. Correct "
+            "identify, or make the shards by init_latent_shards with the data's num_examples."
         )
 
 

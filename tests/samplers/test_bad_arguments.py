@@ -6,9 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from ebmjax import samplers
+from ebmjax._checks import check_positive
 from ebmjax.samplers import clamp, clip_drift, clip_score, reflect
 
 
@@ -165,3 +167,11 @@ def test_a_step_size_for_each_coordinate_is_one_for_each() -> None:
     sampler = samplers.sgld(log_density, step_size=jnp.array([0.1, 0.5]), noise_scale=0.0)
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.ones(2)))
     assert state.position.tolist() == pytest.approx([0.9, 0.5])
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, np.ndarray.tolist])
+def test_a_long_argument_is_shown_by_its_beginning(as_given):
+    scales = as_given(np.linspace(-1.0, 1.0, 10_000))
+    with pytest.raises(ValueError, match=r"scale must be positive .* got scale=\[-1") as caught:
+        check_positive("scale", scales)
+    assert len(str(caught.value)) < 300

@@ -12,6 +12,7 @@ from joint_problems import NUM_CLASSES, quadratic, quadratic_params
 from training_problems import regression, regression_data
 
 from ebmjax.data import ImageData
+from ebmjax.latent import LatentModel
 from ebmjax.training import (
     CheckpointMismatchError,
     Checkpoints,
@@ -21,9 +22,11 @@ from ebmjax.training import (
     fit,
     init_image_energy_shards,
     init_joint_shards,
+    init_latent_shards,
     init_state,
     make_image_energy_gradient_fn,
     make_joint_gradient_fn,
+    make_latent_gradient_fn,
     make_train_step,
     stack_states,
     tree_digest,
@@ -105,6 +108,37 @@ def test_good_labels_train():
     train_step = make_train_step(gradient_fn, OPTIMIZER)
     result = fit(KEY, state, train_step, images_with([0, 1, 2] * 6), plan)
     assert int(result.state.skipped) == 0
+
+
+@pytest.mark.parametrize("worst", [-1, 4, 0.5])
+def test_persistent_chains_must_know_every_example(worst):
+    """A clamped index would go on from another example's chains."""
+    step = make_latent_gradient_fn(
+        LatentModel(never, never),
+        latent_dim=2,
+        observe=never,
+        prior_sampler=never,
+        prior_steps=1,
+        posterior_sampler=never,
+        posterior_steps=1,
+        identify=lambda batch: batch["index"],
+    )
+    shards = init_latent_shards(
+        KEY, num_shards=1, batch_size=2, num_examples=4, num_powers=2, latent_dim=2
+    )
+    state = init_state(np.zeros(2), OPTIMIZER, shards)
+    data = {"index": np.array([0, 1, 2, worst])}
+    with pytest.raises(ValueError, match=r"identify must give integers in 0\.\.3, .* from .* to"):
+        fit(KEY, state, make_train_step(step, OPTIMIZER), data, Plan(total_steps=1, batch_size=2))
+
+
+def test_a_list_of_examples_is_refused_in_a_few_lines():
+    """A list is a PyTree of as many arrays as examples."""
+    state, train_step, _ = regression(gradient_fn=never)
+    data = {"x": [np.zeros(3)] * 1500, "y": list(range(1500))}
+    with pytest.raises(ValueError, match=r"data must be arrays .* by numpy\.asarray\.$") as caught:
+        fit(KEY, state, train_step, data, PLAN)
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
