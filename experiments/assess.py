@@ -86,10 +86,10 @@ def restore(path: Path, config: Config, experiment: Experiment) -> training.Trai
         raise WorkdirError(
             f"--workdir {path} holds a run that diverged: the last {skipped} steps, up to step "
             f"{step} of {total}, had no finite update. It cannot be continued and is not "
-            "evaluated. Train in another workdir, with a lower learning rate or lower step sizes "
-            "of the samplers, or with the energies regularised; from what this run has learnt, "
-            f"with --config.train.start_from={path}. If it kept its best state (train.keep_best), "
-            "that is evaluated with --config.eval.checkpoint=best."
+            "evaluated. Train in another workdir, with longer chains, an L2 penalty on the "
+            "energies, a lower learning rate or smaller steps of the sampler; from what this run "
+            f"has learnt, with --config.train.start_from={path}. If it kept its best state "
+            "(train.keep_best), that is evaluated with --config.eval.checkpoint=best."
         )
     if step < total and not has_diverged:
         raise WorkdirError(

@@ -153,6 +153,10 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
                 image_size=section.image_size,
                 max_examples=limit,
             )
+        except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
+            raise type(error)(
+                f"{error} Set name and folder with --config.data.name= and --config.data.data_dir=."
+            ) from error
         except ValueError as error:
             lacks_tests = split == "test" and str(error).startswith("split must")
             hint = (

@@ -223,6 +223,7 @@ def test_a_data_dir_that_is_missing(refused, tmp_path):
     missing = tmp_path / "nowhere"
     message = refused(FileNotFoundError, **CIFAR10, **{"data.data_dir": str(missing)})
     assert message.startswith(f"data_dir does not exist: {missing}.")
+    assert message.endswith("with --config.data.name= and --config.data.data_dir=.")
     assert not missing.exists()
 
 
