@@ -7,7 +7,7 @@ from experiments import best
 from experiments.blackjax_kernels import check_installed
 from experiments.config import Config
 from experiments.errors import ConfigError
-from experiments.thermo.evidence import METHODS, SMC_REPEATS
+from experiments.thermo.evidence import JACKKNIFE_GROUPS, METHODS, SMC_REPEATS
 from experiments.validate import choose
 
 COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
@@ -88,10 +88,10 @@ def _check_gaussians(config: Config) -> None:
 def fewest_chains(latent_dim: int) -> int:
     """The chains of an image that the reported divergences take, at least.
 
-    d + 3 would be free of bias, with a spread of tens of nats; at 3 d the spread is that of the
-    rest of the sum (docs/evidence.md). In few dimensions d + 5 keep it finite.
+    d + 3 would be free of bias, with a spread of tens of nats; at 3 d the spread is about that of
+    the rest of the sum (docs/evidence.md). Two in each of the groups whose spread tells the error.
     """
-    return max(3 * latent_dim, latent_dim + 5)
+    return max(3 * latent_dim, 2 * JACKKNIFE_GROUPS)
 
 
 def _check_chains(config: Config) -> None:

