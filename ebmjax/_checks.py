@@ -3,6 +3,7 @@
 A traced value cannot be inspected, so inside ``jit`` these pass and the arithmetic decides.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -35,40 +36,64 @@ def _numbers(name: str, value: Any) -> np.ndarray:
         raise TypeError(
             f"{name} must be a number or an array of numbers, got {name}={shown(repr(value))}."
         )
+    _check_real(name, numbers.dtype)
     return numbers
 
 
+def _check_real(name: str, dtype: Any) -> None:
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {dtype}. Give the real part, or real and "
+            "imaginary part as two arrays."
+        )
+
+
+def _concrete(name: str, value: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
+    """Name, value and numbers of each part of a hyperparameter that is known while tracing.
+
+    Parts are the leaves of a PyTree; an array is one.
+    """
+    for path, part in jax.tree_util.tree_leaves_with_path(value) or [((), value)]:
+        where = name + jax.tree_util.keystr(path)
+        if is_traced(part):
+            _check_real(where, jnp.result_type(part))
+        else:
+            yield where, part, _numbers(where, part)
+
+
 def check_positive(name: str, value: Any) -> None:
-    """Raises ValueError unless every concrete entry of ``value`` is finite and above zero."""
-    if is_traced(value):
-        return
-    numbers = _numbers(name, value)
-    if not np.all(np.isfinite(numbers) & (numbers > 0)):
-        raise ValueError(f"{name} must be positive and finite, got {name}={shown(value)}.")
+    """Raises ValueError unless every concrete entry of ``value`` is finite and above zero.
+
+    ``value`` may be a PyTree of arrays; the message then names the leaf. TypeError for what is no
+    real number.
+    """
+    for where, part, numbers in _concrete(name, value):
+        if not np.all(np.isfinite(numbers) & (numbers > 0)):
+            raise ValueError(f"{where} must be positive and finite, got {where}={shown(part)}.")
 
 
 def check_not_negative(name: str, value: Any) -> None:
-    """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero."""
-    if is_traced(value):
-        return
-    numbers = _numbers(name, value)
-    if not np.all(np.isfinite(numbers) & (numbers >= 0)):
-        raise ValueError(f"{name} must be zero or more and finite, got {name}={shown(value)}.")
+    """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero.
+
+    As ``check_positive`` otherwise.
+    """
+    for where, part, numbers in _concrete(name, value):
+        if not np.all(np.isfinite(numbers) & (numbers >= 0)):
+            raise ValueError(f"{where} must be zero or more and finite, got {where}={shown(part)}.")
 
 
 def check_finite(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite."""
-    if not is_traced(value) and not np.all(np.isfinite(_numbers(name, value))):
-        raise ValueError(f"{name} must be finite, got {name}={shown(value)}.")
+    for where, part, numbers in _concrete(name, value):
+        if not np.all(np.isfinite(numbers)):
+            raise ValueError(f"{where} must be finite, got {where}={shown(part)}.")
 
 
 def check_fraction(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` lies in [0, 1]."""
-    if is_traced(value):
-        return
-    numbers = _numbers(name, value)
-    if not np.all((numbers >= 0) & (numbers <= 1)):
-        raise ValueError(f"{name} must lie between 0 and 1, got {name}={shown(value)}.")
+    for where, part, numbers in _concrete(name, value):
+        if not np.all((numbers >= 0) & (numbers <= 1)):
+            raise ValueError(f"{where} must lie between 0 and 1, got {where}={shown(part)}.")
 
 
 def check_interval(low: Any, high: Any) -> None:
@@ -87,18 +112,37 @@ def check_scalar(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(value)}.")
 
 
+def per_leaf(value: Any, position: PyTree) -> PyTree:
+    """``value`` for each leaf of ``position``: the same for all, or a PyTree's own entries."""
+    if jax.tree.structure(value) == jax.tree.structure(position):
+        return value
+    return jax.tree.map(lambda _: value, position)
+
+
 def check_broadcasts(name: str, value: Any, position: PyTree) -> None:
-    """Raises ValueError unless ``value`` broadcasts to the shape of every leaf of ``position``."""
-    shape = jnp.shape(value)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(position) if shape else []:
+    """Raises ValueError unless ``value`` broadcasts to the shape of every leaf of ``position``.
+
+    ``value`` may be a PyTree with the structure of ``position``: then each entry must broadcast to
+    its own leaf.
+    """
+    structures = jax.tree.structure(value), jax.tree.structure(position)
+    is_tree = not jax.tree_util.treedef_is_leaf(structures[0])
+    if is_tree and structures[0] != structures[1]:
+        raise ValueError(
+            f"{name} must be a scalar, an array or a PyTree with the structure of the position, "
+            f"{structures[1]}; got {structures[0]}."
+        )
+    leaves = jax.tree_util.tree_leaves_with_path(position)
+    for (path, leaf), entry in zip(leaves, jax.tree.leaves(per_leaf(value, position)), strict=True):
+        where, shape = jax.tree_util.keystr(path), jnp.shape(entry)
         try:
             fits = np.broadcast_shapes(shape, jnp.shape(leaf)) == jnp.shape(leaf)
         except ValueError:
             fits = False
         if not fits:
             raise ValueError(
-                f"{name} must be a scalar or broadcast to the shape of position"
-                f"{jax.tree_util.keystr(path)}, {jnp.shape(leaf)}; got shape {shape}."
+                f"{name}{where if is_tree else ''} must be a scalar or broadcast to the shape of "
+                f"position{where}, {jnp.shape(leaf)}; got shape {shape}."
             )
 
 
@@ -147,16 +191,66 @@ def check_labels(name: str, labels: Any, num_examples: int, num_classes: int) ->
 
 
 def check_floating(name: str, tree: PyTree) -> None:
-    """Raises TypeError where a leaf of ``tree`` is not a floating-point array."""
+    """Raises TypeError where a leaf of ``tree`` is not a floating-point array, ValueError for none.
+
+    The leaves of an Equinox module include its functions, which are no arrays.
+    """
+    check_arrays(name, tree)
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+        dtype = jnp.result_type(leaf)
+        if not jnp.issubdtype(dtype, jnp.floating):
             where = name + jax.tree_util.keystr(path)
+            _check_real(where, dtype)
             raise TypeError(
-                f"{where} must hold floating-point numbers, because a sampler follows gradients; "
-                f"got dtype {jnp.result_type(leaf)}. Convert it with .astype(jnp.float32)."
+                f"{where} must hold floating-point numbers, because gradients are taken in it; "
+                f"got dtype {dtype}. Convert it with .astype(jnp.float32)."
             )
     if not jax.tree.leaves(tree):
         raise ValueError(f"{name} holds no arrays; expected a PyTree with at least one.")
+
+
+def check_arrays(name: str, tree: PyTree) -> None:
+    """Raises TypeError where a leaf of ``tree`` is neither an array nor a number."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        try:
+            jnp.result_type(leaf)
+        except TypeError as error:
+            where = name + jax.tree_util.keystr(path)
+            raise TypeError(
+                f"{where} must be an array, got {leaf!r} of type {type(leaf).__name__}. Take the "
+                "arrays apart from the rest: of an Equinox module the first part of "
+                "equinox.partition(module, equinox.is_inexact_array)."
+            ) from error
+
+
+def check_state(state: Any, *fields: str) -> None:
+    """Raises TypeError unless ``state`` has the fields of a sampler's state."""
+    if not all(hasattr(state, field) for field in fields):
+        raise TypeError(
+            f"state must be what the sampler's init(position) returns, with {', '.join(fields)}; "
+            f"got {type(state).__name__}. Call init on the position first."
+        )
+
+
+def check_one_chain(state: Any, *fields: str) -> None:
+    """As ``check_state``; also raises ValueError for the states of many chains at once."""
+    check_state(state, "position", "log_density", *fields)
+    shape = jnp.shape(state.log_density)
+    if shape != ():
+        raise ValueError(
+            f"state must be that of one chain, but its log_density has shape {shape}: these are "
+            "the states of many. Step them with ebmjax.samplers.batch_step(step)."
+        )
+
+
+def check_step(step: Any) -> None:
+    """Raises TypeError unless ``step`` is a function, for example because it is a whole sampler."""
+    if not callable(step):
+        hint = " Pass its step: sampler.step." if hasattr(step, "step") else ""
+        raise TypeError(
+            "step must be a function (key, state) -> (state, info), got "
+            f"{type(step).__name__}.{hint}"
+        )
 
 
 def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._checks import check_fraction
+from ebmjax._checks import check_floating, check_fraction
 from ebmjax.types import PyTree
 
 
@@ -42,6 +42,7 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
     check_fraction("decay", decay)
 
     def init(params: PyTree) -> ParameterAverage:
+        check_floating("params", params)
         # Arrays of their own: a buffer cannot be donated twice.
         return ParameterAverage(_widened(params))
 

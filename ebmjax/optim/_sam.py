@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName, mean_over_members
-from ebmjax._checks import check_positive
+from ebmjax._checks import check_floating, check_positive, check_scalar
 from ebmjax._precision import at_least_float32
 from ebmjax.types import PyTree
 
@@ -63,6 +63,7 @@ def sam_gradients(
       gradients of the second at the displaced ones, shaped like ``params``.
 
     Raises:
+      TypeError: if a leaf of ``params`` is not a floating-point array.
       ValueError: if a concrete ``rho`` is not positive and finite, if ``rho`` is not a scalar, or
         if ``axis_name`` is not mapped where this is called.
 
@@ -76,8 +77,8 @@ def sam_gradients(
       (4.5, 3.5)
     """
     check_positive("rho", rho)
-    if jnp.ndim(rho) != 0:
-        raise ValueError(f"rho must be a scalar, got shape {jnp.shape(rho)}.")
+    check_scalar("rho", rho)
+    check_floating("params", params)
     value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
     gradients = mean_over_members(gradients, axis_name)
     displaced = optax.apply_updates(params, _displacement(params, gradients, rho, adaptive))

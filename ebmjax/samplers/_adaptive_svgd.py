@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_fraction, check_positive, check_scalar
+from ebmjax._checks import check_fraction, check_positive, check_scalar, check_state
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._svgd import (
@@ -106,6 +106,7 @@ def adaptive_svgd_step(
     defaults; the SVGD-in-JEM thesis, section 2.3, speaks of adaptive steps without a formula.
     """
     del key
+    check_state(state, "particles", "second_moment")
     check_positive("step_size", step_size)
     check_fraction("decay", decay)
     check_positive("damping", damping)

@@ -4,13 +4,26 @@ from typing import Any
 
 import jax
 
-from ebmjax._checks import check_at_least, leading_size
+from ebmjax._checks import check_at_least, check_state, check_step, leading_size
 from ebmjax.types import Key, PyTree, Step
 
 
 def position_of(state: Any) -> PyTree:
-    """Where a chain stands: ``state.position``, or ``state.particles`` of particle samplers."""
-    return state.particles if hasattr(state, "particles") else state.position
+    """Where a chain stands: ``state.position``, or ``state.particles`` of particle samplers.
+
+    Raises:
+      TypeError: if ``state`` has neither.
+    """
+    if hasattr(state, "particles"):
+        return state.particles
+    check_state(state, "position")
+    return state.position
+
+
+def _check_chain(state: Any, step: Step) -> None:
+    """Raises TypeError for a step that is no function and for a state that has no position."""
+    check_step(step)
+    position_of(state)
 
 
 def batch_step(step: Step) -> Step:
@@ -24,6 +37,7 @@ def batch_step(step: Step) -> Step:
       The key is split into one for each chain; infos gain the same axis.
 
     Raises:
+      TypeError: if ``step`` is no function.
       ValueError: when called with states whose leaves differ in their leading size.
 
     Example:
@@ -35,6 +49,8 @@ def batch_step(step: Step) -> Step:
       >>> infos.acceptance_prob.shape
       (64,)
     """
+
+    check_step(step)
 
     def step_all(key: Key, states: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key, leading_size("states", states))
@@ -74,8 +90,9 @@ def run_chain(
       leading axis; the infos of the steps that led to them, stacked alike.
 
     Raises:
-      ValueError: if ``num_steps`` or ``thinning`` is below 1, or ``burn_in`` is not in
-        ``[0, num_steps]``.
+      TypeError: if ``step`` is no function, or ``state`` no state (a bare position, for example).
+      ValueError: if ``num_steps`` or ``thinning`` is below 1, ``burn_in`` is not in
+        ``[0, num_steps]``, or ``state`` holds many chains and ``step`` moves one.
 
     Example:
       >>> import jax.numpy as jnp
@@ -87,6 +104,7 @@ def run_chain(
       >>> positions.shape
       (20, 2)
     """
+    _check_chain(state, step)
     check_at_least("num_steps", num_steps, 1)
     check_at_least("thinning", thinning, 1)
     check_at_least("burn_in", burn_in, 0)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ebmjax._checks import check_broadcasts, check_positive
+from ebmjax._checks import check_broadcasts, check_one_chain, check_positive
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import LangevinState, langevin_init
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -50,6 +50,7 @@ def gradient_descent_step(
     Source: sampling-approaches thesis, Alg. 3.
     """
     del key
+    check_one_chain(state, "score")
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, state.position)
     position = jax.tree.map(

@@ -11,6 +11,7 @@ from ebmjax._checks import (
     check_broadcasts,
     check_floating,
     check_not_negative,
+    check_one_chain,
     check_positive,
     check_scalar,
     check_scalar_density,
@@ -166,6 +167,7 @@ def propose_isotropic(
     temperature: Any,
 ) -> tuple[LangevinState, jax.Array]:
     """``propose`` with drift ``step_size * score`` and one noise scale, None for the exact one."""
+    check_one_chain(state, "score")
     check_langevin(step_size, noise_scale, temperature, state.position)
     if noise_scale is None:
         noise_scale = langevin_noise_scale(step_size, temperature)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._checks import check_fraction, check_positive
+from ebmjax._checks import check_fraction, check_one_chain, check_positive
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
@@ -112,6 +112,7 @@ def psgld_step(
     the moment of the step before, which is zero at first and makes the first step ``1 / damping``
     times too long; this follows Alg. 9 and Li et al.
     """
+    check_one_chain(state, "score", "second_moment")
     check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("damping", damping)
     check_fraction("decay", decay)

@@ -13,6 +13,7 @@ from ebmjax._checks import (
     check_floating,
     check_interval,
     check_not_negative,
+    check_one_chain,
     check_positive,
 )
 from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
@@ -125,6 +126,7 @@ def pyld_step(
     Source: JEM++ (Yang & Ji 2021), PYLD-M-N, which is M of these steps with noise 0, step size 0.2,
     N = 5, scores clipped at 1 and the box [-1, 1]; after YOPO (Zhang et al. 2019).
     """
+    check_one_chain(state, "cotangent")
     _check_hyperparameters(step_size, num_inner, noise_scale, max_score, outer_step_size)
     for name, value in (
         ("step_size", step_size),

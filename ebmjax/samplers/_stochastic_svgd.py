@@ -47,7 +47,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_positive, check_scalar
+from ebmjax._checks import check_positive, check_scalar, check_state
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._kernel_noise import kernel_noise
@@ -121,6 +121,7 @@ def stochastic_svgd_step(
       ValueError: if a concrete hyperparameter is not positive, one of them is not a scalar, or as
         in ``svgd_direction``.
     """
+    check_state(state, "particles")
     for name, value in (
         ("step_size", step_size),
         ("temperature", temperature),

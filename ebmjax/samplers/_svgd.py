@@ -12,6 +12,7 @@ from ebmjax._checks import (
     check_positive,
     check_scalar,
     check_scalar_density,
+    check_state,
     leading_size,
 )
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
@@ -92,8 +93,17 @@ class SteinTerms(NamedTuple):
 
 
 def check_particles(particles: PyTree) -> None:
-    """Raises TypeError or ValueError unless leaves are floating point with one leading axis."""
+    """Raises TypeError or ValueError unless leaves are floating point with one leading axis.
+
+    A bare array of one axis is refused: it may be one particle or many.
+    """
     check_floating("particles", particles)
+    if getattr(particles, "ndim", 0) == 1:
+        raise ValueError(
+            f"particles must have an axis of particles and one of coordinates, shape (n, d), got "
+            f"shape {particles.shape}. Write x[:, None] for n particles of one coordinate each, "
+            "x[None] for one particle."
+        )
     if leading_size("particles", particles) == 0:
         raise ValueError("particles must hold at least one particle, got a leading size of 0.")
 
@@ -222,7 +232,8 @@ def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
 
     Raises:
       TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size.
+      ValueError: if leaves differ in their leading size, or ``particles`` is a bare array of one
+        axis, which may be one particle or many.
     """
     del log_density_fn
     check_particles(particles)
@@ -258,6 +269,7 @@ def svgd_step(
         in ``svgd_direction``.
     """
     del key
+    check_state(state, "particles")
     check_positive("step_size", step_size)
     check_scalar("step_size", step_size)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_fraction, check_positive, check_scalar
+from ebmjax._checks import check_fraction, check_one_chain, check_positive, check_scalar
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
@@ -113,6 +113,7 @@ def tempered_mala_step(
     Source: sampling-approaches thesis, Alg. 10, whose listing divides the energy again at every
     step, so that one rise compounds; here the target is always ``E / T``.
     """
+    check_one_chain(state, "score", "temperature")
     temperature = state.temperature
     check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("temperature_growth", temperature_growth)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._checks import check_arrays, check_floating
 from ebmjax.types import PyTree
 
 
@@ -39,10 +40,17 @@ def init_state(
     """The state before the first step.
 
     Args:
-      params: arrays or numbers.
+      params: floating-point arrays or numbers.
       optimizer: its ``init`` sees ``params``.
-      shards: likewise; every leaf has a leading axis of logical shards.
+      shards: arrays of any dtype; every leaf has a leading axis of logical shards.
+
+    Raises:
+      TypeError: if a leaf is no array, such as an activation function of an Equinox module, or one
+        of ``params`` is not floating point.
+      ValueError: if ``params`` hold no array.
     """
+    check_floating("params", params)
+    check_arrays("shards", shards)
     params, shards = jax.tree.map(_as_array, (params, shards))
     # Separate arrays: a buffer that is donated cannot be donated twice.
     return TrainState(
