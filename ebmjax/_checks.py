@@ -105,7 +105,10 @@ def check_interval(low: Any, high: Any) -> None:
 
 
 def check_scalar(name: str, value: Any) -> None:
-    """Raises ValueError unless ``value`` has no axes, TypeError unless it is a number."""
+    """Raises ValueError unless ``value`` has no axes, TypeError unless it is a real number."""
+    structure = jax.tree.structure(value)
+    if structure.num_leaves and not jax.tree_util.treedef_is_leaf(structure):
+        raise ValueError(f"{name} must be a scalar, got a PyTree of {structure.num_leaves} values.")
     if not is_traced(value):
         value = _numbers(name, value)
     if jnp.shape(value) != ():

@@ -1,4 +1,6 @@
-"""Sums and running averages of half-precision numbers, which half precision cannot hold."""
+"""Arithmetic that rounding or a slope would spoil: half-precision sums, roots at zero."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,3 +13,21 @@ def at_least_float32(tree: PyTree) -> PyTree:
     return jax.tree.map(
         lambda leaf: jnp.asarray(leaf, jnp.promote_types(jnp.result_type(leaf), jnp.float32)), tree
     )
+
+
+def root(value: jax.Array) -> jax.Array:
+    """The square root, elementwise, with the derivative 0 at 0 instead of an infinite one.
+
+    Behind ``root(x**2)`` an infinite slope would meet a zero, and their product is NaN.
+    """
+    is_zero = value == 0
+    return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, value)))
+
+
+def weighted_mean_square(weight: Any, values: jax.Array) -> jax.Array:
+    """``weight`` times the mean square, in the dtype of ``values``.
+
+    The weight goes into the square, so that a weight of 0 gives 0 where the square overflows: in
+    float32 beyond 1.8e19.
+    """
+    return jnp.mean(jnp.asarray(weight, values.dtype) * values * values)

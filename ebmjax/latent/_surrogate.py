@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_not_negative
+from ebmjax._precision import weighted_mean_square
 from ebmjax.latent._model import (
     LatentModel,
     LatentParams,
@@ -81,8 +82,9 @@ def sample_metrics(
 def energy_penalty(terms: SampleTerms, energy_l2: Any) -> jax.Array:
     """``energy_l2`` times the mean squares of both kinds of energies, added."""
     check_not_negative("energy_l2", energy_l2)
-    squares = [jnp.mean(jnp.square(e)) for e in (terms.posterior_energies, terms.prior_energies)]
-    return energy_l2 * (squares[0] + squares[1])
+    energies = (terms.posterior_energies, terms.prior_energies)
+    posterior, prior = (weighted_mean_square(energy_l2, energy) for energy in energies)
+    return posterior + prior
 
 
 def check_latents(

@@ -5,6 +5,7 @@ from ebmjax.losses._beta import beta_objective_loss as beta_objective_loss
 from ebmjax.losses._contrastive_divergence import (
     contrastive_divergence_loss as contrastive_divergence_loss,
 )
+from ebmjax.losses._contrastive_divergence import energy_penalty as energy_penalty
 from ebmjax.losses._entropy import nearest_neighbour_entropy as nearest_neighbour_entropy
 from ebmjax.losses._exponents import beta_from_exponents as beta_from_exponents
 from ebmjax.losses._exponents import beta_sampling_temperature as beta_sampling_temperature

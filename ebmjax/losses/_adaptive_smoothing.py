@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_fraction, check_interval, check_positive, check_scalar
+from ebmjax._precision import at_least_float32
 
 
 def adapt_smoothing(
@@ -39,7 +40,7 @@ def adapt_smoothing(
       low, high: bounds of the result, positive and ordered.
 
     Returns:
-      Scalar float32.
+      Scalar, in the dtype of ``smoothing``, float32 at least.
 
     Raises:
       ValueError: if a concrete hyperparameter lies outside its range, or an argument is not a
@@ -67,11 +68,12 @@ def adapt_smoothing(
     check_fraction("rate", rate)
     check_interval(low, high)
 
-    norms = jnp.array([generative_norm, classification_norm], jnp.float32)
+    norms = jnp.stack([at_least_float32(n) for n in (generative_norm, classification_norm)])
     is_usable = jnp.all(jnp.isfinite(norms) & (norms > 0))
     # Logs of the norms, not of their ratio, which can overflow.
     logs = jnp.log(jnp.where(is_usable, norms, 1.0))
     error = logs[0] - logs[1] - jnp.log(target_ratio)
     factor = jnp.exp(rate * error)
     moved = smoothing * jnp.where(is_usable, factor, 1.0)
-    return jnp.clip(moved, low, high).astype(jnp.float32)
+    dtype = jnp.promote_types(jnp.result_type(smoothing), jnp.float32)
+    return jnp.clip(moved, low, high).astype(dtype)

@@ -73,9 +73,9 @@ def beta_objective_loss(
       allow_negative: admits beta below 0, for samplers that sample too high a density.
 
     Returns:
-      The scalar float32 loss and metrics: ``objective`` (the loss without its constant
-      log(M + 1) / b, comparable across beta), ``positive_log_density`` and
-      ``negative_log_density`` (means of f), ``log_density_gap`` (their difference),
+      The scalar loss, float32 or float64 as the log densities are, and metrics: ``objective`` (the
+      loss without its constant log(M + 1) / b, comparable across beta), ``positive_log_density``
+      and ``negative_log_density`` (means of f), ``log_density_gap`` (their difference),
       ``positive_weight`` (mean w+: near 1 where no negative can compete and the batch teaches
       nothing), ``effective_sample_fraction`` (1 / (M sum_j w_j^2), in [1/M, 1]) and
       ``effective_positive_fraction`` (the same of the positives' weights 1 - w+_i, in [1/N, 1]).
@@ -104,8 +104,9 @@ def beta_objective_loss(
             "positive_log_density must have an even count for variant='true_objective', which "
             f"halves it, got {positive.size}. Drop one example."
         )
-    exponent = jnp.asarray(beta * output_scale, jnp.float32)
-    excesses = _soft_mean(negative, jnp.ones(negative.size, jnp.float32), exponent) - positive
+    dtype = jnp.result_type(positive, negative)
+    exponent = jnp.asarray(beta * output_scale, dtype)
+    excesses = _soft_mean(negative, jnp.ones(negative.size, dtype), exponent) - positive
     odds = exponent * excesses + math.log(negative.size)
     kept = jax.nn.sigmoid(odds)  # 1 - w+
 
@@ -161,7 +162,7 @@ def _default_objective(excesses: jax.Array, exponent: jax.Array, num_negatives: 
     # Of the differences alone: both phases then get the very same factor 1 - w+, also where it is
     # so small that Adam is all that sees it.
     pairs = jnp.stack([jnp.zeros_like(excesses), excesses])
-    joined = _soft_mean(pairs, jnp.array([1.0, num_negatives], jnp.float32), exponent)
+    joined = _soft_mean(pairs, jnp.array([1.0, num_negatives], excesses.dtype), exponent)
     return jnp.mean(jnp.where(_is_zero(exponent), excesses, joined))
 
 

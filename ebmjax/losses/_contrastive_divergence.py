@@ -6,8 +6,36 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative, check_scalar
+from ebmjax._precision import weighted_mean_square
 from ebmjax.losses._inputs import as_batch
 from ebmjax.types import Metrics
+
+
+def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -> jax.Array:
+    """``energy_l2`` times the mean squares of both energies, added; 0 for a weight of 0.
+
+    Args:
+      energy_l2: scalar weight, at least 0; may be traced.
+      positive_energy: energies or log densities of the data, shape (N,), nats.
+      negative_energy: of the samples, shape (M,).
+
+    Returns:
+      Scalar, float32 or float64 as the energies are.
+
+    Raises:
+      TypeError, ValueError: as ``contrastive_divergence_loss``.
+
+    Example:
+      >>> float(energy_penalty(0.5, jnp.array([1.0, 3.0]), jnp.array([2.0])))
+      4.5
+    """
+    check_scalar("energy_l2", energy_l2)
+    check_not_negative("energy_l2", energy_l2)
+    energies = {"positive_energy": positive_energy, "negative_energy": negative_energy}
+    positive, negative = (
+        weighted_mean_square(energy_l2, as_batch(name, values)) for name, values in energies.items()
+    )
+    return positive + negative
 
 
 def contrastive_divergence_loss(
@@ -30,8 +58,9 @@ def contrastive_divergence_loss(
         the energy near zero; may be traced.
 
     Returns:
-      The scalar float32 loss and metrics ``positive_energy`` and ``negative_energy`` (means),
-      ``energy_gap`` (negative minus positive: above 0 where the model prefers the data) and
+      The scalar loss, float32 or float64 as the energies are, and metrics ``positive_energy`` and
+      ``negative_energy`` (means), ``energy_gap`` (negative minus positive: above 0 where the model
+      prefers the data) and
       ``energy_l2`` (the weighted penalty as it enters the loss).
 
     Raises:
@@ -45,13 +74,10 @@ def contrastive_divergence_loss(
       >>> float(loss), float(metrics["energy_gap"])
       (-3.0, 3.0)
     """
-    check_scalar("energy_l2", energy_l2)
-    check_not_negative("energy_l2", energy_l2)
     positive_energy = as_batch("positive_energy", positive_energy)
     negative_energy = as_batch("negative_energy", negative_energy)
     positive, negative = jnp.mean(positive_energy), jnp.mean(negative_energy)
-    squares = jnp.mean(jnp.square(positive_energy)) + jnp.mean(jnp.square(negative_energy))
-    penalty = jnp.asarray(energy_l2, jnp.float32) * squares
+    penalty = energy_penalty(energy_l2, positive_energy, negative_energy)
     return positive - negative + penalty, {
         "positive_energy": positive,
         "negative_energy": negative,

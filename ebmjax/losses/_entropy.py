@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-FLOAT32 = jnp.finfo(jnp.float32)
+from ebmjax._precision import at_least_float32
 
 
 def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Array:
@@ -21,10 +21,10 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
     n grows, slowly in high dimension; for interacting particles, which keep their distance, it
     reads high. Compare values at equal n and d only.
 
-    Float32 cannot tell distances below eps times the largest absolute coordinate, and nearer
-    neighbours, coincident particles among them, count as being that far apart. So the estimate is
-    finite, and still moves by d log c when all is scaled by c. Differentiable, with no gradient
-    from pairs at that floor.
+    The particles' dtype (float32 for narrower ones) cannot tell distances below eps times the
+    largest absolute coordinate, and nearer neighbours, coincident particles among them, count as
+    being that far apart. So the estimate is finite, and still moves by d log c when all is scaled
+    by c. Differentiable, with no gradient from pairs at that floor.
 
     With ``references`` the neighbours are sought among those instead, and :math:`\psi(n)` becomes
     :math:`\psi(m + 1)`. That estimates the cross-entropy :math:`-E_q \log p` of the particles'
@@ -40,7 +40,7 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
         float32 can tell, any may be taken.
 
     Returns:
-      Scalar, float32, nats.
+      Scalar, float32 or float64 as the particles are, nats.
 
     Raises:
       TypeError, ValueError: if ``particles`` or ``references`` are not floating point, are too few
@@ -55,19 +55,21 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
     """
     clouds = [_as_cloud("particles", particles, 2 if references is None else 1)]
     if references is not None:
-        clouds.append(jax.lax.stop_gradient(_as_cloud("references", references, 1)))
+        others = jax.lax.stop_gradient(_as_cloud("references", references, 1))
+        clouds.append(others.astype(clouds[0].dtype))
         if clouds[1].shape[1:] != clouds[0].shape[1:]:
             raise ValueError(
                 f"references must hold events of shape {clouds[0].shape[1:]}, as particles do; got "
                 f"shape {clouds[1].shape}."
             )
     clouds = [cloud.reshape(len(cloud), -1) for cloud in clouds]
+    limits = jnp.finfo(clouds[0].dtype)
     largest = jnp.max(jnp.stack([jnp.max(jnp.abs(cloud)) for cloud in clouds]))
-    scale = jax.lax.stop_gradient(jnp.maximum(largest, FLOAT32.tiny))
+    scale = jax.lax.stop_gradient(jnp.maximum(largest, limits.tiny))
     # In units of the largest coordinate, so that squares neither overflow nor vanish.
     points, *others = [cloud / scale for cloud in clouds]
     squares = _to_references(points, others[0]) if others else _to_each_other(points)
-    log_distance = 0.5 * jnp.log(jnp.maximum(squares, FLOAT32.eps**2)) + jnp.log(scale)
+    log_distance = 0.5 * jnp.log(jnp.maximum(squares, limits.eps**2)) + jnp.log(scale)
 
     d = points.shape[1]
     num_others = len(others[0]) if others else len(points) - 1
@@ -77,7 +79,7 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
 
 
 def _as_cloud(name: str, cloud: Any, at_least: int) -> jax.Array:
-    """``cloud`` of shape (n, ...) in float32."""
+    """``cloud`` of shape (n, ...) in float32 at least."""
     cloud = jnp.asarray(cloud)
     if not jnp.issubdtype(cloud.dtype, jnp.floating):
         raise TypeError(f"{name} must hold floating-point numbers, got dtype {cloud.dtype}.")
@@ -86,7 +88,7 @@ def _as_cloud(name: str, cloud: Any, at_least: int) -> jax.Array:
             f"{name} must be at least {('one', 'two')[at_least - 1]} along the first axis, shape "
             f"(n, ...), got {cloud.shape}."
         )
-    return cloud.astype(jnp.float32)
+    return at_least_float32(cloud)
 
 
 def _to_each_other(points: jax.Array) -> jax.Array:

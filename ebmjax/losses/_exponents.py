@@ -51,7 +51,7 @@ def beta_sampling_temperature(
     check_beta(beta, allow_negative)
     check_scalar("output_scale", output_scale)
     check_positive("output_scale", output_scale)
-    return 1.0 / ((1.0 - jnp.asarray(beta, jnp.float32)) * output_scale)
+    return 1.0 / ((1.0 - jnp.asarray(beta)) * output_scale)
 
 
 def beta_from_exponents(
@@ -84,5 +84,5 @@ def beta_from_exponents(
     check_positive("sampling_exponent", sampling_exponent)
     total = sampling_exponent + reweighting_exponent
     check_positive("sampling_exponent + reweighting_exponent", total)
-    output_scale = jnp.asarray(total, jnp.float32)
+    output_scale = 1.0 * jnp.asarray(total)
     return reweighting_exponent / output_scale, output_scale

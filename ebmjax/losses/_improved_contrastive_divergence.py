@@ -73,8 +73,9 @@ def improved_contrastive_divergence_loss(
         dimension.
 
     Returns:
-      The scalar float32 loss and the metrics of ``contrastive_divergence_loss`` with "live_energy"
-      and "live_entropy" (mean and value as given) and "kl_terms", the last two terms of the loss.
+      The scalar loss, float32 or float64 as the energies are, and the metrics of
+      ``contrastive_divergence_loss`` with "live_energy" and "live_entropy" (mean and value as
+      given) and "kl_terms", the last two terms of the loss.
       The value of the loss says little: the live samples' energy is the negatives', so it cancels.
 
     Raises:
@@ -99,8 +100,8 @@ def improved_contrastive_divergence_loss(
         positive_energy, negative_energy, energy_l2=energy_l2
     )
     energy = jnp.mean(as_batch("live_energy", live_energy))
-    entropy = jnp.asarray(live_entropy, jnp.float32)
-    kl_terms = (kl_weight * energy - entropy_weight * entropy).astype(jnp.float32)
+    entropy = jnp.asarray(live_entropy, jnp.result_type(energy, live_entropy))
+    kl_terms = (kl_weight * energy - entropy_weight * entropy).astype(entropy.dtype)
     return loss + kl_terms, {
         **metrics,
         "live_energy": energy,

@@ -1,4 +1,4 @@
-"""What every loss does with its arrays: check their shape and dtype, and go to float32."""
+"""What every loss does with its arrays: check their shape and dtype, and go to float32 at least."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,11 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._precision import at_least_float32
+
 
 def as_batch(name: str, values: Any) -> jax.Array:
-    """``values`` of shape (count,), count at least 1, in float32; TypeError or ValueError else."""
+    """``values`` of shape (count,), count at least 1, in float32 at least; or an error."""
     values = jnp.asarray(values)
     if not jnp.issubdtype(values.dtype, jnp.floating):
         raise TypeError(f"{name} must hold floating-point numbers, got dtype {values.dtype}.")
@@ -19,11 +21,11 @@ def as_batch(name: str, values: Any) -> jax.Array:
             f"{name} must be one number per example, shape (count,) with count at least 1, got "
             f"shape {values.shape}. Drop a trailing axis with [:, 0], merge axes with .ravel()."
         )
-    return jnp.asarray(values, jnp.float32)
+    return at_least_float32(values)
 
 
 def as_logits(logits: Any) -> jax.Array:
-    """``logits`` of shape (..., num_classes) in float32."""
+    """``logits`` of shape (..., num_classes) in float32 at least."""
     logits = jnp.asarray(logits)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"logits must hold floating-point numbers, got dtype {logits.dtype}.")
@@ -32,7 +34,7 @@ def as_logits(logits: Any) -> jax.Array:
             "logits must end in an axis of classes and hold at least one example, shape "
             f"(..., num_classes), got shape {jnp.shape(logits)}."
         )
-    return jnp.asarray(logits, jnp.float32)
+    return at_least_float32(logits)
 
 
 def as_labels(logits: jax.Array, labels: Any) -> jax.Array:

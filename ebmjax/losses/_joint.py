@@ -17,7 +17,7 @@ def joint_log_density(logits: Any) -> jax.Array:
       logits: shape (..., num_classes), any floating dtype.
 
     Returns:
-      Shape (...), float32, unnormalised, in nats.
+      Shape (...), float32 or float64 as the logits are, unnormalised, in nats.
 
     Raises:
       TypeError, ValueError: if ``logits`` are not floating point or have no axis of classes.
@@ -51,8 +51,8 @@ def class_log_density(logits: Any, labels: Any) -> jax.Array:
       labels: integers of shape (...), each in [0, num_classes).
 
     Returns:
-      Shape (...), float32. Where a traced label is out of range, which only shows once it runs,
-      NaN.
+      Shape (...), float32 or float64 as the logits are. Where a traced label is out of range, which
+      only shows once it runs, NaN.
 
     Raises:
       TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.
@@ -75,8 +75,9 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
       labels: integers of shape (...), each in [0, num_classes).
 
     Returns:
-      The scalar float32 loss, and metrics ``cross_entropy`` (the loss) and ``accuracy`` (the
-      fraction whose largest logit is the label's). A traced label out of range makes the loss NaN
+      The scalar loss, float32 or float64 as the logits are, and metrics ``cross_entropy`` (the
+      loss) and ``accuracy`` (the fraction whose largest logit is the label's). A traced label out
+      of range makes the loss NaN
       rather than silently counting for another class.
 
     Raises:
@@ -91,7 +92,7 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
     labels = as_labels(logits, labels)
     each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels)
     loss = jnp.mean(_nan_out_of_range(each, logits, labels))
-    accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == labels, dtype=jnp.float32)
+    accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == labels, dtype=logits.dtype)
     return loss, {"cross_entropy": loss, "accuracy": accuracy}
 
 

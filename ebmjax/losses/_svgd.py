@@ -43,8 +43,9 @@ def svgd_generative_loss(
         it out of the value and of the metrics. "literal" only reports it.
 
     Returns:
-      The scalar float32 loss and metrics ``positive_log_density`` and ``negative_log_density``
-      (means of f), ``log_density_gap`` (their difference), ``smoothing`` and, if given,
+      The scalar loss, float32 or float64 as the log densities are, and metrics
+      ``positive_log_density`` and ``negative_log_density`` (means of f), ``log_density_gap`` (their
+      difference), ``smoothing`` and, if given,
       ``particle_entropy``.
 
     Raises:
@@ -65,17 +66,18 @@ def svgd_generative_loss(
     check_positive("smoothing", smoothing)
     positive = jnp.mean(as_batch("positive_log_density", positive_log_density))
     negative = jnp.mean(as_batch("negative_log_density", negative_log_density))
-    smoothing = jnp.asarray(smoothing, jnp.float32)
+    dtype = jnp.result_type(positive, negative)
+    smoothing = jnp.asarray(smoothing, dtype)
     metrics = {
         "positive_log_density": positive,
         "negative_log_density": negative,
         "log_density_gap": positive - negative,
         "smoothing": smoothing,
     }
-    entropy = jnp.float32(0.0)
+    entropy = jnp.zeros((), dtype)
     if particle_entropy is not None:
         check_scalar("particle_entropy", particle_entropy)
-        entropy = jax.lax.stop_gradient(jnp.asarray(particle_entropy, jnp.float32))
+        entropy = jax.lax.stop_gradient(jnp.asarray(particle_entropy, dtype))
         metrics["particle_entropy"] = entropy
     if variant == "literal":
         entropy = -negative / smoothing

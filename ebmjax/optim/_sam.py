@@ -9,7 +9,7 @@ import optax
 
 from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_floating, check_positive, check_scalar
-from ebmjax._precision import at_least_float32
+from ebmjax._precision import at_least_float32, root
 from ebmjax.types import PyTree
 
 LossFn = Callable[[PyTree], tuple[jax.Array, PyTree]]
@@ -98,7 +98,8 @@ def _displacement(params: PyTree, gradients: PyTree, rho: Any, adaptive: bool) -
     # By its largest entry first, because squares of small entries underflow.
     largest = _or_one(optax.tree.norm(climb, ord=jnp.inf))
     climb = jax.tree.map(lambda leaf: leaf / largest, climb)
-    return weigh(optax.tree.scale(rho / _or_one(optax.tree.norm(climb)), climb))
+    squared = optax.tree.norm(climb, squared=True)
+    return weigh(optax.tree.scale(rho / _or_one(root(squared)), climb))
 
 
 def _or_one(norm: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import optax
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_fraction, check_positive, check_scalar, check_state
-from ebmjax._precision import at_least_float32
+from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._svgd import (
     flatten_particles,
@@ -117,7 +117,7 @@ def adaptive_svgd_step(
     before = flatten_particles(state.second_moment)
     weight = jnp.where(state.step == 0, 0.0, jnp.asarray(decay, before.dtype))
     second_moment = weight * before + (1.0 - weight) * direction**2
-    preconditioner = 1.0 / (damping + jnp.sqrt(second_moment))
+    preconditioner = 1.0 / (damping + root(second_moment))
     moved = terms.own(terms.positions) + step_size * preconditioner * direction
     after = AdaptiveSVGDState(
         unflatten_like(moved, state.particles),

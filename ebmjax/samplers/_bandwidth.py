@@ -7,6 +7,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._precision import root
+
 Rule = Literal["median"] | None
 """Of the bandwidth h, for n particles at the median distance m of each other: ``"median"`` is
 h = m, None is Liu and Wang's h^2 = m^2 / (2 log n)."""
@@ -76,7 +78,7 @@ def median_rule(squared_distances: jax.Array, rule: Rule = None) -> MedianRule:
     middle = _order_statistics(pairs, rank, wants_next=num_pairs % 2 == 0)
     at_median = bandwidth_at(middle, pairs, num_particles, rule)
     mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
-    at_mean = _root(mean_squared) / _distances_over_bandwidth(num_particles, rule)
+    at_mean = root(mean_squared) / _distances_over_bandwidth(num_particles, rule)
     bandwidth = jnp.where(at_median > 0, at_median, at_mean)
     return MedianRule(jnp.where(bandwidth > 0, bandwidth, 1.0), middle, rule)
 
@@ -85,18 +87,13 @@ def bandwidth_at(
     middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int, rule: Rule
 ) -> jax.Array:
     """The bandwidth of a median between ``middle``, a function of the ``entries`` equal to it."""
-    lower, upper = (_root(_entries_equal_to(value, entries)) for value in middle)
+    lower, upper = (root(_entries_equal_to(value, entries)) for value in middle)
     return 0.5 * (lower + upper) / _distances_over_bandwidth(num_particles, rule)
 
 
 def _distances_over_bandwidth(num_particles: int, rule: Rule) -> float:
     """How many bandwidths the median distance is long."""
     return 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
-
-
-def _root(value: jax.Array) -> jax.Array:
-    """A square root whose derivative at 0 is 0."""
-    return jnp.where(value > 0, jnp.sqrt(jnp.where(value > 0, value, 1.0)), 0.0)
 
 
 def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:

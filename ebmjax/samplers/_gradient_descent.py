@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ebmjax._checks import check_broadcasts, check_one_chain, check_positive
+from ebmjax._checks import check_broadcasts, check_one_chain, check_positive, per_leaf
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import LangevinState, langevin_init
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -41,7 +41,8 @@ def gradient_descent_step(
       key: unused; every sampler takes one, so that drivers need not know which is which.
       state: from ``gradient_descent_init`` or an earlier step.
       log_density_fn: position to scalar.
-      step_size: :math:`\epsilon`, positive.
+      step_size: :math:`\epsilon`, positive. A scalar, an array that broadcasts to the position, or
+        a PyTree with the structure of the position, one entry a leaf.
 
     Raises:
       ValueError: if a concrete ``step_size`` is not positive, or it does not broadcast to the
@@ -54,7 +55,10 @@ def gradient_descent_step(
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, state.position)
     position = jax.tree.map(
-        lambda x, s: (x + step_size * s).astype(x.dtype), state.position, state.score
+        lambda x, step, s: (x + step * s).astype(x.dtype),
+        state.position,
+        per_leaf(step_size, state.position),
+        state.score,
     )
     state = langevin_init(position, log_density_fn)
     return state, GradientDescentInfo(state.log_density)

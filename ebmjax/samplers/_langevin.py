@@ -1,6 +1,7 @@
 """What every Langevin sampler does: score a position, propose a move, weigh the move."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,10 @@ from ebmjax._checks import (
     check_broadcasts,
     check_floating,
     check_not_negative,
-    check_one_chain,
     check_positive,
     check_scalar,
     check_scalar_density,
+    per_leaf,
 )
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -78,10 +79,45 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
     return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
 
 
+def check_one_noise(noise_scale: Any, temperature: Any) -> None:
+    """Raises ValueError where a sampler that never rejects gets both a noise and a temperature.
+
+    Its noise alone decides what it samples; a temperature beside it would change nothing.
+    """
+    is_default = isinstance(temperature, int | float) and temperature == 1
+    if noise_scale is not None and not is_default:
+        raise ValueError(
+            f"noise_scale and temperature must not be given together, got noise_scale={noise_scale}"
+            f" and temperature={temperature}: the noise sets the temperature, "
+            "noise_scale^2 / (2 step_size). Leave out one of them."
+        )
+
+
+def target_temperature(
+    step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
+) -> jax.Array:
+    """``temperature``, or with a free noise the one that it implies.
+
+    That is ``noise_scale^2 / (2 step_size)``, averaged over coordinates; and 1 for no noise at all,
+    under which no move has a way back at any temperature.
+    """
+    if noise_scale is None:
+        return temperature
+    implied = jax.tree.map(
+        lambda x, step, scale: jnp.mean(implied_temperature(step, scale)) * jnp.size(x),
+        position,
+        per_leaf(step_size, position),
+        per_leaf(noise_scale, position),
+    )
+    mean = optax.tree.sum(implied) / optax.tree.size(position)
+    return jnp.where(mean == 0, 1.0, mean)
+
+
 def check_langevin(step_size: Any, noise_scale: Any, temperature: Any, position: PyTree) -> None:
     """Raises ValueError where a hyperparameter, if concrete, lies outside its range or its shape.
 
-    One temperature per chain: with more there is no one density, and no one decision to accept.
+    Step and noise may be PyTrees with the structure of ``position``. One temperature per chain:
+    with more there is no one density, and no one decision to accept.
     """
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, position)
@@ -134,18 +170,22 @@ def propose(
     drift_fn: Callable[[PyTree], PyTree],
     noise_scales: PyTree,
     temperature: Any,
+    may_be_still: bool,
 ) -> tuple[LangevinState, jax.Array]:
     """The move ``x + drift_fn(score) + noise_scales * xi`` and its acceptance probability.
 
     The probability is the Metropolis-Hastings one for the target ``log_density / temperature``
     with the Gaussian this very move was drawn from, whatever its noise scale. Without noise the
-    way back is impossible, so it is 0.
+    way back is impossible, so it is 0; ``may_be_still`` says whether a noise scale can be 0.
     """
     noise = standard_normal_like(key, state.position)
     drift = drift_fn(state.score)
     scaled_noise = jax.tree.map(jnp.multiply, noise_scales, noise)
     proposed = langevin_init(move(state.position, drift, scaled_noise), log_density_fn)
 
+    if may_be_still:  # divided by 1 instead: 0 / 0 would spoil derivatives, used or not
+        is_still = [jnp.any(jnp.equal(scale, 0)) for scale in jax.tree.leaves(noise_scales)]
+        noise_scales = jax.tree.map(lambda s: jnp.where(jnp.equal(s, 0), 1.0, s), noise_scales)
     shift = jax.tree.map(
         lambda there, back, scale: (there + back) / scale,
         drift,
@@ -154,6 +194,8 @@ def propose(
     )
     log_ratio = (proposed.log_density - state.log_density) / temperature
     log_ratio = log_ratio + log_proposal_ratio(noise, shift)
+    if may_be_still:
+        log_ratio = jnp.where(reduce(jnp.logical_or, is_still), -jnp.inf, log_ratio)
     return proposed, acceptance_probability(log_ratio, proposed.log_density)
 
 
@@ -166,16 +208,21 @@ def propose_isotropic(
     noise_scale: Any,
     temperature: Any,
 ) -> tuple[LangevinState, jax.Array]:
-    """``propose`` with drift ``step_size * score`` and one noise scale, None for the exact one."""
-    check_one_chain(state, "score")
-    check_langevin(step_size, noise_scale, temperature, state.position)
+    """``propose`` with drift ``step_size * score`` and noise of ``noise_scale``, None for exact.
+
+    Either may be a PyTree with the structure of the position. Nothing is checked.
+    """
+    steps = per_leaf(step_size, state.position)
     if noise_scale is None:
-        noise_scale = langevin_noise_scale(step_size, temperature)
+        noise_scales = jax.tree.map(lambda step: langevin_noise_scale(step, temperature), steps)
+    else:
+        noise_scales = per_leaf(noise_scale, state.position)
     return propose(
         key,
         state,
         log_density_fn,
-        drift_fn=lambda score: jax.tree.map(lambda s: step_size * s, score),
-        noise_scales=jax.tree.map(lambda _: noise_scale, state.position),
+        drift_fn=lambda score: jax.tree.map(lambda step, s: step * s, steps, score),
+        noise_scales=noise_scales,
         temperature=temperature,
+        may_be_still=noise_scale is not None,
     )

@@ -5,10 +5,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ebmjax._checks import check_one_chain
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
+    check_langevin,
     langevin_init,
     propose_isotropic,
 )
@@ -51,23 +53,29 @@ def mala_step(
       key: split once, for the noise and for the coin.
       state: from ``mala_init`` or an earlier step under the same density.
       log_density_fn: position to scalar.
-      step_size: drift coefficient :math:`\epsilon`, positive.
+      step_size: drift coefficient :math:`\epsilon`, positive. A scalar, an array that broadcasts
+        to the position, or a PyTree with the structure of the position, one entry a leaf.
       noise_scale: standard deviation :math:`\sigma` of the proposal; None for
-        ``sqrt(2 step_size temperature)``. Any positive value keeps the target exact, because the
-        ratio is that of the proposal really used; at 0 everything is rejected.
-      temperature: T of the target.
+        ``sqrt(2 step_size temperature)``. Shaped as ``step_size`` may be. Any positive value keeps
+        the target exact, because the ratio is that of the proposal really used; at 0 everything is
+        rejected.
+      temperature: T of the target, a scalar. Unlike SGLD's it may come with ``noise_scale``: one
+        makes the target, the other the proposal.
 
     Returns:
       The new state (the old one where rejected) and a ``LangevinInfo``.
 
     Raises:
       ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
-        scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
+        scalar, ``step_size`` or ``noise_scale`` does not fit the position, or ``state`` holds many
+        chains.
 
     Source: Roberts & Tweedie 1996; sampling-approaches thesis, Alg. 5. The thesis prints the
     ratio of energies where the ratio of their exponentials belongs, and a proposal variance of
     ``2 step_size`` whatever the noise; this is the correct one.
     """
+    check_one_chain(state, "score")
+    check_langevin(step_size, noise_scale, temperature, state.position)
     noise_key, coin_key = jax.random.split(key)
     proposed, acceptance_prob = propose_isotropic(
         noise_key,

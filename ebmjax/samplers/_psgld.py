@@ -6,14 +6,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._checks import check_fraction, check_one_chain, check_positive
-from ebmjax._precision import at_least_float32
+from ebmjax._checks import check_fraction, check_one_chain, check_positive, per_leaf
+from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     check_langevin,
+    check_one_noise,
     langevin_init,
     langevin_noise_scale,
     propose,
+    target_temperature,
 )
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -92,7 +94,8 @@ def psgld_step(
       key: consumed by the noise (split where ``curvature_drift`` needs signs too).
       state: from ``psgld_init`` or an earlier step.
       log_density_fn: position to scalar.
-      step_size: :math:`\epsilon`, positive; in units of the preconditioned dynamics.
+      step_size: :math:`\epsilon`, positive; in units of the preconditioned dynamics. A scalar, an
+        array that broadcasts to the position, or a PyTree with its structure, one entry a leaf.
       noise_scale: None for the exact, preconditioned noise; a number for the image form, plain
         noise of that standard deviation (thesis Alg. 9).
       temperature: T of the target.
@@ -113,15 +116,18 @@ def psgld_step(
     times too long; this follows Alg. 9 and Li et al.
     """
     check_one_chain(state, "score", "second_moment")
+    check_one_noise(noise_scale, temperature)
     check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("damping", damping)
     check_fraction("decay", decay)
+    steps = per_leaf(step_size, state.position)
+    temperature = target_temperature(step_size, noise_scale, temperature, state.position)
     second_moment = jax.tree.map(
         lambda v, s: (decay * v + (1.0 - decay) * jnp.square(s.astype(v.dtype))).astype(v.dtype),
         state.second_moment,
         state.score,
     )
-    metric = jax.tree.map(lambda v: 1.0 / (damping + jnp.sqrt(v)), second_moment)
+    metric = jax.tree.map(lambda v: 1.0 / (damping + root(v)), second_moment)
 
     correction = optax.tree.zeros_like(state.score)
     if curvature_drift:
@@ -130,14 +136,16 @@ def psgld_step(
         correction = jax.tree.map(lambda c: temperature * c, slope)
 
     def drift_fn(score: PyTree) -> PyTree:
-        return jax.tree.map(lambda g, s, c: step_size * (g * s + c), metric, score, correction)
+        return jax.tree.map(
+            lambda step, g, s, c: step * (g * s + c), steps, metric, score, correction
+        )
 
     if noise_scale is None:
         noise_scales = jax.tree.map(
-            lambda g: langevin_noise_scale(step_size, temperature * g), metric
+            lambda step, g: langevin_noise_scale(step, temperature * g), steps, metric
         )
     else:
-        noise_scales = jax.tree.map(lambda _: noise_scale, metric)
+        noise_scales = per_leaf(noise_scale, state.position)
     proposed, acceptance_prob = propose(
         key,
         state,
@@ -145,6 +153,7 @@ def psgld_step(
         drift_fn=drift_fn,
         noise_scales=noise_scales,
         temperature=temperature,
+        may_be_still=noise_scale is not None,
     )
     mean_metric = jnp.asarray(optax.tree.sum(metric)) / optax.tree.size(metric)
     info = PSGLDInfo(acceptance_prob, jnp.array(True), proposed.log_density, mean_metric)
@@ -181,7 +190,12 @@ def psgld(
     damping: Any = 1e-5,
     curvature_drift: bool = False,
 ) -> Sampler:
-    """Binds ``psgld_init`` and ``psgld_step`` to a density and hyperparameters."""
+    """Binds ``psgld_init`` and ``psgld_step`` to a density and hyperparameters.
+
+    Raises:
+      ValueError: if ``noise_scale`` and ``temperature`` are both given.
+    """
+    check_one_noise(noise_scale, temperature)
     return bind(
         psgld_init,
         psgld_step,

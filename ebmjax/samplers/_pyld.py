@@ -15,6 +15,7 @@ from ebmjax._checks import (
     check_not_negative,
     check_one_chain,
     check_positive,
+    per_leaf,
 )
 from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -104,7 +105,8 @@ def pyld_step(
       state: from ``pyld_init`` or an earlier step.
       first_layer_fn: position to hidden, such as a network's first convolution.
       head_fn: hidden to scalar; differentiated once a step, at the new position.
-      step_size: drift coefficient :math:`\epsilon` of each inner move (positive).
+      step_size: drift coefficient :math:`\epsilon` of each inner move (positive). This, the noise,
+        the bound and the outer step may each be a PyTree with the structure of the position.
       num_inner: N, the number of inner moves (static, at least 1).
       noise_scale: standard deviation :math:`\sigma` of each inner move's noise, in units of the
         position; None for the exact Langevin value ``sqrt(2 step_size)``.
@@ -137,24 +139,31 @@ def pyld_step(
     check_broadcasts("max_score", 1.0 if max_score is None else max_score, state.position)
     check_box(low, high, state.position)
     check_interval(low, high)
+    like = state.position
+    steps, outer_steps = per_leaf(step_size, like), per_leaf(outer_step_size, like)
+    bounds = per_leaf(jnp.inf if max_score is None else max_score, like)
     if noise_scale is None:
-        noise_scale = langevin_noise_scale(step_size, 1.0)
+        noise_scales = jax.tree.map(lambda step: langevin_noise_scale(step, 1.0), steps)
+    else:
+        noise_scales = per_leaf(noise_scale, like)
 
     def frozen_score(position: PyTree) -> PyTree:
         return jax.vjp(first_layer_fn, position)[1](state.cotangent)[0]
 
     def inner_move(position: PyTree, key: Key) -> tuple[PyTree, None]:
         noise = standard_normal_like(key, position)
-        drift = jax.tree.map(lambda s: step_size * _clip(s, max_score), frozen_score(position))
-        moved = move(position, drift, jax.tree.map(lambda n: noise_scale * n, noise))
+        drift = jax.tree.map(
+            lambda step, s, bound: step * _clip(s, bound), steps, frozen_score(position), bounds
+        )
+        moved = move(position, drift, jax.tree.map(jnp.multiply, noise_scales, noise))
         return jax.tree.map(lambda x: jnp.clip(x, low, high).astype(x.dtype), moved), None
 
-    def outer_move(x: jax.Array, score: jax.Array) -> jax.Array:
+    def outer_move(x: jax.Array, step: Any, score: jax.Array) -> jax.Array:
         # 0 times an infinite score, which max_score bounds afterwards, would be NaN.
-        drift = jnp.where(jnp.equal(outer_step_size, 0), 0, outer_step_size * score)
-        return (x + drift).astype(x.dtype)
+        is_lost = jnp.equal(step, 0) & ~jnp.isfinite(score)
+        return (x + step * jnp.where(is_lost, 0, score)).astype(x.dtype)
 
-    position = jax.tree.map(outer_move, state.position, frozen_score(state.position))
+    position = jax.tree.map(outer_move, like, outer_steps, frozen_score(like))
     position, _ = jax.lax.scan(inner_move, position, jax.random.split(key, num_inner))
     state = pyld_init(position, first_layer_fn, head_fn)
     return state, PYLDInfo(state.log_density)
@@ -209,8 +218,8 @@ def pyld(
     return Sampler(init, step)
 
 
-def _clip(score: jax.Array, max_score: Any) -> jax.Array:
-    return score if max_score is None else jnp.clip(score, -max_score, max_score)
+def _clip(score: jax.Array, bound: Any) -> jax.Array:
+    return jnp.clip(score, -1.0 * bound, bound)  # a bound of unsigned integers has no negative
 
 
 def _check_hyperparameters(

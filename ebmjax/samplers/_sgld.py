@@ -4,12 +4,16 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ebmjax._checks import check_one_chain
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
+    check_langevin,
+    check_one_noise,
     langevin_init,
     propose_isotropic,
+    target_temperature,
 )
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -51,29 +55,38 @@ def sgld_step(
       log_density_fn: position to scalar.
       step_size: drift coefficient :math:`\epsilon` (positive), in squared units of the position
         per unit of log density. Papers that write a drift of half the squared noise mean twice
-        this step.
-      noise_scale: standard deviation of the injected noise in units of the position; None for
-        the exact Langevin value.
-      temperature: T of the target, also where it only enters the reported acceptance.
+        this step. A scalar, an array that broadcasts to the position, or a PyTree with the
+        structure of the position, one entry a leaf.
+      noise_scale: standard deviation :math:`\sigma` of the injected noise in units of the position,
+        shaped as ``step_size`` may be; None for the exact Langevin value. It sets the temperature,
+        :math:`\sigma^2 / 2 \epsilon`.
+      temperature: T of the target, a scalar. It makes the noise, so it is given without
+        ``noise_scale``.
 
     Returns:
       The new state and a ``LangevinInfo`` whose ``acceptance_prob`` is what MALA would have
-      accepted this move with.
+      accepted this move with, at T or at the temperature that ``noise_scale`` sets (their mean,
+      where coordinates have several).
 
     Raises:
+      TypeError: if ``state`` is no sampler's state.
       ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
-        scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
+        scalar or comes with ``noise_scale``, ``step_size`` or ``noise_scale`` does not fit the
+        position, or ``state`` holds many chains.
 
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a
     ``noise_scale`` of its own (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
     """
+    check_one_chain(state, "score")
+    check_one_noise(noise_scale, temperature)
+    check_langevin(step_size, noise_scale, temperature, state.position)
     proposed, acceptance_prob = propose_isotropic(
         key,
         state,
         log_density_fn,
         step_size=step_size,
         noise_scale=noise_scale,
-        temperature=temperature,
+        temperature=target_temperature(step_size, noise_scale, temperature, state.position),
     )
     return proposed, LangevinInfo(acceptance_prob, jnp.array(True), proposed.log_density)
 
@@ -87,6 +100,9 @@ def sgld(
 ) -> Sampler:
     """Binds ``sgld_init`` and ``sgld_step`` to a density and hyperparameters.
 
+    Raises:
+      ValueError: if ``noise_scale`` and ``temperature`` are both given.
+
     Example:
       >>> import jax
       >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
@@ -95,6 +111,7 @@ def sgld(
       >>> state.position.shape
       (2,)
     """
+    check_one_noise(noise_scale, temperature)
     return bind(
         sgld_init,
         sgld_step,

@@ -15,6 +15,7 @@ from ebmjax._checks import (
     check_state,
     leading_size,
 )
+from ebmjax._precision import root
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
 from ebmjax.samplers._bind import bind
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -260,7 +261,8 @@ def svgd_step(
       key: unused; every sampler takes one.
       state: from ``svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
-      step_size: :math:`\epsilon`, a positive scalar.
+      step_size: :math:`\epsilon`, a positive scalar: one distance and one kernel span all leaves,
+        so particles have no step for each leaf. Rescale the coordinates instead.
       bandwidth: as in ``svgd_direction``.
       axis_name: as in ``svgd_direction``.
 
@@ -281,7 +283,7 @@ def svgd_step(
 
 def stein_info(terms: SteinTerms, direction: jax.Array) -> SVGDInfo:
     """What a step along ``direction`` (m, d) reports."""
-    direction_norm = jnp.sqrt(jnp.mean(jnp.sum(direction**2, axis=1)))
+    direction_norm = root(jnp.mean(jnp.sum(direction**2, axis=1)))
     return SVGDInfo(terms.bandwidth, direction_norm, terms.log_density)
 
 

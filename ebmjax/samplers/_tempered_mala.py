@@ -99,7 +99,7 @@ def tempered_mala_step(
       key: as in ``mala_step``.
       state: from ``tempered_mala_init`` or an earlier step.
       log_density_fn: position to scalar, untempered.
-      step_size: :math:`\epsilon`, positive.
+      step_size: :math:`\epsilon`, positive; an array or a PyTree as in ``mala_step``.
       noise_scale: :math:`\sigma`; None for ``sqrt(2 step_size)``.
       acceptance_threshold: u in [0, 1].
       temperature_growth: g, positive.
@@ -120,12 +120,12 @@ def tempered_mala_step(
     check_fraction("acceptance_threshold", acceptance_threshold)
     check_fraction("acceptance_decay", acceptance_decay)
     if noise_scale is None:
-        noise_scale = langevin_noise_scale(step_size, 1.0)
+        noise_scale = jax.tree.map(lambda step: langevin_noise_scale(step, 1.0), step_size)
     scored, info = mala_step(
         key,
         LangevinState(state.position, state.log_density, state.score),
         log_density_fn,
-        step_size=step_size / temperature,
+        step_size=jax.tree.map(lambda step: step / temperature, step_size),
         noise_scale=noise_scale,
         temperature=temperature,
     )

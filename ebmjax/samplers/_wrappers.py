@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_box, check_broadcasts, check_interval, check_positive
+from ebmjax._checks import check_box, check_broadcasts, check_interval, check_positive, per_leaf
 from ebmjax.samplers._chains import position_of
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -28,11 +28,11 @@ def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
     drift and so does its ratio.
 
     Raises:
-      ValueError: if a concrete ``max_abs`` is not positive; from the density, if it does not
-        broadcast to the position.
+      ValueError: if a concrete ``max_abs`` is not positive; from the density, if it neither
+        broadcasts to the position nor is a PyTree that does leaf by leaf.
     """
     check_positive("max_abs", max_abs)
-    bound = jnp.asarray(max_abs, jnp.result_type(float))
+    bound = jax.tree.map(lambda c: jnp.asarray(c, jnp.result_type(float)), max_abs)
 
     def clipped(position: PyTree) -> jax.Array:
         check_broadcasts("max_abs", bound, position)
@@ -42,25 +42,34 @@ def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
 
 
 def _clip(max_abs: Any, gradient: PyTree) -> PyTree:
-    return jax.tree.map(lambda g: jnp.clip(g, -max_abs, max_abs).astype(g.dtype), gradient)
+    return jax.tree.map(
+        lambda g, c: jnp.clip(g, -c, c).astype(g.dtype), gradient, per_leaf(max_abs, gradient)
+    )
 
 
 @jax.custom_vjp
-def _clip_gradient(position: PyTree, max_abs: jax.Array) -> PyTree:
+def _clip_gradient(position: PyTree, max_abs: PyTree) -> PyTree:
     """``position``; an argument and no constant, ``max_abs`` may be traced."""
     del max_abs
     return position
 
 
-def _clip_forward(position: PyTree, max_abs: jax.Array) -> tuple[PyTree, jax.Array]:
+def _clip_forward(position: PyTree, max_abs: PyTree) -> tuple[PyTree, PyTree]:
     return position, max_abs
 
 
-def _clip_backward(max_abs: jax.Array, gradient: PyTree) -> tuple[PyTree, jax.Array]:
-    return _clip(max_abs, gradient), jnp.zeros_like(max_abs)
+def _clip_backward(max_abs: PyTree, gradient: PyTree) -> tuple[PyTree, PyTree]:
+    return _clip(max_abs, gradient), jax.tree.map(jnp.zeros_like, max_abs)
 
 
 _clip_gradient.defvjp(_clip_forward, _clip_backward)
+
+
+def _quotient(left: PyTree, right: PyTree) -> PyTree:
+    """``left / right``; where one is a PyTree, leaf by leaf."""
+    is_leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(right))
+    like = left if is_leaf else right
+    return jax.tree.map(lambda a, b: a / b, per_leaf(left, like), per_leaf(right, like))
 
 
 def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
@@ -80,7 +89,7 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
     def make_clipped(log_density_fn: LogDensityFn, *, step_size: Any, **others: Any) -> Sampler:
         check_positive("step_size", step_size)
-        bound = max_drift / step_size
+        bound = _quotient(max_drift, step_size)
         clipped = clip_score(log_density_fn, bound)
 
         def checked(position: PyTree) -> jax.Array:
@@ -177,7 +186,8 @@ def scheduled(make: MakeSampler) -> MakeSampler:
     """Lets any hyperparameter be a function of the step within the chain.
 
     A callable hyperparameter, such as an optax schedule, is evaluated at 0, 1, 2, ... as the chain
-    runs; numbers stay as they are. Annealed Langevin dynamics is
+    runs; numbers stay as they are. In a PyTree each leaf may be one or the other. Annealed
+    Langevin dynamics is
     ``scheduled(sgld)(log_density_fn, step_size=optax.linear_schedule(1e-2, 1e-4, 100))``.
 
     Source: sampling-approaches thesis, section 3.4.
@@ -185,7 +195,7 @@ def scheduled(make: MakeSampler) -> MakeSampler:
 
     def make_scheduled(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
         def at(step: Any) -> Sampler:
-            values = {k: v(step) if callable(v) else v for k, v in hyperparameters.items()}
+            values = jax.tree.map(lambda v: v(step) if callable(v) else v, hyperparameters)
             return make(log_density_fn, **values)
 
         def init(position: PyTree, key: Key | None = None) -> ScheduledState:

@@ -16,6 +16,7 @@ from ebmjax._checks import (
     check_not_negative,
     check_positive,
     leading_size,
+    per_leaf,
 )
 from ebmjax.types import Key, PyTree
 
@@ -50,7 +51,7 @@ def run_live_chains(
       density: ``density(label) -> log_density_fn`` of one chain, as for ``run_chains``.
       starts: leading axis of chains, floating point.
       labels: (chains,) integers, handed to ``density``.
-      step_size: :math:`\epsilon`, positive.
+      step_size: :math:`\epsilon`, positive; a scalar, or an array or PyTree as in ``sgld_step``.
       noise_scale: :math:`\sigma`, at least 0; the exact Langevin value is sqrt(2 step_size).
       num_steps: at least 1 (static).
       low: the box every step ends in; :math:`-\infty` for none.
@@ -88,10 +89,11 @@ def run_live_chains(
         score = jax.grad(density(label))(position)
         noise = optax.tree.random_like(key, position, jax.random.normal)
 
-        def move(x: jax.Array, s: jax.Array, n: jax.Array) -> jax.Array:
-            return jnp.clip(x + step_size * s + noise_scale * n, low, high).astype(x.dtype)
+        def move(x: jax.Array, step: Any, s: jax.Array, scale: Any, n: jax.Array) -> jax.Array:
+            return jnp.clip(x + step * s + scale * n, low, high).astype(x.dtype)
 
-        return jax.tree.map(move, position, score, noise)
+        steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
+        return jax.tree.map(move, position, steps, score, scales, noise)
 
     def step_all(positions: PyTree, key: Key) -> tuple[PyTree, None]:
         return jax.vmap(step_one)(jax.random.split(key, num_chains), positions, labels), None

@@ -111,7 +111,7 @@ def _beta_objective(loss: Config) -> training.EnergyLoss:
             output_scale=loss.output_scale,
             allow_negative=loss.allow_negative,
         )
-        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        penalty = losses.energy_penalty(loss.energy_l2, positive, negative)
         energies: Metrics = {
             "positive_energy": jnp.mean(positive),
             "negative_energy": jnp.mean(negative),

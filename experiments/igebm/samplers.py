@@ -83,6 +83,12 @@ def check(config: Config, name: str) -> None:
             f"{where} needs a noise_scale (implying a temperature of noise_scale^2 / (2 "
             f"step_size)), or a temperature (implying the noise); set one of them."
         )
+    if name not in REJECTING and noise_scale is not None and section.temperature is not None:
+        raise ConfigError(
+            f"{where} has both a noise_scale and a temperature, and {name} never rejects: its "
+            f"noise sets its temperature. Set --{where}.temperature=None or "
+            f"--{where}.noise_scale=None."
+        )
     implied = implied_temperature(config, name)
     if name in REJECTING and implied == 0:
         raise ConfigError(
@@ -112,7 +118,8 @@ def bound(config: Config, name: str, image_shape: tuple[int, ...]) -> Callable[.
     """``log_density_fn -> Sampler`` of one sampler, in its box; ``step_size=`` may be given."""
     section = config.sampler[name]
     options = {k: v for k, v in section.to_dict().items() if k != "temperature"}
-    options["temperature"] = temperature(config, name) or 1.0  # 0: where there is no noise
+    if name in REJECTING or section.noise_scale is None:
+        options["temperature"] = temperature(config, name)
     if name == "hmc":
         options["num_coordinates"] = math.prod(image_shape)
     make = partial(choose("sampler.names", name, SAMPLERS), **options)

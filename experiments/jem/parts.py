@@ -105,7 +105,7 @@ def _generative_loss(loss: Config) -> training.GenerativeLoss:
 
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
         value, metrics = term(positive, negative, smoothing)
-        penalty = loss.energy_l2 * (jnp.mean(positive**2) + jnp.mean(negative**2))
+        penalty = losses.energy_penalty(loss.energy_l2, positive, negative)
         return value + penalty, {**metrics, "energy_l2": penalty}
 
     return generative_loss

@@ -15,8 +15,7 @@ from experiments.validate import choose
 
 PARTICLE_SAMPLERS = ("svgd", "adaptive_svgd", "stochastic_svgd")
 REJECTING = ("mala", "literal_mala", "tempered_mala", "blackjax")
-# Their noise is apart from their step; the temperature that both imply is the one by which they
-# report an acceptance, and for which pSGLD's curvature drift is right.
+# Their noise is apart from their step, and both imply a temperature.
 UNADJUSTED = ("sgld", "proximal_sgld", "psgld")
 
 
@@ -28,8 +27,6 @@ def sampler(config: Config, image_shape: tuple[int, ...]) -> Callable[..., Any]:
         options = _blackjax(section.blackjax, image_shape)
     else:
         options = section[section.name].to_dict()
-    if section.name in UNADJUSTED and options["noise_scale"]:
-        options["temperature"] = implied_temperature(section)
     box = choose("sampler.box", section.box, BOXES)
     if section.name == "pyld":
         return partial(_pyld, section, options)

@@ -68,6 +68,7 @@ def test_bad_input(change, match):
         adapt_smoothing(**{**good, **change})
 
 
-def test_the_result_is_float32_also_where_64_bits_are_enabled():
+def test_the_result_has_the_dtype_of_the_smoothing():
     with jax.enable_x64(True):
-        assert adapt_smoothing(np.float64(2.0), 8.0, np.ones(())).dtype == np.float32
+        for dtype in (np.float32, np.float64):
+            assert adapt_smoothing(dtype(2.0), 8.0, np.ones(())).dtype == dtype

@@ -81,10 +81,13 @@ def test_bad_exponents(function, match):
 
 
 @pytest.mark.parametrize("variant", ["default", "no_positive", "batch_corrected", "true_objective"])
-def test_stays_float32_under_x64(variant):
+def test_float32_stays_float32_under_x64(variant):
     with jax.enable_x64(True):
         loss, metrics = beta_objective_loss(
-            jnp.ones(2), jnp.zeros(3), beta=jnp.array(0.5), variant=variant
+            jnp.ones(2, jnp.float32),
+            jnp.zeros(3, jnp.float32),
+            beta=jnp.array(0.5),
+            variant=variant,
         )
         assert loss.dtype == jnp.float32
         assert {name: str(value.dtype) for name, value in metrics.items()} == dict.fromkeys(

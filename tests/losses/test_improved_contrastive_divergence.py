@@ -131,7 +131,7 @@ def test_bad_input(changed, error, match):
         improved_contrastive_divergence_loss(**{**good, **changed})
 
 
-def test_the_loss_is_float32_also_where_64_bits_are_enabled():
+def test_float32_energies_give_a_float32_loss_whatever_the_weights():
     with jax.enable_x64(True):
         loss, _ = improved_contrastive_divergence_loss(
             POSITIVE, NEGATIVE, LIVE, 1.0, entropy_weight=jnp.float64(0.7)

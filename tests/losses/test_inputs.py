@@ -1,12 +1,16 @@
-"""Numbers may come as JAX's arrays, as NumPy's or as lists."""
+"""Numbers: JAX's arrays, NumPy's or lists; float32 or float64; as large as float32 holds."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.latent._surrogate import SampleTerms
+from ebmjax.latent._surrogate import energy_penalty as energy_penalty_of_latents
 from ebmjax.losses import (
+    beta_from_exponents,
     beta_objective_loss,
+    beta_sampling_temperature,
     contrastive_divergence_loss,
     cross_entropy_loss,
     improved_contrastive_divergence_loss,
@@ -23,7 +27,7 @@ CALLS = {
     "robust": lambda of: beta_objective_loss(of(FEW), of(FEW[:2]), beta=0.1),
     "svgd": lambda of: svgd_generative_loss(of(FEW), of(FEW[:2]), smoothing=0.5),
     "cross entropy": lambda of: cross_entropy_loss(of(PAIRS), of(LABELS)),
-    "entropy": lambda of: nearest_neighbour_entropy(of(PAIRS), references=of(PAIRS[::-1])),
+    "entropy": lambda of: nearest_neighbour_entropy(of(PAIRS), references=of([[0.0, 0.5]])),
 }
 
 
@@ -32,3 +36,49 @@ def test_lists_and_numpy_are_as_good_as_jax(call):
     expected = call(jnp.asarray)
     for of in (list, np.asarray):
         jax.tree.map(np.testing.assert_array_equal, call(of), expected)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_loss_is_as_wide_as_its_numbers(call):
+    """In float64 to its rounding: a loss made in float32 would differ from itself by 1e-8 more."""
+    wide = lambda numbers: jnp.asarray(numbers, None if numbers is LABELS else jnp.float64)  # noqa: E731
+    narrow = lambda numbers: jnp.asarray(numbers, None if numbers is LABELS else jnp.float32)  # noqa: E731
+    with jax.enable_x64(True):
+        in_64, in_32 = call(wide), call(narrow)
+    for leaves, dtype in ((in_64, jnp.float64), (in_32, jnp.float32)):
+        assert {leaf.dtype for leaf in jax.tree.leaves(leaves)} == {jnp.dtype(dtype)}
+    gaps = [
+        abs(float(a) - float(b)) for a, b in zip(*map(jax.tree.leaves, (in_64, in_32)), strict=True)
+    ]
+    assert 0 < max(gaps) < 1e-5  # more digits than float32 has, and the same number
+
+
+def test_the_split_of_a_density_is_as_wide_as_its_numbers():
+    with jax.enable_x64(True):
+        for dtype in (jnp.float32, jnp.float64):
+            half = jnp.asarray(0.5, dtype)
+            assert beta_sampling_temperature(half).dtype == dtype
+            assert {value.dtype for value in beta_from_exponents(half, half)} == {jnp.dtype(dtype)}
+
+
+HUGE = jnp.array([1e20, -1e20, 3e20])
+PENALISED = {
+    "contrastive divergence": lambda e: contrastive_divergence_loss(e, e[:2], energy_l2=0),
+    "improved": lambda e: improved_contrastive_divergence_loss(
+        e, e[:2], e, 0.2, energy_l2=0.0, kl_weight=0.0, entropy_weight=0.0
+    ),
+    "traced": lambda e: jax.jit(
+        lambda weight: contrastive_divergence_loss(e, e[:2], energy_l2=weight)
+    )(0.0),
+    "robust": lambda e: beta_objective_loss(e, e[:2], beta=0.0),
+    "svgd": lambda e: svgd_generative_loss(e, e[:2], smoothing=1.0),
+    "latent": lambda e: (energy_penalty_of_latents(SampleTerms(e, e[:2], e), 0.0), {}),
+}
+
+
+@pytest.mark.parametrize("call", PENALISED.values(), ids=PENALISED)
+def test_a_penalty_of_weight_zero_is_zero_at_any_energy(call):
+    """Squares of 1e20 are beyond float32."""
+    (loss, metrics), gradient = jax.value_and_grad(call, has_aux=True)(HUGE)
+    for leaf in (loss, gradient, *metrics.values()):
+        assert np.all(np.isfinite(leaf))

@@ -59,9 +59,12 @@ def row(name: str, hyperparameters: dict[str, Any], **fields: Any) -> Row:
 psgld = {"step_size": 0.05, "temperature": 0.8, "decay": 0.9, "damping": 0.1}
 TABLE = {
     "gradient_descent": row("gradient_descent", {"step_size": 0.1}, is_random=False),
-    "sgld": row("sgld", {"step_size": 0.1, "noise_scale": 0.3, "temperature": 0.5}),
+    "sgld": row("sgld", {"step_size": 0.1, "temperature": 0.5}),
+    "sgld_free_noise": row("sgld", {"step_size": 0.1, "noise_scale": 0.3}),
     "psgld": row("psgld", psgld),
-    "psgld_image_form": row("psgld", {**psgld, "noise_scale": 0.2}),
+    "psgld_image_form": row(
+        "psgld", {"step_size": 0.05, "noise_scale": 0.2, "decay": 0.9, "damping": 0.1}
+    ),
     # The Hessian-vector product differentiates a second gradient.
     "psgld_curvature": row(
         "psgld", psgld, options={"curvature_drift": True}, gradients_per_step=2

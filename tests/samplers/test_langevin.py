@@ -57,9 +57,9 @@ def test_exact_noise_on_a_gaussian(temperature: float) -> None:
 
 
 def test_free_noise_on_a_gaussian() -> None:
-    """Stationary variance sigma^2 / (1 - (1 - eps/v)^2), whatever the temperature says."""
+    """Stationary variance sigma^2 / (1 - (1 - eps/v)^2)."""
     variance, step_size, noise_scale = 0.5, 0.2, 0.15
-    sampler = sgld(normal(variance), step_size=step_size, noise_scale=noise_scale, temperature=9.0)
+    sampler = sgld(normal(variance), step_size=step_size, noise_scale=noise_scale)
     draws, _ = run_replicas(jax.random.key(1), sampler, jnp.zeros(REPLICAS), 40)
     assert_moments(draws, 0.0, noise_scale**2 / (1 - (1 - step_size / variance) ** 2))
 

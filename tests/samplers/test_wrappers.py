@@ -170,7 +170,7 @@ def test_clip_score() -> None:
 def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
     schedule = optax.linear_schedule(0.3, 0.05, 4)
     sampler = scheduled(sgld)(
-        pull_to_two, step_size=schedule, noise_scale=lambda step: 0.1 / (1 + step), temperature=0.7
+        pull_to_two, step_size=schedule, noise_scale=lambda step: 0.1 / (1 + step)
     )
     key, num_steps = jax.random.key(2), 6
     state, positions, _ = run_chain(key, sampler.init(jnp.zeros(2)), sampler.step, num_steps)
@@ -182,7 +182,6 @@ def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
             pull_to_two,
             step_size=0.3 - 0.25 * min(step, 4) / 4,
             noise_scale=0.1 / (1 + step),
-            temperature=0.7,
         )
         np.testing.assert_allclose(positions[step], expected.position, rtol=1e-5)
     assert state.step == num_steps

@@ -1,0 +1,124 @@
+"""A step can be differentiated where its score vanishes, as losses through chains do."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import samplers
+from ebmjax.losses import nearest_neighbour_entropy
+from ebmjax.optim import sam_gradients
+from ebmjax.samplers import clamp, clip_drift, reflect, scheduled
+
+PARTICLES = ("svgd", "adaptive_svgd", "stochastic_svgd")
+FORMS: dict[str, Any] = {
+    "gradient_descent": partial(samplers.gradient_descent, step_size=0.1),
+    "sgld": partial(samplers.sgld, step_size=0.1),
+    "sgld without noise": partial(samplers.sgld, step_size=0.1, noise_scale=0.0),
+    "sgld, still in one coordinate": partial(
+        samplers.sgld, step_size=0.1, noise_scale=jnp.array([0.2, 0.0, 0.1])
+    ),
+    "psgld": partial(samplers.psgld, step_size=0.1, damping=0.5),
+    "psgld image form": partial(samplers.psgld, step_size=0.1, damping=0.5, noise_scale=0.1),
+    "psgld curvature": partial(samplers.psgld, step_size=0.1, damping=0.5, curvature_drift=True),
+    "mala": partial(samplers.mala, step_size=0.1),
+    "tempered_mala": partial(samplers.tempered_mala, step_size=0.1),
+    "pyld": partial(
+        samplers.pyld, jnp.sinh, step_size=0.1, num_inner=2, noise_scale=0.1, max_score=0.5
+    ),
+    "svgd": partial(samplers.svgd, step_size=0.1, bandwidth=0.7),
+    "adaptive_svgd": partial(samplers.adaptive_svgd, step_size=0.1, damping=0.5, bandwidth=0.7),
+    "stochastic_svgd": partial(samplers.stochastic_svgd, step_size=0.1, bandwidth=0.7),
+    "reflect": partial(reflect(samplers.mala, -1.0, 1.0), step_size=0.1),
+    "clamp": partial(clamp(samplers.sgld, -1.0, 1.0), step_size=0.1),
+    "clip_drift": partial(clip_drift(samplers.sgld, 0.05), step_size=0.1),
+    "scheduled": partial(
+        scheduled(samplers.psgld), step_size=0.1, damping=0.5, decay=lambda t: 1 - 1 / (t + 2)
+    ),
+}
+
+
+def log_density(x: jax.Array) -> jax.Array:
+    """Skewed in two coordinates with the mode at 0, flat in the third: masked."""
+    return jnp.sum(x[:2] - jnp.exp(x[:2]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
+    """Of state and info, in the start: reverse mode equals central differences in float64.
+
+    Their error is h^2 times a third derivative, and where a preconditioner has the kink of |score|
+    it is h = 1e-6 times a second one, of a few units.
+    """
+    with jax.enable_x64(True):
+        sampler = FORMS[form](log_density)
+        mode = jnp.array([0.0, 0.0, 0.3])
+        start = jnp.stack([mode] * 3) if form in PARTICLES else mode
+
+        def after(x: jax.Array) -> jax.Array:
+            state = sampler.init(x.reshape(start.shape))
+            if form == "psgld curvature":
+                # From V = 0 the drift has the score's sign as a factor, which jumps at the mode.
+                state = state._replace(second_moment=jnp.full_like(start, 0.1))
+            leaves = jax.tree.leaves(sampler.step(jax.random.key(0), state))
+            floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+            return jnp.concatenate([jnp.ravel(leaf) for leaf in floats])
+
+        @jax.jit
+        def both(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+            h = 1e-6
+            ends = jax.vmap(lambda e: after(x + h * e) - after(x - h * e))(jnp.eye(x.size))
+            return jax.jacrev(after)(x), ends.T / (2 * h)
+
+        derivative, differences = both(start.ravel())
+        assert np.any(derivative != 0)
+        np.testing.assert_allclose(derivative, differences, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PARTICLES)
+@pytest.mark.parametrize("rule", [None, "median"])
+def test_coincident_particles_under_a_median_rule(name: str, rule: Any) -> None:
+    """No derivative exists, since any displacement sets the bandwidth; what comes is finite."""
+    sampler = getattr(samplers, name)(log_density, step_size=0.1, bandwidth=rule)
+
+    def after(x: jax.Array) -> jax.Array:
+        state, info = sampler.step(jax.random.key(0), sampler.init(x))
+        return jnp.sum(state.particles**3) + info.direction_norm + info.bandwidth
+
+    assert np.all(np.isfinite(jax.jit(jax.grad(after))(jnp.zeros((3, 3)))))
+
+
+def test_pyld_is_differentiable_in_an_outer_step_of_zero() -> None:
+    def after(outer: jax.Array) -> jax.Array:
+        sampler = samplers.pyld(
+            lambda x: x,
+            lambda x: -0.5 * x**2,
+            step_size=0.1,
+            num_inner=1,
+            noise_scale=0.0,
+            outer_step_size=outer,
+        )
+        return sampler.step(jax.random.key(0), sampler.init(2.0))[0].position
+
+    # x' = x - outer x - 0.1 x from x = 2: the step's score is frozen where it starts.
+    np.testing.assert_allclose(jax.grad(after)(0.0), -2.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_sam_where_the_gradient_is_zero(adaptive: bool) -> None:
+    """The direction of a zero gradient jumps; derivatives through it stay finite."""
+
+    def slope(x: jax.Array) -> jax.Array:
+        loss_fn = lambda p: (jnp.sum(jnp.exp(p) - p), {})  # noqa: E731
+        return jnp.sum(sam_gradients(loss_fn, x, rho=0.1, adaptive=adaptive)[1])
+
+    assert np.all(np.isfinite(jax.jit(jax.grad(slope))(jnp.zeros(2))))
+
+
+@pytest.mark.parametrize("references", [None, jnp.zeros((2, 3))])
+def test_the_entropy_of_coincident_particles(references: Any) -> None:
+    entropy = partial(nearest_neighbour_entropy, references=references)
+    assert np.all(np.isfinite(jax.jit(jax.grad(entropy))(jnp.zeros((3, 3)))))

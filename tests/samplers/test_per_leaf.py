@@ -1,0 +1,124 @@
+"""A PyTree of step sizes and noise scales for a PyTree of positions: one entry a leaf."""
+
+from functools import partial
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from ebmjax import samplers
+from ebmjax.samplers import clip_drift, reflect, scheduled
+from ebmjax.training import run_live_chains
+
+FORMS: dict[str, Any] = {
+    "gradient_descent": samplers.gradient_descent,
+    "sgld": samplers.sgld,
+    "sgld_free_noise": partial(samplers.sgld, noise_scale={"a": 0.3, "b": jnp.array([0.1, 0.2])}),
+    "psgld": partial(samplers.psgld, damping=0.5),
+    "psgld_curvature": partial(samplers.psgld, damping=0.5, curvature_drift=True),
+    "mala": samplers.mala,
+    "tempered_mala": samplers.tempered_mala,
+    "pyld": partial(partial(samplers.pyld, lambda x: x), num_inner=2, outer_step_size=0.1),
+    "clip_drift": clip_drift(samplers.sgld, 0.2),
+    "scheduled": scheduled(samplers.mala),
+    "reflect": reflect(samplers.sgld, -1.0, 1.0),
+}
+POSITION = {"a": jnp.float32(0.4), "b": jnp.array([-0.3, 0.2])}
+STEPS = {"a": 0.02, "b": jnp.array([0.1, 0.3])}
+
+
+def log_density(x: Any) -> jax.Array:
+    return sum(jnp.sum(1.5 * leaf - jnp.exp(leaf)) for leaf in jax.tree.leaves(x))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_for_each_leaf(form: str) -> None:
+    """Each leaf moves as under its own step alone; equal entries are the same as one number."""
+    key = jax.random.key(0)
+
+    @jax.jit
+    def step(step_size: Any) -> Any:
+        sampler = FORMS[form](log_density, step_size=step_size)
+        state, info = sampler.step(key, sampler.init(POSITION))
+        return samplers.position_of(state), info
+
+    moved, _ = step({"a": 0.02, "b": jnp.array([0.1, 0.3])})
+    # To the rounding of terms of size 1. No move is rejected, so that leaves do not interact.
+    assert moved["a"] != POSITION["a"]
+    chex.assert_trees_all_close(moved["a"], step(0.02)[0]["a"], rtol=1e-6, atol=1e-6)
+    first, second = (step(size)[0]["b"] for size in (0.1, 0.3))
+    chex.assert_trees_all_close(moved["b"], jnp.stack([first[0], second[1]]), rtol=1e-6, atol=1e-6)
+    chex.assert_trees_all_close(step({"a": 0.1, "b": 0.1}), step(0.1), rtol=1e-6, atol=1e-6)
+
+
+def test_live_chains_take_a_step_for_each_leaf() -> None:
+    starts = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), POSITION)
+    ends = run_live_chains(
+        jax.random.key(0),
+        lambda label: lambda x: -0.5 * (x["a"] ** 2 + jnp.sum(x["b"] ** 2)),
+        starts,
+        jnp.zeros(2, jnp.int32),
+        step_size={"a": 0.5, "b": 0.1},
+        noise_scale=0.0,
+    )
+    np.testing.assert_allclose(ends["a"], 0.5 * starts["a"], rtol=1e-6)
+    np.testing.assert_allclose(ends["b"], 0.9 * starts["b"], rtol=1e-6)
+
+
+def test_a_schedule_for_a_leaf() -> None:
+    sampler = scheduled(samplers.sgld)(
+        lambda x: -0.5 * (x["a"] ** 2 + x["b"] ** 2),
+        step_size={"a": optax.constant_schedule(0.5), "b": 0.1},
+        noise_scale=0.0,
+    )
+    state, _ = sampler.step(jax.random.key(0), sampler.init({"a": 1.0, "b": 1.0}))
+    np.testing.assert_allclose([state.position["a"], state.position["b"]], [0.5, 0.9], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"])
+def test_step_sizes_that_do_not_fit(name: str) -> None:
+    for steps, message in (
+        ({"a": 0.1}, r"^step_size must be a scalar, an array or a PyTree with the structure"),
+        ([0.1, 0.2], r"^step_size must be a scalar, an array or a PyTree with the structure"),
+        ({"a": 0.1, "b": jnp.full(3, 0.1)}, r"^step_size\['b'\] must.*position\['b'\], \(2,\)"),
+        ({"a": 0.0, "b": 0.1}, r"^step_size\['a'\] must be positive and finite"),
+    ):
+        sampler = getattr(samplers, name)(log_density, step_size=steps)
+        with pytest.raises(ValueError, match=message):
+            sampler.step(jax.random.key(0), sampler.init(POSITION))
+
+
+@pytest.mark.parametrize("name", ["svgd", "adaptive_svgd", "stochastic_svgd"])
+def test_particles_have_one_step_size(name: str) -> None:
+    particles = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + 1]), POSITION)
+    sampler = getattr(samplers, name)(log_density, step_size={"a": 0.1, "b": 0.2})
+    with pytest.raises(ValueError, match=r"^step_size must be a scalar, got a PyTree of 2 values"):
+        sampler.step(jax.random.key(0), sampler.init(particles))
+
+
+@pytest.mark.parametrize("name", ["sgld", "psgld"])
+def test_noise_and_temperature_together(name: str) -> None:
+    """The noise would win and the temperature change nothing; when bound, and by the step."""
+    both = {"step_size": 0.1, "noise_scale": 0.2, "temperature": 0.5}
+    message = "^noise_scale and temperature must not be given together.*0.2 and temperature=0.5"
+    with pytest.raises(ValueError, match=message):
+        getattr(samplers, name)(log_density, **both)
+    state = getattr(samplers, f"{name}_init")(POSITION, log_density)
+    with pytest.raises(ValueError, match=message):
+        getattr(samplers, f"{name}_step")(jax.random.key(0), state, log_density, **both)
+
+
+def test_the_noise_sets_the_temperature_that_is_reported() -> None:
+    """sgld(noise_scale) is sgld(temperature=noise_scale^2 / 2 step_size), acceptance and all."""
+    steps = {"a": 0.02, "b": jnp.array([0.1, 0.3])}
+    noise = jax.tree.map(lambda step: jnp.sqrt(2 * step * 0.4), steps)
+    results = []
+    for options in ({"noise_scale": noise}, {"temperature": 0.4}):
+        sampler = samplers.sgld(log_density, step_size=steps, **options)
+        results.append(jax.jit(sampler.step)(jax.random.key(0), sampler.init(POSITION)))
+    chex.assert_trees_all_close(*results, rtol=1e-5)
+    assert 0 < results[0][1].acceptance_prob < 1
