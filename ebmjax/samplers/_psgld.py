@@ -85,10 +85,16 @@ def psgld_step(
         V' = a V + (1 - a)\, s(x)^2, \qquad G = \frac{1}{\lambda + \sqrt{V'}}, \qquad
         x' = x + \epsilon\, (G s(x) + T\, \Gamma) + \sqrt{2 \epsilon T G}\; \xi
 
-    all elementwise. Both theses drop :math:`\Gamma_i = \partial G_i / \partial x_i`; without it
-    the law is biased towards where G is small (at a = 0 it is p / G instead of p). With
-    ``curvature_drift`` it is added, its Hessian diagonal estimated from one Hessian-vector product
-    with random signs (unbiased; exact where the coordinates are independent).
+    all elementwise. At a constant decay below 1 this does not sample p: the metric follows the
+    chain, and as the step shrinks the law tends to p / G. To sample p, let the adaptation end:
+    under ``ebmjax.samplers.scheduled`` give ``decay`` as a function of the step that becomes 1
+    (then G is frozen and this is SGLD in rescaled coordinates) or tends to it, as
+    ``1 - 1 / (step + 2)``.
+
+    Both theses drop :math:`\Gamma_i = \partial G_i / \partial x_i`. With ``curvature_drift`` it is
+    added as Li et al. have it, the slope in the newest score alone; that corrects the law at a = 0
+    and hardly at 0.99. Its Hessian diagonal is estimated from one Hessian-vector product with
+    random signs (unbiased; exact where the coordinates are independent).
 
     Args:
       key: consumed by the noise (split where ``curvature_drift`` needs signs too).
@@ -97,8 +103,9 @@ def psgld_step(
       step_size: :math:`\epsilon`, positive; in units of the preconditioned dynamics. A scalar, an
         array that broadcasts to the position, or a PyTree with its structure, one entry a leaf.
       noise_scale: None for the exact, preconditioned noise; a number for the image form, plain
-        noise of that standard deviation (thesis Alg. 9).
-      temperature: T of the target.
+        noise of that standard deviation (thesis Alg. 9), or a PyTree of them like ``step_size``. It
+        sets T in :math:`\Gamma` and in the reported acceptance, ``noise_scale^2 / (2 step_size)``.
+      temperature: T of the target, a scalar; given without ``noise_scale``.
       decay: a in [0, 1]; at 1 the metric stays as the state has it.
       damping: :math:`\lambda`, positive. While V is near zero the step is multiplied by about
         ``1 / damping``: 1e-5 suits scores of order one, images want up to 1.
@@ -109,7 +116,8 @@ def psgld_step(
 
     Raises:
       ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
-        scalar, or ``step_size`` or ``noise_scale`` does not broadcast to the position.
+        scalar or comes with ``noise_scale``, ``step_size`` or ``noise_scale`` does not fit the
+        position, or ``state`` holds many chains.
 
     Source: Li et al. 2016; sampling-approaches thesis, Alg. 6 and 9. Alg. 6 preconditions with
     the moment of the step before, which is zero at first and makes the first step ``1 / damping``
