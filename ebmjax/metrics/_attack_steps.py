@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ebmjax._checks import check_floating, check_interval
+from ebmjax._precision import root
 from ebmjax.types import Key
 
 LogitsFn = Callable[[Key, jax.Array], jax.Array]
@@ -30,7 +31,7 @@ def _norms(x: jax.Array) -> jax.Array:
     axes = tuple(range(1, x.ndim))
     largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
     scaled = x / jnp.where(largest > 0, largest, 1.0)
-    return largest * jnp.sqrt(jnp.sum(scaled**2, axis=axes, keepdims=True))
+    return largest * root(jnp.sum(scaled**2, axis=axes, keepdims=True))
 
 
 def _unit(x: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ebmjax._checks import check_floating, check_fraction, check_positive
+from ebmjax._precision import root
 from ebmjax.metrics._calibration import check_values
 
 
@@ -212,7 +213,7 @@ def ood_scores(
     return {
         "log_density": log_density,
         "max_probability": max_probability,
-        "negative_score_norm": -jnp.linalg.norm(gradient, axis=-1),
+        "negative_score_norm": -root(jnp.sum(jnp.square(gradient), axis=-1)),
     }
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from ebmjax import samplers
 from ebmjax.losses import nearest_neighbour_entropy
+from ebmjax.metrics import ood_scores
+from ebmjax.metrics._attack_steps import BALLS
 from ebmjax.optim import sam_gradients
 from ebmjax.samplers import clamp, clip_drift, reflect, scheduled
 
@@ -122,3 +124,19 @@ def test_sam_where_the_gradient_is_zero(adaptive: bool) -> None:
 def test_the_entropy_of_coincident_particles(references: Any) -> None:
     entropy = partial(nearest_neighbour_entropy, references=references)
     assert np.all(np.isfinite(jax.jit(jax.grad(entropy))(jnp.zeros((3, 3)))))
+
+
+def test_the_score_norm_of_images_on_a_plateau() -> None:
+    """Logits that do not depend on the image: its score is 0, and so is the norm's derivative."""
+
+    def total(images: jax.Array) -> jax.Array:
+        scores = ood_scores(lambda x: jnp.stack([0.0 * x[:, 0], 0.0 * x[:, 1]], axis=1), images)
+        return jnp.sum(scores["negative_score_norm"])
+
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(jnp.ones((2, 2))), 0.0)
+
+
+def test_the_l2_direction_of_an_image_without_a_gradient() -> None:
+    """Attacks step along gradient / norm, which is 0 where the gradient is."""
+    towards = lambda x: jnp.sum(BALLS["l2"].direction(x) ** 2)  # noqa: E731
+    assert np.all(np.isfinite(jax.jit(jax.grad(towards))(jnp.zeros((2, 3)))))

@@ -119,6 +119,13 @@ def test_a_temperature_that_step_and_noise_do_not_imply_is_refused_by_its_value(
     families.build(smoke(**{**changes, "sampler.mala.temperature": 5e-5}), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["sgld", "psgld"])
+def test_a_sampler_that_never_rejects_has_a_noise_or_a_temperature(name, tmp_path):
+    changes = {"sampler.names": (name,), f"sampler.{name}.temperature": 1.0}
+    with pytest.raises(ConfigError, match=f"sampler.{name} has both a noise_scale and a temp"):
+        families.build(smoke(**changes), tmp_path)
+
+
 def test_adapting_the_step_needs_noise_that_follows(tmp_path):
     changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
     with pytest.raises(ConfigError, match=r"set --config.sampler.mala.noise_scale=None .*=5e-05"):
