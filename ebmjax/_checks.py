@@ -51,9 +51,11 @@ def _check_real(name: str, dtype: Any) -> None:
 def _concrete(name: str, value: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
     """Name, value and numbers of each part of a hyperparameter that is known while tracing.
 
-    Parts are the leaves of a PyTree; an array is one.
+    Parts are the leaves of a PyTree; an array is one, and so is a list or tuple of numbers.
     """
-    for path, part in jax.tree_util.tree_leaves_with_path(value) or [((), value)]:
+    parts = jax.tree_util.tree_leaves_with_path(value)
+    is_list = isinstance(value, list | tuple) and all(np.isscalar(part) for _, part in parts)
+    for path, part in [((), value)] if is_list or not parts else parts:
         where = name + jax.tree_util.keystr(path)
         if is_traced(part):
             _check_real(where, jnp.result_type(part))
