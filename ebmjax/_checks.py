@@ -3,6 +3,7 @@
 A traced value cannot be inspected, so inside ``jit`` these pass and the arithmetic decides.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,17 @@ def _concrete(name: str, value: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
             _check_real(where, jnp.result_type(part))
         else:
             yield where, part, _numbers(where, part)
+
+
+def check_key(name: str, key: Any) -> None:
+    """Raises TypeError unless ``key`` is a typed random key, or an array of them."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        got = type(key).__name__ if dtype is None else f"dtype {dtype} and shape {jnp.shape(key)}"
+        raise TypeError(
+            f"{name} must be a typed key: use jax.random.key(seed), not an integer and not "
+            f"jax.random.PRNGKey (jax.random.wrap_key_data makes such a one typed); got {got}."
+        )
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -259,9 +271,22 @@ def check_step(step: Any) -> None:
 
 
 def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None:
-    """Raises ValueError unless ``log_density_fn`` maps one ``position`` to one scalar."""
+    """Raises unless ``log_density_fn`` maps one ``position``, of some numbers, to a real scalar.
+
+    Raises:
+      TypeError: if the density is complex, or of integers.
+      ValueError: if it is no scalar, or the position has no numbers.
+    """
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(position)]
+    if not any(map(math.prod, shapes)):
+        raise ValueError(f"a position must hold at least one number, got the shapes {shapes}.")
     value = jax.eval_shape(log_density_fn, position)
     shapes = jax.tree.map(lambda leaf: leaf.shape, value)
+    if shapes == () and not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(
+            "log_density_fn must return a real floating-point number, because a sampler follows "
+            f"its gradient; got dtype {value.dtype}. Of a complex one take jnp.real."
+        )
     if shapes != ():
         raise ValueError(
             f"log_density_fn must return a scalar for one position, got shape {shapes}. Write it "

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
-from ebmjax._checks import leading_size
+from ebmjax._checks import check_key, leading_size
 from ebmjax.data import block_indices
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
@@ -106,6 +106,8 @@ def fit(
       CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the checkpoint was made
         with other data, by a digest of all of them.
       CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+      TypeError, ValueError: before anything compiles, for a key that is not typed, and for what
+        ``make_train_step`` refuses while it is traced.
       ValueError: if the batch is larger than the data, or ``state.shards`` are not as many as the
         plan's, or key, state and plan are not of the same repeats; if the data hold a number that
         is not finite, or labels that the model of ``train_step`` has no class for.
@@ -125,6 +127,7 @@ def fit(
     first_step = int(state.step)
 
     mesh = make_mesh(plan.num_shards, devices)
+    _check_trace(key, state, train_step, data, plan, mesh)
     state = place_state(state, mesh)
     run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh))
     watch = SkipWatch(
@@ -190,9 +193,19 @@ def check_fits(
     """
     _check_repeats(key, state, plan)
     _check_shards(state, plan)
-    num_examples = check_data(train_step, state, data)
-    mesh = make_mesh(plan.num_shards, devices)
-    indices = _indices(plan, 0, plan.steps_per_dispatch, num_examples)
+    check_data(train_step, state, data)
+    _check_trace(key, state, train_step, data, plan, make_mesh(plan.num_shards, devices))
+
+
+def _check_trace(
+    key: Key, state: TrainState, train_step: TrainStep, data: PyTree, plan: Plan, mesh: Mesh
+) -> None:
+    """Traces the next block, if there is one; what runs it later finds it traced."""
+    num_examples = leading_size("data", data)
+    block = next(plan.blocks(int(state.step)), None)
+    if block is None:
+        return
+    indices = _indices(plan, *block, num_examples)
     make_block(train_step, mesh).eval_shape(
         key,
         described(state, mesh, state_specs()),
@@ -202,6 +215,7 @@ def check_fits(
 
 
 def _check_repeats(key: Key, state: TrainState, plan: Plan) -> None:
+    check_key("key", key)
     shapes = (key.shape, state.skipped.shape, np.shape(plan.data_seed))
     if len(set(shapes)) > 1:
         raise ValueError(

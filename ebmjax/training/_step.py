@@ -10,8 +10,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import member_index
-from ebmjax._checks import leading_size
+from ebmjax._checks import check_floating, leading_size
 from ebmjax._precision import at_least_float32
+from ebmjax.training._contract import check_arguments, check_returned, update
 from ebmjax.training._skips import skip_cause
 from ebmjax.training._slot_write import apply_writes
 from ebmjax.training._state import TrainState
@@ -62,7 +63,9 @@ def make_train_step(
     Args:
       gradient_fn: see ``GradientFn``. It may use the axis name "shard" (and ``axis_name``) for
         collectives across shards.
-      optimizer: any optax transformation.
+      optimizer: any optax transformation that its gradients, parameters, ``value=`` (the averaged
+        loss) and ``grad=`` (the averaged gradients) suffice for: ``reduce_on_plateau`` does,
+        a line search (``optax.lbfgs`` by default) does not.
       gradient_metrics_fn: more metrics, from the averaged gradients.
       max_abs_loss: a loss beyond it, of either sign, counts as diverged.
       hold_fn: of the averaged metrics to a scalar bool: true holds parameters and optimiser as they
@@ -81,22 +84,30 @@ def make_train_step(
       ``hold_fn`` "is_held", 0 or 1.
 
     Raises:
-      ValueError: while tracing, if the metrics lack a scalar "loss" or ``axis_name`` is not mapped.
+      TypeError: if ``gradient_fn`` does not take four arguments. While tracing, if it does not
+        return three things or one has the wrong dtype, if parameters are integers, or if the
+        optimiser needs more than it is given.
+      ValueError: while tracing, if the gradients are not like the parameters or the shard is not
+        like the one before, if the metrics lack a scalar "loss" or ``axis_name`` is not mapped.
     """
+    check_arguments(gradient_fn)
 
     def train_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
+        check_floating("params", state.params)
         num_local = leading_size("batch", batch)
         first = member_index(axis_name) * num_local
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(num_local))
-        gradients, shards, metrics = jax.vmap(
-            gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard"
-        )(keys, state.params, state.shards, batch)
-        _check_loss(metrics)
+        returned = jax.vmap(gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard")(
+            keys, state.params, state.shards, batch
+        )
+        gradients, shards, metrics = check_returned(returned, state.params, state.shards)
         local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
         gradient_norm = optax.tree.norm(at_least_float32(gradients))
 
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updates, opt_state = update(
+            optimizer, gradients, state.opt_state, state.params, metrics["loss"]
+        )
         params = optax.apply_updates(state.params, updates)
         cause = skip_cause(metrics["loss"], gradient_norm, max_abs_loss, _all_finite(params))
         is_sound = cause == 0
@@ -124,14 +135,6 @@ def make_train_step(
 
 def _where(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:
     return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
-
-
-def _check_loss(metrics: Metrics) -> None:
-    shapes = {name: value.shape[1:] for name, value in metrics.items()}
-    if shapes.get("loss") != ():
-        raise ValueError(
-            f'gradient_fn must report a scalar "loss" in its metrics, got the shapes {shapes}.'
-        )
 
 
 def _all_finite(tree: PyTree) -> jax.Array:

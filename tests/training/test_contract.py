@@ -1,0 +1,184 @@
+"""What a gradient function, an optimiser and a key must be: refused before anything runs."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from training_problems import regression_data, regression_gradient, regression_loss
+
+from ebmjax.samplers import sgld
+from ebmjax.training import Plan, SlotWrite, fit, init_state, make_train_step
+
+KEY = jax.random.key(0)
+PARAMS = {"weight": jnp.zeros(3), "bias": jnp.zeros(())}
+SHARDS = {"chain": jnp.zeros((2, 5, 3))}
+LOSS = {"loss": jnp.float32(1.0)}
+
+
+def never(*arguments):
+    pytest.fail("ran before the mistake was told")
+
+
+def train(gradient_fn=regression_gradient, optimizer=None, *, key=KEY, params=PARAMS, shards=()):
+    """Two steps, evaluated before the first: what is wrong must be found earlier."""
+    optimizer = optimizer or optax.sgd(0.1)
+    state = init_state(PARAMS, optimizer, shards)._replace(params=params)
+    plan = Plan(total_steps=2, batch_size=8, num_shards=2, evaluate_every=1)
+    step = make_train_step(gradient_fn, optimizer)
+    return fit(key, state, step, regression_data(), plan, evaluate=never)
+
+
+def returning(*returned):
+    """A gradient function that gives functions of (params, shard) for its three values."""
+    return lambda key, params, shard, batch: tuple(make(params, shard) for make in returned)
+
+
+def same_params(params, shard):
+    return params
+
+
+def same_shard(params, shard):
+    return shard
+
+
+def one_loss(params, shard):
+    return LOSS
+
+
+WRONG = {
+    "arity": (lambda params, batch: 0, r"four arguments.*got gradient_fn\(params, batch\)"),
+    "nothing": (lambda key, params, shard, batch: None, r"a tuple .*, got NoneType"),
+    "pair": (returning(same_params, one_loss), "must return a tuple .*, got 2 values"),
+    "metrics": (
+        returning(same_params, same_shard, lambda params, shard: jnp.float32(0)),
+        "metrics of gradient_fn must be a dictionary",
+    ),
+    "complex_loss": (
+        returning(same_params, same_shard, lambda params, shard: {"loss": jnp.complex64(1)}),
+        'the "loss" of gradient_fn must be a real number, got dtype complex64',
+    ),
+    "structure": (
+        returning(lambda params, shard: {"weight": params["weight"]}, same_shard, one_loss),
+        r"gradients of gradient_fn must be a PyTree like params.*Missing: \[\"gradients\['bias'\]",
+    ),
+    "per_example": (
+        returning(
+            lambda params, shard: {**params, "weight": jnp.zeros((4, 3))}, same_shard, one_loss
+        ),
+        r"gradients\['weight'\] of .* the shape of params\['weight'\], \(3,\); got \(4, 3\)",
+    ),
+    "integers": (
+        returning(lambda params, shard: jax.tree.map(jnp.int32, params), same_shard, one_loss),
+        r"gradients\['bias'\] of .* must hold floating-point numbers.*float32; got dtype int32",
+    ),
+    "no_shard": (
+        returning(same_params, lambda params, shard: (), one_loss),
+        r"shard of gradient_fn must be a PyTree like TrainState.shards.*\['chain'\]",
+    ),
+    "shard_shape": (
+        returning(same_params, lambda params, shard: {"chain": shard["chain"][:2]}, one_loss),
+        r"shard\['chain'\] of .* of one shard, \(5, 3\); got \(2, 3\)",
+    ),
+    "shard_dtype": (
+        returning(same_params, lambda params, shard: jax.tree.map(jnp.int32, shard), one_loss),
+        r"shard\['chain'\] of .* the dtype of .*, float32; got int32",
+    ),
+    "slots": (
+        returning(
+            same_params,
+            lambda params, shard: {"chain": SlotWrite(jnp.arange(2), jnp.zeros((2, 4)))},
+            one_loss,
+        ),
+        r"shard\['chain'\].values\[0\] of .* of one shard\[0\], \(3,\); got \(4,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_gradient_function_that_breaks_its_contract(name):
+    gradient_fn, message = WRONG[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        train(gradient_fn, shards=SHARDS)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {**PARAMS, "bias": jnp.int32(0)},
+            r"params\['bias'\] must hold .*; got dtype int32\. Conv",
+        ),
+        ({}, "params holds no arrays"),
+    ],
+)
+def test_parameters_that_no_gradient_moves(params, message):
+    gradient_fn = returning(same_params, same_shard, one_loss)
+    with pytest.raises((TypeError, ValueError), match=message):
+        train(gradient_fn, params=params)
+    with pytest.raises((TypeError, ValueError), match=message):
+        init_state(params, optax.sgd(0.1))
+
+
+@pytest.mark.parametrize(
+    ("key", "got"),
+    [
+        (0, "int"),
+        (np.int32(3), r"int32 and shape \(\)"),
+        (jax.random.PRNGKey(0), r"uint32 and shape \(2,\)"),
+    ],
+)
+def test_a_key_that_is_not_typed(key, got):
+    with pytest.raises(
+        TypeError, match=rf"key must be a typed key: use jax\.random\.key.*got .*{got}"
+    ):
+        train(key=key)
+
+
+def test_an_optimiser_that_needs_more_than_a_step_has():
+    with pytest.raises(TypeError, match=r"optimizer needs 'value_fn'.*lbfgs\(.*linesearch=None\)"):
+        train(optimizer=optax.lbfgs())
+
+
+PLATEAU = optax.chain(
+    optax.adam(0.01), optax.contrib.reduce_on_plateau(patience=1, factor=0.5, rtol=0.5)
+)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [PLATEAU, optax.polyak_sgd(), optax.lbfgs(0.1, linesearch=None)]
+)
+def test_an_optimiser_is_told_the_loss(optimizer):
+    """The same steps as by optax alone, on all the data; two of the rates depend on the loss."""
+    data, num_steps = regression_data(), 4
+    plan = Plan(
+        total_steps=num_steps, batch_size=len(data["y"]), num_shards=2, steps_per_dispatch=4
+    )
+    step = make_train_step(regression_gradient, optimizer)
+    result = fit(KEY, init_state(PARAMS, optimizer), step, data, plan)
+    params, opt_state = PARAMS, optimizer.init(PARAMS)
+    update = optax.with_extra_args_support(optimizer).update
+    for _ in range(num_steps):
+        value, gradients = jax.value_and_grad(regression_loss)(params, data)
+        updates, opt_state = update(gradients, opt_state, params, value=value)
+        params = optax.apply_updates(params, updates)
+    assert int(result.state.skipped) == 0
+    # Means of 96 terms are off by 1e-5, and four steps and their rates follow them.
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3), result.state.params, params)
+    if optimizer is PLATEAU:
+        assert float(result.state.opt_state[1].scale) == float(opt_state[1].scale) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("position", "density", "message"),
+    [
+        (jnp.zeros((0, 2)), jnp.sum, r"position must hold at least one number, .* \(0, 2\)"),
+        (jnp.zeros(2), lambda x: jnp.sum(x) * 1j, "must return a real .* got dtype complex64"),
+        (jnp.zeros(2), lambda x: 3, "must return a real .* got dtype int32"),
+    ],
+)
+def test_a_chain_without_numbers_or_a_real_density(position, density, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        sgld(density, step_size=0.1).init(position)
