@@ -174,7 +174,7 @@ def test_an_optimiser_is_told_the_loss(optimizer):
 @pytest.mark.parametrize(
     ("position", "density", "message"),
     [
-        (jnp.zeros((0, 2)), jnp.sum, r"position must hold at least one number, .* \(0, 2\)"),
+        (jnp.zeros((0, 2)), jnp.sum, r"position must hold at least one number, .*\(0, 2\)"),
         (jnp.zeros(2), lambda x: jnp.sum(x) * 1j, "must return a real .* got dtype complex64"),
         (jnp.zeros(2), lambda x: 3, "must return a real .* got dtype int32"),
     ],
