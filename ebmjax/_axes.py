@@ -75,12 +75,17 @@ def joined_axes(*axis_names: AxisName) -> AxisName:
     return joined if len(joined) > 1 else next(iter(joined), None)
 
 
-def _num_members(axis_name: AxisName) -> int:
+def check_mapped(name: str, axis_name: AxisName) -> None:
+    """Raises ValueError, naming the argument, if an axis is not mapped where this is called."""
+    _num_members(axis_name, name)
+
+
+def _num_members(axis_name: AxisName, argument: str = "axis_name") -> int:
     try:
         return 1 if axis_name is None else jax.lax.axis_size(axis_name)
     except NameError as error:
         raise ValueError(
-            f"axis_name must name axes that are mapped where it is used, by jax.vmap, "
-            f"jax.shard_map or make_train_step; got axis_name={axis_name!r}, {error}. "
+            f"{argument} must name axes that are mapped where it is used, by jax.vmap, "
+            f"jax.shard_map or make_train_step; got {argument}={axis_name!r}, {error}. "
             "Outside of any, pass None."
         ) from error

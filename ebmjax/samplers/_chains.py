@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ebmjax._checks import check_at_least, check_state, check_step, leading_size
+from ebmjax._checks import check_at_least, check_key, check_state, check_step, leading_size
 from ebmjax.types import Key, PyTree, Step
 
 
@@ -90,7 +90,8 @@ def run_chain(
       leading axis; the infos of the steps that led to them, stacked alike.
 
     Raises:
-      TypeError: if ``step`` is no function, or ``state`` no state (a bare position, for example).
+      TypeError: if ``key`` is no random key, ``step`` no function, or ``state`` no state (a bare
+        position, for example).
       ValueError: if ``num_steps`` or ``thinning`` is below 1, ``burn_in`` is not in
         ``[0, num_steps]``, or ``state`` holds many chains and ``step`` moves one.
 
@@ -104,6 +105,7 @@ def run_chain(
       >>> positions.shape
       (20, 2)
     """
+    check_key("key", key, allow_legacy=True)
     _check_chain(state, step)
     check_at_least("num_steps", num_steps, 1)
     check_at_least("thinning", thinning, 1)

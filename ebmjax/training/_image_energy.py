@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import AxisName, gather_rows
+from ebmjax._axes import AxisName, check_mapped, gather_rows
 from ebmjax._checks import check_at_least, check_labels
 from ebmjax.data import ImageData
 from ebmjax.losses import nearest_neighbour_entropy
@@ -105,7 +105,7 @@ def make_image_energy_gradient_fn(
 
     Raises:
       ValueError: if live steps are not fewer than those of every chain; while tracing, if they lack
-        a buffer.
+        a buffer, or if an axis is not mapped.
 
     Source: sampling-approaches thesis, Alg. 7; Du et al. 2021.
     """
@@ -150,6 +150,7 @@ class _Step(NamedTuple):
         self, key: Key, params: PyTree, shard: ImageEnergyShard, batch: ImageData
     ) -> tuple[PyTree, ImageEnergyShard, Metrics]:
         """The gradient of the loss, and the shard with its chains moved on."""
+        check_mapped("batch_axis", self.batch_axis)
         view_key, start_key, chain_key, live_key = jax.random.split(key, 4)
         beta = self.beta_fn(shard.step)
         starts = self._starts(start_key, shard)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._axes import gather_rows, mean_over_members
+from ebmjax._axes import check_mapped, gather_rows, mean_over_members
 from ebmjax._checks import check_labels
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
@@ -71,9 +71,8 @@ def make_joint_gradient_fn(
       ValueError: for a conditional objective with interacting samples, whose particles cannot
         follow densities of different classes. While tracing: for a batch that is no pair, where
         the buffer of a conditional objective is not partitioned into the network's classes or a
-        class has fewer slots than there are negatives, for an ``axis_name`` that is not mapped,
-        and for chains that interact twice, by their sampler and by ``chains="batch"`` of the norm
-        policy.
+        class has fewer slots than there are negatives, for an axis that is not mapped, and for
+        chains that interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
     """
     if negatives is not None and objective.is_conditional and negatives.is_interacting:
         raise ValueError(
@@ -118,6 +117,7 @@ class _JointStep(NamedTuple):
         self, key: Key, params: PyTree, shard: JointShard, batch: PyTree
     ) -> tuple[PyTree, JointShard, Metrics]:
         """The gradient of the cross-entropy alone."""
+        check_mapped("objective.batch_axis", self.objective.batch_axis)
         labelled, _ = _pair(batch)
         images = {"classified": self.views["classified"](key, labelled.images)}
 
@@ -136,6 +136,7 @@ class _JointStep(NamedTuple):
     ) -> tuple[PyTree, JointShard, Metrics]:
         """The gradient of the joint loss, and the shard with its chains moved on."""
         objective, log_density = self.objective, self.network.log_density
+        check_mapped("objective.batch_axis", objective.batch_axis)
         labelled, unlabelled = _pair(batch)
         classified_key, positive_key, negative_key, keep_key = jax.random.split(key, 4)
         draw, ends, chain_metrics = self._draw(negatives, negative_key, params, shard)

@@ -9,7 +9,7 @@ import optax
 import pytest
 from training_problems import regression_data, regression_gradient, regression_loss
 
-from ebmjax.samplers import sgld
+from ebmjax.samplers import run_chain, sgld
 from ebmjax.training import Plan, SlotWrite, fit, init_state, make_train_step
 
 KEY = jax.random.key(0)
@@ -135,6 +135,14 @@ def test_a_key_that_is_not_typed(key, got):
         TypeError, match=rf"key must be a typed key: use jax\.random\.key.*got .*{got}"
     ):
         train(key=key)
+
+
+def test_a_chain_wants_a_key_and_takes_a_legacy_one():
+    chain = sgld(lambda x: -jnp.sum(x**2), step_size=0.1)
+    state = chain.init(jnp.zeros(2))
+    with pytest.raises(TypeError, match=r"key must be a typed key.*got int\.$"):
+        run_chain(0, state, chain.step, 2)
+    jax.eval_shape(lambda key: run_chain(key, state, chain.step, 2), jax.random.PRNGKey(0))
 
 
 def test_an_optimiser_that_needs_more_than_a_step_has():
