@@ -20,8 +20,8 @@ seconds: give it an idle machine and as many jobs as CPUs).
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from experiments.jem.differences import NORMALISED, PARTS, UNIFORM, by_parts
 from experiments.jem.figures import landscapes, learning, robustness, scenarios
 from experiments.study import Study
 
@@ -92,10 +92,6 @@ COMMON = (
 # For the figures of what changes over training.
 CURVES = (*COMMON, "--config.eval.every_epochs=4")
 
-# Draws of the informative law score as real images do: chains that start from it and stay score
-# so, too. From uniform noise a score is the chains' own.
-UNIFORM = "--config.sampler.buffer.law=uniform"
-
 JEMPP = {
     "JEM++, M = 5": "configs/jempp_digits.py:m5",
     "JEM++, M = 10": "configs/jempp_digits.py",
@@ -117,7 +113,6 @@ ABLATION = {
     "JEM++, p(x) unaugmented": "configs/sadajem_digits.py:jempp_unaugmented",
     "JEM++, p(x) unaugmented, energy L2": "configs/sadajem_digits.py:jempp_unaugmented_l2",
     "SADA-JEM": "configs/sadajem_digits.py:sadajem",
-    # The rows of JEM start so anyway.
     **{
         f"{label}, uniform start": [f"configs/sadajem_digits.py:{variant}", UNIFORM]
         for label, variant in (
@@ -179,50 +174,17 @@ NORM = {
     "SADA-JEM, as published": ROWS["SADA-JEM, as published"],
     "softmax, batch": ["configs/jem_digits.py:softmax", BATCH],
     "JEM, SGLD, batch": ["configs/jem_digits.py", BATCH],
-    # That of JEM is one already.
     "group, uniform start": ["configs/sadajem_digits.py", UNIFORM],
     "batch, uniform start": ["configs/sadajem_digits.py:batch", UNIFORM],
     "SADA-JEM, as published, uniform start": [ROWS["SADA-JEM, as published"], UNIFORM],
     "JEM, SGLD, group": ["configs/jem_digits.py", "--config.model.norm=group"],
 }
-# What SADA-JEM has besides JEM: the flags of the one and of the other.
-PARTS = {
-    "informative start": (
-        ["--config.sampler.buffer.law=informative"],
-        [UNIFORM],
-    ),
-    "proximal step": (["--config.sampler.name=proximal_sgld"], ["--config.sampler.name=sgld"]),
-    "box of the data": (
-        ["--config.sampler.low=-1.0", "--config.sampler.high=1.0"],
-        ["--config.sampler.low=-1.2", "--config.sampler.high=1.2"],
-    ),
-    "SAM": (["--config.optimizer.rho=0.05"], ["--config.optimizer.rho=None"]),
-    "noiseless images": (["--config.data.noise_scale=0.0"], ["--config.data.noise_scale=0.03"]),
-    "crops for the labels": (
-        ["--config.data.crop_padding=1", "--config.data.augment_positives=False"],
-        ["--config.data.crop_padding=0", "--config.data.augment_positives=True"],
-    ),
-}
-
-
-def by_parts(
-    jem: Sequence[str], sadajem: Sequence[str], parts: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Each part given to JEM, then each taken from SADA-JEM."""
-    given = {f"JEM, {part}": [*jem, *flags] for part, (flags, _) in parts.items()}
-    taken = {f"SADA-JEM, without {part}": [*sadajem, *flags] for part, (_, flags) in parts.items()}
-    return given | taken
-
-
 # The rows of JEM start from uniform noise but for one, those of SADA-JEM from the informative law
 # but for one: what else it takes shows from equal starts.
 NORM_PARTS = by_parts(["configs/jem_digits.py", BATCH], [NORM["batch"]], PARTS) | {
     f"SADA-JEM, without {part}, uniform start": [NORM["batch"], *flags, UNIFORM]
     for part, (_, flags) in PARTS.items()
     if part != "informative start"
-}
-NORMALISED = {
-    "group normalisation": (["--config.model.norm=group"], ["--config.model.norm=none"]),
 }
 SMOOTH_PARTS = {
     "JEM": "configs/jem_digits.py",

@@ -16,6 +16,7 @@ thesis's size, for a GPU).
 from functools import partial
 from pathlib import Path
 
+from experiments.jem.differences import UNIFORM
 from experiments.jem.figures import learning
 from experiments.jem.reliability_figure import reliability
 from experiments.studies import jem_cifar10, jem_digits
@@ -48,7 +49,7 @@ def rows(sgld: str, literal: str, corrected: str, robust: str, rho: float) -> di
         for is_sharp in (False, True)
     }
     uniform = {
-        f"{label}, uniform start": [*config, f"{SAM}None", jem_digits.UNIFORM]
+        f"{label}, uniform start": [*config, f"{SAM}None", UNIFORM]
         for label, config in configs.items()
     }
     return informed | uniform

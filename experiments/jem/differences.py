@@ -1,0 +1,39 @@
+"""What SADA-JEM has besides JEM on the digits, as flags that a study's rows change."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# Draws of the informative law score as real images do: chains that start from it and stay score
+# so, too. From uniform noise a score is the chains' own.
+UNIFORM = "--config.sampler.buffer.law=uniform"
+
+# What SADA-JEM has besides JEM: the flags of the one and of the other.
+PARTS = {
+    "informative start": (
+        ["--config.sampler.buffer.law=informative"],
+        [UNIFORM],
+    ),
+    "proximal step": (["--config.sampler.name=proximal_sgld"], ["--config.sampler.name=sgld"]),
+    "box of the data": (
+        ["--config.sampler.low=-1.0", "--config.sampler.high=1.0"],
+        ["--config.sampler.low=-1.2", "--config.sampler.high=1.2"],
+    ),
+    "SAM": (["--config.optimizer.rho=0.05"], ["--config.optimizer.rho=None"]),
+    "noiseless images": (["--config.data.noise_scale=0.0"], ["--config.data.noise_scale=0.03"]),
+    "crops for the labels": (
+        ["--config.data.crop_padding=1", "--config.data.augment_positives=False"],
+        ["--config.data.crop_padding=0", "--config.data.augment_positives=True"],
+    ),
+}
+NORMALISED = {
+    "group normalisation": (["--config.model.norm=group"], ["--config.model.norm=none"]),
+}
+
+
+def by_parts(
+    jem: Sequence[str], sadajem: Sequence[str], parts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Each part given to JEM, then each taken from SADA-JEM."""
+    given = {f"JEM, {part}": [*jem, *flags] for part, (flags, _) in parts.items()}
+    taken = {f"SADA-JEM, without {part}": [*sadajem, *flags] for part, (_, flags) in parts.items()}
+    return given | taken
