@@ -1,8 +1,12 @@
-"""What is spread over mapped axes: the whole from its parts, a member's part of it, their mean."""
+"""What is spread over mapped axes or an explicit mesh: the whole, a member's part, their mean."""
 
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 AxisName = str | tuple[str, ...] | None
 """A mapped axis, or several with the last one running fastest; None outside of any."""
@@ -89,3 +93,98 @@ def _num_members(axis_name: AxisName, argument: str = "axis_name") -> int:
             f"jax.shard_map or make_train_step; got {argument}={axis_name!r}, {error}. "
             "Outside of any, pass None."
         ) from error
+
+
+def placed_like(tree: Any, reference: Any) -> Any:
+    """``tree``, each leaf on the devices of its counterpart; ``tree`` itself where it is already.
+
+    On an explicit mesh a leaf gets the counterpart's sharding, under ``jax.shard_map`` it varies
+    over the counterpart's axes too. Elsewhere the program stays what it is, bit for bit.
+
+    Args:
+      tree: of arrays.
+      reference: of the same structure, of arrays or of the shapes of ``jax.eval_shape``.
+    """
+    placed = jax.tree.map(_placed_like, tree, reference)
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(placed), strict=True)
+    return tree if all(before is after for before, after in pairs) else placed
+
+
+def _placed_like(leaf: jax.Array, reference: Any) -> jax.Array:
+    goal = jax.typeof(reference)
+    if is_spread(reference):
+        leaf = _resharded(leaf, goal.sharding.mesh, goal.sharding.spec)
+    missing = goal.manual_axis_type.varying - jax.typeof(leaf).manual_axis_type.varying
+    return jax.lax.pcast(leaf, tuple(missing), to="varying") if missing else leaf
+
+
+def settled(step: Callable[[Any, Any], tuple[Any, Any]], keys: Any, state: Any) -> tuple[Any, Any]:
+    """``state`` placed so that a loop over ``step`` and ``keys`` can carry it; shapes of a step's.
+
+    A start may be the same on all devices of ``jax.shard_map``, and vary once a step was taken.
+    """
+    shapes = jax.eval_shape(lambda keys, state: step(keys[0], state), keys, state)
+    if jax.tree.structure(state) != jax.tree.structure(shapes[0]):
+        return state, shapes  # which the loop reports
+    placed = placed_like(state, shapes[0])
+    return (state, shapes) if placed is state else settled(step, keys, placed)
+
+
+def rows_like(rows: Any, reference: Any) -> Any:
+    """A PyTree of ``rows`` (n, ...), on an explicit mesh spread as the rows of ``reference`` are.
+
+    Rows that the devices do not divide stay as they are.
+    """
+    for leaf in jax.tree.leaves(reference):
+        first, *_ = (*jax.typeof(leaf).sharding.spec, None)
+        if first is not None:
+            place = partial(_rows_over, jax.typeof(leaf).sharding.mesh, first)
+            return jax.tree.map(place, rows)
+    return rows
+
+
+def _rows_over(mesh: Any, first: Any, leaf: jax.Array) -> jax.Array:
+    names = first if isinstance(first, tuple) else (first,)
+    if len(leaf) % math.prod(mesh.shape[name] for name in names):
+        return leaf
+    return _resharded(leaf, mesh, jax.P(first, *jax.typeof(leaf).sharding.spec[1:]))
+
+
+def take_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:
+    """``leaf[rows]``, on an explicit mesh spread as ``leaf`` where the devices divide the rows."""
+    if not is_spread(leaf):
+        return leaf[rows]
+    place = jax.typeof(leaf).sharding
+    whole = jax.NamedSharding(place.mesh, jax.P(None, *place.spec[1:]))
+    return rows_like(leaf.at[everywhere(rows)].get(out_sharding=whole), leaf)
+
+
+def set_rows(leaf: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
+    """``leaf.at[rows].set(new)``, placed like ``leaf``."""
+    if not is_spread(leaf):
+        return leaf.at[rows].set(new)
+    place = jax.typeof(leaf).sharding
+    return leaf.at[everywhere(rows)].set(everywhere(new), out_sharding=place)
+
+
+def everywhere(tree: Any) -> Any:
+    """``tree``, its leaves whole on every device of an explicit mesh."""
+    return jax.tree.map(
+        lambda leaf: (
+            _resharded(leaf, jax.typeof(leaf).sharding.mesh, jax.P(*[None] * jnp.ndim(leaf)))
+            if is_spread(leaf)
+            else leaf
+        ),
+        tree,
+    )
+
+
+def is_spread(leaf: Any) -> bool:
+    """Whether an array's type says that an axis is split over the devices of an explicit mesh."""
+    return any(axis is not None for axis in jax.typeof(leaf).sharding.spec)
+
+
+def _resharded(leaf: jax.Array, mesh: Any, spec: jax.P) -> jax.Array:
+    if jax.typeof(leaf).sharding.spec == spec:
+        return leaf
+    return jax.sharding.reshard(leaf, jax.NamedSharding(mesh, spec))

@@ -213,6 +213,18 @@ def check_labels(name: str, labels: Any, num_examples: int, num_classes: int) ->
     )
 
 
+def check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
+    """Raises ValueError where ``shape`` (chains, draws) has fewer draws, as if they came first."""
+    num_chains, num_draws = shape
+    if num_draws < num_chains and not allow_few_draws:
+        raise ValueError(
+            f"{name} must have shape (chains, draws, ...), got {num_chains} chains of {num_draws} "
+            "draws. Where these are the draws and the chains, swap the two axes: "
+            f"jnp.swapaxes({name}, 0, 1). Where there really are more chains than draws, pass "
+            "allow_few_draws=True."
+        )
+
+
 def check_floating(name: str, tree: PyTree) -> None:
     """Raises TypeError where a leaf of ``tree`` is not a floating-point array, ValueError for none.
 

@@ -115,7 +115,7 @@ def annealed_importance_sampling(
         states = jax.vmap(chain.init)(positions)
         step = batch_step(chain.step)
         states, _, infos = run_chain(key, states, step, num_steps, thinning=num_steps)
-        return position_of(states), (log_weights, jax.tree.map(lambda leaf: leaf[0], infos))
+        return position_of(states), (log_weights, jax.tree.map(lambda leaf: leaf[:, 0], infos))
 
     keys = jax.random.split(key, powers.shape[0] - 1)
     positions, (log_weights, infos) = jax.lax.scan(

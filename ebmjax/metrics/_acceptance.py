@@ -5,24 +5,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ebmjax._checks import check_more_draws
+
 REPORTED_AS = ("acceptance_prob", "acceptance_rate")  # ours, BlackJAX's
 
 
-def acceptance_rate(infos: Any) -> jax.Array:
-    """The mean acceptance probability of each chain, over a leading axis of draws.
+def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
+    """The mean acceptance probability of each chain, over its draws.
 
     The mean of probabilities, not of decisions: the same expectation, with less noise, and defined
     for samplers that never reject.
 
     Args:
       infos: from ``ebmjax.samplers.run_chain``: ``acceptance_prob`` (``acceptance_rate`` in
-        BlackJAX's infos) of shape (draws, ...).
+        BlackJAX's infos) of shape (draws,) or (chains, draws).
+      allow_few_draws: whether there may be fewer draws than chains (static). They are refused
+        otherwise, because most often such infos have their draws first.
 
     Returns:
-      Shape (...): a scalar for one chain, (chains,) for many.
+      A scalar for one chain, (chains,) for many.
 
     Raises:
-      ValueError: if the infos report no acceptance, or there are no draws.
+      ValueError: if the infos report no acceptance, there are no draws, or fewer than chains.
 
     Example:
       >>> from ebmjax.samplers import LangevinInfo
@@ -31,10 +35,14 @@ def acceptance_rate(infos: Any) -> jax.Array:
       0.75
     """
     found = [getattr(infos, name) for name in REPORTED_AS if hasattr(infos, name)]
-    if not found or jnp.ndim(found[0]) == 0 or len(found[0]) == 0:
+    if not found or jnp.ndim(found[0]) == 0 or jnp.shape(found[0])[-1] == 0:
         fields = getattr(infos, "_fields", type(infos).__name__)
+        shape = f" of shape {jnp.shape(found[0])}" if found else ""
         raise ValueError(
-            "infos must report acceptance_prob (or BlackJAX's acceptance_rate) with a leading axis "
-            f"of at least one draw, as run_chain returns them; got {fields}."
+            "infos must report acceptance_prob (or BlackJAX's acceptance_rate) of shape (draws,) "
+            f"or (chains, draws) with at least one draw, as run_chain returns them; got {fields}"
+            f"{shape}."
         )
-    return jnp.mean(found[0], axis=0)
+    if jnp.ndim(found[0]) > 1:
+        check_more_draws("infos", jnp.shape(found[0])[-2:], allow_few_draws)
+    return jnp.mean(found[0], axis=-1)

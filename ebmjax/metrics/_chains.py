@@ -1,19 +1,28 @@
 """Have the chains mixed, and how many independent draws are theirs worth?
 
-Draws come as ``(chains, draws, ...)``. The trailing event axes are diagnosed coordinate by
-coordinate, so every result has the event's shape.
+Draws come as ``(chains, draws, ...)``, an array or a PyTree of them: ``run_chain`` returns them so
+for a ``batch_step``. The trailing event axes are diagnosed coordinate by coordinate, so results
+have the event's shape.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import everywhere
+from ebmjax._checks import check_more_draws
+from ebmjax.types import PyTree
+
 
 def potential_scale_reduction(
-    chains: jax.Array, *, method: Literal["rank", "classic"] = "rank"
-) -> jax.Array:
+    chains: PyTree,
+    *,
+    method: Literal["rank", "classic"] = "rank",
+    allow_few_draws: bool = False,
+) -> PyTree:
     r"""R-hat: by how much the draws of all chains spread wider than those within one chain.
 
     ``"classic"``, of M chains with N draws each:
@@ -32,17 +41,20 @@ def potential_scale_reduction(
     different scales and infinite variance then show. Mixed chains stay below 1.01.
 
     Args:
-      chains: real numbers, ``(chains, draws, ...)``; at least 2 chains, and 4 draws for
-        ``"rank"`` or 2 for ``"classic"``.
+      chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; at least 2 chains, and 4
+        draws for ``"rank"`` or 2 for ``"classic"``.
       method: static.
+      allow_few_draws: whether there may be fewer draws than chains (static). They are refused
+        otherwise, because most often such an array has its draws first.
 
     Returns:
-      ``(...)``, no units. Infinite where every chain stands still at a place of its own; NaN
-      where all draws are equal (there is nothing to compare), where one is NaN, and for
-      ``"classic"`` where one is infinite.
+      ``(...)``, no units; a PyTree where ``chains`` are one. Infinite where every chain stands
+      still at a place of its own; NaN where all draws are equal (there is nothing to compare),
+      where one is NaN, and for ``"classic"`` where one is infinite.
 
     Raises:
-      ValueError: if ``method`` is unknown, or there are too few chains or draws.
+      ValueError: if ``method`` is unknown, there are too few chains or draws, or fewer draws than
+        chains.
       TypeError: if ``chains`` is complex.
 
     Source: "classic" is Gelman & Rubin 1992 as in section 2.2.6 of the sampling-approaches
@@ -57,15 +69,15 @@ def potential_scale_reduction(
       True
     """
     if method == "rank":
-        return _per_coordinate(_rank_scale_reduction, _check_draws(chains, 2, 4))
+        return _per_coordinate(_rank_scale_reduction, chains, 2, 4, allow_few_draws)
     if method == "classic":
-        return _per_coordinate(_classic_scale_reduction, _check_draws(chains, 2, 2))
+        return _per_coordinate(_classic_scale_reduction, chains, 2, 2, allow_few_draws)
     raise ValueError(f'method must be "rank" or "classic", got method={method!r}.')
 
 
 def effective_sample_size(
-    chains: jax.Array, *, kind: Literal["bulk", "tail"] = "bulk"
-) -> jax.Array:
+    chains: PyTree, *, kind: Literal["bulk", "tail"] = "bulk", allow_few_draws: bool = False
+) -> PyTree:
     r"""How many independent draws would estimate as well as these correlated ones.
 
     .. math::
@@ -82,15 +94,18 @@ def effective_sample_size(
     quantile: trust in the ends of intervals.
 
     Args:
-      chains: real numbers, ``(chains, draws, ...)``; at least 1 chain and 4 draws.
+      chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; at least 1 chain and 4
+        draws.
       kind: static.
+      allow_few_draws: as in ``potential_scale_reduction``.
 
     Returns:
-      ``(...)``, in draws. NaN where one draw is NaN or all are equal. Where ties leave one of
-      the two tail indicators constant, the other decides; NaN where both are.
+      ``(...)``, in draws; a PyTree where ``chains`` are one. NaN where one draw is NaN or all are
+      equal. Where ties leave one of the two tail indicators constant, the other decides; NaN where
+      both are.
 
     Raises:
-      ValueError: if ``kind`` is unknown, or there are too few draws.
+      ValueError: if ``kind`` is unknown, there are too few draws, or fewer draws than chains.
       TypeError: if ``chains`` is complex.
 
     Source: Vehtari et al. 2021, arXiv:1903.08008; Geyer 1992.
@@ -102,30 +117,51 @@ def effective_sample_size(
       True
     """
     if kind == "bulk":
-        return _per_coordinate(_bulk_sample_size, _check_draws(chains, 1, 4))
+        return _per_coordinate(_bulk_sample_size, chains, 1, 4, allow_few_draws)
     if kind == "tail":
-        return _per_coordinate(_tail_sample_size, _check_draws(chains, 1, 4))
+        return _per_coordinate(_tail_sample_size, chains, 1, 4, allow_few_draws)
     raise ValueError(f'kind must be "bulk" or "tail", got kind={kind!r}.')
 
 
-def _check_draws(chains: jax.Array, min_chains: int, min_draws: int) -> jax.Array:
+def _per_coordinate(
+    diagnostic: Callable[[jax.Array], jax.Array],
+    chains: PyTree,
+    min_chains: int,
+    min_draws: int,
+    allow_few_draws: bool,
+) -> PyTree:
+    """``diagnostic`` of every coordinate of every leaf, given its draws ``(chains, draws)``."""
+    checked = partial(_checked, min_chains=min_chains, min_draws=min_draws)
+    leaves = jax.tree_util.tree_map_with_path(checked, chains)
+    if len({leaf.shape[:2] for leaf in jax.tree.leaves(leaves)}) != 1:
+        raise ValueError(
+            "chains must be arrays of as many chains and draws each, got shapes "
+            f"{jax.tree.map(jnp.shape, chains)}."
+        )
+    check_more_draws("chains", jax.tree.leaves(leaves)[0].shape[:2], allow_few_draws)
+    diagnose = jnp.vectorize(diagnostic, signature="(m,n)->()")
+
+    def of_leaf(draws: jax.Array) -> jax.Array:
+        has_nan = jnp.any(jnp.isnan(draws), axis=(0, 1))
+        result = diagnose(jnp.moveaxis(draws, (0, 1), (-2, -1)))
+        return jnp.where(has_nan, jnp.nan, result)
+
+    return jax.tree.map(of_leaf, leaves)
+
+
+def _checked(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
+    """``chains`` in float32 or wider, whole on every device."""
+    name = "chains" + jax.tree_util.keystr(path)
     chains = jnp.asarray(chains)
     if chains.ndim < 2 or chains.shape[0] < min_chains or chains.shape[1] < min_draws:
         raise ValueError(
-            f"chains must have shape (chains, draws, ...) with at least {min_chains} chain(s) and "
+            f"{name} must have shape (chains, draws, ...) with at least {min_chains} chain(s) and "
             f"{min_draws} draws, got shape {chains.shape}. Run more, or where the draws come "
             "first, pass jnp.swapaxes(positions, 0, 1); for one chain, positions[None]."
         )
     if jnp.iscomplexobj(chains):
-        raise TypeError(f"chains must hold real numbers, got dtype {chains.dtype}.")
-    return chains.astype(jnp.promote_types(chains.dtype, jnp.float32))
-
-
-def _per_coordinate(diagnostic: Callable[[jax.Array], jax.Array], chains: jax.Array) -> jax.Array:
-    has_nan = jnp.any(jnp.isnan(chains), axis=(0, 1))
-    diagnose = jnp.vectorize(diagnostic, signature="(m,n)->()")
-    result = diagnose(jnp.moveaxis(chains, (0, 1), (-2, -1)))
-    return jnp.where(has_nan, jnp.nan, result)
+        raise TypeError(f"{name} must hold real numbers, got dtype {chains.dtype}.")
+    return everywhere(chains.astype(jnp.promote_types(chains.dtype, jnp.float32)))
 
 
 def _rank_scale_reduction(x: jax.Array) -> jax.Array:

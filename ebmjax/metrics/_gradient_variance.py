@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import everywhere
 from ebmjax._checks import check_floating, leading_size
 from ebmjax.types import PyTree
 
@@ -102,7 +103,7 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
             f"stacked_gradients must hold at least 2 repeats on its leading axis, got {repeats}: "
             "one gradient alone shows no variance. See coordinate_gradient_variance for one."
         )
-    gradients = jax.tree.map(_at_least_single, stacked_gradients)
+    gradients = everywhere(jax.tree.map(_at_least_single, stacked_gradients))
     # Measured from the first repeat: exactly 0 where the repeats agree.
     mean = jax.tree.map(lambda g: g[0] + jnp.mean(g - g[:1], axis=0), gradients)
     variance = jax.tree.map(lambda g: jnp.var(g - g[:1], axis=0, ddof=1), gradients)

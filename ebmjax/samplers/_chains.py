@@ -1,9 +1,15 @@
 """Drivers: many steps of one chain, one step of many chains."""
 
+import dataclasses
+import inspect
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from ebmjax._axes import rows_like, settled
 from ebmjax._checks import check_at_least, check_key, check_state, check_step, leading_size
 from ebmjax.types import Key, PyTree, Step
 
@@ -26,7 +32,25 @@ def _check_chain(state: Any, step: Step) -> None:
     position_of(state)
 
 
-def batch_step(step: Step) -> Step:
+@dataclasses.dataclass(frozen=True, eq=False)
+class BatchStep:
+    """What ``batch_step`` returns: ``run_chain`` knows by it that states hold an axis of chains.
+
+    Attributes:
+      step: of one chain.
+    """
+
+    step: Step
+
+    def __call__(self, key: Key, states: Any) -> tuple[Any, Any]:
+        """One step of every chain, each with a key of its own."""
+        num_chains = leading_size("states", states)
+        # On an explicit mesh vmap wants all that it maps to be spread alike.
+        inputs = rows_like((jax.random.split(key, num_chains), states), states)
+        return jax.vmap(self.step)(*inputs)
+
+
+def batch_step(step: Step) -> BatchStep:
     """The step of many independent chains at once, from the step of one.
 
     Args:
@@ -34,7 +58,8 @@ def batch_step(step: Step) -> Step:
 
     Returns:
       A step over states whose leaves share a leading axis of chains (from ``jax.vmap(init)``).
-      The key is split into one for each chain; infos gain the same axis.
+      The key is split into one for each chain; infos gain the same axis. Where that axis is spread
+      over the devices of an explicit mesh, the keys are too.
 
     Raises:
       TypeError: if ``step`` is no function.
@@ -49,14 +74,8 @@ def batch_step(step: Step) -> Step:
       >>> infos.acceptance_prob.shape
       (64,)
     """
-
     check_step(step)
-
-    def step_all(key: Key, states: Any) -> tuple[Any, Any]:
-        keys = jax.random.split(key, leading_size("states", states))
-        return jax.vmap(step)(keys, states)
-
-    return step_all
+    return BatchStep(step)
 
 
 def run_chain(
@@ -86,8 +105,12 @@ def run_chain(
         where a network insists on them, ``unroll=num_steps`` buys speed with compile time.
 
     Returns:
-      The final state; the kept positions, ``(num_steps - burn_in) // thinning`` along a new
-      leading axis; the infos of the steps that led to them, stacked alike.
+      The final state; the kept positions; the infos of the steps that led to them. Both gain an
+      axis of ``(num_steps - burn_in) // thinning`` draws. It comes first for one chain,
+      ``(draws, ...)``, and second for a step from ``batch_step``, ``(chains, draws, ...)``, which
+      is how ``ebmjax.metrics`` and ArviZ read draws. The step may be wrapped, by ``jax.jit`` or
+      another wrapper that sets ``__wrapped__``. A function of your own that calls a ``batch_step``
+      hides it: its draws come first.
 
     Raises:
       TypeError: if ``key`` is no random key, ``step`` no function, or ``state`` no state (a bare
@@ -104,6 +127,11 @@ def run_chain(
       ...     jax.random.key(0), state, sampler.step, 100, burn_in=20, thinning=4)
       >>> positions.shape
       (20, 2)
+      >>> states = jax.vmap(sampler.init)(jnp.zeros((3, 2)))
+      >>> states, positions, infos = run_chain(
+      ...     jax.random.key(0), states, batch_step(sampler.step), 100)
+      >>> positions.shape, infos.acceptance_prob.shape
+      ((3, 100, 2), (3, 100))
     """
     check_key("key", key, allow_legacy=True)
     _check_chain(state, step)
@@ -116,19 +144,41 @@ def run_chain(
             f"num_steps={num_steps}."
         )
     num_draws = (num_steps - burn_in) // thinning
-    last_draw = burn_in + num_draws * thinning
+    axis = 1 if isinstance(inspect.unwrap(step), BatchStep) else 0
     keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
+    state, shapes = settled(step, keys, state)
 
-    def advance(state: Any, keys: Key) -> Any:
-        if not len(keys):
-            return state
-        return jax.lax.scan(lambda s, k: (step(k, s)[0], None), state, keys, unroll=unroll)[0]
+    def outcome(state: Any, info: Any) -> tuple[PyTree, PyTree]:
+        return position_of(state), info
 
-    def draw(state: Any, keys: Key) -> tuple[Any, tuple[PyTree, PyTree]]:
-        state, info = step(keys[-1], advance(state, keys[:-1]))
-        return state, (position_of(state), info)
+    # One loop, whose body is compiled once. Every step writes to the draw it leads to, and the
+    # last one stays: so burn-in and the steps between two draws need no loop of their own.
+    def advance(carry: tuple[Any, PyTree], inputs: Any) -> tuple[tuple[Any, PyTree], None]:
+        state, draws = carry
+        key, draw, is_kept = inputs
+        state, info = step(key, state)
+        if num_draws:
+            write = partial(_write, axis=axis, index=draw, is_kept=is_kept)
+            draws = jax.tree.map(write, draws, outcome(state, info))
+        return (state, draws), None
 
-    state = advance(state, keys[:burn_in])
-    draw_keys = keys[burn_in:last_draw].reshape(num_draws, thinning, *keys.shape[1:])
-    state, (positions, infos) = jax.lax.scan(draw, state, draw_keys, unroll=unroll)
-    return advance(state, keys[last_draw:]), positions, infos
+    step_index = np.arange(num_steps)
+    draw = np.clip((step_index - burn_in) // thinning, 0, max(num_draws - 1, 0))
+    is_kept = step_index < burn_in + num_draws * thinning
+    empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
+    (state, (positions, infos)), _ = jax.lax.scan(
+        advance, (state, empty), (keys, draw, is_kept), unroll=unroll
+    )
+    return state, positions, infos
+
+
+def _room(leaf: jax.ShapeDtypeStruct, *, axis: int, num_draws: int) -> jax.Array:
+    """Zeros for ``num_draws`` of ``leaf`` along a new ``axis``, on its devices."""
+    shape = (*leaf.shape[:axis], num_draws, *leaf.shape[axis:])
+    dimensions = [i for i in range(len(shape)) if i != axis]
+    return jax.lax.broadcast_in_dim(jnp.zeros_like(leaf), shape, dimensions)
+
+
+def _write(draws: jax.Array, new: jax.Array, *, axis: int, index: Any, is_kept: Any) -> jax.Array:
+    old = jax.lax.dynamic_index_in_dim(draws, index, axis, keepdims=False)
+    return jax.lax.dynamic_update_index_in_dim(draws, jnp.where(is_kept, new, old), index, axis)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import is_spread
 from ebmjax._checks import (
     check_broadcasts,
     check_floating,
@@ -147,9 +148,12 @@ def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
     """
 
     def total(n: jax.Array, r: jax.Array) -> jax.Array:
-        products = jnp.ravel((n + 0.5 * r) * r).astype(jnp.promote_types(r.dtype, jnp.float32))
+        products = ((n + 0.5 * r) * r).astype(jnp.promote_types(r.dtype, jnp.float32))
+        if is_spread(products):  # whose product with ones an explicit mesh refuses
+            return jnp.sum(products)
         # A sum, written as a product with ones: over many chains it becomes one matrix product,
         # where XLA's reduction on a CPU is slow enough to double the cost of a MALA step.
+        products = jnp.ravel(products)
         ones = jnp.ones_like(products)
         return jnp.dot(products, ones, precision=jax.lax.Precision.HIGHEST)
 

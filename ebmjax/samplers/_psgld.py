@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import placed_like
 from ebmjax._checks import check_fraction, check_one_chain, check_positive, per_leaf
 from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
@@ -178,6 +179,7 @@ def _metric_slope(
 ) -> PyTree:
     """``dG_i/dx_i = -G_i^2 (1 - decay) s_i H_ii / sqrt(V_i)``, with ``H_ii ~ v_i (H v)_i``."""
     signs = optax.tree.random_like(key, state.position, jax.random.rademacher)
+    signs = placed_like(signs, state.position)  # a tangent must be where its primal is
     _, curvature = jax.jvp(jax.grad(log_density_fn), (state.position,), (signs,))
 
     def slope(g: Any, v: Any, s: Any, sign: Any, hessian_sign: Any) -> jax.Array:

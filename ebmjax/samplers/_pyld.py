@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import placed_like, settled
 from ebmjax._checks import (
     check_at_least,
     check_box,
@@ -148,9 +149,10 @@ def pyld_step(
         noise_scales = per_leaf(noise_scale, like)
 
     def frozen_score(position: PyTree) -> PyTree:
-        return jax.vjp(first_layer_fn, position)[1](state.cotangent)[0]
+        hidden, pull_back = jax.vjp(first_layer_fn, position)
+        return pull_back(placed_like(state.cotangent, hidden))[0]
 
-    def inner_move(position: PyTree, key: Key) -> tuple[PyTree, None]:
+    def inner_move(key: Key, position: PyTree) -> tuple[PyTree, None]:
         noise = standard_normal_like(key, position)
         drift = jax.tree.map(
             lambda step, s, bound: step * _clip(s, bound), steps, frozen_score(position), bounds
@@ -164,7 +166,9 @@ def pyld_step(
         return (x + step * jnp.where(is_lost, 0, score)).astype(x.dtype)
 
     position = jax.tree.map(outer_move, like, outer_steps, frozen_score(like))
-    position, _ = jax.lax.scan(inner_move, position, jax.random.split(key, num_inner))
+    keys = jax.random.split(key, num_inner)
+    position, _ = settled(inner_move, keys, position)
+    position, _ = jax.lax.scan(lambda x, key: inner_move(key, x), position, keys)
     state = pyld_init(position, first_layer_fn, head_fn)
     return state, PYLDInfo(state.log_density)
 

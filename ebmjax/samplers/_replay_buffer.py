@@ -7,6 +7,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
 from ebmjax._checks import check_at_least, check_fraction, leading_size
 from ebmjax.samplers._initial_laws import InitialLaw
 from ebmjax.types import Key, PyTree
@@ -134,8 +135,9 @@ def replay_buffer_draw(
         grouped = jnp.where(is_class, labels, num_classes)
         slots = _distinct_slots(slots_key, grouped, num_classes, block_size)
         slots = jnp.where(is_class, slots, size)
-    kept = jax.tree.map(lambda leaf: leaf[slots], buffer.positions)
-    return Draw(_restart(law_key, kept, labels, is_new, law), slots, labels, is_new)
+    kept = everywhere(jax.tree.map(lambda leaf: take_rows(leaf, slots), buffer.positions))
+    positions = _restart(law_key, kept, labels, is_new, law)
+    return Draw(rows_like(positions, buffer.positions), slots, labels, is_new)
 
 
 def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTree) -> ReplayBuffer:
@@ -156,7 +158,7 @@ def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTre
         )
     return ReplayBuffer(
         jax.tree.map(
-            lambda leaf, new: leaf.at[slots].set(jnp.asarray(new, leaf.dtype)),
+            lambda leaf, new: set_rows(leaf, slots, jnp.asarray(new, leaf.dtype)),
             buffer.positions,
             positions,
         )
@@ -249,4 +251,4 @@ def _checked_labels(labels: Any, num: int, num_classes: int) -> jax.Array:
                 f"labels must lie in [0, num_classes) = [0, {num_classes}), got values from "
                 f"{numbers.min()} to {numbers.max()}."
             )
-    return jnp.asarray(labels, jnp.int32)
+    return everywhere(jnp.asarray(labels, jnp.int32))

@@ -5,6 +5,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import everywhere, take_rows
 from ebmjax._checks import check_at_least, leading_size
 from ebmjax._precision import at_least_float32
 from ebmjax.types import Key, PyTree
@@ -60,6 +61,7 @@ def select_particles(
     if num > num_particles:
         raise ValueError(f"num must be at most the {num_particles} particles, got num={num}.")
 
+    log_densities = everywhere(log_densities)
     usable = jnp.where(jnp.isfinite(log_densities), log_densities, -jnp.inf)
     if policy == "in_place":
         chosen = jnp.arange(num)
@@ -73,4 +75,4 @@ def select_particles(
         chosen = jax.lax.top_k(usable + gumbel, num)[1]
     else:
         raise ValueError(f"policy must be 'softmax', 'argmax' or 'in_place', got {policy!r}.")
-    return jax.tree.map(lambda leaf: leaf[chosen], positions)
+    return jax.tree.map(lambda leaf: take_rows(leaf, chosen), positions)

@@ -1,12 +1,13 @@
 """Stein variational gradient descent: particles that follow the score and repel each other."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from ebmjax._axes import AxisName, gather_rows, own_rows
+from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, placed_like
 from ebmjax._checks import (
     check_floating,
     check_positive,
@@ -115,16 +116,16 @@ def multiply(left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def flatten_particles(particles: PyTree) -> jax.Array:
-    """(n, d): one row a particle, in float32 or wider."""
-    rows = jax.vmap(lambda particle: ravel_pytree(particle)[0])(particles)
+    """(n, d): one row a particle, in float32 or wider; all rows on every device of a mesh."""
+    rows = jax.vmap(lambda particle: ravel_pytree(particle)[0])(everywhere(particles))
     return rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
 
 
 def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
-    """Rows of shape (n, d) in the structure and dtypes of ``particles``."""
-    first = jax.tree.map(lambda leaf: leaf[0], particles)
-    flat, unravel = ravel_pytree(first)
-    return jax.vmap(unravel)(rows.astype(flat.dtype))
+    """Rows of shape (n, d) in the structure, dtypes and places of ``particles``."""
+    whole = everywhere(particles)
+    flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], whole))
+    return placed_like(jax.vmap(unravel)(rows.astype(flat.dtype)), particles)
 
 
 def centre(positions: jax.Array) -> jax.Array:
@@ -153,6 +154,11 @@ def squared_distances(positions: jax.Array) -> jax.Array:
     return jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
 
 
+def _first(particles: PyTree) -> PyTree:
+    """The shape of one particle."""
+    return jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[0]), everywhere(particles))
+
+
 def stein_terms(
     particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any, axis_name: AxisName
 ) -> SteinTerms:
@@ -163,7 +169,7 @@ def stein_terms(
     another's.
     """
     check_particles(particles)
-    check_scalar_density(log_density_fn, jax.tree.map(lambda leaf: leaf[0], particles))
+    check_scalar_density(log_density_fn, _first(particles))
     has_rule = is_rule(bandwidth)
     if not has_rule:
         check_positive("bandwidth", bandwidth)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -171,7 +172,7 @@ class IgebmAssessment:
             start_key, chain_key = jax.random.split(key)
             keys = jax.random.split(start_key, num)
             starts = jax.vmap(self.negatives.law, (0, None))(keys, label)
-            _, positions, infos = samplers.run_chain(
+            _, chains, infos = samplers.run_chain(
                 chain_key,
                 jax.vmap(sampler.init)(starts),
                 samplers.batch_step(sampler.step),
@@ -179,13 +180,13 @@ class IgebmAssessment:
                 burn_in=burn_in,
                 thinning=thinning,
             )
-            chains = jnp.swapaxes(positions, 0, 1)
             trace = jax.vmap(jax.vmap(density))(chains)
             acceptance = getattr(infos, "acceptance_prob", None)
             acceptance = infos.acceptance_rate if acceptance is None else acceptance
+            scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
             return {
-                "rhat_energy": metrics.potential_scale_reduction(trace),
-                "rhat_pixel": jnp.nanmedian(metrics.potential_scale_reduction(chains)),
+                "rhat_energy": scale_reduction(trace),
+                "rhat_pixel": jnp.nanmedian(scale_reduction(chains)),
                 "acceptance": jnp.mean(acceptance),
                 "squared_distance": jnp.mean(jnp.square(chains[:, -1] - chains[:, 0])),
             }

@@ -261,10 +261,10 @@ def short_chains(
 def long_chains(config: Config, key: Key, log_density_fn: LogDensityFn, num: int) -> jax.Array:
     """About ``num`` draws (draws, 2) of long chains with the starts and steps of training's.
 
-    Ten of every chain, of its steps 2,100 to 3,000.
+    Ten of every chain, of its steps 2,100 to 3,000; all chains' first draws come first.
     """
     _, draws, _ = _run(config, key, log_density_fn, -(-num // 10), 3000, burn_in=2000, thinning=100)
-    return draws.reshape(-1, 2)
+    return jnp.swapaxes(draws, 0, 1).reshape(-1, 2)
 
 
 def _starts(config: Config, key: Key, num: int) -> tuple[jax.Array, Key]:
@@ -282,7 +282,7 @@ def _run(
     num_steps: int,
     **kept: int,
 ) -> tuple[jax.Array, jax.Array, PyTree]:
-    """Ends of ``num`` chains, the draws that ``run_chain`` keeps, and its infos."""
+    """Ends of ``num`` chains, their kept draws (chains, draws, 2), and ``run_chain``'s infos."""
     starts, chain_key = _starts(config, key, num)
     sampler = samplers.sgld(log_density_fn, step_size=config.sampler.step_size)
     states, positions, infos = samplers.run_chain(

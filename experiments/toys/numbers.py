@@ -58,11 +58,13 @@ def spread_draws(draws: np.ndarray, num: int) -> np.ndarray:
 @jax.jit
 def _diagnostics(draws: jax.Array) -> tuple[jax.Array, ...]:
     """Classic R-hat, rank-normalised R-hat, effective size, and the sum of the chains' own."""
-    alone = jax.vmap(metrics.effective_sample_size)(draws[:, None])
+    scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
+    sample_size = partial(metrics.effective_sample_size, allow_few_draws=True)
+    alone = jax.vmap(sample_size)(draws[:, None])
     return (
-        jnp.max(metrics.potential_scale_reduction(draws, method="classic")),
-        jnp.max(metrics.potential_scale_reduction(draws)),
-        jnp.min(metrics.effective_sample_size(draws)),
+        jnp.max(scale_reduction(draws, method="classic")),
+        jnp.max(scale_reduction(draws)),
+        jnp.min(sample_size(draws)),
         jnp.min(jnp.sum(alone, axis=0)),
     )
 

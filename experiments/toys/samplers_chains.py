@@ -89,7 +89,7 @@ def run(
     positions, reported = jax.block_until_ready(program())
     seconds = time.perf_counter() - began
     return Chains(
-        np.asarray(positions).swapaxes(0, 1),
+        np.asarray(positions),
         float(reported.get("acceptance_prob", math.nan)),
         float(reported.get("temperature", math.nan)),
         seconds,
@@ -109,18 +109,20 @@ def _run(
     num_steps: int,
     burn_in: int,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Positions (steps, chains, 2), and what the sampler reports of itself."""
+    """Positions (chains, steps, 2), of particles too, and what the sampler reports of itself."""
     log_density_fn = from_energy(partial(energy_fn, params))
     sampler = SAMPLERS[name](log_density_fn, **options, **dict(counts))
     if name in INTERACTING:
-        state, step = sampler.init(starts), sampler.step
+        _, positions, infos = samplers.run_chain(key, sampler.init(starts), sampler.step, num_steps)
+        positions = jnp.swapaxes(positions, 0, 1)
     else:
         state, step = jax.vmap(sampler.init)(starts), samplers.batch_step(sampler.step)
-    _, positions, infos = samplers.run_chain(key, state, step, num_steps)
+        _, positions, infos = samplers.run_chain(key, state, step, num_steps)
     reported = {}
     if hasattr(infos, "acceptance_prob") or hasattr(infos, "acceptance_rate"):
-        judged = jax.tree.map(lambda leaf: leaf[burn_in:], infos)
-        reported["acceptance_prob"] = jnp.mean(metrics.acceptance_rate(judged))
+        judged = jax.tree.map(lambda leaf: leaf[:, burn_in:], infos)
+        rates = metrics.acceptance_rate(judged, allow_few_draws=True)
+        reported["acceptance_prob"] = jnp.mean(rates)
     if hasattr(infos, "temperature"):
-        reported["temperature"] = jnp.mean(infos.temperature[-1])
+        reported["temperature"] = jnp.mean(infos.temperature[:, -1])
     return positions, reported

@@ -19,11 +19,11 @@ def test_each_chain_has_its_own_rate():
     step = samplers.batch_step(sampler.step)
     _, _, infos = samplers.run_chain(jax.random.key(0), states, step, 400)
     rates = jax.jit(metrics.acceptance_rate)(infos)
-    expected = np.asarray(infos.acceptance_prob, np.float64).mean(axis=0)
+    expected = np.asarray(infos.acceptance_prob, np.float64).mean(axis=1)
     # A float32 sum of 400 terms below 1: at most 400 roundings of 2^-24, relative.
     np.testing.assert_allclose(rates, expected, rtol=400 * 2.0**-24)
     # Decisions average to the probabilities: 5 standard errors of 400 coin tosses.
-    decided = np.asarray(infos.is_accepted).mean(axis=0)
+    decided = np.asarray(infos.is_accepted).mean(axis=1)
     assert np.all(np.abs(decided - rates) < 5 * 0.5 / np.sqrt(400))
 
 

@@ -1,5 +1,8 @@
 """R-hat and effective sample size, against arviz-stats, BlackJAX, closed forms and hand sums."""
 
+from functools import partial
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +10,8 @@ import pytest
 from arviz_stats.base import array_stats
 from blackjax import diagnostics as blackjax_diagnostics
 
-from ebmjax.metrics import effective_sample_size, potential_scale_reduction
+from ebmjax.metrics import acceptance_rate, effective_sample_size, potential_scale_reduction
+from ebmjax.samplers import LangevinInfo, batch_step, run_chain
 
 NUM_CHAINS = 4
 CASES = ("iid", "sticky", "antithetic", "trend", "shifted", "scaled", "cauchy", "tied")
@@ -255,6 +259,54 @@ def test_too_little_is_refused_under_jit_too(diagnose, shape, expected):
     for call in (diagnose, jax.jit(diagnose)):
         with pytest.raises(ValueError, match=expected):
             call(jnp.zeros(shape))
+
+
+class Place(NamedTuple):
+    position: dict
+
+
+def stay(key, state):
+    """One step of a chain that hardly leaves its start."""
+    near = 1e-3 * jax.random.normal(key, (2,))
+    return Place({"x": state.position["x"] + near, "y": near[0]}), None
+
+
+def test_what_run_chain_returns_goes_in_as_it_is():
+    """4 stuck chains of 250 draws: worth about a draw each, to us and to ArviZ, leaf by leaf."""
+    states = Place({"x": jnp.arange(8.0).reshape(4, 2), "y": jnp.zeros(4)})
+    _, draws, _ = run_chain(jax.random.key(0), states, batch_step(stay), 250)
+    found = sample_size(draws)["x"], scale_reduction(draws)["x"]
+    options = {"chain_axis": 0, "draw_axis": 1}
+    x = np.asarray(draws["x"], np.float64)
+    np.testing.assert_allclose(found[0], array_stats.ess(x, **options), rtol=1e-2)
+    np.testing.assert_allclose(found[1], array_stats.rhat(x, **options), rtol=1e-2)
+    assert np.all(found[0] < 8)
+    assert sample_size(draws)["y"] == sample_size(draws["y"])
+
+
+@pytest.mark.parametrize(
+    "diagnose",
+    [
+        potential_scale_reduction,
+        partial(potential_scale_reduction, method="classic"),
+        effective_sample_size,
+        partial(effective_sample_size, kind="tail"),
+        lambda draws, **options: acceptance_rate(LangevinInfo(draws, draws, draws), **options),
+    ],
+)
+def test_draws_before_chains_are_refused(diagnose):
+    swapped = jnp.asarray(make_draws(50)[..., 0]).T
+    with pytest.raises(ValueError, match=r"got 50 chains of 4 draws.*swap.*allow_few_draws=True"):
+        diagnose(swapped)
+    diagnose(swapped, allow_few_draws=True)
+    diagnose(swapped.T)
+
+
+def test_leaves_of_other_chains_are_refused():
+    with pytest.raises(ValueError, match="as many chains and draws each"):
+        effective_sample_size({"a": jnp.zeros((2, 9)), "b": jnp.zeros((3, 9, 2))})
+    with pytest.raises(ValueError, match=r"chains\['b'\] must have shape"):
+        effective_sample_size({"a": jnp.zeros((2, 9)), "b": jnp.zeros(9)})
 
 
 def test_unknown_names_and_complex_draws_are_refused():

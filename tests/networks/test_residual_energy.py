@@ -189,7 +189,7 @@ def test_chains_on_the_folded_network_are_chains_on_the_network():
     def ends(network, params):
         sampler = sgld(lambda x: -network.apply(params, x, 1), step_size=0.01, noise_scale=0.1)
         states = jax.vmap(sampler.init)(IMAGES)
-        return run_chain(jax.random.key(0), states, batch_step(sampler.step), 3)[1][-1]
+        return run_chain(jax.random.key(0), states, batch_step(sampler.step), 3)[0].position
 
     moved = ends(network, params)
     assert np.max(np.abs(moved - IMAGES)) > 0.1

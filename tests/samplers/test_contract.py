@@ -14,7 +14,15 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from ebmjax import samplers
-from ebmjax.samplers import batch_step, clamp, clip_drift, position_of, reflect, scheduled
+from ebmjax.samplers import (
+    batch_step,
+    clamp,
+    clip_drift,
+    clip_score,
+    position_of,
+    reflect,
+    scheduled,
+)
 
 
 class Row(NamedTuple):
@@ -103,6 +111,12 @@ TABLE = {
     "reflected_mala": Row(reflect(samplers.mala, -0.5, 0.5), {"step_size": 0.1}),
     "clamped_sgld": Row(clamp(samplers.sgld, -0.5, 0.5), {"step_size": 0.1}),
     "clipped_sgld": Row(clip_drift(samplers.sgld, 0.05), {"step_size": 0.1}),
+    "sgld_of_clipped_score": Row(
+        lambda log_density_fn, **options: samplers.sgld(
+            clip_score(log_density_fn, 0.5), **options
+        ),
+        {"step_size": 0.1},
+    ),
     "scheduled_sgld": Row(
         scheduled(samplers.sgld),
         {"noise_scale": 0.1},

@@ -87,11 +87,11 @@ def test_ergodic_averages() -> None:
     _, draws, infos = jax.jit(
         lambda key, states: run_chain(key, states, batch_step(sampler.step), 1000, burn_in=100)
     )(jax.random.key(1), states)
-    assert_mean(draws["skewed"].mean(axis=0), target.mean)
-    assert_mean(((draws["skewed"] - target.mean[None, None]) ** 2).mean(axis=0), target.variance)
-    assert_mean(draws["normal"].mean(axis=0), shift)
-    assert_mean(((draws["normal"] - shift) ** 2).mean(axis=0), 1.0)
-    assert infos.acceptance_prob.shape == (900, 40)
+    assert_mean(draws["skewed"].mean(axis=1), target.mean)
+    assert_mean(((draws["skewed"] - target.mean[None, None]) ** 2).mean(axis=1), target.variance)
+    assert_mean(draws["normal"].mean(axis=1), shift)
+    assert_mean(((draws["normal"] - shift) ** 2).mean(axis=1), 1.0)
+    assert infos.acceptance_prob.shape == (40, 900)
 
 
 def cliff(value_beyond: float) -> Any:

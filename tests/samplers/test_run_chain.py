@@ -1,5 +1,6 @@
 """The drivers: what burn-in and thinning keep, who may be driven, what is refused."""
 
+from functools import partial
 from typing import Any
 
 import blackjax
@@ -62,6 +63,29 @@ def test_burn_in_and_thinning_only_choose(burn_in: int, thinning: int) -> None:
     chex.assert_trees_all_equal(kept_final, final)
 
 
+def test_the_gradient_is_compiled_once() -> None:
+    """Products of matrices in the program: those of one step, whatever is kept."""
+
+    def log_density_fn(x: jax.Array) -> jax.Array:
+        return -jnp.sum(jnp.tanh(jnp.ones((3, 2)) @ x) ** 2)
+
+    def num_products(function: Any, *arguments: Any) -> int:
+        return str(jax.make_jaxpr(function)(*arguments)).count("dot_general[")
+
+    sampler = sgld(log_density_fn, step_size=0.1)
+    key, state = jax.random.key(0), sampler.init(jnp.zeros(2))
+    chain = partial(run_chain, step=sampler.step, num_steps=10, burn_in=3, thinning=2)
+    assert num_products(chain, key, state) == num_products(sampler.step, key, state)
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint], ids=["jit", "checkpoint"])
+def test_a_wrapped_batch_step_is_still_one(wrap: Any) -> None:
+    states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
+    step = wrap(batch_step(SAMPLER.step))
+    shapes = jax.eval_shape(lambda key: run_chain(key, states, step, 3), jax.random.key(0))
+    assert shapes[1].shape == (5, 3, 2)
+
+
 def test_all_burn_in_keeps_nothing() -> None:
     final, positions, infos = run(6, burn_in=6)
     assert positions.shape == (0, 2)
@@ -75,12 +99,13 @@ def test_unrolling_changes_the_program_alone() -> None:
 
 def test_many_chains_and_many_particles() -> None:
     states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
-    _, positions, infos = run_chain(
+    final, positions, infos = run_chain(
         jax.random.key(1), states, batch_step(SAMPLER.step), 6, thinning=2
     )
-    assert positions.shape == (3, 5, 2)
-    assert infos.is_accepted.shape == (3, 5)
-    assert len(np.unique(positions[-1, :, 0])) > 1  # a key of its own for each chain
+    np.testing.assert_array_equal(positions[:, -1], final.position)
+    assert positions.shape == (5, 3, 2)
+    assert infos.is_accepted.shape == (5, 3)
+    assert len(np.unique(positions[:, -1, 0])) > 1  # a key of its own for each chain
 
     particles = svgd(TARGET.log_density_fn, step_size=0.1)
     state = particles.init(jnp.arange(8.0).reshape(4, 2))
@@ -102,10 +127,10 @@ def test_blackjax_samplers_are_driven(name: str) -> None:
         return run_chain(key, states, batch_step(sampler.step), 400, burn_in=50)
 
     _, draws, infos = run(jax.random.key(3), states)
-    assert draws.shape == (350, 30, 2)
-    assert infos.acceptance_rate.shape == (350, 30)
-    assert_mean(draws.mean(axis=0), TARGET.mean)
-    assert_mean(((draws - TARGET.mean[None, None]) ** 2).mean(axis=0), TARGET.variance)
+    assert draws.shape == (30, 350, 2)
+    assert infos.acceptance_rate.shape == (30, 350)
+    assert_mean(draws.mean(axis=1), TARGET.mean)
+    assert_mean(((draws - TARGET.mean[None, None]) ** 2).mean(axis=1), TARGET.variance)
 
 
 @pytest.mark.parametrize(

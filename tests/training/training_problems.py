@@ -59,7 +59,7 @@ def chains_gradient(key, params, chains, batch):
         return jnp.mean(energy(batch)) - jnp.mean(energy(states.position))
 
     loss, gradients = jax.value_and_grad(loss_fn)(params)
-    acceptance = jnp.mean(infos.acceptance_prob[0])
+    acceptance = jnp.mean(infos.acceptance_prob[:, 0])
     metrics = {"loss": loss, "acceptance": acceptance, "chain_mean": jnp.mean(states.position, 0)}
     return gradients, states.position, metrics
 

@@ -1,0 +1,143 @@
+"""Samplers, drivers, wrappers, the replay buffer and the chain metrics on eight devices.
+
+``jax.make_mesh`` makes explicit axes unless it is told otherwise: types then say where arrays lie,
+and an operation whose result could lie in several places is refused.
+"""
+
+from functools import partial
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_contract import TABLE, Row, assert_same_up_to_rounding, every_row, start
+
+from ebmjax import metrics
+from ebmjax.samplers import (
+    LangevinInfo,
+    batch_step,
+    position_of,
+    replay_buffer_draw,
+    replay_buffer_init,
+    replay_buffer_write,
+    run_chain,
+    select_particles,
+    uniform_law,
+)
+
+
+def mesh_of(axis_type: str) -> jax.sharding.Mesh:
+    axis = getattr(jax.sharding.AxisType, axis_type)
+    return jax.make_mesh((8,), ("device",), axis_types=(axis,))
+
+
+def on_devices(entry: Row, key: Any, positions: Any) -> Any:
+    """Ends of one chain at all ``positions``, of 8 chains at one each, and the latter's draws."""
+    one, _, _ = run_chain(key, entry.sampler.init(positions), entry.sampler.step, 2)
+    many = positions
+    if entry.has_particles:  # 8 systems of 3 particles
+        many = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf, -leaf], 1), positions)
+    states = jax.vmap(entry.sampler.init)(many)
+    step = batch_step(entry.sampler.step)
+    ends, draws, _ = run_chain(key, states, step, 3, burn_in=1)
+    return position_of(one), position_of(ends), draws
+
+
+SAME_CODE = {"psgld", "psgld_image_form", "svgd_fixed_bandwidth", "stochastic_svgd"}
+"""Rows whose every line another row runs too."""
+SPREAD = [("Explicit", name) for name in TABLE if name not in SAME_CODE]
+# On an automatic mesh the program is that of one device, and the rest is the compiler's work.
+SPREAD += [("Auto", "mala"), ("Auto", "svgd")]
+
+
+@pytest.mark.parametrize(("axis_type", "name"), SPREAD)
+def test_positions_on_eight_devices(axis_type: str, name: str) -> None:
+    """One position, or chains, spread over a mesh: the numbers of one device, placed alike."""
+    entry = TABLE[name]
+    generator, key = np.random.default_rng(0), jax.random.key(11)
+    shapes = {"vector": (8, 2), "scalar": (8,)}
+    position = {
+        name: jnp.asarray(0.4 * generator.normal(size=shape), jnp.float32)
+        for name, shape in shapes.items()
+    }
+    run = jax.jit(partial(on_devices, entry))
+    expected = run(key, position)
+    with jax.set_mesh(mesh_of(axis_type)):
+        spread = jax.device_put(position, jax.P("device"))
+        found = run(key, spread)
+        assert_same_up_to_rounding(found, expected)
+        if axis_type == "Explicit":
+            for leaf in jax.tree.leaves(found):
+                assert jax.typeof(leaf).sharding.spec[0] == "device"
+
+
+@every_row
+@pytest.mark.parametrize("varies", ["starts", "keys"])
+def test_chains_under_shard_map(entry: Row, varies: str) -> None:
+    """What differs between devices may be the start alone, or the key alone, all checks on."""
+
+    def chain(keys: Any, starts: Any) -> Any:
+        position = jax.tree.map(lambda leaf: leaf[0], starts)
+        state, step = entry.sampler.init(position), entry.sampler.step
+        one = run_chain(keys[0], state, step, 3, burn_in=1)[1]
+        states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
+        many = run_chain(keys[0], states, batch_step(step), 3, thinning=2)[1]
+        return jax.tree.map(lambda leaf: leaf[None], (one, many))
+
+    rows, whole = jax.P("device"), jax.P()
+    in_specs = (whole, rows) if varies == "starts" else (rows, whole)
+    mapped = jax.shard_map(chain, mesh=mesh_of("Auto"), in_specs=in_specs, out_specs=rows)
+    starts = jax.tree.map(lambda leaf: jnp.stack([leaf] * 8), start(entry))
+    keys = jax.random.split(jax.random.key(0), 8)
+    shapes = jax.eval_shape(mapped, keys, starts)
+    assert all(leaf.shape[0] == 8 for leaf in jax.tree.leaves(shapes))
+
+
+LAW = uniform_law((2,), -1.0, 1.0)
+
+
+def test_a_replay_buffer_on_an_explicit_mesh() -> None:
+    """Draws, by class too, and writes; draws are spread where the devices divide their number."""
+
+    def draw_and_write(key: Any, buffer: Any, labels: Any) -> Any:
+        options = {"num_classes": 2, "reinit_prob": 0.5}
+        draw = replay_buffer_draw(key, buffer, 8, LAW, labels=labels, **options)
+        few = replay_buffer_draw(key, buffer, 3, LAW, **options)
+        kept = select_particles(key, draw.positions, jnp.sum(draw.positions, axis=1), 8)
+        return draw, few, kept, replay_buffer_write(buffer, draw.slots, kept)
+
+    key, labels = jax.random.key(1), jnp.arange(8) % 2
+    buffer = replay_buffer_init(jax.random.key(0), 32, LAW, num_classes=2)
+    expected = draw_and_write(key, buffer, labels)
+    with jax.set_mesh(mesh_of("Explicit")):
+        spread = jax.device_put((buffer, labels), jax.P("device"))
+        found = jax.jit(draw_and_write)(key, *spread)
+    is_exact = partial(np.testing.assert_allclose, rtol=1e-6)
+    jax.tree.map(is_exact, found, expected)
+    draw, few, kept, after = found
+    for rows in (draw.positions, kept, after.positions):
+        assert jax.typeof(rows).sharding.spec[0] == "device"
+    assert jax.typeof(few.positions).sharding.spec[0] is None
+
+
+@pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
+def test_chain_metrics_of_spread_chains(axis_type: str) -> None:
+    draws = jax.random.normal(jax.random.key(0), (8, 24, 2))
+
+    def acceptance_rate(draws: Any) -> Any:
+        shares = jnp.abs(draws[..., 0])
+        return metrics.acceptance_rate(LangevinInfo(shares, shares > 0, shares))
+
+    for diagnose in (
+        metrics.potential_scale_reduction,
+        metrics.effective_sample_size,
+        acceptance_rate,
+        metrics.gradient_variance,
+    ):
+        diagnose = jax.jit(diagnose)
+        expected = diagnose(draws)
+        with jax.set_mesh(mesh_of(axis_type)):
+            found = diagnose(jax.device_put(draws, jax.P("device")))
+        chex.assert_trees_all_close(jax.device_get(found), jax.device_get(expected), rtol=1e-5)
