@@ -114,7 +114,20 @@ def _placed_like(leaf: jax.Array, reference: Any) -> jax.Array:
     goal = jax.typeof(reference)
     if is_spread(reference):
         leaf = _resharded(leaf, goal.sharding.mesh, goal.sharding.spec)
-    missing = goal.manual_axis_type.varying - jax.typeof(leaf).manual_axis_type.varying
+    return _varying_over(goal.manual_axis_type.varying, leaf)
+
+
+def varying_with(tree: Any, *others: Any) -> Any:
+    """``tree``, varying over every axis of ``jax.shard_map`` that a leaf of ``others`` varies over.
+
+    A loop carries a start that is the same on all devices only if its steps are, too.
+    """
+    axes = [jax.typeof(leaf).manual_axis_type.varying for leaf in jax.tree.leaves(others)]
+    return jax.tree.map(partial(_varying_over, frozenset().union(*axes)), tree)
+
+
+def _varying_over(axes: frozenset[Any], leaf: jax.Array) -> jax.Array:
+    missing = axes - jax.typeof(leaf).manual_axis_type.varying
     return jax.lax.pcast(leaf, tuple(missing), to="varying") if missing else leaf
 
 

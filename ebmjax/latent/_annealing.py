@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._axes import settled
 from ebmjax._checks import check_at_least, check_scalar_density, leading_size
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import (
@@ -118,10 +119,14 @@ def annealed_importance_sampling(
         return position_of(states), (log_weights, jax.tree.map(lambda leaf: leaf[:, 0], infos))
 
     keys = jax.random.split(key, powers.shape[0] - 1)
-    positions, (log_weights, infos) = jax.lax.scan(
-        rung, start, (keys, powers[1:], jnp.diff(powers))
-    )
+    inputs = (keys, powers[1:], jnp.diff(powers))
+    start, _ = settled(lambda first, positions: rung(positions, first), [_first(inputs)], start)
+    positions, (log_weights, infos) = jax.lax.scan(rung, start, inputs)
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)
+
+
+def _first(inputs: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[0], inputs)
 
 
 def path_to_prior(params: LatentParams, model: LatentModel) -> AnnealingPath:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._axes import varying_with
 from ebmjax._checks import check_at_least, is_traced
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
@@ -59,6 +60,7 @@ def sample_prior(
     check_at_least("num_steps", num_steps, 1)
     start_key, chain_key = jax.random.split(key)
     start = _start(start_key, model, start, (num_chains, latent_dim))
+    start = varying_with(start, key, params)
     chain = sampler(lambda z: log_prior(params, model, z))
     states = jax.vmap(chain.init)(start)
     return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
@@ -131,6 +133,7 @@ def sample_power_posteriors(
 
     if not warm_start:
         start = _start(start_key, model, start, (num_powers, batch, latent_dim))
+        start = varying_with(start, key, params, observations, powers)
         return _run_grid(chain_key, chain, powers, observations, start, num_steps)
 
     if start is not None:
@@ -146,6 +149,7 @@ def sample_power_posteriors(
         return latents, (latents, metrics)
 
     first = _start(start_key, model, None, (batch, latent_dim))
+    first = varying_with(first, key, params, observations, powers)
     return jax.lax.scan(anneal, first, (jax.random.split(chain_key, num_powers), powers))[1]
 
 

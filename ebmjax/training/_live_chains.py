@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import varying_with
 from ebmjax._checks import (
     check_at_least,
     check_box,
@@ -99,4 +100,5 @@ def run_live_chains(
         return jax.vmap(step_one)(jax.random.split(key, num_chains), positions, labels), None
 
     keys = jax.random.split(key, num_steps)
-    return jax.lax.scan(step_all, jax.lax.stop_gradient(starts), keys)[0]
+    starts = varying_with(jax.lax.stop_gradient(starts), key, labels)
+    return jax.lax.scan(step_all, starts, keys)[0]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._axes import AxisName
+from ebmjax._axes import AxisName, varying_with
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, leading_size
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers import InitialLaw, position_of
@@ -113,7 +113,7 @@ def run_chains(
       reports of "acceptance_prob", "direction_norm", "bandwidth", "temperature" and
       "preconditioner".
     """
-    states, step = _started(density, negatives, starts, labels)
+    states, step = _started(key, density, negatives, starts, labels)
     keys = jax.random.split(key, negatives.num_steps)
     states, reports = jax.lax.scan(lambda s, k: _reported(step, k, s), states, keys[:-1])
     states, last = _reported(step, keys[-1], states)
@@ -146,7 +146,7 @@ def profile_chains(
       of the density as the chains have it (scaled by ``density_scale``, where ``density`` is) and
       of its gradient, of samplers that report the one and keep the other.
     """
-    states, step = _started(density, negatives, starts, labels)
+    states, step = _started(key, density, negatives, starts, labels)
 
     def one(states: Any, key: Key) -> tuple[Any, dict[str, jax.Array]]:
         states, info = step(key, states)
@@ -173,12 +173,14 @@ def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
 
 
 def _started(
+    key: Key,
     density: Callable[[jax.Array], Callable[..., jax.Array]],
     negatives: Negatives,
     starts: PyTree,
     labels: jax.Array,
 ) -> tuple[Any, Step]:
     """The states of all chains, and the step of all of them."""
+    starts = varying_with(starts, key, labels)
     if not negatives.is_interacting:
         return _independent(density, negatives.sampler, starts, labels)
     spread = {} if negatives.axis_name is None else {"axis_name": negatives.axis_name}
