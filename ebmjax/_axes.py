@@ -172,6 +172,14 @@ def take_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:
     return rows_like(leaf.at[everywhere(rows)].get(out_sharding=whole), leaf)
 
 
+def row_of(rows: jax.Array, index: jax.Array) -> jax.Array:
+    """``rows[index]`` for one index, which may be mapped over an axis of an explicit mesh."""
+    if jax.sharding.AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
+        return rows[index]
+    whole = jax.P(*[None] * (rows.ndim - 1))
+    return jax.sharding.auto_axes(lambda rows, index: rows[index], out_sharding=whole)(rows, index)
+
+
 def set_rows(leaf: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
     """``leaf.at[rows].set(new)``, placed like ``leaf``."""
     if not is_spread(leaf):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._axes import row_of
 from ebmjax._checks import (
     check_at_least,
     check_broadcasts,
@@ -140,7 +141,7 @@ def _draw_gaussian(shape: tuple[int, ...], mean: Any, scale: Any, key: Key, labe
 def _draw_informative(
     shape: tuple[int, ...], means: Any, factors: Any, low: Any, high: Any, key: Key, label: Any
 ) -> jax.Array:
-    mean, factor = means[label], factors[label]
+    mean, factor = row_of(means, label), row_of(factors, label)
     draw = mean + factor @ jax.random.normal(key, mean.shape, mean.dtype)
     return jnp.clip(draw, low, high).astype(mean.dtype).reshape(shape)
 

@@ -18,6 +18,7 @@ from ebmjax import metrics
 from ebmjax.samplers import (
     LangevinInfo,
     batch_step,
+    informative_law,
     position_of,
     replay_buffer_draw,
     replay_buffer_init,
@@ -96,6 +97,28 @@ def test_chains_under_shard_map(entry: Row, varies: str) -> None:
 
 
 LAW = uniform_law((2,), -1.0, 1.0)
+
+
+def class_law() -> Any:
+    images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2)
+    return informative_law(images, [0, 1, 0, 1, 0, 1], 2)
+
+
+def test_a_law_by_class_on_an_explicit_mesh() -> None:
+    law, labels = class_law(), jnp.arange(8) % 2
+    keys = jax.random.split(jax.random.key(3), 8)
+    draw = jax.jit(jax.vmap(law))
+    expected = draw(keys, labels)
+    with jax.set_mesh(mesh_of("Explicit")):
+        found = draw(*jax.device_put((keys, labels), jax.P("device")))
+        buffer = replay_buffer_init(jax.random.key(0), 16, law, num_classes=2)
+        buffer, spread = jax.device_put((buffer, labels), jax.P("device"))
+        draw = partial(replay_buffer_draw, num_classes=2, reinit_prob=1.0)
+        drawn = jax.jit(lambda *arguments: draw(keys[0], arguments[0], 8, law, labels=arguments[1]))
+        drawn = drawn(buffer, spread)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert jax.typeof(found).sharding.spec[0] == "device"
+    assert drawn.positions.shape == (8, 2, 2)
 
 
 def test_a_replay_buffer_on_an_explicit_mesh() -> None:
