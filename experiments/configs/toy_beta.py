@@ -16,7 +16,8 @@ Of the circles' chains the paper says two things: section 4.1 takes 20 steps in 
 100, without an exception for a data set; the caption of Figure 11 gives 100 as the default of the
 circles, of steps as of negatives (that of Figure 10 gives 20 and 20 for the mixture). Here circles
 have 20 steps and 100 negatives: the section describes what was done and why, and its larger step
-belongs to the shorter chain. The other reading, at Nijkamp's alpha, was not run: circles with
+belongs to the shorter chain. The other reading, at Nijkamp's alpha, was run for 5,000 updates
+alone, circles with
 --config.sampler.chain_length=100 --config.sampler.step_size=5e-5 --config.loss.output_scale=2e4.
 The restricted and degenerate settings have lengths of their own.
 Command:
