@@ -177,7 +177,8 @@ def row_of(rows: jax.Array, index: jax.Array) -> jax.Array:
     if jax.sharding.AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
         return rows[index]
     whole = jax.P(*[None] * (rows.ndim - 1))
-    return jax.sharding.auto_axes(lambda rows, index: rows[index], out_sharding=whole)(rows, index)
+    choose: Any = jax.sharding.auto_axes(lambda rows, index: rows[index], out_sharding=whole)
+    return choose(rows, index)
 
 
 def set_rows(leaf: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:

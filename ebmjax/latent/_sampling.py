@@ -59,10 +59,9 @@ def sample_prior(
     check_at_least("latent_dim", latent_dim, 1)
     check_at_least("num_steps", num_steps, 1)
     start_key, chain_key = jax.random.split(key)
-    start = _start(start_key, model, start, (num_chains, latent_dim))
-    start = varying_with(start, key, params)
+    first = _start(start_key, model, start, (num_chains, latent_dim))
     chain = sampler(lambda z: log_prior(params, model, z))
-    states = jax.vmap(chain.init)(start)
+    states = jax.vmap(chain.init)(varying_with(first, key, params))
     return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
 
 
@@ -132,9 +131,9 @@ def sample_power_posteriors(
         )
 
     if not warm_start:
-        start = _start(start_key, model, start, (num_powers, batch, latent_dim))
-        start = varying_with(start, key, params, observations, powers)
-        return _run_grid(chain_key, chain, powers, observations, start, num_steps)
+        first = _start(start_key, model, start, (num_powers, batch, latent_dim))
+        first = varying_with(first, key, params, observations, powers)
+        return _run_grid(chain_key, chain, powers, observations, first, num_steps)
 
     if start is not None:
         raise ValueError(
