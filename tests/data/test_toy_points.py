@@ -151,7 +151,7 @@ def test_a_mixture_that_is_none(changes, expected):
         (lambda: circle_means(3, 0.0), "radius must be positive"),
         (
             lambda: gaussian_mixture_log_density(jnp.zeros(2), **(MIXTURE | {"scale": [1.0, 2.0]})),
-            r"scale must be a scalar, got shape \(2,\)",
+            "scale must be a scalar, got a PyTree of 2 values",
         ),
         (
             lambda: ring_log_density(jnp.zeros((5, 2)), **RINGS),
