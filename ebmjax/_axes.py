@@ -1,4 +1,4 @@
-"""What is spread over mapped axes or an explicit mesh: the whole, a member's part, their mean."""
+"""Helpers for arrays spread over mapped axes or an explicit mesh."""
 
 import math
 from collections.abc import Callable
@@ -202,7 +202,7 @@ def everywhere(tree: Any) -> Any:
 
 
 def is_spread(leaf: Any) -> bool:
-    """Whether an array's type says that an axis is split over the devices of an explicit mesh."""
+    """Returns whether an axis of the array is split over the devices of an explicit mesh."""
     return any(axis is not None for axis in jax.typeof(leaf).sharding.spec)
 
 

@@ -268,7 +268,7 @@ def check_state(state: Any, *fields: str) -> None:
 
 
 def check_one_chain(state: Any, *fields: str) -> None:
-    """As ``check_state``; also raises ValueError for the states of many chains at once."""
+    """Checks as ``check_state`` does; also raises ValueError for the states of many chains."""
     check_state(state, "position", "log_density", *fields)
     shape = jnp.shape(state.log_density)
     if shape != ():

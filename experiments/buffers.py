@@ -31,7 +31,7 @@ def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | 
 def draws_for_slots(
     key: Key, law: InitialLaw, slots: np.ndarray, *, size: int, num_classes: int
 ) -> np.ndarray:
-    """What such ``slots`` would hold before any chain moved: fresh draws of ``law``, one for each.
+    """Fresh draws of ``law``, one for each slot: its content before any chain moved.
 
     Args:
       key: split among the slots.

@@ -80,7 +80,7 @@ def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict
 
 
 def _fits(runs: Sequence[Run]) -> bool:
-    """Whether there are runs, and all are of the same images."""
+    """Returns whether there are runs, and all are of the same images."""
     images = {(digest, *((name, len(x)) for name, x in parts.items())) for digest, parts in runs}
     return len(images) == 1
 

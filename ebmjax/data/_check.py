@@ -66,7 +66,7 @@ def _as_array(name: str, values: Any) -> np.ndarray:
 
 
 def _remedy(images: np.ndarray) -> str:
-    """What makes levels of them, in a sentence, by the range that they have."""
+    """Returns the sentence that says how to turn images of this range into levels."""
     if images.dtype == bool:
         return "Multiply by 255: numpy.uint8(255) * images."
     if not np.issubdtype(images.dtype, np.number) or np.iscomplexobj(images) or not images.size:

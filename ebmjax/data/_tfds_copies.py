@@ -51,7 +51,7 @@ def damage(folder: Path) -> str:
 
 
 def damaged_message(folder: Path, reason: str) -> str:
-    """What to say and to do about a copy that cannot be read."""
+    """Returns the message about a copy that cannot be read, with what to do."""
     return (
         f"{folder} cannot be read: {reason}. The copy is damaged or incomplete: copy it again, or "
         "delete the folder and run again to prepare it."

@@ -15,7 +15,7 @@ from ebmjax.types import Key, PyTree, Step
 
 
 def position_of(state: Any) -> PyTree:
-    """Where a chain stands: ``state.position``, or ``state.particles`` of particle samplers.
+    """Returns ``state.position``, or ``state.particles`` for particle samplers.
 
     Raises:
       TypeError: if ``state`` has neither.
@@ -34,7 +34,7 @@ def _check_chain(state: Any, step: Step) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchStep:
-    """What ``batch_step`` returns: ``run_chain`` knows by it that states hold an axis of chains.
+    """Step of many chains, from ``batch_step``. It tells ``run_chain`` where the axis of chains is.
 
     Attributes:
       step: of one chain.

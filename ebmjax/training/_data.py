@@ -55,7 +55,7 @@ def _check_finite(name: str, array: np.ndarray) -> None:
 
 
 def digest_data(data: PyTree) -> DataDigest:
-    """What tells these data from others, made once on the host: about 2 s for each gigabyte."""
+    """Returns a digest of the data, made once on the host: about 2 s for each gigabyte."""
     return {
         jax.tree_util.keystr(path): _digest(as_numpy(leaf))
         for path, leaf in jax.tree_util.tree_leaves_with_path(data)

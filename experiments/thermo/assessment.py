@@ -140,7 +140,7 @@ class ThermoAssessment:
         return Judged(ends, starts, np.array(way), np.array(np.sum(~is_finite)))
 
     def _of_test_images(self, key: jax.Array) -> dict[str, Any]:
-        """What as many real images get, or where there are fewer all, at proportional sizes."""
+        """Scores of as many real images, or of all if there are fewer, at proportional sizes."""
         section = self.config.eval
         images = self.test.images[: section.num_generated]
         share = len(images) / section.num_generated
