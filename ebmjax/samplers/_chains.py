@@ -146,7 +146,12 @@ def run_chain(
     num_draws = (num_steps - burn_in) // thinning
     axis = 1 if isinstance(inspect.unwrap(step), BatchStep) else 0
     keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
-    state, shapes = settled(step, keys, state)
+    try:
+        state, shapes = settled(step, keys, state)
+    except (TypeError, ValueError) as error:
+        if axis == 0:  # BlackJAX's step, for example, cannot say what is missing
+            error.add_note("If state holds many chains, give run_chain batch_step(step).")
+        raise
 
     def outcome(state: Any, info: Any) -> tuple[PyTree, PyTree]:
         return position_of(state), info

@@ -67,6 +67,16 @@ def test_hyperparameter_of_the_wrong_type(value: Any) -> None:
         sampler.step(jax.random.key(0), sampler.init(POSITION))
 
 
+@pytest.mark.parametrize("name", ["sgld", "psgld", "svgd"])
+def test_whole_numbers_act_as_floats(name: str) -> None:
+    def moved(step_size: Any) -> jax.Array:
+        sampler = getattr(samplers, name)(log_density, step_size=step_size)
+        return samplers.position_of(sampler.step(jax.random.key(0), sampler.init(POSITION))[0])
+
+    assert moved(1).dtype == POSITION.dtype
+    assert jnp.array_equal(moved(1), moved(1.0))
+
+
 def test_traced_hyperparameters_are_not_looked_at() -> None:
     def step(step_size: Any) -> Any:
         sampler = samplers.sgld(log_density, step_size=step_size)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+
+from typing import Any, NamedTuple
 
 import equinox
 import jax
@@ -35,6 +36,25 @@ def test_states_of_many_chains_need_batch_step(name: str) -> None:
     states = jax.vmap(sampler.init)(jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"^state must be that of one chain.*\(3,\).*batch_step"):
         run_chain(KEY, states, sampler.step, 2)
+
+
+class ForeignState(NamedTuple):
+    """A state of another library, whose step checks nothing."""
+
+    position: jax.Array
+    logdensity: jax.Array
+
+
+def test_many_foreign_states_are_pointed_to_batch_step() -> None:
+    def step(key: jax.Array, state: ForeignState) -> tuple[ForeignState, None]:
+        position = state.position + jax.random.normal(key, state.position.shape)
+        return ForeignState(position, -0.5 * jnp.sum(position**2)), None
+
+    states = ForeignState(jnp.zeros((3, 2)), jnp.zeros(3))
+    with pytest.raises(TypeError) as error:
+        run_chain(KEY, states, step, 2)
+    assert any("batch_step(step)" in note for note in error.value.__notes__)
+    run_chain(KEY, states, batch_step(step), 2)
 
 
 @pytest.mark.parametrize("name", [*ONE_CHAIN, *PARTICLES, "pyld"])
