@@ -105,6 +105,61 @@ def test_every_row_of_the_papers_links_a_number_or_says_why_there_is_none():
     assert [row for row, cell in measured.items() if not is_said.match(cell)] == []
 
 
+LEDGER = "docs/results/README.md"
+RESULTS = [page for page in TEXTS if page.startswith("docs/results/")]
+NOT_YET = ["svgd_tuning", "igebm_digits", "jem_cifar10", "jem_digits"]
+
+
+def words(text):
+    """Words that a reader sees: targets of links and bare signs are none."""
+    return [w for w in re.sub(r"\]\([^)]*\)", "]", text).split() if re.search(r"\w", w)]
+
+
+def without_code(text):
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [p for p in RESULTS if not any(f"/{n}.md" in p for n in NOT_YET)])
+def test_a_results_page_begins_with_its_answer_and_a_figure(page):
+    title, answer, figure = TEXTS[page].split("\n\n")[:3]
+    assert re.fullmatch(r"# .+", title)
+    assert re.match(r"[A-Z]", answer), "a paragraph: no table, list, command or picture"
+    assert len(answer.splitlines()) <= 3
+    assert len(words(answer)) <= 90
+    assert re.search(r"\d", answer), "the main number"
+    assert figure.startswith("![")
+
+
+@pytest.mark.parametrize("page", [p for p in RESULTS if not any(f"/{n}.md" in p for n in NOT_YET)])
+def test_dates_and_machines_stand_at_the_end_of_a_results_page(page):
+    body, _, provenance = without_code(TEXTS[page]).partition("\n## Provenance\n")
+    assert re.search(r"20\d\d-\d\d-\d\d", provenance)
+    assert "\n## " not in provenance
+    assert re.findall(r"20\d\d-\d\d-\d\d|commit [0-9a-f]{7}", body) == []
+
+
+def claims():
+    """Rows of the ledger's tables of claims, and their verdicts."""
+    rows = re.findall(r"^\| .+\|$", TEXTS[LEDGER], re.MULTILINE)
+    verdicts = [row.split(" | ")[2] for row in rows if row.count(" | ") == 3]
+    return rows, [verdict for verdict in verdicts if verdict != "verdict"]
+
+
+def test_a_row_of_the_ledger_has_at_most_forty_words():
+    rows, verdicts = claims()
+    assert len(verdicts) > 70  # the pattern still finds them
+    assert [row for row in rows if len(words(row)) > 40] == []
+
+
+def test_the_ledger_begins_with_the_counts_of_its_verdicts():
+    kinds = ("holds", "in part", "does not hold", "not seen")
+    _, verdicts = claims()
+    counts = [sum(verdict.startswith(kind) for verdict in verdicts) for kind in kinds]
+    assert sum(counts) == len(verdicts), "a verdict begins with one of " + ", ".join(kinds)
+    answer = TEXTS[LEDGER].split("\n\n")[1]
+    assert [int(n) for n in re.findall(r"\d+", answer)[:5]] == [len(verdicts), *counts]
+
+
 def test_a_heading_becomes_an_anchor():
     assert anchors("# Fitted divergences\n## Does it, or `not`?") == {
         "fitted-divergences",
