@@ -1,7 +1,9 @@
 """Drivers: many steps of one chain, one step of many chains."""
 
+import contextlib
 import dataclasses
 import inspect
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -146,12 +148,8 @@ def run_chain(
     num_draws = (num_steps - burn_in) // thinning
     axis = 1 if isinstance(inspect.unwrap(step), BatchStep) else 0
     keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
-    try:
+    with _hint(is_wanted=axis == 0):
         state, shapes = settled(step, keys, state)
-    except (TypeError, ValueError) as error:
-        if axis == 0:  # BlackJAX's step, for example, cannot say what is missing
-            error.add_note("If state holds many chains, give run_chain batch_step(step).")
-        raise
 
     def outcome(state: Any, info: Any) -> tuple[PyTree, PyTree]:
         return position_of(state), info
@@ -171,10 +169,22 @@ def run_chain(
     draw = np.clip((step_index - burn_in) // thinning, 0, max(num_draws - 1, 0))
     is_kept = step_index < burn_in + num_draws * thinning
     empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
-    (state, (positions, infos)), _ = jax.lax.scan(
-        advance, (state, empty), (keys, draw, is_kept), unroll=unroll
-    )
+    with _hint(is_wanted=axis == 0):
+        (state, (positions, infos)), _ = jax.lax.scan(
+            advance, (state, empty), (keys, draw, is_kept), unroll=unroll
+        )
     return state, positions, infos
+
+
+@contextlib.contextmanager
+def _hint(*, is_wanted: bool) -> Iterator[None]:
+    """Adds a note on ``batch_step`` to an error of a step that cannot say what is missing."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if is_wanted:
+            error.add_note("If state holds many chains, give run_chain batch_step(step).")
+        raise
 
 
 def _room(leaf: jax.ShapeDtypeStruct, *, axis: int, num_draws: int) -> jax.Array:
