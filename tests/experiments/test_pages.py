@@ -108,10 +108,6 @@ def test_every_row_of_the_papers_links_a_number_or_says_why_there_is_none():
 LEDGER = "docs/results/README.md"
 RESULTS = [page for page in TEXTS if page.startswith("docs/results/")]
 DATED_IN_PLACE = {  # sections that say when and by which commit beside their numbers
-    "On CIFAR-10",
-    "On the same images",
-    "SVGD and SGLD, one epoch",
-    "What the starts alone score",
     "lambda = 1e-4 over six epochs",
 }
 
