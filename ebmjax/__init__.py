@@ -1,12 +1,47 @@
-"""Energy-based models in JAX: samplers, latent priors, networks, training and their metrics."""
+"""Energy-based models in JAX: samplers, latent priors, networks, training and their metrics.
 
-from ebmjax import data as data
-from ebmjax import densities as densities
-from ebmjax import latent as latent
-from ebmjax import losses as losses
-from ebmjax import metrics as metrics
-from ebmjax import networks as networks
-from ebmjax import optim as optim
-from ebmjax import samplers as samplers
-from ebmjax import training as training
-from ebmjax import types as types
+Rooms load when they are first used. ``import ebmjax`` loads none of them, and
+``import ebmjax.samplers`` loads JAX and Optax but not Flax.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ebmjax import data as data
+    from ebmjax import densities as densities
+    from ebmjax import latent as latent
+    from ebmjax import losses as losses
+    from ebmjax import metrics as metrics
+    from ebmjax import networks as networks
+    from ebmjax import optim as optim
+    from ebmjax import samplers as samplers
+    from ebmjax import training as training
+    from ebmjax import types as types
+
+_ROOMS = frozenset(
+    {
+        "data",
+        "densities",
+        "latent",
+        "losses",
+        "metrics",
+        "networks",
+        "optim",
+        "samplers",
+        "training",
+        "types",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a room when it is first used."""
+    if name in _ROOMS:
+        return importlib.import_module(f"ebmjax.{name}")
+    raise AttributeError(f"module 'ebmjax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Names of the module, with the rooms that are not loaded yet."""
+    return sorted({*globals(), *_ROOMS})

@@ -4,9 +4,11 @@ import ast
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,13 @@ from ebmjax.types import Sampler
 ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
-GROUND = {"types", "_checks", "_axes", "_precision"}
+GROUND = {"types", "_checks", "_axes", "_extras", "_precision"}
 # types -> densities -> samplers -> latent -> training; the side rooms stand on the ground alone.
 MAY_IMPORT = {
     "types": set(),
     "_checks": {"types"},
     "_axes": set(),
+    "_extras": set(),
     "_precision": {"types"},
     "densities": GROUND,
     "losses": GROUND,
@@ -114,23 +117,126 @@ def test_the_reader_of_imports_reads_imports() -> None:
     assert room_of("jax.numpy") is None
 
 
+ROOMS = sorted({path.stem if len(path.parts) == 2 else path.parts[1] for path in MODULES})
+ROOMS = [room for room in ROOMS if not room.startswith("_")]
+# Everything that is no requirement of JAX or Optax; the last two lines are no dependency either.
 HEAVY = [
-    "orbax", "tensorflow_datasets", "distrax", "tensorflow_probability", "matplotlib",
-    "tensorboardX", "tqdm", "sklearn", "PIL", "ml_collections", "blackjax",
+    "flax", "orbax", "tensorstore", "ml_collections", "tensorflow_datasets", "distrax", "sklearn",
+    "matplotlib", "tensorboardX", "tqdm", "PIL", "bs4", "importlib_resources", "requests",
+    "tensorflow", "tensorflow_probability",
+    "chex", "blackjax", "equinox", "arviz_stats",
+    "pytest", "torch", "pandas",
 ]  # fmt: skip
+LIGHT_CODE = f"""
+import sys
+sys.modules.update(dict.fromkeys({HEAVY!r}))  # an import of these now fails
+
+import ebmjax
+assert not [name for name in sys.modules if name.startswith("ebmjax.")], "rooms load when used"
+import ebmjax.samplers as samplers
+loaded = {{name.split(".")[1] for name in sys.modules if name.startswith("ebmjax.")}}
+assert {{room for room in loaded if room[0] != "_"}} <= {{"samplers", "densities", "types"}}, loaded
+
+import jax, jax.numpy as jnp
+normal = lambda x: -0.5 * jnp.sum(x**2)
+key = jax.random.key(0)
+state = samplers.sgld_init(jnp.ones(2), normal)
+state, info = samplers.sgld_step(key, state, normal, step_size=0.1)
+assert state.position.shape == (2,) and state.position[0] != 1
+state = samplers.svgd_init(jnp.eye(3, 2), normal)
+state, info = samplers.svgd_step(key, state, normal, step_size=0.1)
+assert state.particles.shape == (3, 2) and state.particles[0, 0] != 1
+
+loss, metrics = ebmjax.losses.contrastive_divergence_loss(jnp.zeros(2), jnp.ones(2))
+assert float(loss) == -1
+from ebmjax import data, latent, metrics, optim
+assert latent.power_schedule(3, 1.0).shape == (4,)
+try:
+    ebmjax.networks
+except ModuleNotFoundError as error:
+    assert "flax" in str(error)
+else:
+    raise AssertionError("the blocked packages can be imported after all")
+"""
 
 
-def test_import_is_light() -> None:
-    """What only some users need is imported where it is used."""
+def test_samplers_and_losses_need_jax_and_optax_only() -> None:
+    """Rooms load when they are first used; only networks, and training with them, need Flax."""
+    result = subprocess.run(
+        [sys.executable, "-c", LIGHT_CODE], capture_output=True, text=True, cwd=ROOT
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_training_imports_no_optional_package() -> None:
     code = f"""
 import sys
-import ebmjax
-print([name for name in {HEAVY!r} if name in sys.modules])
+heavy = [name for name in {HEAVY!r} if name not in ("flax", "tensorstore", "tqdm", "requests")]
+import ebmjax.training, ebmjax.networks
+print([name for name in heavy if name in sys.modules])
 """
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == "[]", result.stdout
+
+
+def test_the_package_names_every_room() -> None:
+    """``dir``, attribute access and the imports that type checkers read hold the same rooms."""
+    assert set(ROOMS) <= set(dir(ebmjax))
+    assert all(getattr(ebmjax, room).__name__ == f"ebmjax.{room}" for room in ROOMS)
+    read = {room_of(name) for name in imported_modules(PACKAGE / "__init__.py")} - {None}
+    assert read == set(ROOMS) == ebmjax._ROOMS
+    with pytest.raises(AttributeError, match="'ebmjax' has no attribute 'sampler'"):
+        _ = ebmjax.sampler
+
+
+# Imported names that pip knows by another name.
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn", "PIL": "pillow", "absl": "absl-py", "orbax": "orbax-checkpoint",
+    "ml_collections": "ml-collections", "tensorflow_datasets": "tensorflow-datasets",
+}  # fmt: skip
+# BlackJAX is asked for by name in the error; tensorflow-datasets downloads with requests.
+UNDECLARED = {"blackjax", "requests"}
+
+
+def distributions(paths: Iterable[Path]) -> set[str]:
+    """Names by which pip knows the packages that files import."""
+    names = {name.split(".")[0] for path in paths for name in imported_modules(ROOT / path)}
+    names -= {*sys.stdlib_module_names, "ebmjax", "experiments", ""}
+    return {DISTRIBUTIONS.get(name, name) for name in names} - UNDECLARED
+
+
+def test_the_extras_hold_what_is_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    listed = lambda lines: {re.split("[<>=]", line)[0] for line in lines}  # noqa: E731
+    core, optional = listed(project["dependencies"]), listed(extras["experiments"])
+    asking = [path for path in MODULES if "needs_experiments(" in (ROOT / path).read_text()]
+    with_tfds = Path("ebmjax/data/_tfds_without_tensorflow.py")  # open_builder has asked before
+    assert distributions(set(MODULES) - {*asking, with_tfds}) <= core
+    assert distributions(MODULES) <= core | optional
+    assert distributions(EXPERIMENTS) <= core | optional
+    assert "ebmjax[experiments]" in extras["docs"]
+    assert "ebmjax[docs]" in extras["test"]
+    assert "ebmjax[test]" in extras["dev"]
+
+
+@pytest.mark.parametrize(
+    ("blocked", "call"),
+    [
+        ("sklearn.datasets", lambda: ebmjax.data.load_digits("train")),
+        ("sklearn.datasets", lambda: ebmjax.data.natural_patches(1, size=8, channels=1, seed=0)),
+        ("tensorflow_datasets", lambda: ebmjax.data.load_tfds("mnist", "train")),
+        ("tensorflow_datasets", lambda: ebmjax.data.prepare_tfds("mnist")),
+    ],
+)
+def test_a_missing_package_names_the_extra(
+    blocked: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, blocked, None)
+    with pytest.raises(ImportError, match=r'pip install "ebmjax\[experiments\]"'):
+        call()
 
 
 def test_sampler_is_blackjax_protocol() -> None:

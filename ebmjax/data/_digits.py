@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 
+from ebmjax._extras import needs_experiments
 from ebmjax.data._images import ImageData
 from ebmjax.data._indices import epoch_indices
 
@@ -23,15 +24,17 @@ def load_digits(split: Literal["train", "test"]) -> ImageData:
 
     Raises:
       ValueError: if ``split`` is neither.
+      ImportError: if scikit-learn is not installed.
 
     Source: Alpaydin & Kaynak 1998, UCI optical recognition of handwritten digits (its test set).
     """
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", got {split=}.')
-    from sklearn.datasets import load_digits as load_packaged_digits
+    with needs_experiments("load_digits", "scikit-learn"):
+        from sklearn.datasets import load_digits as load_packaged_digits
 
     levels, labels = load_packaged_digits(return_X_y=True)
     order = epoch_indices(0, 0, len(labels))
     chosen = order[:NUM_TRAIN] if split == "train" else order[NUM_TRAIN:]
     images = np.round(levels[chosen] * 255 / 16).astype(np.uint8).reshape(-1, 8, 8, 1)
-    return ImageData(images, labels[chosen].astype(np.int32))
+    return ImageData(images, np.asarray(labels[chosen], np.int32))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax._extras import needs_experiments
 from ebmjax.data._indices import epoch_indices
 
 LUMA = np.array([299, 587, 114])
@@ -34,6 +35,7 @@ def natural_patches(
 
     Raises:
       ValueError: if an argument lies outside its range, or there are fewer than ``num`` places.
+      ImportError: if scikit-learn is not installed.
 
     Example:
       >>> natural_patches(5, size=8, channels=1, seed=0, downscale=4).shape
@@ -57,7 +59,8 @@ def natural_patches(
 
 
 def _photographs() -> list[np.ndarray]:
-    from sklearn.datasets import load_sample_images
+    with needs_experiments("natural_patches", "scikit-learn and pillow"):
+        from sklearn.datasets import load_sample_images
 
     return load_sample_images().images
 

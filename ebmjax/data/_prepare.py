@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ebmjax._extras import needs_experiments
 from ebmjax.data._tfds_copies import copies, damage, damaged_message, described_copies
 from ebmjax.data._tfds_without_tensorflow import tfds_without_tensorflow
 
@@ -23,12 +24,14 @@ def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
     A version that the installed tensorflow-datasets no longer makes is read where it lies.
 
     Raises:
+      ImportError: if tensorflow-datasets is not installed.
       ValueError: if tensorflow-datasets has no data set called ``name``.
       DataUnavailableError: if there is a copy whose description cannot be read, or the version
         that ``name`` asks for is neither there nor one that can be prepared.
     """
-    import tensorflow_datasets as tfds
-    from tensorflow_datasets.core import constants
+    with needs_experiments("load_tfds", "tensorflow-datasets"):
+        import tensorflow_datasets as tfds
+        from tensorflow_datasets.core import constants
 
     root = Path(data_dir or constants.DATA_DIR).expanduser()
     _check_name(name, root)
@@ -108,6 +111,7 @@ def prepare_tfds(name: str, data_dir: str | os.PathLike[str] | None = None) -> N
         tensorflow-datasets' own, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
 
     Raises:
+      ImportError: if tensorflow-datasets is not installed.
       DataUnavailableError: if it cannot be prepared here (no network, quota, disk), or what lies
         there cannot be read.
       NotADirectoryError: if ``data_dir`` is a file.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax._extras import needs_experiments
 from ebmjax.data._images import ImageData
 from ebmjax.data._prepare import (
     DataUnavailableError,
@@ -51,6 +52,7 @@ def load_tfds(
       prepare: whether to download and prepare what is not there, as ``prepare_tfds`` does.
 
     Raises:
+      ImportError: if tensorflow-datasets is not installed.
       FileNotFoundError: if ``data_dir`` does not exist.
       NotADirectoryError: if ``data_dir`` is a file.
       DataUnavailableError: if the data set is not there and cannot be or is not to be prepared,
@@ -155,7 +157,8 @@ def _fitted(image: np.ndarray, size: int | None) -> np.ndarray:
     """The image as it is, or its central square (size, size, channels) where a size is given."""
     if size is None:
         return image
-    from PIL import Image
+    with needs_experiments("load_tfds with image_size", "pillow"):
+        from PIL import Image
 
     height, width, channels = image.shape
     side = min(height, width)
