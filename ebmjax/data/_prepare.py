@@ -140,7 +140,7 @@ def check_is_folder_or_missing(data_dir: str | os.PathLike[str] | None) -> None:
 
 
 def remedy(builder: Any) -> str:
-    """What a person can do to get the data set here."""
+    """Instructions for a person who needs the data set here."""
     name, root = builder.name, Path(builder.data_dir_root)
     files = ", ".join(sorted(str(info.filename) for info in builder.url_infos.values()))
     return (

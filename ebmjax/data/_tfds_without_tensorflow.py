@@ -81,7 +81,7 @@ def _bounded(open_url: Callable[..., Any], endings: list[Exception]) -> Callable
 
 
 def _substitutions(endings: list[Exception]) -> list[tuple[Any, str, Any]]:
-    """What is replaced while preparing: (owner, private name, substitute)."""
+    """Names that are replaced while preparing: (owner, private name, substitute)."""
     from tensorflow_datasets.core.download import downloader
     from tensorflow_datasets.core.features import image_feature
 

@@ -23,7 +23,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class AnnealedSamples(NamedTuple):
-    """What annealed importance sampling leaves.
+    """The chains of annealed importance sampling, and their weights.
 
     Attributes:
       log_weights: shape (chains,); ``exp`` of each is unbiased for the ratio of the two

@@ -30,7 +30,7 @@ _RIDGE = 1e-3
 
 
 class ControlVariate(NamedTuple):
-    """Of chains in groups that share a law, each group in two halves.
+    """A fit for chains in groups that share a law, each group in two halves.
 
     Attributes:
       residuals: log likelihoods less what is explained, shape (groups, 2, half), up to a constant

@@ -101,7 +101,7 @@ def covariance_loss(
 
 
 def _covariances(values: jax.Array, log_law: jax.Array, group: int) -> jax.Array:
-    """Of the log likelihoods with the log law, averaged over groups: shape (num_powers,).
+    """Covariances of log likelihoods with the log law, group averages of shape (num_powers,).
 
     Both have shape (num_powers, groups * group). A group's chains share their law. Only the law is
     live: how the mean of ``values`` follows it, not how the values themselves change.
@@ -147,7 +147,7 @@ def _controlled_covariances(
 def _log_likelihoods(
     params: LatentParams, model: LatentModel, observations: jax.Array, latents: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Of every chain (num_powers, chains), and the squared errors of the powers above 0.
+    """Log likelihoods, shape (num_powers, chains), and the squared errors of the powers above 0.
 
     At power 0 they are means over all observations.
     """

@@ -163,7 +163,7 @@ def frozen_prior_loss(
     *,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""What the thesis's public code trains: the generator alone. Only for its published curves.
+    r"""Trains the generator alone, as the thesis's public code does. Only for its published curves.
 
     The trapezium sum of the :math:`E_t`, its samples held fixed, does not depend on the prior:
 

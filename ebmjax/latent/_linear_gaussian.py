@@ -53,12 +53,12 @@ class GaussianMoments(NamedTuple):
 
 
 class ThermodynamicTerms(NamedTuple):
-    """What ``log_evidence`` asks for, exactly.
+    """Exact values of the terms that ``log_evidence`` takes.
 
     Attributes:
       mean_log_likelihoods: shape (num_powers,), in nats.
       kl_forward: ``KL(p_i || p_{i+1})``, shape (num_powers - 1,).
-      kl_backward: ``KL(p_{i+1} || p_i)``, likewise.
+      kl_backward: ``KL(p_{i+1} || p_i)``, shape (num_powers - 1,).
     """
 
     mean_log_likelihoods: jax.Array

@@ -1,4 +1,4 @@
-"""What the learning-gradient losses share: terms at samples, metrics, the penalty, the checks."""
+"""Parts that the learning-gradient losses share: terms at samples, metrics, penalty, checks."""
 
 from typing import Any, NamedTuple
 
@@ -49,7 +49,7 @@ def frozen_terms(
 
 
 def energies(params: LatentParams, model: LatentModel, latents: jax.Array) -> jax.Array:
-    """Of latents (..., d), shape (...)."""
+    """Energies of latents (..., d), shape (...)."""
     flat = jax.vmap(lambda z: energy(params, model, z))(latents.reshape(-1, latents.shape[-1]))
     return flat.reshape(latents.shape[:-1])
 
@@ -63,7 +63,7 @@ def squared_errors(
 
 
 def log_likelihoods(model: LatentModel, observations: jax.Array, errors: jax.Array) -> jax.Array:
-    """Of one observation each, in nats, from squared errors of any shape or from their means."""
+    """Log likelihoods of one observation each, in nats, from squared errors or their means."""
     return gaussian_log_density(errors, observations[0].size, model.likelihood_scale)
 
 

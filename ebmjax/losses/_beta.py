@@ -131,7 +131,7 @@ def beta_objective_loss(
 
 
 def _effective_fraction(log_weights: jax.Array) -> jax.Array:
-    """Of n weights, 1 if all are equal and 1/n if one alone counts."""
+    """Effective fraction of n weights: 1 if all are equal, 1/n if one alone counts."""
     weights = jax.nn.softmax(log_weights)
     return 1.0 / (weights.size * jnp.sum(jnp.square(weights)))
 

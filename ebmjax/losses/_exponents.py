@@ -1,4 +1,4 @@
-"""How the robust objective splits a density between the sampler and the weights."""
+"""Splits a density between the sampler and the weights, for the robust objective."""
 
 from typing import Any
 

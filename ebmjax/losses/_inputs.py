@@ -1,4 +1,4 @@
-"""What every loss does with its arrays: check their shape and dtype, and go to float32 at least."""
+"""Checks of a loss's arrays: shape and dtype; converts them to float32 at least."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many of a chain's proposals were, or would have been, accepted."""
+"""The fraction of a chain's proposals that were, or would have been, accepted."""
 
 from typing import Any
 

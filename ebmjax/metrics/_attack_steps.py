@@ -1,4 +1,4 @@
-"""What an attack is made of: the ball it stays in, and the margins and gradients it follows."""
+"""Parts of an attack: the ball it stays in, and the margins and gradients it follows."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ LogitsFn = Callable[[Key, jax.Array], jax.Array]
 
 
 class Ball(NamedTuple):
-    """What a norm means for (N, ...) displacements, each image on its own."""
+    """The ball of a norm for (N, ...) displacements, each image on its own."""
 
     direction: Callable[[jax.Array], jax.Array]
     project: Callable[[jax.Array, Any], jax.Array]
@@ -72,7 +72,7 @@ def margins_of(
 def margins_and_gradients(
     logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """As ``margins_of``, with the copies' mean gradient of what the attack climbs, (N, ...)."""
+    """``margins_of``, and the copies' mean gradient of the attack's objective, (N, ...)."""
 
     def one_copy(key: Key) -> tuple[jax.Array, jax.Array]:
         def climbed(x: jax.Array) -> tuple[jax.Array, jax.Array]:

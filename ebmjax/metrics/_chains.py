@@ -78,7 +78,7 @@ def potential_scale_reduction(
 def effective_sample_size(
     chains: PyTree, *, kind: Literal["bulk", "tail"] = "bulk", allow_few_draws: bool = False
 ) -> PyTree:
-    r"""How many independent draws would estimate as well as these correlated ones.
+    r"""Number of independent draws that would estimate as well as these correlated ones.
 
     .. math::
         \mathrm{ESS} = \frac{M N}{\tau}, \qquad \tau = -1 + 2 \sum_{k < K} P_k + \rho_{2K}^+,

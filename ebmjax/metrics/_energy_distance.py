@@ -9,7 +9,7 @@ from ebmjax.metrics._generation import check_features
 
 
 def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
-    r"""How far apart two laws are, from samples of either. Host code, float64.
+    r"""Distance between two laws, from samples of either. Host code, float64.
 
     .. math::
         D = \sqrt{2\, \overline{|a_i - b_j|} - \overline{|a_i - a_j|} - \overline{|b_i - b_j|}}

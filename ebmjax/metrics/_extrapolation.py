@@ -1,4 +1,4 @@
-"""What a metric would be with infinitely many images. Host code in NumPy, float64."""
+"""Extrapolates a metric to infinitely many images. Host code in NumPy, float64."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

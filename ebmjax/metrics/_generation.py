@@ -1,4 +1,4 @@
-"""How near generated images are to real ones: Frechet distance and inception score.
+"""Scores of generated images against real ones: Frechet distance and inception score.
 
 Features come from a device, in batches; their statistics are taken on the host, by NumPy in
 float64, because differences of traces over 2048 dimensions do not survive float32. So nothing in
@@ -18,7 +18,7 @@ from ebmjax.types import PyTree
 
 
 class FeatureMoments(NamedTuple):
-    """What the Frechet distance keeps of a set of features.
+    """Moments of a set of features, for the Frechet distance.
 
     Attributes:
       mean: (d,), float64.

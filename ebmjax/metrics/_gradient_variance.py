@@ -12,7 +12,7 @@ from ebmjax.types import PyTree
 
 
 class GradientVariance(NamedTuple):
-    """How far one gradient estimate lies from the next. Scalars, from n repeats of d parameters.
+    """Spread of gradient estimates: scalars, from n repeats of d parameters.
 
     Attributes:
       variance: unbiased variance across repeats, averaged over parameters; squared units of the

@@ -1,4 +1,4 @@
-"""How an energy or loss changes around trained parameters, along directions scaled by filter."""
+"""Energies or losses around trained parameters, along directions scaled by filter."""
 
 from collections.abc import Callable
 

@@ -13,7 +13,7 @@ from ebmjax.metrics._kernel_distance import ROWS, check_sides, squared_distances
 
 
 class ManifoldScores(NamedTuple):
-    """How two sets of features lie in each other's neighbourhoods.
+    """Overlap of two sets of features, measured by their neighbourhoods.
 
     Attributes:
       precision: the fraction of generated images within the reference's balls.

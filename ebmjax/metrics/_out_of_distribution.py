@@ -256,7 +256,7 @@ def _ranked(*scores: Any) -> tuple[Any, ...]:
 
 
 def _count_at_least(scores: jax.Array, thresholds: jax.Array) -> jax.Array:
-    """How many ``scores`` reach each of ``thresholds``."""
+    """Counts the ``scores`` that reach each of ``thresholds``."""
     return scores.size - jnp.searchsorted(jnp.sort(scores), thresholds, side="left")
 
 

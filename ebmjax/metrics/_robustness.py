@@ -30,7 +30,7 @@ Worst = tuple[jax.Array, jax.Array]
 
 
 class PGDResult(NamedTuple):
-    """What the attack made of N images.
+    """Results of an attack on N images.
 
     Attributes:
       adversarial: the shape of the images; of all images tried, the clean one included, the one

@@ -73,5 +73,5 @@ class ConvGenerator(nn.Module):
 
 
 def _leaky_relu(x: jax.Array) -> jax.Array:
-    """As ``flax.linen.leaky_relu``, with one selection on the way back where that has two."""
+    """``flax.linen.leaky_relu``, with one selection in the backward pass instead of two."""
     return x * jnp.where(x >= 0, 1.0, LEAK)

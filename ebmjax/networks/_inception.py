@@ -19,7 +19,7 @@ Unit = tuple[str, int, int | tuple[int, int]]
 
 
 class InceptionOutputs(NamedTuple):
-    """What the metrics of generated images are made from, one row an image.
+    """Outputs that the metrics of generated images need, one row an image.
 
     Attributes:
       features: (N, 2048), the averages over the last grid ("pool_3"): for FID and KID.

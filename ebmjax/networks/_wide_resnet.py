@@ -125,7 +125,7 @@ class WideResNet(nn.Module):
         return self.Dense_0(self._pooled(hidden, statistics))
 
     def features(self, images: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
-        """What the linear layer sees: images (..., H, W, C) to (..., 64 widen_factor), float32."""
+        """Inputs of the linear layer: images (..., H, W, C) to (..., 64 widen_factor), float32."""
         return self._pooled(self.first_layer(images), statistics)
 
     def _pooled(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:

@@ -63,7 +63,7 @@ def _widened(params: PyTree) -> PyTree:
 
 
 def averaged_parameters(opt_state: Any) -> PyTree:
-    """What ``average_parameters`` has averaged, found anywhere in an optimiser's state.
+    """The average that ``average_parameters`` keeps, found anywhere in an optimiser's state.
 
     Raises:
       KeyError: if there is none, or several.

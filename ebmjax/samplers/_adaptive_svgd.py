@@ -35,7 +35,7 @@ class AdaptiveSVGDState(NamedTuple):
 
 
 class AdaptiveSVGDInfo(NamedTuple):
-    """What one step did.
+    """Report of one step.
 
     Attributes:
       bandwidth: scalar, in units of the particles.
@@ -44,7 +44,8 @@ class AdaptiveSVGDInfo(NamedTuple):
       preconditioner: scalar, the mean over particles and coordinates of what multiplies the step
         size.
 
-    Of a system that is spread over an axis all but the bandwidth are of the member's own particles.
+    Where a system is spread over an axis, all but the bandwidth describe the member's own
+    particles.
     """
 
     bandwidth: jax.Array

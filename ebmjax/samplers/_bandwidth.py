@@ -92,7 +92,7 @@ def bandwidth_at(
 
 
 def _distances_over_bandwidth(num_particles: int, rule: Rule) -> float:
-    """How many bandwidths the median distance is long."""
+    """The median distance divided by the bandwidth."""
     return 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
 
 
@@ -117,7 +117,7 @@ def _each_pair_once(squared_distances: jax.Array) -> jax.Array:
 
 
 class _Range(NamedTuple):
-    """Where an entry is: above ``low``, at most ``high``; how many are up to either."""
+    """A range that holds an entry: above ``low``, at most ``high``; counts up to either end."""
 
     low: jax.Array
     high: jax.Array
@@ -172,7 +172,7 @@ def _order_statistics(
 
 
 def _count(is_counted: jax.Array) -> jax.Array:
-    """How many entries of a matrix are true, int32.
+    """Number of entries of a matrix that are true, int32.
 
     Rows are counted by a matrix product with ones, exact in float32: on a CPU more than twice as
     fast as XLA's reduction, and the counts are nearly all of the median's cost.

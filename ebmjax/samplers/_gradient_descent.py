@@ -11,7 +11,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 class GradientDescentInfo(NamedTuple):
-    """What one descent step did.
+    """Report of one descent step.
 
     Attributes:
       log_density: scalar, at the new position.

@@ -1,4 +1,4 @@
-"""What every Langevin sampler does: score a position, propose a move, weigh the move."""
+"""Parts of every Langevin sampler: score a position, propose a move, weigh the move."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -36,7 +36,7 @@ class LangevinState(NamedTuple):
 
 
 class LangevinInfo(NamedTuple):
-    """What one Langevin step did.
+    """Report of one Langevin step.
 
     Attributes:
       acceptance_prob: scalar in [0, 1], the Metropolis-Hastings acceptance probability of the

@@ -39,7 +39,7 @@ class PSGLDState(NamedTuple):
 
 
 class PSGLDInfo(NamedTuple):
-    """What one preconditioned step did.
+    """Report of one preconditioned step.
 
     Attributes:
       acceptance_prob: scalar in [0, 1], of the move with the metric held where it was, in both

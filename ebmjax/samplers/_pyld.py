@@ -39,7 +39,7 @@ class PYLDState(NamedTuple):
 
 
 class PYLDInfo(NamedTuple):
-    """What one step did.
+    """Report of one step.
 
     Attributes:
       log_density: scalar, at the new position.

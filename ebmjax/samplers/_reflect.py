@@ -54,7 +54,7 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
 
 
 def _in_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
-    """Where ``x`` falls inside the box, and the slope of that: -1 behind an odd mirror."""
+    """The place in the box that ``x`` folds to, and its slope: -1 behind an odd mirror."""
     width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
     offset = jnp.mod(x - low, 2.0 * width)
     is_inside = (x >= low) & (x <= high)

@@ -33,7 +33,7 @@ class SVGDState(NamedTuple):
 
 
 class SVGDInfo(NamedTuple):
-    """What one step did.
+    """Report of one step.
 
     Attributes:
       bandwidth: scalar, in units of the particles.
@@ -43,7 +43,7 @@ class SVGDInfo(NamedTuple):
         be larger.
       log_density: (n,), at the particles the step started from.
 
-    Of a system that is spread over an axis, ``direction_norm`` and ``log_density`` are those of the
+    Where a system is spread over an axis, ``direction_norm`` and ``log_density`` are those of the
     member's own particles.
     """
 
@@ -289,7 +289,7 @@ def svgd_step(
 
 
 def stein_info(terms: SteinTerms, direction: jax.Array) -> SVGDInfo:
-    """What a step along ``direction`` (m, d) reports."""
+    """The report of a step along ``direction`` (m, d)."""
     direction_norm = root(jnp.mean(jnp.sum(direction**2, axis=1)))
     return SVGDInfo(terms.bandwidth, direction_norm, terms.log_density)
 

@@ -40,7 +40,7 @@ class TemperedMALAState(NamedTuple):
 
 
 class TemperedMALAInfo(NamedTuple):
-    """What one step did.
+    """Report of one step.
 
     Attributes:
       acceptance_prob: scalar, under the temperature of this step.

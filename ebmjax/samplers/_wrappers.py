@@ -178,7 +178,7 @@ class ScheduledState(NamedTuple):
 
     @property
     def position(self) -> PyTree:
-        """Where the chain stands (the particles, for a particle sampler)."""
+        """Position of the chain (the particles, for a particle sampler)."""
         return position_of(self.inner)
 
 

@@ -143,7 +143,7 @@ class Checkpoints:
         return self._newest(read)[0]
 
     def _newest(self, read: Callable[[int], T]) -> tuple[T | None, list[int]]:
-        """What ``read`` makes of the newest intact checkpoint, and the damaged ones on the way."""
+        """The result of ``read`` on the newest intact checkpoint, and the damaged ones above it."""
         damaged: list[int] = []
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
@@ -223,7 +223,7 @@ def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
 
 
 def revive(host_leaf: np.ndarray, like: Any) -> Any:
-    """What was saved as ``host_leaf``: a random key where ``like`` is one."""
+    """The value that was saved as ``host_leaf``: a random key where ``like`` is one."""
     if not is_key(like):
         return host_leaf
     return jax.random.wrap_key_data(jnp.asarray(host_leaf), impl=jax.random.key_impl(like))

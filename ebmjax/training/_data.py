@@ -1,4 +1,4 @@
-"""What a run learns from: checked once on the host, and known again when the run goes on."""
+"""Data of a run: checked once on the host, and recognised when the run goes on."""
 
 import hashlib
 import json

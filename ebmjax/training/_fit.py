@@ -39,7 +39,7 @@ Copy what is to outlive the call: the state is donated to the next block.
 
 
 class FitResult(NamedTuple):
-    """How a run ended.
+    """Outcome of a run.
 
     Attributes:
       state: after the last step taken.

@@ -120,7 +120,7 @@ def make_image_energy_gradient_fn(
 
 
 class _Starts(NamedTuple):
-    """Where chains start, the slots they came from, and buffered images of other slots."""
+    """Starts of chains, the slots they came from, and buffered images of other slots."""
 
     positions: jax.Array
     labels: jax.Array

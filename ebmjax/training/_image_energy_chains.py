@@ -116,7 +116,7 @@ class ChainKind:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageNegatives:
-    """How a training step of an image energy draws its negatives.
+    """The plan by which a training step of an image energy draws its negatives.
 
     Attributes:
       kinds: samplers by name; each moves an equal part of the chains. Which chains is drawn anew

@@ -1,4 +1,4 @@
-"""What a logical shard of an image energy carries from step to step."""
+"""Carry of a logical shard of an image energy from step to step."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ebmjax.types import Key
 
 
 class ImageEnergyShard(NamedTuple):
-    """What a logical shard of an image energy carries from step to step.
+    """Carry of a logical shard of an image energy from step to step.
 
     Attributes:
       buffer: its replay buffer; () where all chains start anew.

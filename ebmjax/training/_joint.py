@@ -278,7 +278,7 @@ def _put_back(
     ends: PyTree,
     log_densities: jax.Array,
 ) -> ReplayBuffer:
-    """What changes of the buffer: the chosen samples, in the slots they were drawn from."""
+    """Changes of the buffer: the chosen samples, in the slots they were drawn from."""
     num_kept = negatives.num_kept or negatives.num_samples
     kept = select_particles(key, ends, log_densities, num_kept, policy=negatives.replacement)
     return ReplayBuffer(write_slots(slots[:num_kept], kept))

@@ -1,4 +1,4 @@
-"""What a joint energy model minimises, and how its gradient is taken."""
+"""Objective of a joint energy model, and its gradient."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a logical shard of a joint energy model carries from step to step."""
+"""Carry of a logical shard of a joint energy model from step to step."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ebmjax.types import Key, PyTree
 
 
 class JointShard(NamedTuple):
-    """What a logical shard of a joint energy model carries from step to step.
+    """Carry of a logical shard of a joint energy model from step to step.
 
     Attributes:
       buffer: its replay buffer; () for a plain classifier.

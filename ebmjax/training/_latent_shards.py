@@ -12,7 +12,7 @@ from ebmjax.types import Key, PyTree
 
 
 class LatentShard(NamedTuple):
-    """Where the chains of one logical shard stand.
+    """Positions of the chains of one logical shard.
 
     Attributes:
       prior: shape (num_prior, d).
@@ -119,7 +119,7 @@ def check_indices(shard: PyTree, indices: Any) -> None:
 
 
 def take_chains(shard: PyTree, indices: Any) -> LatentShard:
-    """Where the chains of a batch start: (chains, d) and (powers, chains, d); Nones if fresh."""
+    """Starts of a batch's chains: (chains, d) and (powers, chains, d); Nones if fresh."""
     if not isinstance(shard, LatentShard):
         return LatentShard(None, None)
     by_power = jnp.moveaxis(shard.posterior[indices], 1, 0)
@@ -127,7 +127,7 @@ def take_chains(shard: PyTree, indices: Any) -> LatentShard:
 
 
 def put_chains(shard: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
-    """What changes of the shard: the ends of the batch's chains, in their places."""
+    """Changes of the shard: the ends of the batch's chains, in their places."""
     if not isinstance(shard, LatentShard):
         return shard
     num_powers, num_chains, latent_dim = shard.posterior.shape[1:]

@@ -29,7 +29,7 @@ REPORTED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Negatives:
-    """How a training step draws its negative samples.
+    """The plan by which a training step draws its negative samples.
 
     Attributes:
       sampler: from a log density to a ``Sampler`` (or a BlackJAX ``SamplingAlgorithm``), such as
@@ -131,7 +131,7 @@ def profile_chains(
     starts: PyTree,
     labels: jax.Array,
 ) -> Metrics:
-    """What ``run_chains`` averages over steps, step by step, of the same chains.
+    """Step by step, the numbers that ``run_chains`` averages over steps, for the same chains.
 
     Args:
       key: consumed; the chains are those of ``run_chains`` with this key.

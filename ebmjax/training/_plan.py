@@ -1,4 +1,4 @@
-"""How long to train, how to cut the work, and when to look up from it."""
+"""Plan of a run: its length, how its work is cut, and when to log, evaluate and save."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

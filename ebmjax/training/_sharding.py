@@ -1,4 +1,4 @@
-"""Where things lie: a one-dimensional mesh, the state and the data placed on it."""
+"""Placement: a one-dimensional mesh, with the state and the data on it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def state_specs() -> TrainState:
 
 
 def described(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
-    """What ``tree`` would be on the mesh, by ``specs`` (a prefix of it), without the numbers."""
+    """Shapes of ``tree`` on the mesh, by ``specs`` (a prefix of it), without the numbers."""
 
     def describe(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
         aval = jax.typeof(leaf)

@@ -1,4 +1,4 @@
-"""What a step changes of a large array, so that the rest of it is never touched."""
+"""Changes of a step to a large array, so that the rest of it is never touched."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Where logged rows go."""
+"""Writers of logged rows."""
 
 import itertools
 import json
