@@ -62,7 +62,7 @@ def _photographs() -> list[np.ndarray]:
     with needs_experiments("natural_patches", "scikit-learn and pillow"):
         from sklearn.datasets import load_sample_images
 
-    return load_sample_images().images
+        return load_sample_images().images
 
 
 def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:

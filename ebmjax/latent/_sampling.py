@@ -51,10 +51,11 @@ def sample_prior(
 
     Raises:
       ValueError: if a count is below 1, ``start`` has another shape or ``energy_fn`` does not
-        return a scalar.
+        return a scalar, or ``sampler`` moves particles together.
 
     Source: thermodynamic-integration thesis, Eq. 10 and 11.
     """
+    _check_sampler(sampler)
     check_at_least("num_chains", num_chains, 1)
     check_at_least("latent_dim", latent_dim, 1)
     check_at_least("num_steps", num_steps, 1)
@@ -107,11 +108,12 @@ def sample_power_posteriors(
 
     Raises:
       ValueError: if a count is below 1, concrete ``powers`` do not increase within (0, 1],
-        ``start`` has another shape or comes with ``warm_start``, or the functions of the model
-        return other shapes than theirs.
+        ``start`` has another shape or comes with ``warm_start``, the functions of the model return
+        other shapes than theirs, or ``sampler`` moves particles together.
 
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """
+    _check_sampler(sampler)
     check_powers(powers, minimum=1)
     _check_above_zero(powers)
     check_at_least("latent_dim", latent_dim, 1)
@@ -150,6 +152,24 @@ def sample_power_posteriors(
     first = _start(start_key, model, None, (batch, latent_dim))
     first = varying_with(first, key, params, observations, powers)
     return jax.lax.scan(anneal, first, (jax.random.split(chain_key, num_powers), powers))[1]
+
+
+def _check_sampler(sampler: SamplerFn) -> None:
+    """Raises ValueError if ``sampler`` moves particles together instead of one position."""
+    try:
+        state = jax.eval_shape(sampler(jnp.sum).init, jnp.zeros((1, 1)))
+    except (TypeError, ValueError):
+        return  # it needs another shape, and is checked by its states
+    _check_one_position(state)
+
+
+def _check_one_position(state: Any) -> None:
+    if not hasattr(state, "position"):
+        raise ValueError(
+            "sampler must move one position, because chains are independent; got a sampler whose "
+            f"state is {type(state).__name__}({', '.join(getattr(state, '_fields', ()))}). "
+            "Particles that move together cannot be used here; use sgld or mala, for example."
+        )
 
 
 def _check_above_zero(powers: jax.Array) -> None:
@@ -197,13 +217,8 @@ def _run_grid(
 
 
 def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
-    """Scans ``step``, keeping of the way only the mean acceptance over the last axis of chains."""
-    if not hasattr(states, "position"):
-        raise ValueError(
-            "sampler must move one position, for chains that are independent; got one whose state "
-            f"is {type(states).__name__}({', '.join(getattr(states, '_fields', ()))}). "
-            "Particles that move together cannot be used here; take sgld or mala, for example."
-        )
+    """Scans ``step``; keeps the last positions and, over the last axis, the mean acceptance."""
+    _check_one_position(states)
     # Differentiated, a chain keeps its states and repeats each step on the way back: 20 steps at 10
     # powers then need the memory of one. Within a scan there is no common code to keep apart.
     step = jax.checkpoint(step, prevent_cse=False)

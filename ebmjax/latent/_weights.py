@@ -74,7 +74,8 @@ def mean_error(values: jax.Array) -> jax.Array:
 def weight_sample_size(log_weights: jax.Array) -> jax.Array:
     r"""Number of equal weights that would do as well, between 1 and n.
 
-    It is :math:`(\sum w)^2 / \sum w^2`. Below some ten, neither the estimate nor its standard error means much.
+    It is :math:`(\sum w)^2 / \sum w^2`. Below some ten, neither the estimate nor its standard error
+    means much.
 
     Args:
       log_weights: shape (n, ...), n >= 2.

@@ -104,8 +104,8 @@ def check_particles(particles: PyTree) -> None:
         raise ValueError(
             f"particles must have an axis of particles and one of coordinates, shape (n, d), got "
             f"shape {particles.shape}. Write x[:, None] for n particles of one coordinate each, "
-            "x[None] for one particle. Where each chain moves by itself, as in ebmjax.latent, take "
-            "a sampler of one position, sgld for example."
+            "x[None] for one particle. For chains that move independently, use a sampler of one "
+            "position, such as sgld."
         )
     if leading_size("particles", particles) == 0:
         raise ValueError("particles must hold at least one particle, got a leading size of 0.")

@@ -195,14 +195,18 @@ def test_a_blackjax_sampler_serves():
 
 
 def test_particles_that_move_together_are_no_chains():
-    with pytest.raises(ValueError, match=r"chain moves by itself.*sgld"):
-        sample_prior(
+    particles = functools.partial(svgd, step_size=0.1)
+    with pytest.raises(ValueError, match=r"^sampler must move one position.*SVGDState.*sgld"):
+        sample_prior(jax.random.key(0), PARAMS, MODEL, 3, 2, sampler=particles, num_steps=2)
+    with pytest.raises(ValueError, match=r"^sampler must move one position.*SVGDState.*sgld"):
+        sample_power_posteriors(
             jax.random.key(0),
             PARAMS,
             MODEL,
-            3,
+            OBSERVATIONS,
+            jnp.ones(1),
             2,
-            sampler=functools.partial(svgd, step_size=0.1),
+            sampler=particles,
             num_steps=2,
         )
 
