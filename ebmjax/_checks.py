@@ -213,18 +213,6 @@ def check_labels(name: str, labels: Any, num_examples: int, num_classes: int) ->
     )
 
 
-def check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
-    """Raises ValueError where ``shape`` (chains, draws) has fewer draws, as if they came first."""
-    num_chains, num_draws = shape
-    if num_draws < num_chains and not allow_few_draws:
-        raise ValueError(
-            f"{name} must have shape (chains, draws, ...), got {num_chains} chains of {num_draws} "
-            "draws. Where these are the draws and the chains, swap the two axes: "
-            f"jnp.swapaxes({name}, 0, 1). Where there really are more chains than draws, pass "
-            "allow_few_draws=True."
-        )
-
-
 def check_floating(name: str, tree: PyTree) -> None:
     """Raises TypeError where a leaf of ``tree`` is not a floating-point array, ValueError for none.
 
@@ -256,36 +244,6 @@ def check_arrays(name: str, tree: PyTree) -> None:
                 "arrays apart from the rest: of an Equinox module the first part of "
                 "equinox.partition(module, equinox.is_inexact_array)."
             ) from error
-
-
-def check_state(state: Any, *fields: str) -> None:
-    """Raises TypeError unless ``state`` has the fields of a sampler's state."""
-    if not all(hasattr(state, field) for field in fields):
-        raise TypeError(
-            f"state must be what the sampler's init(position) returns, with {', '.join(fields)}; "
-            f"got {type(state).__name__}. Call init on the position first."
-        )
-
-
-def check_one_chain(state: Any, *fields: str) -> None:
-    """Checks as ``check_state`` does; also raises ValueError for the states of many chains."""
-    check_state(state, "position", "log_density", *fields)
-    shape = jnp.shape(state.log_density)
-    if shape != ():
-        raise ValueError(
-            f"state must be that of one chain, but its log_density has shape {shape}: these are "
-            "the states of many. Step them with ebmjax.samplers.batch_step(step)."
-        )
-
-
-def check_step(step: Any) -> None:
-    """Raises TypeError unless ``step`` is a function, for example because it is a whole sampler."""
-    if not callable(step):
-        hint = " Pass its step: sampler.step." if hasattr(step, "step") else ""
-        raise TypeError(
-            "step must be a function (key, state) -> (state, info), got "
-            f"{type(step).__name__}.{hint}"
-        )
 
 
 def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None:

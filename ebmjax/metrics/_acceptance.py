@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_more_draws
+from ebmjax.metrics._chains import check_more_draws
 
 REPORTED_AS = ("acceptance_prob", "acceptance_rate")  # ours, BlackJAX's
 

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import everywhere
-from ebmjax._checks import check_more_draws
 from ebmjax.types import PyTree
 
 
@@ -249,3 +248,15 @@ def _correlation_time(correlation: jax.Array) -> jax.Array:
     is_kept = jnp.cumprod((pairs > 0).at[-1].set(False)).astype(bool)
     kept = jnp.where(is_kept, jax.lax.cummin(pairs), 0.0)
     return -1.0 + 2.0 * jnp.sum(kept) + jnp.maximum(even[jnp.sum(is_kept)], 0.0)
+
+
+def check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
+    """Raises ValueError where ``shape`` (chains, draws) has fewer draws, as if they came first."""
+    num_chains, num_draws = shape
+    if num_draws < num_chains and not allow_few_draws:
+        raise ValueError(
+            f"{name} must have shape (chains, draws, ...), got {num_chains} chains of {num_draws} "
+            "draws. Where these are the draws and the chains, swap the two axes: "
+            f"jnp.swapaxes({name}, 0, 1). Where there really are more chains than draws, pass "
+            "allow_few_draws=True."
+        )

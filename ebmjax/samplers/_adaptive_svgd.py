@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_fraction, check_positive, check_scalar, check_state
+from ebmjax._checks import check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
+from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     flatten_particles,
     stein_info,

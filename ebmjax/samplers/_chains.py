@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._axes import rows_like, settled
-from ebmjax._checks import check_at_least, check_key, check_state, check_step, leading_size
+from ebmjax._checks import check_at_least, check_key, leading_size
+from ebmjax.samplers._states import check_state, check_step
 from ebmjax.types import Key, PyTree, Step
 
 

@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ebmjax._checks import check_broadcasts, check_one_chain, check_positive, per_leaf
+from ebmjax._checks import check_broadcasts, check_positive, per_leaf
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import LangevinState, langevin_init
+from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_one_chain
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
@@ -14,6 +13,7 @@ from ebmjax.samplers._langevin import (
     langevin_init,
     propose_isotropic,
 )
+from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import placed_like
-from ebmjax._checks import check_fraction, check_one_chain, check_positive, per_leaf
+from ebmjax._checks import check_fraction, check_positive, per_leaf
 from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
@@ -18,6 +18,7 @@ from ebmjax.samplers._langevin import (
     propose,
     target_temperature,
 )
+from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 

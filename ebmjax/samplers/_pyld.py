@@ -14,11 +14,11 @@ from ebmjax._checks import (
     check_floating,
     check_interval,
     check_not_negative,
-    check_one_chain,
     check_positive,
     per_leaf,
 )
 from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
+from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 FirstLayerFn = Callable[[PyTree], PyTree]

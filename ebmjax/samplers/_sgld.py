@@ -4,7 +4,6 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ebmjax._checks import check_one_chain
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
@@ -15,6 +14,7 @@ from ebmjax.samplers._langevin import (
     propose_isotropic,
     target_temperature,
 )
+from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 

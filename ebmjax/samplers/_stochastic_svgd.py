@@ -47,10 +47,11 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_positive, check_scalar, check_state
+from ebmjax._checks import check_positive, check_scalar
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._kernel_noise import kernel_noise
+from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     SteinTerms,
     SVGDInfo,

@@ -9,16 +9,14 @@ from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, placed_like
 from ebmjax._checks import (
-    check_floating,
     check_positive,
     check_scalar,
     check_scalar_density,
-    check_state,
-    leading_size,
 )
 from ebmjax._precision import root
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
 from ebmjax.samplers._bind import bind
+from ebmjax.samplers._states import check_particles, check_state
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
@@ -92,23 +90,6 @@ class SteinTerms(NamedTuple):
         row_sums = jnp.sum(kernel, axis=1, keepdims=True)
         pulled = multiply(kernel, self.scores - per_distance * centred)
         return (pulled + per_distance * row_sums * self.own(centred)) / len(self.positions)
-
-
-def check_particles(particles: PyTree) -> None:
-    """Raises TypeError or ValueError unless leaves are floating point with one leading axis.
-
-    A bare array of one axis is refused: it may be one particle or many.
-    """
-    check_floating("particles", particles)
-    if getattr(particles, "ndim", 0) == 1:
-        raise ValueError(
-            f"particles must have an axis of particles and one of coordinates, shape (n, d), got "
-            f"shape {particles.shape}. Write x[:, None] for n particles of one coordinate each, "
-            "x[None] for one particle. For chains that move independently, use a sampler of one "
-            "position, such as sgld."
-        )
-    if leading_size("particles", particles) == 0:
-        raise ValueError("particles must hold at least one particle, got a leading size of 0.")
 
 
 def multiply(left: jax.Array, right: jax.Array) -> jax.Array:

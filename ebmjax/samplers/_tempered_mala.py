@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_fraction, check_one_chain, check_positive, check_scalar
+from ebmjax._checks import check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
@@ -16,6 +16,7 @@ from ebmjax.samplers._langevin import (
     langevin_noise_scale,
 )
 from ebmjax.samplers._mala import mala_step
+from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
