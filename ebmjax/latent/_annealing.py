@@ -165,7 +165,7 @@ def ais_log_normalizer(
       latent_dim: d (static).
       num_chains: at least 2 (static).
       sampler: as in ``annealed_importance_sampling``, which documents what it must satisfy.
-      num_steps: likewise.
+      num_steps: as in ``annealed_importance_sampling``.
 
     Returns:
       Scalars, in nats.
@@ -205,10 +205,10 @@ def ais_log_evidence(
       observation: one x, in the generator's event shape.
       powers: shape (num_powers,), increasing from 0 to 1.
       latent_dim: d (static).
-      log_normalizer: from ``ais_log_normalizer`` with a key of its own, or any other estimate.
+      log_normalizer: from ``ais_log_normalizer`` with a separate key, or any other estimate.
       num_chains: at least 2 (static).
       sampler: as in ``annealed_importance_sampling``, which documents what it must satisfy.
-      num_steps: likewise.
+      num_steps: as in ``annealed_importance_sampling``.
 
     Returns:
       Scalars, in nats; the two standard errors are combined.

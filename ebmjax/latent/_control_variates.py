@@ -47,17 +47,17 @@ def stein_control(
 ) -> ControlVariate:
     r"""The control variate of each half of a group, by a field in which that half has no part.
 
-    m and :math:`\bar z` are means over the group's other half, :math:`\Sigma` and S covariances
-    within the other halves of all groups, and the multiplier of either part of the field, fitted
-    to the log likelihoods of all groups, leaves its own group out. So with independent draws the
-    covariances stay unbiased, for any model. A group alone has nothing to fit the multipliers to:
-    they are 0, and with them the field.
+    m and :math:`\bar z` are means over the group's other half. :math:`\Sigma` and S are covariances
+    within the other halves of all groups. Each part of the field has a multiplier, which is fitted
+    to the log likelihoods of all groups but its own. So with independent draws the covariances stay
+    unbiased, for any model. With a single group there is nothing to fit, so the multipliers and the
+    field are 0.
 
     Args:
       values: log likelihoods at one power, shape (groups, 2, half), half at least 2.
       slopes: their gradients in the latents, shape (groups, 2, half, d).
-      scores: of the power posteriors, likewise.
-      latents: likewise.
+      scores: scores of the power posteriors, shape (groups, 2, half, d).
+      latents: positions of the chains, shape (groups, 2, half, d).
     """
     groups, _, half, _ = latents.shape
     mean_slope, middle = (jnp.flip(jnp.mean(a, axis=2), 1) for a in (slopes, latents))

@@ -33,7 +33,7 @@ def log_evidence(
         constant included; trailing axes, such as one per observation, are kept.
       powers: shape (num_powers,), increasing from 0 to 1.
       kl_forward: :math:`KL(p_i \| p_{i+1})` for i = 0, 1, ..., shape (num_powers - 1, ...).
-      kl_backward: :math:`KL(p_{i+1} \| p_i)`, likewise.
+      kl_backward: :math:`KL(p_{i+1} \| p_i)`, in the shape of ``kl_forward``.
       kl_weight: :math:`\eta`; other values than 1 are the thesis's bias control.
 
     Returns:

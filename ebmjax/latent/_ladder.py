@@ -60,7 +60,7 @@ def sample_ladder(
       latent_dim: d (static).
       prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
       prior_steps: of each chain of the prior (static).
-      posterior_sampler: likewise for the powers above 0.
+      posterior_sampler: log density to sampler, for the powers above 0.
       posterior_steps: of each chain at each power above 0 (static).
       warm_start: whether the powers above 0 are annealed instead of started afresh (static).
       prior_start: where the prior's chains go on from, shape (batch, d).

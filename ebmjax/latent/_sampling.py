@@ -93,7 +93,7 @@ def sample_power_posteriors(
       model: the latent EBM.
       observations: shape (batch, *event).
       powers: increasing within (0, 1], shape (num_powers,); one power of 1 gives the posterior.
-        Power 0 is the prior, which has chains of its own: see ``sample_ladder``.
+        Power 0 is the prior, which has separate chains: see ``sample_ladder``.
       latent_dim: d (static).
       sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.01)``.
       num_steps: steps of each chain at each power, one gradient of energy and generator each

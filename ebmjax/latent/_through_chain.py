@@ -59,9 +59,9 @@ def through_chain_loss(
     exact samples. A sampler that accepts or rejects jumps as the parameters change; the jumps are
     not differentiated, so the gradient is biased even for the chains' own law.
 
-    The backward pass keeps the states of the chains (position, score and, under accept/reject, log
-    density), about 2 * num_steps * num_powers * batch * num_chains * d numbers, and computes each
-    step again, so it costs a few times the frozen estimators' time.
+    The backward pass keeps the states of the chains: position, score and, under accept/reject, log
+    density. These are about 2 * num_steps * num_powers * batch * num_chains * d numbers. It
+    computes each step again, so it takes a few times as long as the frozen estimators.
 
     Args:
       key: consumed.
@@ -72,7 +72,7 @@ def through_chain_loss(
       latent_dim: d (static).
       prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
       prior_steps: of each chain of the prior, which is the node at power 0 (static).
-      posterior_sampler: likewise for the powers above 0.
+      posterior_sampler: log density to sampler, for the powers above 0.
       posterior_steps: of each chain at each of them (static).
       num_chains: independent chains of each observation at every power (static).
       warm_start: whether the powers above 0 are annealed instead of started afresh (static).

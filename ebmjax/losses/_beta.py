@@ -13,7 +13,7 @@ from ebmjax.types import Metrics
 
 VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
 
-# Below this an exponent cannot be told from 0 in float32: products with it would be subnormal.
+# A smaller exponent acts as 0 in float32: products with it would be subnormal.
 SMALLEST_EXPONENT = 1e-30
 
 

@@ -100,8 +100,8 @@ def _to_each_other(points: jax.Array) -> jax.Array:
 def _to_references(points: jax.Array, references: jax.Array) -> jax.Array:
     """Squared distances (n,) from each of ``points`` (n, d) to the nearest of ``references``.
 
-    Which one is nearest is told from the Gram matrix; its distance is then taken by subtraction,
-    because the Gram matrix's would lose small ones to cancellation.
+    The Gram matrix shows which one is nearest. Its distance is then taken by subtraction, because
+    cancellation in the Gram matrix would lose small distances.
     """
     centre = jnp.mean(references, axis=0, keepdims=True)
     a, b = jax.lax.stop_gradient(points) - centre, references - centre

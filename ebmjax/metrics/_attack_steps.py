@@ -15,7 +15,7 @@ from ebmjax._precision import root
 from ebmjax.types import Key
 
 LogitsFn = Callable[[Key, jax.Array], jax.Array]
-"""``logits_fn(key, images) -> (N, classes)``, each row a function of its own image."""
+"""``logits_fn(key, images) -> (N, classes)``, each row depends only on its own image."""
 
 
 class Ball(NamedTuple):

@@ -34,9 +34,9 @@ def potential_scale_reduction(
     with W the mean over chains of the unbiased variance within a chain. Chains that drift
     together, or share a mean but not a scale, pass it with a value near 1.
 
-    ``"rank"`` cuts every chain in half (the middle draw of an odd number is left out), replaces
-    the draws by the normal scores of their pooled ranks, and takes the larger of the classic
-    R-hat of these and of the scores of the folded draws :math:`|x - \mathrm{median}|`. Drift,
+    ``"rank"`` cuts every chain in half (the middle draw of an odd number is left out) and replaces
+    the draws by the normal scores of their pooled ranks. It takes the larger of two classic R-hats:
+    of these scores, and of those of the folded draws :math:`|x - \mathrm{median}|`. Drift,
     different scales and infinite variance then show. Mixed chains stay below 1.01.
 
     Args:
@@ -48,7 +48,7 @@ def potential_scale_reduction(
 
     Returns:
       ``(...)``, no units; a PyTree where ``chains`` are one. Infinite where every chain stands
-      still at a place of its own; NaN where all draws are equal (there is nothing to compare),
+      still at a different place; NaN where all draws are equal (there is nothing to compare),
       where one is NaN, and for ``"classic"`` where one is infinite.
 
     Raises:

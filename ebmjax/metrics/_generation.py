@@ -134,13 +134,15 @@ def frechet_distance(
         - 2\, \mathrm{tr} (S_a^{1/2} S_b S_a^{1/2})^{1/2}
 
     The last trace is the sum of the singular values of ``F_a^T F_b``, where ``S = F F^T`` from the
-    eigenvectors of S. No rounding error meets a square root there, so singular covariances (fewer
-    images than dimensions) are as exact as others, nothing is added to their diagonals, and the
-    distance of a distribution to itself is zero up to rounding (of either sign).
+    eigenvectors of S. No square root is taken of a rounding error. So singular covariances (fewer
+    images than dimensions) are as exact as others, and nothing is added to their diagonals. The
+    distance of a distribution to itself is zero up to rounding, of either sign.
 
     Args:
-      mean_a: (d,), and ``cov_a``: (d, d), symmetric and without negative eigenvalues.
-      mean_b: (d,), and ``cov_b``: (d, d), likewise.
+      mean_a: mean of the first distribution, shape (d,).
+      cov_a: its covariance, shape (d, d), symmetric and without negative eigenvalues.
+      mean_b: mean of the second distribution, shape (d,).
+      cov_b: its covariance, shape (d, d), symmetric and without negative eigenvalues.
 
     Returns:
       In squared units of the features. It is FID only with the features of the 2015 Inception-v3.

@@ -14,7 +14,7 @@ class PairedDifference(NamedTuple):
     Attributes:
       difference: the mean of the values minus that of the reference.
       low: lower end of the interval.
-      high: upper end; the two are not told apart where the interval includes 0.
+      high: upper end; the two are not distinguished where the interval includes 0.
     """
 
     difference: float

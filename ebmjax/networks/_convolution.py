@@ -19,7 +19,7 @@ from ebmjax.networks._convolve import (
 )
 
 pytorch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
-"""Uniform within 1/sqrt(fan_in), the weights PyTorch gives a convolution unless told otherwise."""
+"""Uniform within 1/sqrt(fan_in), PyTorch's default weights of a convolution."""
 
 
 class Convolution(nn.Module):
@@ -115,8 +115,8 @@ def _bias_as_channel(
 ) -> tuple[jax.Array, jax.Array]:
     """One more input channel, of ones, whose weight is the bias.
 
-    The sum then belongs to the product. As a loop of its own, repeated on the way back, XLA looks
-    the bias up entry by entry: a fifth of the time of a chain of thermo_digits on a CPU.
+    The sum is then part of the product. In a separate loop, repeated in the backward pass, XLA
+    looks the bias up entry by entry: a fifth of the time of a chain of thermo_digits on a CPU.
     """
     taps = jnp.broadcast_to(bias, (*kernel.shape[:2], 1, len(bias)))
     ones = jnp.ones((*images.shape[:-1], 1), images.dtype)

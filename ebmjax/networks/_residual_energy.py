@@ -42,7 +42,7 @@ class ResidualEnergy(nn.Module):
     second by a gain of its class; biases start at 0, gains at 1, so all classes start alike.
 
     **Scales.** With ``num_scales`` above 1 the energy is the sum of the energies of the image and
-    of its means over 2x2, 4x4, ... pixels, each by a network of its own.
+    of its means over 2x2, 4x4, ... pixels, each by a separate network.
 
     Attributes:
       features: channels of each stage; the first is the first convolution's too.

@@ -37,7 +37,7 @@ def _check_chain(state: Any, step: Step) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchStep:
-    """Step of many chains, from ``batch_step``. It tells ``run_chain`` where the axis of chains is.
+    """Step of many chains, from ``batch_step``. It shows ``run_chain`` where the axis of chains is.
 
     Attributes:
       step: of one chain.
@@ -46,7 +46,7 @@ class BatchStep:
     step: Step
 
     def __call__(self, key: Key, states: Any) -> tuple[Any, Any]:
-        """One step of every chain, each with a key of its own."""
+        """One step of every chain, each with a separate key."""
         num_chains = leading_size("states", states)
         # On an explicit mesh vmap wants all that it maps to be spread alike.
         inputs = rows_like((jax.random.split(key, num_chains), states), states)

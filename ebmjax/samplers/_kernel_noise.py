@@ -8,11 +8,11 @@ A Gaussian kernel is a mean over plane waves (Bochner): with :math:`w \sim N(0, 
 so :math:`\eta_i = \cos(w \cdot x_i)\, \zeta + \sin(w \cdot x_i)\, \zeta'`, with independent
 standard normal vectors :math:`\zeta, \zeta'`, has the covariance K between particles on average
 over w. For each particle alone it is N(0, I) exactly, since the squares of cosine and sine sum to
-one. With a phase of its own for each particle, uniform on the circle, the same sum is uncorrelated
+one. With a separate phase for each particle, uniform on the circle, the same sum is uncorrelated
 between particles: a wave of infinite frequency.
 
-Sums of a few waves cost O(n d) and a handful of random numbers a particle, where a Cholesky factor
-of K costs O(n^3) and n d of them, most of that on one thread.
+Sums of a few waves cost O(n d) and a handful of random numbers a particle. A Cholesky factor of K
+costs O(n^3) and n d random numbers, and most of its work runs on one thread.
 
 Source: Rahimi & Recht 2007 for the waves; to use them as noise is ours.
 """

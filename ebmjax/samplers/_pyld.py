@@ -113,8 +113,8 @@ def pyld_step(
         position; None for the exact Langevin value ``sqrt(2 step_size)``.
       max_score: c, the bound on the inner moves' scores, elementwise; None for none.
       outer_step_size: of an extra move along the exact score before the inner ones, neither
-        clipped nor projected. YOPO has no such move; the public code of JEM++ makes one of size
-        1.0 unless told otherwise. 0 for none.
+        clipped nor projected. YOPO has no such move; the public code of JEM++ makes one, of size
+        1.0 by default. 0 for none.
       low: lower end of the box, in units of the position.
       high: upper end. The inner moves are projected one by one, which ``clamp`` around a whole
         step could not do. A start outside is pulled in by its first inner move.

@@ -104,7 +104,7 @@ def stochastic_svgd_step(
     ``(1 + langevin_weight) step_size``.
 
     Args:
-      key: consumed by the noise; with ``axis_name`` every member needs one of its own.
+      key: consumed by the noise; with ``axis_name`` every member needs a different one.
       state: from ``stochastic_svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar. Time runs n times slower than in Langevin

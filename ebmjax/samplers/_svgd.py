@@ -98,7 +98,7 @@ def multiply(left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def flatten_particles(particles: PyTree) -> jax.Array:
-    """(n, d): one row a particle, in float32 or wider; all rows on every device of a mesh."""
+    """Rows (n, d), one a particle, in float32 or wider; all rows on every device of a mesh."""
     rows = jax.vmap(lambda particle: ravel_pytree(particle)[0])(everywhere(particles))
     return rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
 

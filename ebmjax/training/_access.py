@@ -54,7 +54,7 @@ def access_explained(done: str, directory: Path) -> Iterator[None]:
 def check_room(directory: Path, num_bytes: int) -> None:
     """Reserves ``num_bytes`` in the folder and gives them back.
 
-    Orbax would find out in the background, with hundreds of lines of its own.
+    Without this check, Orbax fails in the background and prints hundreds of lines.
 
     Raises:
       OSError: if there is no room: the disk is full, a quota is used up, or it is read-only.
@@ -76,7 +76,7 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 def system_errno(error: BaseException | None) -> int | None:
     """The errno behind an error where the system failed; None where the content is wrong.
 
-    TensorStore tells the system's errors in its messages alone.
+    TensorStore reports the system's errors only in its messages.
     """
     while error is not None:
         if isinstance(error, MemoryError):

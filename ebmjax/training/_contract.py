@@ -70,7 +70,7 @@ def update(
     params: PyTree,
     loss: jax.Array,
 ) -> tuple[PyTree, PyTree]:
-    """``optimizer.update``, which is told ``value=loss`` and ``grad=gradients`` if it asks.
+    """``optimizer.update``, which is given ``value=loss`` and ``grad=gradients`` if it takes them.
 
     Raises:
       TypeError: if the optimiser needs more than a training step has.

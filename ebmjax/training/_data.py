@@ -75,7 +75,7 @@ def _digest(array: np.ndarray) -> tuple[str, str]:
 def check_same_data(meta: dict[str, Any], step: int, ours: DataDigest) -> None:
     """Refuses to go on with other data than those that a checkpoint was made with.
 
-    A checkpoint of an older version tells nothing of its data: a warning says so.
+    Checkpoints of an older version do not identify their data; then a warning is raised instead.
 
     Args:
       meta: of the checkpoint, from ``Checkpoints.restore_latest``.

@@ -38,11 +38,11 @@ class LiveSteps:
     """The last steps of every chain, differentiated: see ``run_live_chains``.
 
     Attributes:
-      step_size: of the Langevin steps, as the sampler's.
-      noise_scale: likewise.
+      step_size: step size of the Langevin steps, as the sampler's.
+      noise_scale: noise of the Langevin steps, as the sampler's.
       num_steps: fewer than the chains have, of which they are the last (static).
-      low: the box every step ends in.
-      high: likewise.
+      low: lower end of the box that every step ends in.
+      high: upper end of that box.
       num_references: slots of a shard's buffer, none of them a start of the step's chains, among
         which the entropy's neighbours are sought.
     """
@@ -93,10 +93,10 @@ def make_image_energy_gradient_fn(
       live: makes the last steps of the chains live, for
         ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.
       batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
-        ``fit``. The loss then weighs the energies of the whole batch, live chains keep from the
-        references of all shards, and step sizes adapt to the acceptance of all chains, so that any
-        number of shards has the gradient of one. With None each shard's batch is a batch of its
-        own, whose gradients are averaged.
+        ``fit``. The loss then weighs the energies of the whole batch. Live chains keep away from
+        the references of all shards. Step sizes adapt to the acceptance of all chains. So any
+        number of shards has the gradient of one. With None each shard is a separate batch, and the
+        gradients are averaged.
 
     Returns:
       A ``GradientFn`` whose batch is an ``ImageData`` and whose shard state an

@@ -212,7 +212,7 @@ def run_kinds(
             if "acceptance_prob" not in report:
                 raise ValueError(
                     f"target_acceptance adapts the step size of the chains of kind {name!r}, whose "
-                    "sampler accepts everything and tells no acceptance_prob: leave it out."
+                    "sampler accepts every move and reports no acceptance_prob: leave it out."
                 )
             report = {**report, "step_size": jnp.exp(adaptation[name].log_step_size)}
             adapted[name] = dual_averaging_update(

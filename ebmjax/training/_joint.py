@@ -68,11 +68,11 @@ def make_joint_gradient_fn(
       that is no class of the network.
 
     Raises:
-      ValueError: for a conditional objective with interacting samples, whose particles cannot
-        follow densities of different classes. While tracing: for a batch that is no pair, where
-        the buffer of a conditional objective is not partitioned into the network's classes or a
-        class has fewer slots than there are negatives, for an axis that is not mapped, and for
-        chains that interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
+      ValueError: for a conditional objective with interacting samples, because particles that
+        move together cannot follow densities of different classes. These errors come while tracing:
+        the batch is not a pair; the buffer of a conditional objective is not partitioned into the
+        network's classes; a class has fewer slots than there are negatives; the axis is not mapped;
+        chains interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
     """
     if negatives is not None and objective.is_conditional and negatives.is_interacting:
         raise ValueError(

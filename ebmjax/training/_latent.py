@@ -56,7 +56,7 @@ def make_latent_gradient_fn(
       observe: a batch of the data, (examples, ...), to observations in the generator's range.
       prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
       prior_steps: of each prior chain.
-      posterior_sampler: likewise.
+      posterior_sampler: log density to sampler, for the posterior chains.
       posterior_steps: of each posterior chain, at each power.
       powers: increasing from 0 to 1, shape (num_powers,); None for vanilla training.
       loss_fn: with powers any loss with the signature of ``tempered_loss`` (the default), without

@@ -37,7 +37,7 @@ def init_latent_shards(
 ) -> LatentShard:
     """Persistent chains for ``init_state(params, optimizer, shards)``, drawn from the base.
 
-    A logical shard has chains of its own for every example and meets each about once in
+    A logical shard has separate chains for every example and meets each about once in
     ``num_shards`` epochs: the fewer shards, the fresher the chains. The memory is 4 bytes times
     num_shards * num_examples * (num_powers - 1) * num_chains * latent_dim.
 

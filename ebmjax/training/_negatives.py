@@ -94,10 +94,10 @@ def run_chains(
 ) -> tuple[PyTree, Metrics]:
     """Moves every start by ``negatives.num_steps`` steps.
 
-    K steps cost K gradients: the last step stands outside the loop, so a sampler that scores its
-    new position only for a next step (SGLD) is not made to, and its acceptance is reported over
-    the steps before. A single step has none before it and is reported itself, at the price of one
-    more gradient. A sampler that must score its last position (MALA) costs K + 1.
+    K steps cost K gradients, because the last step stands outside the loop. A sampler that scores
+    its new position only for the next step (SGLD) then need not score the last one. Its acceptance
+    is reported over the steps before. A single step has none before it and is reported itself,
+    which costs one more gradient. A sampler that must score its last position (MALA) costs K + 1.
 
     Args:
       key: consumed.
@@ -108,10 +108,9 @@ def run_chains(
       labels: (chains,) int32.
 
     Returns:
-      Ends, like ``starts``, and metrics: "displacement", the mean over chains and coordinates of
-      the squared distance travelled, and the means over steps and chains of what the sampler
-      reports of "acceptance_prob", "direction_norm", "bandwidth", "temperature" and
-      "preconditioner".
+      Ends, like ``starts``, and metrics. "displacement" is the mean over chains and coordinates of
+      the squared distance travelled. Those of "acceptance_prob", "direction_norm", "bandwidth",
+      "temperature" and "preconditioner" that the sampler reports are means over steps and chains.
     """
     states, step = _started(key, density, negatives, starts, labels)
     keys = jax.random.split(key, negatives.num_steps)

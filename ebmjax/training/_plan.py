@@ -12,21 +12,22 @@ MAX_STEPS = 2**31 - 1
 class Plan:
     """The arithmetic of a run.
 
-    Steps are dispatched to the device in blocks whose borders depend on the plan alone, so that an
-    interrupted run is cut into the same compiled programs as one that was not, and ends with the
-    same bits.
+    Steps are dispatched to the device in blocks. Their borders depend on the plan alone, so an
+    interrupted run is cut into the same compiled programs as an uninterrupted one. Both end with
+    the same bits.
 
     Attributes:
       total_steps: at least 1.
       batch_size: examples a step, over all shards. A tuple asks for as many independent streams
-        over the same examples, each with epochs of its own; a batch is then a tuple, too.
+        over the same examples, each with separate epochs; a batch is then a tuple, too.
       num_shards: logical shards of a batch; any number of devices that divides it gives the same
         trajectory (with threefry keys, JAX's default; ``vmap`` mixes up those of "rbg").
       steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
       log_every: a row is logged whenever the step is a multiple of it, and at the end.
       evaluate_every: steps between evaluations, a multiple of ``steps_per_dispatch``; 0 for none.
       evaluate_at_start: whether the untrained state is evaluated, too.
-      checkpoint_every: likewise for checkpoints; the last step is always saved.
+      checkpoint_every: steps between checkpoints, a multiple of ``steps_per_dispatch``; 0 for none.
+        The last step is always saved.
       max_consecutive_skips: so many steps in a row without a finite update end the run.
       data_seed: of the order of the examples, at least 0. A tuple holds one seed for each repeat
         of a run of repeats (see ``fit``).

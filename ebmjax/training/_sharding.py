@@ -54,9 +54,9 @@ def described(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
 def place_state(state: TrainState, mesh: Mesh) -> TrainState:
     """Copies ``state`` to the mesh; the arrays given in stay the caller's.
 
-    Training donates its state, and ``device_put`` lets a device keep the very buffer it already
-    holds, so that donating a replicated array would delete the caller's (also with
-    ``may_alias=False``, on more than one device).
+    ``device_put`` lets a device keep a buffer that it already holds, also with ``may_alias=False``
+    on more than one device. Training donates its state, so donating such a replicated array would
+    delete the caller's.
     """
     shardings = jax.tree.map(
         lambda spec: NamedSharding(mesh, spec),

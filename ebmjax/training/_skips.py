@@ -45,7 +45,7 @@ class SkipWatch:
       limit: so many skipped steps in a row, of every repeat, are a divergence.
       step: steps taken so far.
       skipped: how many of them were skipped, () or one for each repeat.
-      consecutive_skipped: how many in a row up to now, likewise.
+      consecutive_skipped: how many in a row up to now, () or one for each repeat.
       row: the last one that an earlier sitting logged.
 
     Attributes:

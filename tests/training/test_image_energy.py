@@ -156,7 +156,7 @@ def test_what_does_not_go_together_is_told():
     with pytest.raises(ValueError, match=r"min_step_size must be .*got min_step_size=-1"):
         ChainKind(sampler=mala, num_steps=1, target_acceptance=0.5, min_step_size=-1.0)
     adapted = {"gd": ChainKind(sampler=gradient_descent, num_steps=1, target_acceptance=0.5)}
-    with pytest.raises(ValueError, match="of kind 'gd', whose sampler accepts everything"):
+    with pytest.raises(ValueError, match="of kind 'gd', whose sampler accepts every move"):
         learn(negatives(num_classes=1, kinds=adapted))
 
 
