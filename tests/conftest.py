@@ -25,7 +25,8 @@ import jax
 import pytest
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
-jax.config.update("jax_compilation_cache_dir", str(CACHE))
+if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # which JAX reads by itself
+    jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
