@@ -50,21 +50,26 @@ TRANSPOSED = [
 CASES = [(False, *case) for case in CONVOLUTIONS] + [(True, *case) for case in TRANSPOSED]
 
 
+def flax_layer(case):
+    """Flax's layer of a case."""
+    is_transposed, _, _, size, stride, padding = case
+    layer = nn.ConvTranspose if is_transposed else nn.Conv
+    return layer(FEATURES, (size, size), (stride, stride), padding=padding)
+
+
 def example(case):
-    """Images, parameters as Flax initialises them (with a bias), a cotangent and Flax's layer."""
-    is_transposed, height, width, size, stride, padding = case
+    """Images, parameters with a bias, and a cotangent."""
+    _, height, width, size, stride, _ = case
     rng = np.random.default_rng(height + 10 * width + 100 * size + stride)
-    images = jnp.asarray(rng.normal(size=(BATCH, height, width, CHANNELS)), jnp.float32)
-    layer = (nn.ConvTranspose if is_transposed else nn.Conv)(
-        FEATURES,
-        (size, size),
-        (stride, stride),
-        padding=padding,
-        bias_init=nn.initializers.normal(),
-    )
-    params = jax.jit(layer.init)(jax.random.key(size), images)
-    out_shape = jax.eval_shape(layer.apply, params, images).shape
-    return images, params, jnp.asarray(rng.normal(size=out_shape), jnp.float32), layer
+    images = normal(rng, (BATCH, height, width, CHANNELS))
+    kernel = normal(rng, (size, size, CHANNELS, FEATURES))
+    params = {"params": {"kernel": kernel, "bias": normal(rng, (FEATURES,))}}
+    out_shape = jax.eval_shape(flax_layer(case).apply, params, images).shape
+    return images, params, normal(rng, out_shape)
+
+
+def normal(rng, shape):
+    return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
 
 def ours(case, lowering):
@@ -125,55 +130,66 @@ def assert_within(actual, expected, bound):
         np.testing.assert_array_less(np.abs(np.asarray(a, np.float64) - e), np.asarray(b) + 1e-30)
 
 
+@functools.cache
+def numbers(case):
+    """Value and gradients of both lowerings by name, those of Flax, and their bounds."""
+    images, params, cotangent = example(case)
+    layer = flax_layer(case)
+    found = {
+        how: value_and_gradients(ours(case, how), params, images, cotangent) for how in LOWERINGS
+    }
+    expected = value_and_gradients(layer, params, images, cotangent)
+    return found, expected, bounds(layer, params, images, cotangent)
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_lowerings_and_flax_agree_in_value_and_gradients(case):
-    images, params, cotangent, flax_layer = example(case)
-    expected = value_and_gradients(flax_layer, params, images, cotangent)
-    bound = bounds(flax_layer, params, images, cotangent)
-    for lowering in LOWERINGS:
-        actual = value_and_gradients(ours(case, lowering), params, images, cotangent)
-        assert_within(actual, expected, bound)
+def test_lowerings_and_flax_agree_in_value_and_gradients(case, lowering):
+    found, expected, bound = numbers(case)
+    assert_within(found[lowering], expected, bound)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_matmul_lowering_equals_the_definition(case):
-    images, params, cotangent, flax_layer = example(case)
+    images, params, _ = example(case)
     kernel, bias = params["params"]["kernel"], params["params"]["bias"]
     expected = written_out(case, images, kernel) + np.asarray(bias, np.float64)
-    actual = jax.jit(ours(case, "matmul").apply)(params, images)
-    assert_within(actual, expected, bounds(flax_layer, params, images, cotangent)[0])
+    found, _, bound = numbers(case)
+    assert_within(found["matmul"][0], expected, bound[0])
 
 
 @pytest.mark.parametrize("features", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", [case for case in TRANSPOSED if case[:2] != (1, 1)], ids=str)
 def test_stamps_are_added_by_a_product_where_that_is_cheap(case, features):
-    """Up to as many output entries as input channels; either way the numbers are XLA's."""
+    """Up to as many output entries as input channels; the numbers are XLA's."""
     height, width, size, stride, padding = case
     overhang = max(size - stride, 0) if padding == "VALID" else 0
     shape = (stride * height + overhang, stride * width + overhang, features)
     most = shape[0] * shape[1] * features
     rng = np.random.default_rng(most)
-    cotangent = jnp.asarray(rng.normal(size=shape), jnp.float32)
     layers = [TransposedConvolution(features, size, stride, padding, how) for how in LOWERINGS]
+
+    def problem(channels):
+        kernel, bias = normal(rng, (size, size, channels, features)), normal(rng, (features,))
+        images = normal(rng, (height, width, channels))
+        return {"params": {"kernel": kernel, "bias": bias}}, images
+
     for channels, is_product in ((most, True), (most - 1, False)):
-        images = jnp.asarray(rng.normal(size=(height, width, channels)), jnp.float32)
-        params = jax.jit(layers[0].init)(jax.random.key(0), images)
-        products, theirs = (
-            value_and_gradients(layer, params, images, cotangent) for layer in layers
-        )
-        assert_within(products, theirs, bounds(layers[1], params, images, cotangent))
-        program = jax.make_jaxpr(layers[0].apply)(params, images).jaxpr
+        program = jax.make_jaxpr(layers[0].apply)(*problem(channels)).jaxpr
         assert ("pad" in primitives(program)) is not is_product
+    given = (*problem(most), normal(rng, shape))
+    products, theirs = (value_and_gradients(layer, *given) for layer in layers)
+    assert_within(products, theirs, bounds(layers[1], *given))
 
 
 @pytest.mark.parametrize("lowering", LOWERINGS)
 @pytest.mark.parametrize("case", [CASES[2], CASES[10]], ids=["plain", "transposed"])
 def test_any_leading_axes_are_the_batch(case, lowering):
-    images, params, cotangent, flax_layer = example(case)
+    images, params, _ = example(case)
     layer = ours(case, lowering)
     apply = jax.jit(layer.apply)
-    expected = apply(params, images)
-    bound = bounds(flax_layer, params, images, cotangent)[0]
+    found, _, bounded = numbers(case)
+    expected, bound = found[lowering][0], bounded[0]
     assert_within(jnp.stack([apply(params, image) for image in images]), expected, bound)
     assert_within(jax.jit(jax.vmap(layer.apply, (None, 0)))(params, images), expected, bound)
     assert_within(apply(params, images[:, None]), expected[:, None], bound[:, None])
