@@ -125,26 +125,26 @@ def terms(concentration: float) -> tuple[Any, Any]:
 @pytest.mark.parametrize("curvature_drift", [False, True])
 def test_law_of_the_memoryless_metric(curvature_drift: bool) -> None:
     """At decay 0 the chain is Markov in x alone and quadrature gives its law at this very step."""
-    concentration, step_size = 1.5, 0.25
+    concentration, step_size, temperature = 1.5, 0.25, 2.0
     target = densities.log_gamma(jnp.array(concentration)).log_density_fn
     sampler = psgld(
         target,
         step_size=step_size,
+        temperature=temperature,
         decay=0.0,
         damping=DAMPING,
         curvature_drift=curvature_drift,
     )
     metric, slope = terms(concentration)
+    weight = curvature_drift * temperature
     expected = stationary_moments(
-        lambda x: (
-            step_size * (metric(x) * (concentration - np.exp(x)) + curvature_drift * slope(x))
-        ),
-        lambda x: np.sqrt(2 * step_size * metric(x)),
+        lambda x: step_size * (metric(x) * (concentration - np.exp(x)) + weight * slope(x)),
+        lambda x: np.sqrt(2 * step_size * temperature * metric(x)),
         GRID,
     )
-    # In the left tail G = 1/2.5, so the gap c^2 G / 4 = 0.22 a unit of time: 160 steps of 0.25
+    # In the left tail G = 1/2.5, so the gap c^2 G / 4 T = 0.11 a unit of time: 320 steps of 0.25
     # leave e^-9.
-    draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(REPLICAS), 160)
+    draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(REPLICAS), 320)
     assert_moments(draws, *expected)
 
 

@@ -54,11 +54,15 @@ def test_every_step_is_a_row_and_the_loss_falls():
 
 
 def test_rows_hold_what_the_step_reports():
-    # One step after the other, by hand and without fit.
+    # One step after the other, by hand and without fit; each has a key of its own.
+    def gradient_fn(key, *arguments):
+        gradients, shard, metrics = regression_gradient(key, *arguments)
+        return gradients, shard, {**metrics, "draw": jax.random.uniform(key)}
+
     plan = make_plan(total_steps=6)
-    _, writer = run(plan)
+    _, writer = run(plan, lambda: regression(gradient_fn=gradient_fn))
     state, _, data = regression()
-    train_step = jax.jit(regression(axis_name=None)[1])
+    train_step = jax.jit(regression(gradient_fn=gradient_fn, axis_name=None)[1])
     for i in range(6):
         picked = batch_indices(plan.data_seed, i, num_examples=96, batch_size=16)
         batch = jax.tree.map(lambda a, picked=picked: a[None, picked], data)
@@ -68,6 +72,7 @@ def test_rows_hold_what_the_step_reports():
         for name, value in metrics.items():
             # Means of 16 terms of one sign, fused otherwise, and 6 steps that contract.
             np.testing.assert_allclose(row[name], value, rtol=6 * 16 * EPS, err_msg=name)
+    assert len({row["draw"] for _, row in writer.rows}) == 6
 
 
 def test_streams_are_independent_orders_of_the_same_examples():

@@ -237,8 +237,9 @@ def test_conditional_chains_need_the_networks_classes(num_classes):
 def test_conditional_chains_are_put_back_in_place():
     draw = negatives(num_classes=NUM_CLASSES, replacement="argmax")
     gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
+    shard = shard_of(quadratic(), draw, buffer_size=48)
     with pytest.raises(ValueError, match="replacement='argmax' reorders samples"):
-        gradient_fn(KEY, PARAMS, shard_of(quadratic(), draw, buffer_size=48), batch())
+        jax.eval_shape(gradient_fn, KEY, PARAMS, shard, batch())
 
 
 @pytest.mark.parametrize("draw", [negatives(), None])

@@ -131,43 +131,41 @@ def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
     np.testing.assert_allclose(after.smoothing, expected, rtol=0.25 * 2 * 2.0**-11)
 
 
-@pytest.mark.parametrize("num_shards", [1, 2])
-def test_shards_share_the_smoothing_of_their_mean_gradients(num_shards):
-    """Shards with batches of their own; one alone has the smoothing of its own gradients."""
+def test_shards_share_the_smoothing_of_their_mean_gradients():
+    """Shards with batches of their own; without an axis each has that of its own gradients."""
     options = {"smoothing_ratio": 0.7, "smoothing_rate": 0.25}
     draw = negatives()
     images, labels = map(jnp.asarray, image_data())
     labelled = ImageData(images[:12].reshape(2, 6, *SHAPE), labels[:12].reshape(2, 6))
     unlabelled = ImageData(images[12:].reshape(2, 6, *SHAPE), labels[12:].reshape(2, 6))
-    batches = jax.tree.map(lambda leaf: leaf[:num_shards], (labelled, unlabelled))
-    shards = jax.tree.map(
-        lambda leaf: jnp.stack([leaf] * num_shards), shard_of(quadratic(), draw, smoothing=1.5)
+    shard = shard_of(quadratic(), draw, smoothing=1.5)
+
+    def step(objective):
+        gradient_fn = make_gradient_fn(quadratic(), draw, objective)
+        mapped = jax.vmap(gradient_fn, (None, None, None, 0), axis_name="shard")
+        return jax.jit(mapped)(KEY, PARAMS, shard, (labelled, unlabelled))
+
+    shared, own = (
+        step(joint_objective(axis_name=axis_name, **options))[1].smoothing
+        for axis_name in ("shard", None)
+    )
+    # Of each term alone, (shard, ...).
+    generative, classification = (
+        step(joint_objective(classification_weight=1.0 - weight, generative_weight=weight))[0]
+        for weight in (1.0, 0.0)
     )
 
-    def smoothings(axis_name):
-        objective = joint_objective(axis_name=axis_name, **options)
-        gradient_fn = make_gradient_fn(quadratic(), draw, objective)
-        mapped = jax.vmap(gradient_fn, (None, None, 0, 0), axis_name="shard")
-        return jax.jit(mapped)(KEY, PARAMS, shards, batches)[1].smoothing
+    def expected(select):
+        norms = [
+            optax.tree.norm(jax.tree.map(select, part)) for part in (generative, classification)
+        ]
+        return 1.5 * (float(norms[0] / norms[1]) / 0.7) ** 0.25
 
-    shared, own = smoothings("shard"), smoothings(None)
-    if num_shards == 1:
-        np.testing.assert_array_equal(shared, own)
-        return
     assert shared[0] == shared[1]
+    np.testing.assert_allclose(shared, expected(lambda leaf: leaf.mean(axis=0)), rtol=1e-5)
     assert abs(own[0] - own[1]) > 1e-3
-
-    classification, generative = [], []
     for i in range(2):
-        (one, two) = jax.tree.map(lambda leaf, i=i: leaf[i], batches)
-        for found, weight in ((classification, (1.0, 0.0)), (generative, (0.0, 1.0))):
-            alone = joint_objective(classification_weight=weight[0], generative_weight=weight[1])
-            gradient_fn = make_gradient_fn(quadratic(), draw, alone)
-            shard = shard_of(quadratic(), draw, smoothing=1.5)
-            found.append(gradient_fn(KEY, PARAMS, shard, (one, two))[0])
-    norms = [0.5 * optax.tree.norm(added(*pair)) for pair in (generative, classification)]
-    expected = 1.5 * (float(norms[0] / norms[1]) / 0.7) ** 0.25
-    np.testing.assert_allclose(shared, expected, rtol=1e-5)
+        np.testing.assert_allclose(own[i], expected(lambda leaf, i=i: leaf[i]), rtol=1e-5)
 
 
 def test_an_average_over_an_axis_that_is_not_there_is_told():

@@ -34,6 +34,7 @@ from ebmjax.training import (
 KEY = jax.random.key(7)
 
 
+@functools.cache
 def everything_at_once():
     """Running statistics, class-conditional noisy chains, SAM and a smoothing that adapts."""
     draw = negatives(
@@ -75,7 +76,7 @@ def on_one_device():
     return sitting(1)
 
 
-@pytest.mark.parametrize("num_devices", [2, 4])
+@pytest.mark.parametrize("num_devices", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
     result = sitting(num_devices)
     assert len(result.state.shards.buffer.positions.sharding.device_set) == num_devices

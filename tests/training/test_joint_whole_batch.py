@@ -124,7 +124,12 @@ def steps(case, *laws):
     return all_laws(keys, starts, streams)
 
 
-@pytest.mark.parametrize("case", CASES)
+ALONE = ("sam", "batch_norm")  # what "sam_and_batch_norm" has together
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in ALONE)) for c in CASES]
+)
 def test_eight_shards_of_one_batch_have_the_gradient_of_one(case):
     whole, single, apart = steps(case, (8, "shard"), (1, "shard"), (8, None))
     gradients, metrics, shards = whole

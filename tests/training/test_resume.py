@@ -77,8 +77,7 @@ def test_the_whole_run_logs_what_is_due(whole):
     assert ["loss" in row for row in rows] == [False] + [True] * 22
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("stop_at", [10, 30])
+@pytest.mark.parametrize(("signum", "stop_at"), [(signal.SIGINT, 10), (signal.SIGTERM, 30)])
 def test_a_signal_ends_the_block_and_the_run_continues(tmp_path, whole, signum, stop_at):
     def stop(state, step):
         if step == stop_at:
