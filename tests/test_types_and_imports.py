@@ -41,8 +41,13 @@ MAY_IMPORT = {
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
 
 
-def imported_modules(path: Path) -> Iterator[str]:
+@cache
+def imported_modules(path: Path) -> frozenset[str]:
     """Absolute dotted names of everything a file imports, inside functions too."""
+    return frozenset(_imported_modules(path))
+
+
+def _imported_modules(path: Path) -> Iterator[str]:
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_contract import TABLE, Row, assert_same_up_to_rounding, every_row, start
+from test_contract import SAME_CODE, TABLE, Row, assert_same_up_to_rounding, every_row, start
 
 from ebmjax import metrics
 from ebmjax.samplers import (
@@ -46,9 +46,16 @@ def on_devices(entry: Row, key: Any, positions: Any) -> Any:
     return position_of(one), position_of(ends), draws
 
 
-SAME_CODE = {"psgld", "psgld_image_form", "svgd_fixed_bandwidth", "stochastic_svgd"}
-"""Rows whose every line another row runs too."""
-SPREAD = [("Explicit", name) for name in TABLE if name not in SAME_CODE]
+# Default: a row for every way in which arrays meet, the wrappers of functions apart.
+ALIKE = {
+    "gradient_descent", "sgld_free_noise", "clipped_sgld", "sgld_of_clipped_score",
+    "scheduled_sgld",
+}  # fmt: skip
+SPREAD: list[Any] = [
+    pytest.param("Explicit", name, marks=[pytest.mark.slow] * (name in ALIKE))
+    for name in TABLE
+    if name not in SAME_CODE
+]
 # On an automatic mesh the program is that of one device, and the rest is the compiler's work.
 SPREAD += [("Auto", "mala"), ("Auto", "svgd")]
 

@@ -29,6 +29,7 @@ def draws(step_size: float, num_steps: int, **options: Any) -> np.ndarray:
     return np.asarray(run_replicas(key, sampler, starts, num_steps)[0], np.float64)
 
 
+@pytest.mark.slow
 def test_the_default_memory_leaves_p_for_p_over_g() -> None:
     """A memory of 100 steps of 0.005, half a unit of time, lets the metric follow the chain.
 
@@ -48,7 +49,9 @@ def frozen(step: Any) -> Any:
     )(step)
 
 
-@pytest.mark.parametrize("decay", [frozen, lambda t: 1.0 - 1.0 / (t + 2.0)])
+@pytest.mark.parametrize(
+    "decay", [frozen, pytest.param(lambda t: 1.0 - 1.0 / (t + 2.0), marks=pytest.mark.slow)]
+)
 def test_adaptation_that_ends_or_vanishes_samples_p(decay: Any) -> None:
     """Moments within 5 standard errors, and the bias of the step, that of SGLD at eps G.
 
