@@ -1,4 +1,4 @@
-"""What a configuration costs on this machine, before a run of days is begun.
+"""Measures what a configuration costs on this machine, before a run of days is begun.
 
   python benchmarks/configuration.py --config=configs/sadajem_digits.py
   python benchmarks/configuration.py --config=configs/thermo_celeba.py --random_examples=1000
@@ -43,7 +43,7 @@ from experiments.errors import stop
 
 
 class Cost(NamedTuple):
-    """What was found out.
+    """Cost that was measured.
 
     Attributes:
       step_seconds: of a step, for every block timed.
@@ -117,7 +117,7 @@ def timed(
 
 
 def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
-    """Of one step over the whole batch, as one device would take it."""
+    """Operations of one step over the whole batch, as one device would take it."""
     plan = experiment.plan
 
     def stream(batch_size: int) -> Any:

@@ -1,4 +1,4 @@
-"""What the chains of a joint energy model cost beside their gradients, and a train step's speed.
+"""Costs of a joint model's chains beside their gradients, and a train step's speed.
 
   python benchmarks/joint_training.py
   python benchmarks/joint_training.py --torch_python=ENVIRONMENT/bin/python --out FOLDER

@@ -144,7 +144,7 @@ def seconds(function: Callable[[], Any]) -> float:
 
 
 def peak_mib(compiled: Any) -> float:
-    """What the compiled program holds at once, in MiB."""
+    """Memory that the compiled program holds at once, in MiB."""
     memory = compiled.memory_analysis()
     total = memory.argument_size_in_bytes + memory.output_size_in_bytes
     return (total + memory.temp_size_in_bytes) / 2**20

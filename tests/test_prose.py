@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ["ebmjax"]
+ROOMS = ["benchmarks", "ebmjax"]
 NOT_FIRST = {"What", "Of", "Where", "How", "As", "By"}
 
 
