@@ -1,0 +1,3 @@
+"""Studies: a table of runs over seeds. A study file imports ``Study`` from here."""
+
+from ebmjax.recipes.study.cells import Study as Study
