@@ -37,9 +37,8 @@ import jax.numpy as jnp
 from sampler_throughput import at_least_one
 
 from ebmjax import metrics, training
-from experiments import build, command_line, families, launch
-from experiments.config import Config
-from experiments.errors import stop
+from ebmjax.recipes.core import build, command_line, families, launch
+from ebmjax.recipes.core.fields import Config, stop
 
 
 class Cost(NamedTuple):

@@ -29,7 +29,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.igebm.defaults import configure, noise_of
+from ebmjax.recipes.image.fields import configure, noise_of
 
 SAMPLERS = ("sgld", "psgld", "mala", "literal_mala", "tempered_mala")
 

@@ -11,9 +11,11 @@ Expected numbers: not yet run.
 
 from ml_collections import ConfigDict
 
-from experiments.configs import jem_cifar10
-from experiments.jem.cifar import on_cifar100
-from experiments.jem.defaults import configure
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.joint.cifar import on_cifar100
+from ebmjax.recipes.joint.fields import configure
+
+jem_cifar10 = beside(__file__, "jem_cifar10.py")
 
 
 def get_config(variant: str = "") -> ConfigDict:

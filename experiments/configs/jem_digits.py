@@ -33,8 +33,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem import scenarios as jem_scenarios
-from experiments.jem.defaults import configure
+from ebmjax.recipes.joint import scenarios as jem_scenarios
+from ebmjax.recipes.joint.fields import configure
 
 BASE = {
     "data.crop_padding": 0,

@@ -14,10 +14,11 @@ Variants: m5, m20.
 
 from ml_collections import ConfigDict
 
-from experiments.configs import jempp_cifar10
-from experiments.jem.cifar import on_cifar100
-from experiments.jem.defaults import configure
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.joint.cifar import on_cifar100
+from ebmjax.recipes.joint.fields import configure
 
+jempp_cifar10 = beside(__file__, "jempp_cifar10.py")
 VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 
 

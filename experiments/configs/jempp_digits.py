@@ -20,7 +20,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem.defaults import configure
+from ebmjax.recipes.joint.fields import configure
 
 BASE = {
     "model.norm": "group",

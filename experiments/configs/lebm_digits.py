@@ -21,7 +21,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.thermo.defaults import VANILLA, configure
+from ebmjax.recipes.latent.fields import VANILLA, configure
 
 BASE: dict[str, Any] = {
     **VANILLA,

@@ -22,7 +22,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.thermo.defaults import SMALL_SMOKE, VANILLA, configure, widths
+from ebmjax.recipes.latent.fields import SMALL_SMOKE, VANILLA, configure, widths
 
 BASE: dict[str, Any] = {
     **VANILLA,

@@ -28,9 +28,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem.cifar import CIFAR, CPU
-from experiments.jem.defaults import configure
-from experiments.jem.radii import RADII
+from ebmjax.recipes.joint.cifar import CIFAR, CPU
+from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.joint.radii import RADII
 
 BASE = CIFAR | {
     "data.name": "cifar10",

@@ -19,10 +19,11 @@ float32); cpu (a small network on 5,000 images of 16x16).
 
 from ml_collections import ConfigDict
 
-from experiments.configs import sadajem_cifar10
-from experiments.jem.cifar import on_cifar100
-from experiments.jem.defaults import configure
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.joint.cifar import on_cifar100
+from ebmjax.recipes.joint.fields import configure
 
+sadajem_cifar10 = beside(__file__, "sadajem_cifar10.py")
 BASE = sadajem_cifar10.BASE | {"optimizer.learning_rate": 0.01}
 VARIANTS = sadajem_cifar10.VARIANTS
 

@@ -26,8 +26,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem.defaults import configure
-from experiments.jem.radii import RADII
+from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.joint.radii import RADII
 
 BASE = {
     "data.augment_positives": False,

@@ -26,8 +26,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.configs import igebm_cifar10
-from experiments.igebm.defaults import configure
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.image.fields import configure
+
+igebm_cifar10 = beside(__file__, "igebm_cifar10.py")
 
 BASE: dict[str, Any] = {
     **igebm_cifar10.BASE,

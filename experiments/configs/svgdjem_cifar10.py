@@ -24,8 +24,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem.cifar import CIFAR, CPU
-from experiments.jem.defaults import configure
+from ebmjax.recipes.joint.cifar import CIFAR, CPU
+from ebmjax.recipes.joint.fields import configure
 
 BASE = CIFAR | {
     "data.name": "cifar10",

@@ -25,7 +25,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.jem.defaults import configure
+from ebmjax.recipes.joint.fields import configure
 
 BASE = {
     "data.crop_padding": 0,

@@ -25,7 +25,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.thermo.defaults import SMOKE, VANILLA, configure
+from ebmjax.recipes.latent.fields import SMOKE, VANILLA, configure
 
 BASE: dict[str, Any] = {}
 VARIANTS: dict[str, dict[str, Any]] = {

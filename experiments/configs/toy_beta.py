@@ -40,7 +40,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from experiments.variants import configure
+from ebmjax.recipes.core.variants import configure
 
 ALPHA = 5e-4
 

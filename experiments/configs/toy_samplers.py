@@ -31,7 +31,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.variants import configure
+from ebmjax.recipes.core.variants import configure
 
 SAMPLERS = (
     "gradient_descent",

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.chain_profiles import draw_study
-from experiments.study import Study
-from experiments.study_figures import Panel, over_training
+from ebmjax.recipes.images.chain_profiles import draw_study
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import Panel, over_training
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
 NOT_USED = "--config.sampler.literal_mala.rejects=False"

@@ -15,11 +15,12 @@ damping.png shows all rows over training. Variants: "" all; "matched"; "quick" t
 epochs.
 """
 
-from experiments.configs.igebm_digits import TEMPERATURE
-from experiments.igebm.defaults import DIGITS_STEP
-from experiments.igebm.figures import damping
-from experiments.study import Study
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.image.fields import DIGITS_STEP
+from ebmjax.recipes.image.figures import damping
+from ebmjax.recipes.study import Study
 
+TEMPERATURE = beside(__file__, "../configs/igebm_digits.py").TEMPERATURE
 CONFIG = "configs/igebm_digits.py"
 DAMPINGS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 OFF, ON = "--config.train.max_abs_loss=1e30", "--config.train.max_abs_loss=10.0"

@@ -18,8 +18,8 @@ few rows of a few epochs.
 
 from pathlib import Path
 
-from experiments.igebm.figures import acceptance, samples
-from experiments.study import Study
+from ebmjax.recipes.image.figures import acceptance, samples
+from ebmjax.recipes.study import Study
 
 CONFIG = "configs/igebm_digits.py"
 LITERAL = "--config.sampler.literal_mala"

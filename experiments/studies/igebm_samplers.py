@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.igebm.figures import ACCEPTANCE, RUNAWAY, samples
-from experiments.study import Study
-from experiments.study_figures import Panel, over_training
+from ebmjax.recipes.image.figures import ACCEPTANCE, RUNAWAY, samples
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import Panel, over_training
 
 CONFIG = "configs/igebm_digits.py"
 ROWS = {

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem.figures import learning, scenarios
-from experiments.jem.radii import RADII
-from experiments.jem.scenarios import EXPONENTS, TABLE_1, TABLE_2
-from experiments.study import Study
+from ebmjax.recipes.joint.figures import learning, scenarios
+from ebmjax.recipes.joint.radii import RADII
+from ebmjax.recipes.joint.scenarios import EXPONENTS, TABLE_1, TABLE_2
+from ebmjax.recipes.study import Study
 
 SADAJEM = "configs/sadajem_cifar10.py"
 COLUMNS = {

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from experiments.jem.differences import NORMALISED, PARTS, UNIFORM, by_parts
-from experiments.jem.figures import landscapes, learning, robustness, scenarios
-from experiments.study import Study
+from ebmjax.recipes.joint.differences import NORMALISED, PARTS, UNIFORM, by_parts
+from ebmjax.recipes.joint.figures import landscapes, learning, robustness, scenarios
+from ebmjax.recipes.study import Study
 
 LANDSCAPES = {
     "JEM, SGLD": "SGLD",

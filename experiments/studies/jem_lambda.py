@@ -12,8 +12,8 @@ lambda.png shows all rows over training.
 
 from functools import partial
 
-from experiments.study import Study
-from experiments.study_figures import Panel, over_training
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import Panel, over_training
 
 JEM = "configs/jem_digits.py:unconfined"
 DAMPINGS = (1.0, 1e-1, 1e-2, 1e-4)

@@ -4,9 +4,10 @@ Rows are variants of configs/lebm_digits.py, each with five repeats as one progr
 is of 8 test images, by annealed importance sampling with chains long enough for deep priors.
 """
 
-from experiments.studies.thermo_digits import COLUMNS
-from experiments.study import Study
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.study import Study
 
+COLUMNS = beside(__file__, "thermo_digits.py").COLUMNS
 CONFIG = "configs/lebm_digits.py"
 
 STUDY = Study(

@@ -15,9 +15,9 @@ configuration and seed, --mode=eval, --config.eval.step_factor=4 and --workdir=C
 
 from pathlib import Path
 
-from experiments.igebm.figures import REWEIGHTED, samples
-from experiments.study import Study
-from experiments.study_figures import over_training
+from ebmjax.recipes.image.figures import REWEIGHTED, samples
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import over_training
 
 CONFIG = "configs/shortrun_cifar10.py:cpu"
 ROWS = {

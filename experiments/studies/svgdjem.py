@@ -16,12 +16,14 @@ thesis's size, for a GPU).
 from functools import partial
 from pathlib import Path
 
-from experiments.jem.differences import UNIFORM
-from experiments.jem.figures import learning
-from experiments.jem.reliability_figure import reliability
-from experiments.studies import jem_cifar10, jem_digits
-from experiments.study import Study
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.joint.differences import UNIFORM
+from ebmjax.recipes.joint.figures import learning
+from ebmjax.recipes.joint.reliability_figure import reliability
+from ebmjax.recipes.study import Study
 
+jem_cifar10 = beside(__file__, "jem_cifar10.py")
+jem_digits = beside(__file__, "jem_digits.py")
 DIGITS = "configs/svgdjem_digits.py"
 CIFAR = "configs/svgdjem_cifar10.py"
 UNGUARDED = "--config.train.max_abs_loss=1e30"

@@ -13,9 +13,9 @@ learning by batch size for equal epochs and, what those confound, for equal upda
 
 from typing import Any
 
-from experiments import thermo_figures
-from experiments.study import Study
-from experiments.thermo import rows as thermo_rows
+from ebmjax.recipes.latent import figures as thermo_figures
+from ebmjax.recipes.latent import rows as thermo_rows
+from ebmjax.recipes.study import Study
 
 NUM_EPOCHS = 10
 # N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.

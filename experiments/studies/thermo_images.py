@@ -16,10 +16,12 @@ not yet run; "cpu" a few rows of a small model on 2,000 images of CIFAR-10, two 
 from collections.abc import Sequence
 from typing import Any
 
-from experiments import thermo_figures
-from experiments.studies.thermo_digits import COLUMNS, GRADIENT_VARIANCES
-from experiments.study import Study
-from experiments.thermo import rows as thermo_rows
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.latent import figures as thermo_figures
+from ebmjax.recipes.latent import rows as thermo_rows
+from ebmjax.recipes.study import Study
+
+thermo_digits = beside(__file__, "thermo_digits.py")
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
@@ -62,7 +64,7 @@ def study(
                 *further,
             ]
         ),
-        columns={**COLUMNS, **GRADIENT_VARIANCES},
+        columns={**thermo_digits.COLUMNS, **thermo_digits.GRADIENT_VARIANCES},
         num_seeds=1,
         common=tuple(f"--config.{name}={value}" for name, value in fields.items()),
         draw=thermo_figures.draw,

@@ -5,9 +5,10 @@ epochs; vanilla learning also for 200, which is 1.2 times the time of 40 with te
 their operations, and the covariance estimator, four times as dear, for 20 where it says so.
 """
 
-from experiments.studies.thermo_digits import COLUMNS, common
-from experiments.study import Study
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.study import Study
 
+thermo_digits = beside(__file__, "thermo_digits.py")
 CONFIG = "configs/thermo_digits.py"
 L2 = "--config.loss.energy_l2=0.01"
 WARM = "--config.sampler.warm_start=True"
@@ -54,11 +55,14 @@ STUDY = Study(
         "through chain": f"{CONFIG}:through_chain",
     },
     columns={
-        **COLUMNS,
+        **thermo_digits.COLUMNS,
         "prior energy": ("prior_energy", 1.0, 1),
         "posterior energy": ("posterior_energy", 1.0, 1),
     },
     num_seeds=1,
     # Beside training for so long, twice the images of importance sampling take little time.
-    common=(*common(num_repeats=2, num_epochs=40), "--config.eval.evidence_images=16"),
+    common=(
+        *thermo_digits.common(num_repeats=2, num_epochs=40),
+        "--config.eval.evidence_images=16",
+    ),
 )

@@ -14,12 +14,13 @@ below 0; "quick" shows nothing, in a minute or two.
 
 from pathlib import Path
 
-from experiments.configs import toy_beta
-from experiments.study import Study
-from experiments.toys.beta_evaluation import name_of
-from experiments.toys.beta_objectives import objectives
-from experiments.toys.beta_plots import study as divergences
+from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.plane.beta_evaluation import name_of
+from ebmjax.recipes.plane.beta_objectives import objectives
+from ebmjax.recipes.plane.beta_plots import study as divergences
+from ebmjax.recipes.study import Study
 
+toy_beta = beside(__file__, "../configs/toy_beta.py")
 OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
 BETAS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
 NEGATIVE = toy_beta.SETTINGS["negative"]["loss.betas"]

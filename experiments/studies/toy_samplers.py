@@ -17,9 +17,9 @@ training; "printed" MALA and pSGLD as the thesis prints them, beside the correct
 
 from functools import partial
 
-from experiments.study import Study
-from experiments.study_figures import Panel, over_training
-from experiments.toys.samplers_tables import study as draw
+from ebmjax.recipes.plane.samplers_tables import study as draw
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import Panel, over_training
 
 COLUMNS = {
     "density, TV": ("density.density_tv", 1.0, 3),

@@ -2,11 +2,11 @@
 
 import importlib
 
-from experiments.igebm import checks as igebm_checks
-from experiments.jem import checks as jem_checks
-from experiments.thermo import checks as thermo_checks
-from experiments.validate import check_ranges
-from experiments.workdir import flatten
+from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.core.validate import check_ranges
+from ebmjax.recipes.image import checks as igebm_checks
+from ebmjax.recipes.joint import checks as jem_checks
+from ebmjax.recipes.latent import checks as thermo_checks
 
 NUM_TEST = 10_000  # CIFAR-10's; the digits' configurations evaluate on fewer of their own 357
 CHECKS = {

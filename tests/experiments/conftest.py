@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from experiment_runs import LENGTHENED, digits, run_script
 
-from experiments.launch import launch
+from ebmjax.recipes.core.launch import launch
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
 

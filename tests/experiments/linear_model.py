@@ -8,7 +8,7 @@ import numpy as np
 
 from ebmjax import samplers, training
 from ebmjax.networks import Classifier
-from experiments.jem.chains import Trained
+from ebmjax.recipes.joint.chains import Trained
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)

@@ -3,9 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from experiments.study_cells import Study, cells
-from experiments.study_jobs import run_each
-from experiments.workdir import as_json, prepare, write_json
+from ebmjax.recipes.core.workdir import as_json, prepare, write_json
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.jobs import run_each
 
 STUDY = Study(
     rows={

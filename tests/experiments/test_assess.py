@@ -9,9 +9,9 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from ebmjax import training
-from experiments.assess import assess, restore
-from experiments.errors import WorkdirError
-from experiments.workdir import as_json
+from ebmjax.recipes.core.assess import assess, restore
+from ebmjax.recipes.core.fields import WorkdirError
+from ebmjax.recipes.core.workdir import as_json
 
 LIMIT, TOTAL = 12, 40
 

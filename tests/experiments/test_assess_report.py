@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from experiment_runs import digits, strict_json
 
-from experiments import assess
-from experiments.extractors import Extractor
+from ebmjax.recipes.core import assess
+from ebmjax.recipes.images.extractors import Extractor
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])

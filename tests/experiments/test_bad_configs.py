@@ -8,11 +8,10 @@ import tensorflow_datasets as tfds
 from experiment_runs import digits
 
 from ebmjax.data import DataUnavailableError
+from ebmjax.recipes.core.fields import ConfigError, flatten
+from ebmjax.recipes.core.launch import fields_behind, launch
+from ebmjax.recipes.core.validate import check_ranges
 from experiments.configs import igebm_digits, jem_digits, thermo_digits, toy_beta, toy_samplers
-from experiments.errors import ConfigError
-from experiments.launch import fields_behind, launch
-from experiments.validate import check_ranges
-from experiments.workdir import flatten
 
 COUNTS = (
     "train.num_epochs",

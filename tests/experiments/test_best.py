@@ -10,13 +10,13 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from ebmjax import data, metrics, training
-from experiments import best, families
+from ebmjax.recipes.core import best, families
+from ebmjax.recipes.core.fields import ConfigError, WorkdirError
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.joint import parts as jem_parts
+from ebmjax.recipes.joint.evaluation import predict
 from experiments.configs import igebm_digits, jem_digits
-from experiments.errors import ConfigError, WorkdirError
-from experiments.jem import parts as jem_parts
-from experiments.jem.evaluation import predict
-from experiments.launch import launch
-from experiments.workdir import read_rows
 
 NAME = "jem_digits.py:smoke"
 # A classifier alone, whose accuracy on few images goes up and down.

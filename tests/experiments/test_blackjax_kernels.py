@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from ebmjax import samplers
-from experiments.blackjax_kernels import KERNELS, kernel
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.image import checks as igebm_checks
+from ebmjax.recipes.joint.samplers import sampler
+from ebmjax.recipes.latent import checks as thermo_checks
+from ebmjax.recipes.plane import samplers as toy_samplers
+from ebmjax.recipes.samplers.blackjax_kernels import KERNELS, kernel
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 from experiments.configs import toy_samplers as toy_config
-from experiments.errors import ConfigError
-from experiments.igebm import checks as igebm_checks
-from experiments.jem.samplers import sampler
-from experiments.thermo import checks as thermo_checks
-from experiments.toys import samplers as toy_samplers
 
 TEMPERATURE = 0.25
 # On a Gaussian of deviation 0.5.

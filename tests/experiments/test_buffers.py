@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ebmjax.data import ImageData, from_signed_unit
+from ebmjax.recipes.images.buffers import spread_slots
+from ebmjax.recipes.joint.evaluation import JemEvaluation
 from ebmjax.samplers import ReplayBuffer
-from experiments.buffers import spread_slots
 from experiments.configs import jem_digits
-from experiments.jem.evaluation import JemEvaluation
 
 NUM_CLASSES = 10
 

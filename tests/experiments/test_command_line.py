@@ -5,9 +5,9 @@ import pytest
 from absl.testing import flagsaver
 from experiment_runs import EXPERIMENTS, REPOSITORY, RUN, run_script
 
+from ebmjax.recipes.core import command_line, launch, run
+from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.training import DivergenceError
-from experiments import command_line, launch, run
-from experiments.errors import WorkdirError
 
 # ml_collections loads configuration files that way.
 

@@ -9,8 +9,9 @@ from config_checks import check
 from experiment_runs import EXPERIMENTS, REPOSITORY
 from ml_collections import ConfigDict
 
-from experiments.validate import RULES
-from experiments.workdir import as_json, flatten
+from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.core.validate import RULES
+from ebmjax.recipes.core.workdir import as_json
 
 FILES = sorted((EXPERIMENTS / "configs").glob("*.py"))
 SECTIONS = {"seed", "data", "model", "sampler", "loss", "optimizer", "train", "mesh", "eval"}
@@ -81,7 +82,7 @@ def test_a_variant_survives_json(name, variant):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_number_has_a_range(name):
-    """So that no field is forgotten in experiments/validate.py."""
+    """So that no field is forgotten in ebmjax/recipes/core/validate.py."""
     ruled = set().union(*(names for names, _, _ in RULES))
     for field, value in flatten(MODULES[name].get_config().to_dict()).items():
         entries = value if isinstance(value, tuple) else (value,)

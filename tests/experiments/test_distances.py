@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ebmjax import metrics
-from experiments.distances import NO_SCORES, manifold_scores
+from ebmjax.recipes.images.distances import NO_SCORES, manifold_scores
 
 IMAGES = np.random.default_rng(0).normal(size=(60, 3))
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow_datasets as tfds
 from experiment_runs import REPOSITORY, rows_of, summary_of
 
+from ebmjax.recipes.core.launch import launch
 from experiments.configs import lebm_svhn, thermo_celeba, thermo_cifar10
-from experiments.launch import launch
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 

@@ -21,6 +21,7 @@ from experiment_runs import (
 )
 
 from ebmjax import training
+from ebmjax.recipes.core.launch import launch
 from experiments.configs import (
     igebm_digits,
     jem_digits,
@@ -29,7 +30,6 @@ from experiments.configs import (
     toy_beta,
     toy_samplers,
 )
-from experiments.launch import launch
 
 STEPS = 120
 ADAPTED = {

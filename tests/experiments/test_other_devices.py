@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from ebmjax import training
-from experiments import build, families
+from ebmjax.recipes.core import build, families
 
 # The telescoped gradient has no smoke run of its own and the stochastic kernel's noise no other.
 STEPS = [

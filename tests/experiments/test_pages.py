@@ -7,8 +7,8 @@ import runpy
 import pytest
 from experiment_runs import EXPERIMENTS, REPOSITORY
 
-from experiments.study import read
-from experiments.workdir import flatten
+from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.study.command import read
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 TEXTS = {str(path.relative_to(REPOSITORY)): path.read_text() for path in PAGES}

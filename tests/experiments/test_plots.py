@@ -8,8 +8,8 @@ from matplotlib import pyplot as plt
 from PIL import Image
 
 from ebmjax.latent import power_schedule
-from experiments import plots
-from experiments.thermo import plots as thermo_plots
+from ebmjax.recipes.core import plots
+from ebmjax.recipes.latent import plots as thermo_plots
 
 LINE = 96
 

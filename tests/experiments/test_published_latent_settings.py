@@ -7,11 +7,11 @@ import jax
 import pytest
 from config_checks import chosen, fields
 
-from experiments.study import load
-from experiments.study_cells import cells
-from experiments.thermo.assessment import ThermoAssessment
-from experiments.thermo.parts import ACTIVATIONS, model_of
-from experiments.workdir import flatten
+from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.latent.assessment import ThermoAssessment
+from ebmjax.recipes.latent.parts import ACTIVATIONS, model_of
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import load
 
 # Tables 3 and 4 of the thermodynamic-integration thesis. It varies p and the batch size; its 5
 # repeats are those of studies/thermo_images.py.

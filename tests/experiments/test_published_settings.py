@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from config_checks import chosen, fields
 
+from ebmjax.recipes.joint.ood import ood_sets
+from ebmjax.recipes.study.command import load
 from experiments.configs import sadajem_cifar10
-from experiments.jem.ood import ood_sets
-from experiments.study import load
 
 JEM = {
     "sampler.name": "sgld",

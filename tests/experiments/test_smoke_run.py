@@ -17,8 +17,8 @@ from PIL import Image
 
 from ebmjax import training
 from ebmjax.data import load_digits
-from experiments import families, workdir
-from experiments.launch import launch
+from ebmjax.recipes.core import families, workdir
+from ebmjax.recipes.core.launch import launch
 
 STEPS = 10
 EVALUATED = (0, 4, 8, 10)

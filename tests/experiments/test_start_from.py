@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from experiment_runs import contents, digits, rows_of, strict_json
 
-from experiments import start_from, workdir
-from experiments.errors import ConfigError
-from experiments.launch import launch
+from ebmjax.recipes.core import start_from, workdir
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.launch import launch
 
 NAME = "configs/thermo_digits.py:smoke"
 

@@ -5,8 +5,8 @@ import pytest
 from config_checks import check
 from experiment_runs import EXPERIMENTS
 
-from experiments.command_line import read as configuration
-from experiments.study import read
+from ebmjax.recipes.core.command_line import read as configuration
+from ebmjax.recipes.study.command import read
 
 ROWS = {
     f"{path.name}:{variant} {label}": (*([row] if isinstance(row, str) else row), *study.common)

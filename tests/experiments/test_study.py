@@ -8,9 +8,10 @@ import pytest
 from experiment_runs import EXPERIMENTS
 from study_problem import STUDY, Finished, fake_runs, run
 
-from experiments.errors import ConfigError
-from experiments.study import run_all
-from experiments.study_cells import Study, cells, from_both_ends
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells, from_both_ends
+from ebmjax.recipes.study.command import run_all
 
 
 def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):

@@ -7,10 +7,11 @@ import pytest
 from experiment_runs import strict_json
 
 from ebmjax import metrics
-from experiments import per_image
-from experiments.study import as_markdown, table, write
-from experiments.study_cells import Study, cells
-from experiments.workdir import write_json
+from ebmjax.recipes.core import per_image
+from ebmjax.recipes.core.workdir import write_json
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import as_markdown, table, write
 
 COLUMNS = {
     "accuracy | %": ("classification.accuracy", 100.0, 1),

@@ -7,9 +7,9 @@ import pytest
 from matplotlib import pyplot as plt
 from PIL import Image
 
-from experiments.jem import plots as jem_plots
-from experiments.study import load
-from experiments.study_figures import over_training
+from ebmjax.recipes.joint import plots as jem_plots
+from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.figures import over_training
 
 GAP = (("energy_gap", "log_density_gap"), "gap", "linear")
 FID = ("sample_fid", "FID", "log")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from experiments.study import default_folder, load, main, read
-from experiments.study_cells import Study, cells
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import default_folder, load, main, read
 
 
 def test_a_study_file_has_variants(tmp_path):

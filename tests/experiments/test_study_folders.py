@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from study_problem import STUDY, made_before
 
-from experiments.errors import WorkdirError
-from experiments.study import main
-from experiments.study_cells import cells
-from experiments.workdir import as_json, write_json
+from ebmjax.recipes.core.fields import WorkdirError
+from ebmjax.recipes.core.workdir import as_json, write_json
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import main
 
 
 def test_a_diverged_run_stays_one_when_its_best_state_is_evaluated(tmp_path):

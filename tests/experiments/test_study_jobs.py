@@ -10,10 +10,10 @@ import threading
 import pytest
 from experiment_runs import EXPERIMENTS, LENGTHENED, as_arguments, last_step, wait_until
 
-from experiments import study_jobs
+from ebmjax.recipes.study import jobs as study_jobs
+from ebmjax.recipes.study.cells import Cell
+from ebmjax.recipes.study.jobs import Running, run_each, shares
 from experiments.configs import thermo_digits
-from experiments.study_cells import Cell
-from experiments.study_jobs import Running, run_each, shares
 
 CONFIG = thermo_digits.get_config()
 

@@ -8,9 +8,10 @@ import pytest
 from experiment_runs import strict_json
 from study_problem import STUDY, fake_runs, run
 
-from experiments.study import _tell_absent, as_markdown, main, run_all, table, write
-from experiments.study_cells import Study, cells, with_extractors
-from experiments.workdir import write_json
+from ebmjax.recipes.core.workdir import write_json
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells, with_extractors
+from ebmjax.recipes.study.command import _tell_absent, as_markdown, main, run_all, table, write
 
 
 def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):

@@ -9,10 +9,11 @@ import pytest
 from experiment_runs import rows_of, strict_json
 
 from ebmjax import data, training
-from experiments import build, families, svgd_tuning
-from experiments.errors import ConfigError
-from experiments.tuning import plots, runs
-from experiments.tuning.sweeps import FULL, OBJECTIVES, QUICK, Setting, Study, Sweep
+from ebmjax.recipes.core import build, families
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.joint.tuning import command as svgd_tuning
+from ebmjax.recipes.joint.tuning import plots, runs
+from ebmjax.recipes.joint.tuning.sweeps import FULL, OBJECTIVES, QUICK, Setting, Study, Sweep
 
 DIGITS = svgd_tuning.base_configuration("configs/svgdjem_digits.py", [])
 LITERAL = Setting("literal", "softmax", 0.09, 4, 2, 1.0)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from experiment_runs import scalars, tensorboard_events
 
-from experiments import tracking
+from ebmjax.recipes.core import tracking
 
 
 class Clock:

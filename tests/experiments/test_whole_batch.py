@@ -8,9 +8,9 @@ import optax
 import pytest
 
 from ebmjax import training
+from ebmjax.recipes.core import families
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state, replicate
-from experiments import families
 
 BETA = {
     "igebm_digits": {"loss.name": "beta", "loss.beta_end": 0.5, "sampler.num_samples": 8},

@@ -7,10 +7,10 @@ from importlib import metadata
 import pytest
 from experiment_runs import contents, digits, summary_of
 
-from experiments import workdir
-from experiments.errors import WorkdirError
-from experiments.launch import launch
-from experiments.workdir_lock import only_process
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.fields import WorkdirError
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.core.workdir_lock import only_process
 
 
 def smoke_again(folder):

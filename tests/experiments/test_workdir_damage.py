@@ -11,14 +11,14 @@ from experiment_runs import contents, digits, summary_of
 
 from ebmjax import data
 from ebmjax.data import ImageData, load_digits
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.fields import WorkdirError, WriteError
+from ebmjax.recipes.core.launch import BROKE_OFF, launch, told_as_write_error
 from ebmjax.training import (
     CheckpointAccessError,
     CheckpointDamagedError,
     CheckpointMismatchError,
 )
-from experiments import workdir
-from experiments.errors import WorkdirError, WriteError
-from experiments.launch import BROKE_OFF, launch, told_as_write_error
 
 
 def smoke_again(folder):

@@ -7,9 +7,9 @@ import numpy as np
 from experiment_runs import digits
 
 from ebmjax import metrics
-from experiments.study import load
-from experiments.study_cells import cells
-from experiments.workdir import as_json
+from ebmjax.recipes.core.workdir import as_json
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import load
 
 REPEATS = 3
 VARIANCES = (

@@ -10,11 +10,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax import training
-from experiments import best, per_image, workdir
-from experiments.build import Experiment
-from experiments.config import Config
-from experiments.errors import ConfigError, WorkdirError
-from experiments.extractors import inception
+from ebmjax.recipes.core import best, per_image, workdir
+from ebmjax.recipes.core.build import Experiment
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
+from ebmjax.recipes.images.extractors import inception
 
 
 def check_folder(path: Path, config: Config) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, choose
 from ebmjax.training import CheckpointDamagedError, Checkpoints, TrainState
-from experiments.config import Config
-from experiments.errors import ConfigError, WorkdirError
-from experiments.validate import choose
 
 IS_HIGHER_BETTER = {
     "test_accuracy": True,

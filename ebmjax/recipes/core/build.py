@@ -1,7 +1,6 @@
 """From a configuration to objects: what every family of experiments shares."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -10,30 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, samplers, training
+from ebmjax import data, training
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.validate import MAX_INTEGER
 from ebmjax.training import Plan, TrainState
-from ebmjax.types import PyTree, Sampler
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.validate import MAX_INTEGER, choose
-
-
-def tempered_mala(
-    log_density_fn: Any, *, step_size: Any, temperature: Any = 1.0, **options: Any
-) -> Sampler:
-    """Its first moves are MALA's of the same step: the library divides the step by T."""
-    return samplers.tempered_mala(
-        log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
-    )
-
-
-SAMPLERS = {
-    "gradient_descent": samplers.gradient_descent,
-    "sgld": samplers.sgld,
-    "psgld": samplers.psgld,
-    "mala": samplers.mala,
-    "tempered_mala": tempered_mala,
-}
+from ebmjax.types import PyTree
 
 BETA_VARIANTS = {
     name: name for name in ("default", "no_positive", "batch_corrected", "true_objective")
@@ -174,15 +154,6 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
             f"config.data.name={section.name!r}, split {split}: {error} The configuration has "
             f"config.data.num_classes={section.num_classes}."
         ) from error
-
-
-def sampler(config: Config, name: str) -> Callable[..., Any]:
-    """``log_density_fn -> Sampler`` from the section ``config.<name>`` of a sampler."""
-    section = config.to_dict()
-    for part in name.split("."):
-        section = section[part]
-    hyperparameters = {k: v for k, v in section.items() if k not in ("name", "num_steps")}
-    return partial(choose(f"{name}.name", section["name"], SAMPLERS), **hyperparameters)
 
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:

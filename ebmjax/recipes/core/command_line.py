@@ -1,17 +1,12 @@
 """The configuration that a command line asks for."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from experiments import unset
-from experiments.config import Config
-from experiments.errors import stop
-
-HOME = Path(__file__).resolve().parent
+from ebmjax.recipes.core import files, unset
+from ebmjax.recipes.core.fields import Config, stop
 
 
 def read(config: str, arguments: Sequence[str]) -> Config:
@@ -76,14 +71,7 @@ def resolve(argument: str) -> str:
     if prefix not in ("--config", "-config") or not equals:
         return argument
     path, colon, variant = value.partition(":")
-    candidates = [Path(path), HOME / path]
-    found = next((c for c in candidates if c.is_file()), None)
-    if found is None:
-        names = sorted(f"configs/{c.name}" for c in (HOME / "configs").glob("*.py"))
-        stop(
-            f"no configuration file {path!r}, neither from {os.getcwd()} nor from {HOME}. "
-            f"There are {', '.join(names)}."
-        )
+    found = files.find(path, "configs", "configuration")
     return f"--config={found}{colon}{variant}"
 
 

@@ -1,6 +1,6 @@
 """What the extractors of features are called, in the names of the numbers made with them."""
 
-from experiments.config import Config
+from ebmjax.recipes.core.fields import Config
 
 INCEPTION = "inception_v3"
 OWN_CLASSIFIER = "classifier_features"

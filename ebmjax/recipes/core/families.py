@@ -3,17 +3,17 @@
 import importlib
 from pathlib import Path
 
-from experiments.build import Experiment
-from experiments.config import Config
-from experiments.validate import check_ranges, choose
+from ebmjax.recipes.core.build import Experiment
+from ebmjax.recipes.core.fields import Config, choose
+from ebmjax.recipes.core.validate import check_ranges
 
 # Imported when asked for: all of them take two seconds.
 FAMILIES = {
-    "igebm": "experiments.igebm.experiment",
-    "jem": "experiments.jem.experiment",
-    "thermo": "experiments.thermo.experiment",
-    "toy_beta": "experiments.toys.beta",
-    "toy_samplers": "experiments.toys.samplers",
+    "igebm": "ebmjax.recipes.image.setup",
+    "jem": "ebmjax.recipes.joint.setup",
+    "thermo": "ebmjax.recipes.latent.setup",
+    "toy_beta": "ebmjax.recipes.plane.beta",
+    "toy_samplers": "ebmjax.recipes.plane.samplers",
 }
 
 

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ import jax
 
 from ebmjax import training
 from ebmjax.data import DataUnavailableError
-from experiments import assess, best, build, families, start_from, workdir
-from experiments.config import Config
-from experiments.errors import ConfigError, WorkdirError, WriteError
-from experiments.tracking import TensorBoardWriter, progress_writer
-from experiments.workdir_lock import only_process
+from ebmjax.recipes.core import assess, best, build, families, start_from, workdir
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, WriteError, flatten
+from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
+from ebmjax.recipes.core.workdir_lock import only_process
 
 USER_ERRORS = (
     ConfigError,
@@ -65,7 +64,7 @@ def launch(
     start = start_from.warm_start(config, path, experiment)
     workdir.prepare(path, config)
     # Overrides included: without them it would be another configuration.
-    command = shlex.join(["python", *sys.argv, *([] if folder else [f"--workdir={path}"])])
+    command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
     with only_process(path), told_as_write_error(path):
         print(f"{config_argument} -> {path}", flush=True)
         if start is not None:
@@ -84,6 +83,13 @@ def launch(
                 state = best.restore(path, experiment.state)
             assess.assess(path, config, experiment, state)
     return None
+
+
+def as_typed(argv: Sequence[str]) -> str:
+    """Returns the command line that a process was started with, to be typed again."""
+    name, *arguments = argv
+    program = f"python {shlex.quote(name)}" if name.endswith(".py") else name
+    return " ".join([program, *map(shlex.quote, arguments)])
 
 
 def train(
@@ -198,7 +204,7 @@ def fields_behind(message: str, config: Config) -> list[str]:
     """
     given = re.findall(r"\b(\w+)='?([\w.:/+-]*\w)", message)
     given += re.findall(r"^(\w+) must .*?\bgot '?([\w.+-]*\w)", message)
-    flat = {name: str(value) for name, value in workdir.flatten(config.to_dict()).items()}
+    flat = {name: str(value) for name, value in flatten(config.to_dict()).items()}
     return [
         f"config.{name}={value}"
         for name, value in flat.items()

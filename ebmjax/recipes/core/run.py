@@ -7,8 +7,8 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from experiments import command_line
-from experiments.errors import FAILED, REFUSED, stop
+from ebmjax.recipes.core import command_line
+from ebmjax.recipes.core.fields import FAILED, REFUSED, stop
 
 # Read when JAX is imported: arrays that a program closes over go to it as arguments, not as its
 # text. So the runs of a sweep over powers share their compiled programs, and the informative law of
@@ -17,9 +17,11 @@ os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 USAGE = """Trains one configuration and fills a folder with its results.
 
+  ebmjax run --config=configs/thermo_digits.py
   python experiments/run.py --config=configs/thermo_digits.py
 
-A configuration file is looked for from the current directory, then from experiments/. Append
+Both are the same; the second needs a checkout. A configuration file is looked for from the current
+directory, then from experiments/. It may be your own, in any folder. Append
 :VARIANT for one of its variants (:smoke finishes in seconds), and change any field:
 
   python experiments/run.py --config=configs/thermo_digits.py:smoke
@@ -40,13 +42,18 @@ WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one 
 MODE = flags.DEFINE_enum("mode", "train", ["train", "eval", "all"], "Train, evaluate, or both.")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
+    """Reads the command line of the process and runs."""
+    app.run(execute, flags_parser=parse)
+
+
+def execute(argv: list[str]) -> None:
     """Builds, trains, summarises and draws; or evaluates."""
     if len(argv) > 1:
         stop(f"unexpected arguments {argv[1:]}; every option begins with --.")
     logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
     # Only now: --help and mistakes in the command line answer without JAX's second.
-    from experiments.launch import BROKE_OFF, USER_ERRORS, launch
+    from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
 
     try:
         signum = launch(CONFIG.value, _config_argument(), WORKDIR.value, MODE.value)
@@ -71,7 +78,3 @@ def parse(argv: list[str]) -> list[str]:
         print(USAGE)
         sys.exit(0)
     return command_line.parse(flags.FLAGS, argv)
-
-
-if __name__ == "__main__":
-    app.run(main, flags_parser=parse)

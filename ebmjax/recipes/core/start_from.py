@@ -6,11 +6,10 @@ from pathlib import Path
 import jax
 
 from ebmjax import training
-from experiments import workdir
-from experiments.build import Experiment
-from experiments.config import Config
-from experiments.errors import ConfigError, WorkdirError
-from experiments.workdir_lock import only_process
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.build import Experiment
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
+from ebmjax.recipes.core.workdir_lock import only_process
 
 
 def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:

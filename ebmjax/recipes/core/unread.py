@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from experiments.config import Config
-from experiments.errors import ConfigError
+from ebmjax.recipes.core.fields import Config, ConfigError
 
 
 class Rule(NamedTuple):

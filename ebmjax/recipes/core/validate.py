@@ -1,15 +1,12 @@
 """Ranges of configuration fields, checked before anything is built or written."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ebmjax._checks import shown
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.workdir import flatten
+from ebmjax.recipes.core.fields import Config, ConfigError, flatten
 
 # By the last part of a field's name: a name means the same in every family.
 POSITIVE = {
@@ -203,13 +200,6 @@ def check_ranges(config: Config) -> None:
             f"config.seed={config.seed} is that of the first of config.train.num_repeats="
             f"{num_repeats}, and the last one's would be above {MAX_SEED}: take a smaller one."
         )
-
-
-def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
-    """``table[value]``, or a ConfigError that lists the choices of ``config.<name>``."""
-    if value not in table:
-        raise ConfigError(f"config.{name} must be one of {sorted(table)}, got {value!r}.")
-    return table[value]
 
 
 def _is_bandwidth(value: Any) -> bool:

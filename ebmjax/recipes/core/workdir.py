@@ -12,8 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from experiments.config import Config
-from experiments.errors import WorkdirError
+from ebmjax.recipes.core.fields import Config, WorkdirError, flatten
 
 PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
@@ -158,15 +157,6 @@ def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
 def as_json(config: Config) -> dict[str, Any]:
     """The configuration as plain dicts and lists."""
     return json.loads(config.to_json_best_effort())
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one, keys joined by dots."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        flat |= flatten(value, name + ".") if isinstance(value, dict) else {name: value}
-    return flat
 
 
 def versions() -> dict[str, str | None]:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.errors import WorkdirError
+from ebmjax.recipes.core.fields import WorkdirError
 
 try:
     import fcntl

@@ -12,23 +12,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics, samplers
-from ebmjax.training import ImageNegatives, TrainState, class_densities
-from ebmjax.types import Key
-from experiments.config import Config
-from experiments.distances import Chains, finite_images
-from experiments.igebm import plots
-from experiments.igebm import samplers as igebm_samplers
-from experiments.igebm.chains import (
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.over_training import over_training
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.image import plots
+from ebmjax.recipes.image import samplers as igebm_samplers
+from ebmjax.recipes.image.chains import (
     Trained,
     energies_in_batches,
     make_fresh_chains,
     trained,
     with_larger_steps,
 )
-from experiments.igebm.evaluation import IgebmEvaluation
-from experiments.igebm.samplers import implied_temperature, temperature
-from experiments.over_training import over_training
-from experiments.workdir import read_rows
+from ebmjax.recipes.image.evaluation import IgebmEvaluation
+from ebmjax.recipes.image.samplers import implied_temperature, temperature
+from ebmjax.recipes.images.distances import Chains, finite_images
+from ebmjax.training import ImageNegatives, TrainState, class_densities
+from ebmjax.types import Key
 
 LONG = 10
 """A fresh chain's length, in lengths of a training step's, where none is set."""

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.optim import averaged_parameters
+from ebmjax.recipes.images import chain_profiles
+from ebmjax.recipes.images.distances import Chains
 from ebmjax.training import (
     DualAveraging,
     Energy,
@@ -21,8 +23,6 @@ from ebmjax.training import (
     run_kinds,
 )
 from ebmjax.types import Key, Metrics, PyTree
-from experiments import chain_profiles
-from experiments.distances import Chains
 
 
 class Trained(NamedTuple):

@@ -1,13 +1,12 @@
 """What an image energy's configuration may not ask for together, told before training."""
 
-from experiments import best, unread
-from experiments.blackjax_kernels import check_installed
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.igebm.parts import references_a_shard
-from experiments.igebm.samplers import ADAPTABLE, REJECTING
-from experiments.initial_laws import check_starts
-from experiments.unread import WEIGHTS, WHOLE_BATCH, Rule
+from ebmjax.recipes.core import best, unread
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.unread import WEIGHTS, WHOLE_BATCH, Rule
+from ebmjax.recipes.image.parts import references_a_shard
+from ebmjax.recipes.image.samplers import ADAPTABLE, REJECTING
+from ebmjax.recipes.images.initial_laws import check_starts
+from ebmjax.recipes.samplers.blackjax_kernels import check_installed
 
 
 def _is_robust(config: Config) -> bool:

@@ -11,23 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
-from ebmjax.samplers import clip_score, sgld_init
-from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
-from ebmjax.types import Key, LogDensityFn
-from experiments.buffers import STARTS_KEY_NUMBER, draws_for_slots, spread_slots
-from experiments.chain_profiles import KEY_NUMBER
-from experiments.config import Config
-from experiments.distances import Chains, Distances, rms_displacement
-from experiments.igebm.chains import (
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.plots import image_grid
+from ebmjax.recipes.image.chains import (
     Trained,
     energies_in_batches,
     make_fresh_chains,
     make_profile,
     trained,
 )
-from experiments.igebm.samplers import temperature
-from experiments.literal_mala import log_proposal_ratio
-from experiments.plots import image_grid
+from ebmjax.recipes.image.samplers import temperature
+from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER, draws_for_slots, spread_slots
+from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
+from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
+from ebmjax.recipes.samplers.literal_mala import log_proposal_ratio
+from ebmjax.samplers import clip_score, sgld_init
+from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
+from ebmjax.types import Key, LogDensityFn
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from experiments import variants as variants_of
+from ebmjax.recipes.core import variants as variants_of
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
 DIGITS_STEP, DIGITS_NOISE = 1.0, 0.01

@@ -8,10 +8,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.plots import finish, montage
-from experiments.study_cells import folder_name
-from experiments.study_figures import Panel, over_training
-from experiments.workdir import evaluations
+from ebmjax.recipes.core.plots import finish, montage
+from ebmjax.recipes.core.workdir import evaluations
+from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study.figures import Panel, over_training
 
 GAP = "energy of samples - of data, nats"
 ACCEPTANCE: tuple[Panel, ...] = (

@@ -10,13 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, losses, networks, optim, training
+from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.image import samplers
+from ebmjax.recipes.images.initial_laws import laws
 from ebmjax.types import Metrics, PyTree
-from experiments.build import BETA_VARIANTS, DTYPES, LOWERINGS
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.igebm import samplers
-from experiments.initial_laws import laws
-from experiments.validate import choose
 
 ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.2), "swish": nn.swish}
 

@@ -6,9 +6,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments import chain_profiles
-from experiments.plots import INK, finish, legend, montage, panels
-from experiments.workdir import read_rows
+from ebmjax.recipes.core.plots import INK, finish, legend, montage, panels
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.images import chain_profiles
 
 PANELS = (
     ("loss", ("loss", "kl_terms")),

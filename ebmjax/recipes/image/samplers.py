@@ -9,13 +9,11 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import densities, samplers
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.samplers import tempered_mala
+from ebmjax.recipes.samplers.blackjax_kernels import hmc
+from ebmjax.recipes.samplers.literal_mala import literal_mala
 from ebmjax.training import ChainKind
-from experiments.blackjax_kernels import hmc
-from experiments.build import tempered_mala
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.literal_mala import literal_mala
-from experiments.validate import choose
 
 REJECTING = ("mala", "literal_mala", "tempered_mala", "hmc")
 ADAPTABLE = ("mala", "hmc")

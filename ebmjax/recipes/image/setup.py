@@ -6,6 +6,12 @@ from pathlib import Path
 
 import jax
 
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.image import checks, parts, plots
+from ebmjax.recipes.image.assessment import assessment
+from ebmjax.recipes.image.evaluation import IgebmEvaluation
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.training import (
     init_image_energy_shards,
     init_state,
@@ -13,12 +19,6 @@ from ebmjax.training import (
     make_train_step,
     warm_start,
 )
-from experiments import build as common
-from experiments.config import Config
-from experiments.distances import Distances
-from experiments.igebm import checks, parts, plots
-from experiments.igebm.assessment import assessment
-from experiments.igebm.evaluation import IgebmEvaluation
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
+from ebmjax.recipes.core.workdir import evaluations
+from ebmjax.recipes.study.cells import folder_name
 from ebmjax.training import TrainState
-from experiments.study_cells import folder_name
-from experiments.workdir import evaluations
 
 Profile = Callable[[TrainState], dict[str, np.ndarray]]
 """From a state to what ``named`` makes of its chains; nothing where none are asked for."""

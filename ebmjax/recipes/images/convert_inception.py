@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.networks import inception_variables, read_tensors
-from experiments.errors import stop
+from ebmjax.recipes.core.fields import stop
 
 # PyTorch's last part of a name, ours, and the order of axes.
 RENAMED = {
@@ -91,7 +91,3 @@ def main() -> None:
     except (FileNotFoundError, ValueError) as error:
         stop(error)
     print(f"{arguments.out}\nsha256 {digest}")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics
-from experiments.config import Config
-from experiments.extractors import Extractor, extractor
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.images.extractors import Extractor, extractor
 
 NUM_NEIGHBOURS = 5
 """Of precision, recall, density and coverage: that of the paper of the last two."""

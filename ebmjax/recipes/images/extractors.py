@@ -17,11 +17,10 @@ import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from ebmjax import data, losses, metrics, networks, training
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.extractor_names import INCEPTION, OWN_CLASSIFIER, extractor_name
+from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.types import Key, Metrics, PyTree
-from experiments import workdir
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.extractor_names import INCEPTION, OWN_CLASSIFIER, extractor_name
 
 CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
 

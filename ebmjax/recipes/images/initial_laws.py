@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from ebmjax import samplers
-from experiments.config import Config
-from experiments.errors import ConfigError
+from ebmjax.recipes.core.fields import Config, ConfigError
 
 
 def laws(

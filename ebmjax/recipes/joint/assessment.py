@@ -14,19 +14,19 @@ from ml_collections import ConfigDict
 
 from ebmjax import data, losses, metrics
 from ebmjax.networks import Classifier
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.over_training import over_training
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.joint import assessment_plots as plots
+from ebmjax.recipes.joint import per_image
+from ebmjax.recipes.joint.chains import Trained, trained
+from ebmjax.recipes.joint.evaluation import predict
+from ebmjax.recipes.joint.generation import Generation
+from ebmjax.recipes.joint.ood import check_sets, detections, ood_sets
+from ebmjax.recipes.joint.robustness import classify_fn, robustness
 from ebmjax.training import Negatives, TrainState, tree_digest
 from ebmjax.types import Key
-from experiments.config import Config
-from experiments.distances import Distances
-from experiments.jem import assessment_plots as plots
-from experiments.jem import per_image
-from experiments.jem.chains import Trained, trained
-from experiments.jem.evaluation import predict
-from experiments.jem.generation import Generation
-from experiments.jem.ood import check_sets, detections, ood_sets
-from experiments.jem.robustness import classify_fn, robustness
-from experiments.over_training import over_training
-from experiments.workdir import read_rows
 
 NUM_BINS = 20
 

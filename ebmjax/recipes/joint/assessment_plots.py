@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax.metrics import ReliabilityBins
-from experiments.jem.robustness import NORMS
-from experiments.plots import INK, finish, legend, montage
+from ebmjax.recipes.core.plots import INK, finish, legend, montage
+from ebmjax.recipes.joint.robustness import NORMS
 
 Samples = dict[str, np.ndarray]
 

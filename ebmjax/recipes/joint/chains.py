@@ -11,6 +11,9 @@ import numpy as np
 
 from ebmjax import losses
 from ebmjax.networks import Classifier, NormPolicy
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.images import chain_profiles
+from ebmjax.recipes.images.buffers import spread_slots
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import (
     CHAIN_AXIS,
@@ -21,9 +24,6 @@ from ebmjax.training import (
     run_chains,
 )
 from ebmjax.types import Key, Metrics, PyTree
-from experiments import chain_profiles
-from experiments.buffers import spread_slots
-from experiments.config import Config
 
 ANY_CLASS = -1
 """The label of a chain that follows log p(x) instead of a class's logit."""

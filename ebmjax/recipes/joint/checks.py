@@ -1,13 +1,11 @@
 """What a joint energy model's configuration may not ask for together, told before training."""
 
-from experiments import best, unread
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.initial_laws import check_starts
-from experiments.jem.parts import NORM_POLICIES
-from experiments.jem.samplers import PARTICLE_SAMPLERS, REJECTING
-from experiments.unread import WEIGHTS, WHOLE_BATCH, Rule
-from experiments.validate import choose
+from ebmjax.recipes.core import best, unread
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.unread import WEIGHTS, WHOLE_BATCH, Rule
+from ebmjax.recipes.images.initial_laws import check_starts
+from ebmjax.recipes.joint.parts import NORM_POLICIES
+from ebmjax.recipes.joint.samplers import PARTICLE_SAMPLERS, REJECTING
 
 
 def _has_energy(config: Config) -> bool:

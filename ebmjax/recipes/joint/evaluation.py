@@ -12,14 +12,14 @@ import numpy as np
 
 from ebmjax import data, losses, metrics
 from ebmjax.networks import Classifier
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.plots import image_grid
+from ebmjax.recipes.images.buffers import draws_for_slots, spread_slots
+from ebmjax.recipes.images.chain_profiles import Profile
+from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.joint.chains import averaged_statistics
 from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key, PyTree
-from experiments.buffers import draws_for_slots, spread_slots
-from experiments.chain_profiles import Profile
-from experiments.config import Config
-from experiments.distances import Distances
-from experiments.jem.chains import averaged_statistics
-from experiments.plots import image_grid
 
 
 @dataclass(frozen=True)

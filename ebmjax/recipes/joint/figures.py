@@ -10,11 +10,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.jem.assessment_plots import contours, robustness_axis, robustness_curve
-from experiments.jem.robustness import NORMS
-from experiments.plots import finish, legend
-from experiments.study_cells import folder_name
-from experiments.study_figures import Panel, over_training
+from ebmjax.recipes.core.plots import finish, legend
+from ebmjax.recipes.joint.assessment_plots import contours, robustness_axis, robustness_curve
+from ebmjax.recipes.joint.robustness import NORMS
+from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study.figures import Panel, over_training
 
 ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
 FID: Panel = ("sample_fid", "FID of the buffer", "log")

@@ -8,15 +8,15 @@ import jax
 import numpy as np
 
 from ebmjax.networks import Classifier
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.images.buffers import draws_for_slots
+from ebmjax.recipes.images.distances import Chains, Distances, finite_images
+from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, fresh_chains
+from ebmjax.recipes.joint.samplers import implied_temperature
+from ebmjax.recipes.joint.selection import SHARES, most_confident
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import Negatives, TrainState
 from ebmjax.types import Key
-from experiments.buffers import draws_for_slots
-from experiments.config import Config
-from experiments.distances import Chains, Distances, finite_images
-from experiments.jem.chains import ANY_CLASS, Trained, fresh_chains
-from experiments.jem.samplers import implied_temperature
-from experiments.jem.selection import SHARES, most_confident
 
 DEFAULT_LENGTH = 10
 """Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 
 from ebmjax import data, metrics
-from experiments.config import Config
-from experiments.errors import ConfigError
+from ebmjax.recipes.core.fields import Config, ConfigError
 
 SCORES = ("log_density", "max_probability", "negative_score_norm")
 

@@ -9,12 +9,10 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, losses, networks, samplers, training
-from experiments import initial_laws
-from experiments.build import BETA_VARIANTS, DTYPES, LOWERINGS, SHARD_AXES, batch_axis
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.jem import samplers as jem_samplers
-from experiments.validate import choose
+from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS, SHARD_AXES, batch_axis
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.images import initial_laws
+from ebmjax.recipes.joint import samplers as jem_samplers
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {

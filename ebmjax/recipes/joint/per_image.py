@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics
-from experiments.per_image import Parts as Parts
+from ebmjax.recipes.core.per_image import Parts as Parts
 
 TEST = "test"
 """The set of test images, among those that a number is of."""

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from experiments import chain_profiles
-from experiments.plots import panels
-from experiments.workdir import read_rows
+from ebmjax.recipes.core.plots import panels
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.images import chain_profiles
 
 PANELS = (
     ("loss", ("loss", "cross_entropy")),

@@ -9,10 +9,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.metrics import ReliabilityBins
-from experiments.jem.assessment_plots import reliability_diagram
-from experiments.plots import finish, legend
-from experiments.study_cells import folder_name
-from experiments.tables import entry
+from ebmjax.recipes.core.plots import finish, legend
+from ebmjax.recipes.joint.assessment_plots import reliability_diagram
+from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study.table_entry import entry
 
 
 def reliability(rows: Mapping[str, str], folder: Path) -> None:

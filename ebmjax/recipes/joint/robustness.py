@@ -10,11 +10,10 @@ import numpy as np
 
 from ebmjax import metrics
 from ebmjax.networks import Classifier
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, move
 from ebmjax.training import Negatives
 from ebmjax.types import Key
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.jem.chains import ANY_CLASS, Trained, move
 
 NORMS = ("linf", "l2")
 

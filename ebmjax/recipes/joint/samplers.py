@@ -6,12 +6,10 @@ from functools import partial
 from typing import Any
 
 from ebmjax import densities, samplers, training
-from experiments.blackjax_kernels import KERNELS, check_installed, kernel
-from experiments.build import tempered_mala
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.literal_mala import literal_mala
-from experiments.validate import choose
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.samplers import tempered_mala
+from ebmjax.recipes.samplers.blackjax_kernels import KERNELS, check_installed, kernel
+from ebmjax.recipes.samplers.literal_mala import literal_mala
 
 PARTICLE_SAMPLERS = ("svgd", "adaptive_svgd", "stochastic_svgd")
 REJECTING = ("mala", "literal_mala", "tempered_mala", "blackjax")

@@ -7,6 +7,15 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import data
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER
+from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
+from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.joint import checks, parts, plots
+from ebmjax.recipes.joint.assessment import JemAssessment
+from ebmjax.recipes.joint.chains import as_in_training, make_profile
+from ebmjax.recipes.joint.evaluation import JemEvaluation
 from ebmjax.training import (
     init_joint_shards,
     init_state,
@@ -14,15 +23,6 @@ from ebmjax.training import (
     make_train_step,
     warm_start,
 )
-from experiments import build as common
-from experiments.buffers import STARTS_KEY_NUMBER
-from experiments.chain_profiles import KEY_NUMBER
-from experiments.config import Config
-from experiments.distances import Distances
-from experiments.jem import checks, parts, plots
-from experiments.jem.assessment import JemAssessment
-from experiments.jem.chains import as_in_training, make_profile
-from experiments.jem.evaluation import JemEvaluation
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:

@@ -9,14 +9,19 @@ import jax
 import numpy as np
 
 from ebmjax import data, latent, metrics
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.images.distances import (
+    NO_SCORES,
+    finite_images,
+    manifold_scores,
+    rms_displacement,
+)
+from ebmjax.recipes.images.extractors import Extractor
+from ebmjax.recipes.latent import cost
+from ebmjax.recipes.latent import evidence as thermo_evidence
+from ebmjax.recipes.latent.evaluation import ThermoEvaluation, params_of_repeats
 from ebmjax.training import TrainState, tree_digest
-from experiments import build as common
-from experiments.config import Config
-from experiments.distances import NO_SCORES, finite_images, manifold_scores, rms_displacement
-from experiments.extractors import Extractor
-from experiments.thermo import cost
-from experiments.thermo import evidence as thermo_evidence
-from experiments.thermo.evaluation import ThermoEvaluation, params_of_repeats
 
 NUM_SIZES = 10
 DISTANCES = ("fid", "kid_rbf", "kid_polynomial")

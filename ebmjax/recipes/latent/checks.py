@@ -3,12 +3,10 @@
 import numpy as np
 
 from ebmjax import latent
-from experiments import best
-from experiments.blackjax_kernels import check_installed
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.thermo.evidence import JACKKNIFE_GROUPS, METHODS, SMC_REPEATS
-from experiments.validate import choose
+from ebmjax.recipes.core import best
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.latent.evidence import JACKKNIFE_GROUPS, METHODS, SMC_REPEATS
+from ebmjax.recipes.samplers.blackjax_kernels import check_installed
 
 COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
 REJECTING = ("mala", "tempered_mala", "hmc")

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.plots import image_grid
+from ebmjax.recipes.images.distances import Distances, rms_displacement
+from ebmjax.recipes.latent import gradient_variance as thermo_gradient_variance
+from ebmjax.recipes.latent.parts import Examples
 from ebmjax.training import TrainState, tree_digest
-from experiments import build as common
-from experiments.config import Config
-from experiments.distances import Distances, rms_displacement
-from experiments.plots import image_grid
-from experiments.thermo import gradient_variance as thermo_gradient_variance
-from experiments.thermo.parts import Examples
 
 
 class Programs(NamedTuple):

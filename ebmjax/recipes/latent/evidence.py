@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config
 from ebmjax.samplers import mala
-from experiments import build as common
-from experiments.config import Config
 
 SMC_REPEATS = 8
 """Independent populations of tempered SMC: ``eval.evidence_chains`` are dealt out to them."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from experiments import variants as variants_of
+from ebmjax.recipes.core import variants as variants_of
 
 
 def defaults() -> ConfigDict:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.workdir import evaluations, flatten, read_rows
+from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.core.workdir import evaluations, read_rows
 
 BATCH_SIZE, EXPONENT, EPOCHS = "train.batch_size", "loss.exponent", "train.num_epochs"
 SYMBOLS = {

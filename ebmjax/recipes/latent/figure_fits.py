@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from experiments.thermo.figure_data import Absent, Points, Row, points, quadratic, regimes
-from experiments.thermo.figure_sweeps import SCORES, VARIANCES
+from ebmjax.recipes.latent.figure_data import Absent, Points, Row, points, quadratic, regimes
+from ebmjax.recipes.latent.figure_sweeps import SCORES, VARIANCES
 
 HEADS = (
     "estimator",

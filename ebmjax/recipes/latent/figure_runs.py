@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.plots import INK, legend, montage
-from experiments.thermo.figure_data import BATCH_SIZE, Absent, Row, series, variants
-from experiments.thermo.figure_sweeps import SCORES, title
+from ebmjax.recipes.core.plots import INK, legend, montage
+from ebmjax.recipes.latent.figure_data import BATCH_SIZE, Absent, Row, series, variants
+from ebmjax.recipes.latent.figure_sweeps import SCORES, title
 
 GRID_SIDE = 6
 COSTS = {

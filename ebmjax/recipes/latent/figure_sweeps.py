@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.plots import INK, legend
-from experiments.thermo.figure_data import (
+from ebmjax.recipes.core.plots import INK, legend
+from ebmjax.recipes.latent.figure_data import (
     BATCH_SIZE,
     Absent,
     Points,

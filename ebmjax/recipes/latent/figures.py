@@ -14,12 +14,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.errors import stop
-from experiments.plots import finish
-from experiments.thermo import figure_runs as runs
-from experiments.thermo import figure_sweeps as sweeps
-from experiments.thermo.figure_data import Absent, Row, gather
-from experiments.thermo.figure_fits import table
+from ebmjax.recipes.core.fields import stop
+from ebmjax.recipes.core.plots import finish
+from ebmjax.recipes.latent import figure_runs as runs
+from ebmjax.recipes.latent import figure_sweeps as sweeps
+from ebmjax.recipes.latent.figure_data import Absent, Row, gather
+from ebmjax.recipes.latent.figure_fits import table
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Callable[[], Figure]]:
@@ -80,12 +80,5 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=Path, help="folder of a study")
     folder = parser.parse_args().folder
     if not folder.is_dir() or not gather(folder):
-        stop(
-            f"--folder={folder} holds no finished run of a latent EBM's study "
-            "(experiments/study.py)."
-        )
+        stop(f"--folder={folder} holds no finished run of a latent EBM's study (ebmjax study).")
     draw(folder)
-
-
-if __name__ == "__main__":
-    main()

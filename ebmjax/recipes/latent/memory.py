@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.latent import pilot
 from ebmjax.training import make_mesh, repeats_take_turns
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.thermo import pilot
 
 
 class Program(NamedTuple):

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, latent, networks
+from ebmjax.recipes import samplers
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.samplers.blackjax_kernels import hmc
 from ebmjax.training import make_latent_gradient_fn, make_through_chain_gradient_fn
-from experiments import build as common
-from experiments.blackjax_kernels import hmc
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.validate import choose
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "vanilla": latent.vanilla_loss,
@@ -54,7 +53,7 @@ def sampler(config: Config, name: str) -> Callable[..., Any]:
     """``log_density_fn -> Sampler`` of ``config.sampler.<name>``; "hmc" takes 3 leapfrog steps."""
     section = config.sampler[name]
     if section.name != "hmc":
-        return common.sampler(config, f"sampler.{name}")
+        return samplers.sampler(config, f"sampler.{name}")
     return partial(
         hmc,
         step_size=section.step_size,

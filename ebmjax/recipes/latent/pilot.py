@@ -7,10 +7,10 @@ import jax
 import optax
 
 from ebmjax import latent
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.latent import parts
 from ebmjax.training import FitResult, Plan, fit, init_state, make_train_step
-from experiments import build as common
-from experiments.config import Config
-from experiments.thermo import parts
 
 IMAGES = 200
 

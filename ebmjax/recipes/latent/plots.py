@@ -6,8 +6,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.plots import INK, column, curve, finish, legend, montage
-from experiments.workdir import read_rows
+from ebmjax.recipes.core.plots import INK, column, curve, finish, legend, montage
+from ebmjax.recipes.core.workdir import read_rows
 
 SHOWN = 10
 

@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
-from experiments import build as common
-from experiments import workdir as folders
-from experiments.config import Config
-from experiments.errors import ConfigError, WorkdirError
-from experiments.thermo.pilot import Pilot
-from experiments.validate import choose
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core import workdir as folders
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, choose
+from ebmjax.recipes.latent.pilot import Pilot
 
 SCHEDULES = {name: name for name in ("power", "adaptive")}
 FILE = "schedule.json"

@@ -9,6 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config, choose
+from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.latent import checks, gradient_variance, memory, parts, plots
+from ebmjax.recipes.latent import pilot as thermo_pilot
+from ebmjax.recipes.latent import schedule as thermo_schedule
+from ebmjax.recipes.latent.assessment import ThermoAssessment
+from ebmjax.recipes.latent.evaluation import ThermoEvaluation
 from ebmjax.training import (
     TrainState,
     init_latent_shards,
@@ -17,15 +25,6 @@ from ebmjax.training import (
     stack_states,
     warm_start,
 )
-from experiments import build as common
-from experiments.config import Config
-from experiments.distances import Distances
-from experiments.thermo import checks, gradient_variance, memory, parts, plots
-from experiments.thermo import pilot as thermo_pilot
-from experiments.thermo import schedule as thermo_schedule
-from experiments.thermo.assessment import ThermoAssessment
-from experiments.thermo.evaluation import ThermoEvaluation
-from experiments.validate import choose
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:

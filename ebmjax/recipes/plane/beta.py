@@ -13,16 +13,14 @@ import optax
 
 from ebmjax import data, losses, networks, samplers
 from ebmjax.densities import from_energy, tempered
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.plane import beta_plots
+from ebmjax.recipes.plane.beta_bias import Parts
+from ebmjax.recipes.plane.beta_evaluation import ToyBetaEvaluation, name_of
+from ebmjax.recipes.plane.numbers import nearest_mode
 from ebmjax.training import TrainState, init_state, make_train_step, state_axes
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
-from experiments import build as common
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.toys import beta_plots
-from experiments.toys.beta_bias import Parts
-from experiments.toys.beta_evaluation import ToyBetaEvaluation, name_of
-from experiments.toys.numbers import nearest_mode
-from experiments.validate import choose
 
 ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.05), "swish": nn.swish}
 BETA_VARIANTS = {

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.toys import grid as toy_grid
-from experiments.toys.grid import Grid
+from ebmjax.recipes.plane import grid as toy_grid
+from ebmjax.recipes.plane.grid import Grid
 
 # Logarithms of float64 densities are rounded by less: a spread below it is none.
 ROUNDING = 1e-9

@@ -15,13 +15,13 @@ import numpy as np
 
 from ebmjax import losses
 from ebmjax.densities import tempered
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.plane import grid as toy_grid
+from ebmjax.recipes.plane.beta_bias import Parts, compensation, reweighted_distance
+from ebmjax.recipes.plane.evaluation import PlaneEvaluation
+from ebmjax.recipes.plane.numbers import grid_draws
 from ebmjax.training import TrainState
 from ebmjax.types import PyTree
-from experiments.errors import ConfigError
-from experiments.toys import grid as toy_grid
-from experiments.toys.beta_bias import Parts, compensation, reweighted_distance
-from experiments.toys.numbers import grid_draws
-from experiments.toys.plane import PlaneEvaluation
 
 
 @dataclass(frozen=True)

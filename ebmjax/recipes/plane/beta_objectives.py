@@ -8,11 +8,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.plots import finish
-from experiments.toys.beta_evaluation import name_of
-from experiments.toys.beta_plots import shown_density, tile
-from experiments.toys.grid import Grid
-from experiments.workdir import evaluations
+from ebmjax.recipes.core.plots import finish
+from ebmjax.recipes.core.workdir import evaluations
+from ebmjax.recipes.plane.beta_evaluation import name_of
+from ebmjax.recipes.plane.beta_plots import shown_density, tile
+from ebmjax.recipes.plane.grid import Grid
 
 TITLES = {
     "default": "default",

@@ -9,11 +9,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.config import Config
-from experiments.plots import column, finish, legend
-from experiments.toys import grid as toy_grid
-from experiments.toys.grid import Grid
-from experiments.workdir import evaluations, read_rows
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.plots import column, finish, legend
+from ebmjax.recipes.core.workdir import evaluations, read_rows
+from ebmjax.recipes.plane import grid as toy_grid
+from ebmjax.recipes.plane.grid import Grid
 
 # Log densities below it are shown alike, as far as the panels of the papers go.
 FLOOR = -23.0

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.toys import grid as toy_grid
-from experiments.toys.grid import Grid
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.plane import grid as toy_grid
+from ebmjax.recipes.plane.grid import Grid
 
 
 @dataclass(frozen=True)

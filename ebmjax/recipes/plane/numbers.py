@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from ebmjax import metrics
-from experiments.toys.grid import Grid
+from ebmjax.recipes.plane.grid import Grid
 
 # A draw is in a mode within so many of the Gaussians' standard deviations: 98.9 % of the mass.
 MODE_RADIUS = 3.0

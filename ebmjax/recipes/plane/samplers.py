@@ -10,16 +10,15 @@ import jax.numpy as jnp
 
 from ebmjax import data, losses, samplers
 from ebmjax.densities import from_energy
+from ebmjax.recipes import samplers as shared
+from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.plane import beta, samplers_plots
+from ebmjax.recipes.plane.samplers_chains import SAMPLERS
+from ebmjax.recipes.plane.samplers_evaluation import ToySamplersEvaluation
+from ebmjax.recipes.samplers.blackjax_kernels import check_installed
 from ebmjax.training import init_state, make_train_step
 from ebmjax.types import Key, Metrics, PyTree
-from experiments import build as common
-from experiments.blackjax_kernels import check_installed
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.toys import beta, samplers_plots
-from experiments.toys.samplers_chains import SAMPLERS
-from experiments.toys.samplers_evaluation import ToySamplersEvaluation
-from experiments.validate import choose
 
 NUM_MODES = 4
 MIN_DRAWS = 4
@@ -56,7 +55,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 def _check(config: Config) -> None:
     """Refuses what only a run would find out."""
     section, buffer_size = config.eval, config.sampler.buffer_size
-    choose("sampler.name", config.sampler.name, common.SAMPLERS)
+    choose("sampler.name", config.sampler.name, shared.SAMPLERS)
     if not section.samplers:
         raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
     for name in section.samplers:
@@ -146,7 +145,7 @@ def run(
 ) -> tuple[jax.Array, Metrics]:
     """Where the training's chains end, (n, 2), and what they report."""
     density = from_energy(partial(energy_fn, params))
-    sampler = common.SAMPLERS[config.sampler.name](density, step_size=config.sampler.step_size)
+    sampler = shared.SAMPLERS[config.sampler.name](density, step_size=config.sampler.step_size)
     states, _, infos = samplers.run_chain(
         key,
         jax.vmap(sampler.init)(starts),

@@ -12,11 +12,11 @@ import numpy as np
 
 from ebmjax import metrics, samplers
 from ebmjax.densities import from_energy
+from ebmjax.recipes import samplers as shared
+from ebmjax.recipes.samplers.blackjax_kernels import hmc
+from ebmjax.recipes.samplers.literal_mala import literal_mala
+from ebmjax.recipes.samplers.literal_psgld import literal_psgld
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
-from experiments import build
-from experiments.blackjax_kernels import hmc
-from experiments.literal_mala import literal_mala
-from experiments.literal_psgld import literal_psgld
 
 INTERACTING = ("svgd", "stochastic_svgd")
 
@@ -29,7 +29,7 @@ def mala_by_energies(log_density_fn: LogDensityFn, *, step_size: Any) -> Sampler
 
 
 SAMPLERS: dict[str, Callable[..., Any]] = {
-    **build.SAMPLERS,
+    **shared.SAMPLERS,
     "literal_mala": mala_by_energies,
     "literal_psgld": literal_psgld,
     "svgd": samplers.svgd,

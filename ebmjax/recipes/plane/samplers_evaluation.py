@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.recipes.core.over_training import over_training
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.plane import samplers_chains, samplers_plots
+from ebmjax.recipes.plane.evaluation import PlaneEvaluation
+from ebmjax.recipes.plane.numbers import draws_numbers, grid_draws, nearest_mode
+from ebmjax.recipes.plane.samplers_chains import Chains
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
-from experiments.over_training import over_training
-from experiments.toys import samplers_chains, samplers_plots
-from experiments.toys.numbers import draws_numbers, grid_draws, nearest_mode
-from experiments.toys.plane import PlaneEvaluation
-from experiments.toys.samplers_chains import Chains
-from experiments.workdir import read_rows
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
-from experiments.config import Config
-from experiments.plots import INK, curve, finish, legend
-from experiments.workdir import read_rows
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.plots import INK, curve, finish, legend
+from ebmjax.recipes.core.workdir import read_rows
 
 COLUMNS = 4
 SHOWN = 2000

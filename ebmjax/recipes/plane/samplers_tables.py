@@ -8,9 +8,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from experiments.plots import INK, finish, legend
-from experiments.tables import entry
-from experiments.toys.samplers_plots import TITLES
+from ebmjax.recipes.core.plots import INK, finish, legend
+from ebmjax.recipes.plane.samplers_plots import TITLES
+from ebmjax.recipes.study.table_entry import entry
 
 # Sampling-approaches thesis, section 4.1.
 PUBLISHED = {

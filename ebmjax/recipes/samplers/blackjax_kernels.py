@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ebmjax.densities import tempered
-from experiments.errors import ConfigError
+from ebmjax.recipes.core.fields import ConfigError
 
 # Name to whether it asks for a mass matrix. All start from a log density and a position alone, and
 # all accept or reject. Others take an estimator of the gradient (sgld, sghmc), a key to start with

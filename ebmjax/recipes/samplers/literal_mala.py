@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import samplers
+from ebmjax.recipes.core.fields import choose
 from ebmjax.samplers import LangevinInfo, LangevinState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
-from experiments.validate import choose
 
 RATIOS = ("energies", "exponentials")
 PROPOSALS = ("twice_step", "noise")

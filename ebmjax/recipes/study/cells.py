@@ -10,13 +10,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments import workdir
-from experiments.command_line import read
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.extractor_names import extractor_name
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.command_line import read
+from ebmjax.recipes.core.extractor_names import extractor_name
+from ebmjax.recipes.core.fields import Config, ConfigError
 
-RUN = Path(__file__).resolve().parent / "run.py"
+RUN = ("-m", "ebmjax.recipes", "run")
 EXTRACTOR = "{extractor}"
 
 
@@ -128,7 +127,7 @@ def _cell(
     target = folder / folder_name(label) / f"seed{seed}"
     command = [
         sys.executable,
-        str(RUN),
+        *RUN,
         f"--config={name}",
         *arguments,
         f"--config.seed={seed}",

@@ -1,12 +1,12 @@
 """Runs a table of configurations over several seeds and writes the table of their results.
 
-  python experiments/study.py --study=studies/jem_digits.py
+  ebmjax study --study=studies/jem_digits.py
   python experiments/study.py --study=studies/thermo_digits.py:quick
   python experiments/study.py --study=studies/jem_digits.py --config.train.batch_size=32
 
 A study file names its rows, each a configuration with a variant, and its columns, each a number of
 summary.json or evaluation.json, or a list of one number for each repeat of the run. Every cell is a
-run of its own (experiments/run.py --mode=all) in FOLDER/<row>/seed<k>, of seed k, or of the seeds
+run of its own (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k, or of the seeds
 from k on if it trains several repeats at once; no seed counts twice. What is there already is not
 run again, and what was interrupted continues; Ctrl-C and SIGTERM reach the runs. A run that
 diverged counts as such and is not repeated. table.md and table.json are written anew after every
@@ -25,14 +25,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import FAILED, ConfigError, WorkdirError, stop
-from experiments.study_cells import Cell, Study, cells, with_extractors
-from experiments.study_errors import add_errors, markdown
-from experiments.study_jobs import run_each
-from experiments.tables import entry
-from experiments.workdir import write_whole
-
-HOME = Path(__file__).resolve().parent
+from ebmjax.recipes.core import files
+from ebmjax.recipes.core.fields import FAILED, ConfigError, WorkdirError, stop
+from ebmjax.recipes.core.workdir import write_whole
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import Cell, cells, with_extractors
+from ebmjax.recipes.study.errors import add_errors, markdown
+from ebmjax.recipes.study.jobs import run_each
+from ebmjax.recipes.study.table_entry import entry
 
 
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
@@ -106,11 +106,7 @@ def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
 def load(name: str) -> Study:
     """The study of ``FILE[:VARIANT]``, the file looked for from here and from experiments/."""
     path, _, variant = name.partition(":")
-    found = next((p for p in (Path(path), HOME / path) if p.is_file()), None)
-    if found is None:
-        names = sorted(f"studies/{p.name}" for p in (HOME / "studies").glob("*.py"))
-        stop(f"no study file {path!r}. There are {', '.join(names)}.")
-    studies = read(found)
+    studies = read(files.find(path, "studies", "study"))
     if variant not in studies:
         choices = ", ".join(path + (f":{one}" if one else "") for one in studies)
         stop(f"{path} has no variant {variant!r}. There are {choices}.")
@@ -126,7 +122,7 @@ def read(path: Path) -> Mapping[str, Study]:
     studies = namespace.get("STUDIES", {"": namespace.get("STUDY")})
     if not all(isinstance(study, Study) for study in studies.values()):
         stop(
-            f"{path} must define STUDY, a Study from experiments.study, or STUDIES, such "
+            f"{path} must define STUDY, a Study from ebmjax.recipes.study, or STUDIES, such "
             "studies by variant."
         )
     return studies
@@ -232,7 +228,3 @@ def main() -> None:
     if num_failed:
         stop(f"{num_failed} runs failed.", FAILED)
     sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

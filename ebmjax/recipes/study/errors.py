@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from ebmjax import metrics
-from experiments import per_image
-from experiments.per_image import Parts
-from experiments.study_cells import Cell, Study
+from ebmjax.recipes.core import per_image
+from ebmjax.recipes.core.per_image import Parts
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import Cell
 
 Run = tuple[Any, Parts]
 """Which images, by their digest, and a number of each of them."""

@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.plots import column
-from experiments.study_cells import folder_name
-from experiments.workdir import read_rows
+from ebmjax.recipes.core.plots import column
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.study.cells import folder_name
 
 Panel = tuple[str | tuple[str, ...], str, str]
 """A number's name in metrics.jsonl, or the names that runs may have for it, its label, and the

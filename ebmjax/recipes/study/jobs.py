@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from experiments import workdir
-from experiments.study_cells import Cell
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.study.cells import Cell
 
 DIVERGED = "Training diverged"
 # By the signal itself, and as a run ends that has heeded it.

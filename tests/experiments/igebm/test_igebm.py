@@ -13,13 +13,13 @@ from ml_collections import ConfigDict
 from PIL import Image
 
 from ebmjax.data import ImageData
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.core.over_training import over_training
+from ebmjax.recipes.image import figures as igebm_figures
+from ebmjax.recipes.image.assessment import IgebmAssessment, energy_moments, worst
+from ebmjax.recipes.images.distances import Chains, Distances
+from ebmjax.recipes.study.command import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
-from experiments.distances import Chains, Distances
-from experiments.igebm import figures as igebm_figures
-from experiments.igebm.assessment import IgebmAssessment, energy_moments, worst
-from experiments.launch import launch
-from experiments.over_training import over_training
-from experiments.study import load
 
 
 @pytest.fixture(scope="module")

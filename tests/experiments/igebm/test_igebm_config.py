@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from igebm_smoke import smoke
 
+from ebmjax.recipes.core import families
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.launch import build_or_explain
+from ebmjax.recipes.image import parts as igebm_parts
+from ebmjax.recipes.image.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from experiments import families
 from experiments.configs import igebm_cifar10
-from experiments.errors import ConfigError
-from experiments.igebm import parts as igebm_parts
-from experiments.igebm.samplers import implied_temperature, temperature
-from experiments.launch import build_or_explain
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from igebm_smoke import smoke
 
 from ebmjax import data, densities, samplers
-from experiments.igebm.chains import Trained
-from experiments.igebm.evaluation import IgebmEvaluation, anatomy
-from experiments.igebm.samplers import bound, temperature, with_larger_steps
-from experiments.literal_mala import literal_mala
+from ebmjax.recipes.image.chains import Trained
+from ebmjax.recipes.image.evaluation import IgebmEvaluation, anatomy
+from ebmjax.recipes.image.samplers import bound, temperature, with_larger_steps
+from ebmjax.recipes.samplers.literal_mala import literal_mala
 
 
 def normal(x):

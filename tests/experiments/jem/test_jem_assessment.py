@@ -14,14 +14,15 @@ from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from ebmjax import data, metrics, training
-from experiments import extractors, families, per_image
+from ebmjax.recipes.core import families, per_image
+from ebmjax.recipes.core.fields import ConfigError, WorkdirError
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.core.validate import check_ranges
+from ebmjax.recipes.images import extractors
+from ebmjax.recipes.joint.chains import trained
+from ebmjax.recipes.study.cells import cells, with_extractors
+from ebmjax.recipes.study.command import _descend, load, table
 from experiments.configs import jem_digits
-from experiments.errors import ConfigError, WorkdirError
-from experiments.jem.chains import trained
-from experiments.launch import launch
-from experiments.study import _descend, load, table
-from experiments.study_cells import cells, with_extractors
-from experiments.validate import check_ranges
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")

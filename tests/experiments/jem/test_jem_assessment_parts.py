@@ -14,16 +14,15 @@ from scipy.special import logsumexp
 
 from ebmjax import data
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
-from ebmjax.training import CHAIN_AXIS
-from ebmjax.training._joint_network import JointNetwork
-from experiments import extractors, families
-from experiments.configs import jem_digits
-from experiments.errors import ConfigError
-from experiments.jem import assessment as jem_assessment
-from experiments.jem import assessment_plots as jem_assessment_plots
-from experiments.jem import ood as jem_ood
-from experiments.jem.assessment_plots import _extremes
-from experiments.jem.chains import (
+from ebmjax.recipes.core import families
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.images import extractors
+from ebmjax.recipes.joint import assessment as jem_assessment
+from ebmjax.recipes.joint import assessment_plots as jem_assessment_plots
+from ebmjax.recipes.joint import ood as jem_ood
+from ebmjax.recipes.joint.assessment_plots import _extremes
+from ebmjax.recipes.joint.chains import (
     ANY_CLASS,
     Trained,
     as_in_training,
@@ -31,7 +30,9 @@ from experiments.jem.chains import (
     fresh_chains,
     trained,
 )
-from experiments.launch import launch
+from ebmjax.training import CHAIN_AXIS
+from ebmjax.training._joint_network import JointNetwork
+from experiments.configs import jem_digits
 
 
 def smoke(**overrides):

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.joint import checks as jem_checks
+from ebmjax.recipes.joint.samplers import sampler
 from ebmjax.training import ChainDensity
 from experiments.configs import jem_digits
-from experiments.errors import ConfigError
-from experiments.jem import checks as jem_checks
-from experiments.jem.samplers import sampler
 
 
 def bound(name, box, density):

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
-from experiments.jem import figures as jem_figures
-from experiments.study import load
+from ebmjax.recipes.joint import figures as jem_figures
+from ebmjax.recipes.study.command import load
 
 DARKEST, BRIGHTEST = (68, 1, 84), (253, 231, 37)  # of viridis
 

@@ -12,11 +12,11 @@ from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
 from ebmjax import data, metrics, samplers
-from experiments.distances import Chains, Distances, rms_displacement
-from experiments.extractors import Extractor
-from experiments.jem.chains import ANY_CLASS, densities
-from experiments.jem.generation import Generation
-from experiments.jem.selection import SHARES, most_confident
+from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
+from ebmjax.recipes.images.extractors import Extractor
+from ebmjax.recipes.joint.chains import ANY_CLASS, densities
+from ebmjax.recipes.joint.generation import Generation
+from ebmjax.recipes.joint.selection import SHARES, most_confident
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 

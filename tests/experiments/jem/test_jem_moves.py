@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.recipes.joint.samplers import sampler
+from ebmjax.recipes.samplers.literal_mala import literal_mala
 from experiments.configs import jem_digits
-from experiments.jem.samplers import sampler
-from experiments.literal_mala import literal_mala
 
 
 def bound(name, density, **overrides):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from ebmjax import losses
+from ebmjax.recipes.joint.parts import GENERATIVE_LOSSES, objective
 from experiments.configs import jem_digits
-from experiments.jem.parts import GENERATIVE_LOSSES, objective
 
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])
 BETA, SCALE, ALPHA = 0.2, 3.0, 4.0

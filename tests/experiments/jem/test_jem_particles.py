@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.recipes.core import families
+from ebmjax.recipes.core.command_line import read
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.validate import check_ranges
+from ebmjax.recipes.joint.samplers import sampler
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state, replicate
-from experiments import families
-from experiments.command_line import read
 from experiments.configs import svgdjem_digits
-from experiments.errors import ConfigError
-from experiments.jem.samplers import sampler
-from experiments.validate import check_ranges
 
 NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 

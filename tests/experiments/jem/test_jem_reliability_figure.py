@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from ebmjax.metrics import ReliabilityBins
-from experiments.jem import reliability_figure as jem_reliability_figure
-from experiments.jem.reliability_figure import pooled, reliability
+from ebmjax.recipes.joint import reliability_figure as jem_reliability_figure
+from ebmjax.recipes.joint.reliability_figure import pooled, reliability
 
 ROWS = {"JEM, SGLD": "SGLD", "SVGD, corrected": "SVGD", "SVGD, literal": "literal"}
 EDGES = [0.0, 0.5, 1.0]

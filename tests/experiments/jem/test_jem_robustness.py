@@ -11,8 +11,8 @@ from ml_collections import ConfigDict
 from scipy.special import softmax
 
 from ebmjax import metrics
-from experiments.errors import ConfigError
-from experiments.jem.robustness import classify_fn, robustness
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.joint.robustness import classify_fn, robustness
 
 
 def attack_section(**overrides):

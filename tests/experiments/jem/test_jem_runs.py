@@ -9,11 +9,11 @@ import pytest
 import tensorflow_datasets as tfds
 from experiment_runs import REPOSITORY, rows_of, summary_of
 
+from ebmjax.recipes.core import families
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.launch import launch
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from experiments import families
-from experiments.errors import ConfigError
-from experiments.launch import launch
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 SLOW = pytest.mark.slow

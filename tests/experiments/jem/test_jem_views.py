@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ebmjax import data
+from ebmjax.recipes.joint import parts as jem_parts
 from experiments.configs import jem_digits
-from experiments.jem import parts as jem_parts
 
 NUM = 1024
 # A pixel's level says where it is from: 8 times the row and the column.

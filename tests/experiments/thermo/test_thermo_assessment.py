@@ -11,11 +11,11 @@ from experiment_runs import digits
 
 from ebmjax.data import ImageData
 from ebmjax.metrics import feature_moments, frechet_distance
-from experiments.distances import Distances, manifold_scores
-from experiments.extractors import Extractor
-from experiments.thermo import assessment as thermo_assessment
-from experiments.thermo.assessment import ThermoAssessment
-from experiments.thermo.evaluation import PriorSamples
+from ebmjax.recipes.images.distances import Distances, manifold_scores
+from ebmjax.recipes.images.extractors import Extractor
+from ebmjax.recipes.latent import assessment as thermo_assessment
+from ebmjax.recipes.latent.assessment import ThermoAssessment
+from ebmjax.recipes.latent.evaluation import PriorSamples
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)

@@ -3,8 +3,8 @@
 import pytest
 from experiment_runs import digits
 
-from experiments.errors import ConfigError
-from experiments.thermo import checks as thermo_checks
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.latent import checks as thermo_checks
 
 REFUSED = [
     (

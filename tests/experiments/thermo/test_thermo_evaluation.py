@@ -12,11 +12,11 @@ import pytest
 from ml_collections import ConfigDict
 
 from ebmjax import data, latent
+from ebmjax.recipes.latent.evaluation import PriorSamples, Programs, ThermoEvaluation
+from ebmjax.recipes.latent.parts import Examples
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
 from experiments.configs import thermo_celeba
-from experiments.thermo.evaluation import PriorSamples, Programs, ThermoEvaluation
-from experiments.thermo.parts import Examples
 
 NUM_IMAGES, NUM_CHAINS = 3, 400
 MODEL = latent.linear_gaussian_model(likelihood_scale=0.5)

@@ -10,7 +10,7 @@ from experiment_runs import digits
 from test_thermo_evaluation import MODEL, PARAMS, TEST
 
 from ebmjax import data, latent
-from experiments.thermo import evidence as thermo_evidence
+from ebmjax.recipes.latent import evidence as thermo_evidence
 
 SIZES = {
     "model.latent_dim": 2,

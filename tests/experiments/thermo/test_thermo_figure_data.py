@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 from thermo_study_folder import LOST, REPEATS, labels, make, write_run
 
-from experiments.studies.thermo_digits import FINER_BATCHES, UPDATES
-from experiments.study import load
-from experiments.study_cells import cells
-from experiments.thermo import figure_runs as runs
-from experiments.thermo import figure_sweeps as sweeps
-from experiments.thermo.figure_data import (
+from ebmjax.recipes.latent import figure_runs as runs
+from ebmjax.recipes.latent import figure_sweeps as sweeps
+from ebmjax.recipes.latent.figure_data import (
     Absent,
     equal_updates,
     gather,
@@ -22,6 +19,9 @@ from experiments.thermo.figure_data import (
     series,
     variants,
 )
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import load
+from experiments.studies.thermo_digits import FINER_BATCHES, UPDATES
 
 
 @pytest.fixture(scope="module")

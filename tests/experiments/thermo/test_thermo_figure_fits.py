@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from thermo_study_folder import LOST, make
 
-from experiments.thermo.figure_data import Points, gather
-from experiments.thermo.figure_fits import HEADS, fit, fits, left_out_error, table
+from ebmjax.recipes.latent.figure_data import Points, gather
+from ebmjax.recipes.latent.figure_fits import HEADS, fit, fits, left_out_error, table
 
 
 def made_of(x, y):

@@ -7,11 +7,11 @@ import pytest
 from PIL import Image
 from thermo_study_folder import make
 
-from experiments import thermo_figures
-from experiments.thermo import figure_runs as runs
-from experiments.thermo import figure_sweeps as sweeps
-from experiments.thermo.figure_data import Absent, gather
-from experiments.thermo.figure_fits import fits
+from ebmjax.recipes.latent import figure_runs as runs
+from ebmjax.recipes.latent import figure_sweeps as sweeps
+from ebmjax.recipes.latent import figures as thermo_figures
+from ebmjax.recipes.latent.figure_data import Absent, gather
+from ebmjax.recipes.latent.figure_fits import fits
 
 
 @pytest.mark.slow

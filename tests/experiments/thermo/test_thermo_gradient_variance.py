@@ -9,9 +9,9 @@ import pytest
 from experiment_runs import digits, rows_of
 
 from ebmjax.latent import LatentParams
-from experiments.launch import launch
-from experiments.thermo.gradient_variance import over_batches, over_coordinates
-from experiments.thermo.parts import model_of
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.latent.gradient_variance import over_batches, over_coordinates
+from ebmjax.recipes.latent.parts import model_of
 
 RNG = np.random.default_rng(0)
 # Parts of different sizes, means and scales: no part's number is another's.

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import pytest
 from experiment_runs import digits
 
+from ebmjax.recipes.core import families
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from experiments import families
 
 PERSISTENT = {"sampler.persistent": True}
 THROUGH = {"loss.estimator": "through_chain", "loss.kl_weight": 0.0}

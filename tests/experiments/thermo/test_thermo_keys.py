@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from experiment_runs import digits
 
-from experiments import build
-from experiments.extractors import Extractor
-from experiments.thermo import evidence as thermo_evidence
-from experiments.thermo import experiment as thermo
-from experiments.thermo.assessment import Judged, ThermoAssessment
-from experiments.thermo.evaluation import PriorSamples, Programs, ThermoEvaluation
+from ebmjax.recipes.core import build
+from ebmjax.recipes.images.extractors import Extractor
+from ebmjax.recipes.latent import evidence as thermo_evidence
+from ebmjax.recipes.latent import setup as thermo
+from ebmjax.recipes.latent.assessment import Judged, ThermoAssessment
+from ebmjax.recipes.latent.evaluation import PriorSamples, Programs, ThermoEvaluation
 
 
 def numbers(*keys):

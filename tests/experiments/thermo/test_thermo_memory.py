@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import pytest
 from experiment_runs import digits
 
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.latent import memory as thermo_memory
 from ebmjax.training import make_mesh
-from experiments.errors import ConfigError
-from experiments.thermo import memory as thermo_memory
 
 NUM_DEVICES = make_mesh(8).size  # the chains of training are spread over them
 PER_STEP = 8 * 16  # bytes of a position and a score

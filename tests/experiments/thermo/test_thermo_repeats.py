@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from experiment_runs import digits, rows_of, summary_of
 
+from ebmjax.recipes.core import families, per_image
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.study.command import _descend
 from ebmjax.training import Checkpoints, select_repeat
-from experiments import families, per_image
-from experiments.launch import launch
 from experiments.studies.thermo_digits import COLUMNS
-from experiments.study import _descend
 
 TINY = {
     "data.max_train": 72,

@@ -10,15 +10,15 @@ import pytest
 from experiment_runs import digits, strict_json, summary_of
 
 from ebmjax import latent
-from experiments import workdir
-from experiments.build import Seconds
-from experiments.errors import ConfigError, WorkdirError
-from experiments.launch import launch
-from experiments.thermo import cost as thermo_cost
-from experiments.thermo import memory as thermo_memory
-from experiments.thermo import pilot as thermo_pilot
-from experiments.thermo.pilot import Pilot
-from experiments.thermo.schedule import FILE, schedule
+from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.build import Seconds
+from ebmjax.recipes.core.fields import ConfigError, WorkdirError
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.latent import cost as thermo_cost
+from ebmjax.recipes.latent import memory as thermo_memory
+from ebmjax.recipes.latent import pilot as thermo_pilot
+from ebmjax.recipes.latent.pilot import Pilot
+from ebmjax.recipes.latent.schedule import FILE, schedule
 
 ADAPTIVE = {"loss.schedule": "adaptive", "loss.num_intervals": 4}
 LOOKED = latent.power_schedule(20, 6.0)

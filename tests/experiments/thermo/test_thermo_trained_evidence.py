@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from experiment_runs import digits
 
-from experiments.launch import launch
-from experiments.thermo import evidence as thermo_evidence
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.latent import evidence as thermo_evidence
 
 pytestmark = pytest.mark.slow
 

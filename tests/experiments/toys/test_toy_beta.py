@@ -13,17 +13,15 @@ from experiment_runs import EXPERIMENTS, contents, rows_of, strict_json, summary
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from experiments import families
+from ebmjax.recipes.core import families
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.launch import evaluate, launch
+from ebmjax.recipes.plane import beta as toy_beta
+from ebmjax.recipes.plane import beta_plots as toy_beta_plots
+from ebmjax.recipes.plane.beta_evaluation import name_of
+from ebmjax.recipes.plane.grid import mass
+from ebmjax.recipes.study.command import read
 from experiments.configs.toy_beta import get_config
-from experiments.errors import ConfigError
-from experiments.launch import evaluate, launch
-from experiments.study import read
-from experiments.toys import beta as toy_beta
-from experiments.toys import beta_plots as toy_beta_plots
-from experiments.toys.beta_evaluation import name_of
-from experiments.toys.grid import (
-    mass,
-)
 
 
 def smoke(**overrides):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import families
+from ebmjax.recipes.core import families
+from ebmjax.recipes.plane import beta as toy_beta
+from ebmjax.recipes.plane.beta_bias import compensation, reweighted_distance
+from ebmjax.recipes.plane.grid import Grid, normalised
 from experiments.configs.toy_beta import get_config
-from experiments.toys import beta as toy_beta
-from experiments.toys.beta_bias import compensation, reweighted_distance
-from experiments.toys.grid import Grid, normalised
 
 # Sums over cells of these Gaussians are exact to about exp(-2 (pi scale / width)^2), and 5 widths
 # to the border leave 1e-6.

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from experiments.study import load
-from experiments.toys import beta_objectives as toy_beta_objectives
-from experiments.toys.beta_objectives import by_setting, objectives
-from experiments.toys.grid import Grid, normalised
+from ebmjax.recipes.plane import beta_objectives as toy_beta_objectives
+from ebmjax.recipes.plane.beta_objectives import by_setting, objectives
+from ebmjax.recipes.plane.grid import Grid, normalised
+from ebmjax.recipes.study.command import load
 
 GRID = Grid(2.0, 40)
 TRUTH = normalised(-8.0 * np.sum(GRID.centres**2, axis=1), GRID)

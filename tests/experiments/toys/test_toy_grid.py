@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.toys.grid import (
+from ebmjax.recipes.plane.grid import (
     Grid,
     border_mass,
     kl_divergence,

@@ -10,17 +10,17 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from ebmjax import samplers
-from experiments.configs.toy_samplers import PRINTED, get_config
-from experiments.toys import samplers_chains as toy_samplers_chains
-from experiments.toys import samplers_plots as toy_samplers_plots
-from experiments.toys.grid import Grid
-from experiments.toys.numbers import (
+from ebmjax.recipes.plane import samplers_chains as toy_samplers_chains
+from ebmjax.recipes.plane import samplers_plots as toy_samplers_plots
+from ebmjax.recipes.plane.grid import Grid
+from ebmjax.recipes.plane.numbers import (
     draws_numbers,
     grid_draws,
     mode_visits,
     nearest_mode,
     spread_draws,
 )
+from experiments.configs.toy_samplers import PRINTED, get_config
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 SIZES = {"num_steps": 200, "burn_in": 0}

@@ -11,12 +11,12 @@ from arviz_stats.base import array_stats
 from experiment_runs import rows_of, strict_json, summary_of
 from PIL import Image
 
-from experiments import families
+from ebmjax.recipes.core import families
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.plane import samplers as toy_samplers
+from ebmjax.recipes.plane import samplers_tables as toy_samplers_tables
 from experiments.configs.toy_samplers import SAMPLERS, VARIANTS, get_config
-from experiments.errors import ConfigError
-from experiments.launch import launch
-from experiments.toys import samplers as toy_samplers
-from experiments.toys import samplers_tables as toy_samplers_tables
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax import training
-from experiments import launch, workdir
-from experiments.command_line import read
-from experiments.config import Config
-from experiments.errors import ConfigError, stop
-from experiments.tuning import plots, runs
-from experiments.tuning.sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
-from experiments.validate import check_ranges
-from experiments.workdir_lock import only_process
+from ebmjax.recipes.core import launch, workdir
+from ebmjax.recipes.core.command_line import read
+from ebmjax.recipes.core.fields import Config, ConfigError, stop
+from ebmjax.recipes.core.validate import check_ranges
+from ebmjax.recipes.core.workdir_lock import only_process
+from ebmjax.recipes.joint.tuning import plots, runs
+from ebmjax.recipes.joint.tuning.sweeps import FULL, QUICK, REFERENCE_REPLACEMENT, Setting, Study
 
 
 def fields(base: Config, study: Study, setting: Setting) -> dict[str, Any]:
@@ -174,7 +173,3 @@ def main(argv: list[str] | None = None) -> None:
         print("Interrupted; the same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     print(plots.draw(study, folder, options.seeds))
-
-
-if __name__ == "__main__":
-    main()

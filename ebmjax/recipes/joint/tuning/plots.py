@@ -9,9 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.plots import finish
-from experiments.tuning.sweeps import Setting, Study
-from experiments.workdir import read_rows
+from ebmjax.recipes.core.plots import finish
+from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.joint.tuning.sweeps import Setting, Study
 
 AVERAGED_ROWS = 20
 SMOOTHED_ROWS = 10

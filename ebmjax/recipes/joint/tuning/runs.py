@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, losses, networks, samplers, training
-from experiments import build
-from experiments.config import Config
-from experiments.jem import parts as jem_parts
+from ebmjax.recipes.core import build
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.joint import parts as jem_parts
 
 
 def one_of_each_class(images: data.ImageData) -> data.ImageData:

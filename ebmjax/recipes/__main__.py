@@ -1,0 +1,37 @@
+"""The command ``ebmjax``: trains one configuration, or makes a study of several."""
+
+import importlib
+import sys
+
+from ebmjax.recipes.core.fields import REFUSED, stop
+
+COMMANDS = {"run": "ebmjax.recipes.core.run", "study": "ebmjax.recipes.study.command"}
+
+USAGE = """usage: ebmjax COMMAND ...
+
+  ebmjax run --config=FILE       trains one configuration and fills a folder with its results
+  ebmjax study --study=FILE      runs a table of configurations over several seeds
+
+ebmjax COMMAND --help says more."""
+
+
+def main() -> None:
+    """Hands the command line over to one of ``COMMANDS``."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h"):
+        print(USAGE)
+        sys.exit(0)
+    if name not in COMMANDS:
+        stop(f"unknown command {name!r}; there are {', '.join(COMMANDS)}.", REFUSED)
+    try:
+        command = importlib.import_module(COMMANDS[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ebmjax"):
+            raise
+        stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[experiments]".')
+    sys.argv[:] = [f"ebmjax {name}", *arguments]  # read by the command, and shown to continue it
+    command.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Configuration and study files: where they are looked for, and what they share."""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+from ebmjax.recipes.core.fields import stop
+
+CHECKOUT = Path(__file__).resolve().parents[3] / "experiments"
+"""The project's own configurations and studies; absent where only the package is installed."""
+
+
+def find(path: str, folder: str, kind: str) -> Path:
+    """Returns the file ``path``, looked for from the current folder, then from experiments/.
+
+    Args:
+      path: as the user gave it, absolute or relative.
+      folder: "configs" or "studies", where the project keeps such files.
+      kind: word for such a file, for the error.
+
+    Raises:
+      SystemExit: if there is no such file; the message lists those of the project.
+    """
+    here = Path()
+    places = [here, here / "experiments", CHECKOUT]
+    found = next((place / path for place in places if (place / path).is_file()), None)
+    if found is not None:
+        return found
+    names = sorted(f"{folder}/{p.name}" for p in (CHECKOUT / folder).glob("*.py"))
+    known = f", nor from {CHECKOUT}. There are {', '.join(names)}" if names else ""
+    stop(
+        f"no {kind} file {path!r}, neither from {here.resolve()} nor from its experiments/{known}."
+    )
+
+
+def beside(file: str, name: str) -> SimpleNamespace:
+    """Runs another configuration or study file and returns what it defines, as attributes.
+
+    The folder of such files need not be importable: a user's own folder works, too.
+
+    Args:
+      file: ``__file__`` of the file that asks.
+      name: path of the other file, relative to the folder of ``file``.
+    """
+    return SimpleNamespace(**runpy.run_path(str(Path(file).parent / name)))

@@ -1,0 +1,6 @@
+"""Draws the figures of the thermodynamic-integration thesis from a study; --help says more."""
+
+from ebmjax.recipes.latent.figures import main
+
+if __name__ == "__main__":
+    main()
