@@ -27,10 +27,8 @@ def find(path: str, folder: str, kind: str) -> Path:
     if found is not None:
         return found
     names = sorted(f"{folder}/{p.name}" for p in (CHECKOUT / folder).glob("*.py"))
-    known = f", nor from {CHECKOUT}. There are {', '.join(names)}" if names else ""
-    stop(
-        f"no {kind} file {path!r}, neither from {here.resolve()} nor from its experiments/{known}."
-    )
+    hint = f" The project's are {', '.join(names)}." if names else ""
+    stop(f"no {kind} file {path!r} from {here.resolve()}, nor from experiments/.{hint}")
 
 
 def beside(file: str, name: str) -> SimpleNamespace:

@@ -52,7 +52,7 @@ def test_a_study_in_a_folder_of_another_ends_before_it_runs_anything(tmp_path, m
     made_before(STUDY, tmp_path)
     path = tmp_path / "changed.py"
     path.write_text(
-        "from experiments.study import Study\n"
+        "from ebmjax.recipes.study import Study\n"
         "rows = {'plain, a': 'configs/jem_digits.py', 'new': 'configs/jem_digits.py:mala'}\n"
         "STUDY = Study(rows, {}, num_seeds=1)\n"
     )
@@ -74,7 +74,7 @@ def test_a_folder_is_continued_with_what_it_was_begun_with(given, refusal, tmp_p
     made_before(replace(STUDY, common=("--config.train.num_epochs=9",)), tmp_path)
     path = tmp_path / "same.py"
     path.write_text(
-        "from experiments.study import Study\n"
+        "from ebmjax.recipes.study import Study\n"
         "STUDY = Study({'plain, a': 'configs/jem_digits.py'}, {}, num_seeds=1)\n"
     )
     arguments = [f"--study={path}", f"--folder={tmp_path}", "--config.train.num_epochs=9", *given]

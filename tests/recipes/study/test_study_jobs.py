@@ -125,7 +125,7 @@ def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
 def test_sigterm_stops_a_study_and_its_run(tmp_path):
     arguments = ["configs/thermo_digits.py:smoke", *as_arguments(LENGTHENED)]
     (tmp_path / "small.py").write_text(
-        "from experiments.study import Study\n"
+        "from ebmjax.recipes.study import Study\n"
         f"STUDY = Study({{'row': {arguments!r}}}, {{'seconds': ('run_seconds', 1.0, 0)}})\n"
     )
     command = [sys.executable, str(EXPERIMENTS / "study.py"), "--study=small.py", "--folder=all"]

@@ -16,7 +16,7 @@ from ebmjax.recipes.study.command import default_folder, load, main, read
 def test_a_study_file_has_variants(tmp_path):
     path = tmp_path / "several.py"
     path.write_text(
-        "from experiments.study import Study\n"
+        "from ebmjax.recipes.study import Study\n"
         "STUDIES = {'': Study({}, {}, num_seeds=1), 'quick': Study({}, {}, num_seeds=2)}\n"
     )
     assert (load(str(path)).num_seeds, load(f"{path}:quick").num_seeds) == (1, 2)
@@ -151,7 +151,7 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, t
 def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("good.py").write_text(
-        "from experiments.study import Study\nSTUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
+        "from ebmjax.recipes.study import Study\nSTUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
     )
     Path("broken.py").write_text("import nowhere\n")
     Path("taken").touch()

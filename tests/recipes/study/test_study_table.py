@@ -111,7 +111,7 @@ def test_a_table_names_the_extractor_of_its_runs(tmp_path, monkeypatch):
     fake_runs(monkeypatch)
     path = tmp_path / "judged.py"
     path.write_text(
-        "from experiments.study import Study\n"
+        "from ebmjax.recipes.study import Study\n"
         "columns = {'FID ({extractor})': ('fid_{extractor}', 1.0, 1)}\n"
         "STUDY = Study({'row': 'configs/jem_digits.py'}, columns, num_seeds=1)\n"
     )
