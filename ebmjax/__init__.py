@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from ebmjax import metrics as metrics
     from ebmjax import networks as networks
     from ebmjax import optim as optim
+    from ebmjax import recipes as recipes
     from ebmjax import samplers as samplers
     from ebmjax import training as training
     from ebmjax import types as types
+
+__version__ = "0.1.0"
 
 _ROOMS = frozenset(
     {
@@ -28,6 +31,7 @@ _ROOMS = frozenset(
         "metrics",
         "networks",
         "optim",
+        "recipes",
         "samplers",
         "training",
         "types",

@@ -39,6 +39,19 @@ MAY_IMPORT = {
     "training": GROUND
     | {"densities", "samplers", "latent", "losses", "networks", "optim", "metrics", "data"},
 }
+MAY_IMPORT["recipes"] = set(MAY_IMPORT)
+# The rooms of recipes stand on each other in this order; no family knows another.
+SHARED = {"core", "samplers", "study", "images"}
+RECIPES = {
+    "core": set(),
+    "samplers": {"core"},
+    "study": {"core"},
+    "images": {"core", "study"},
+    "joint": SHARED,
+    "image": SHARED,
+    "latent": SHARED,
+    "plane": SHARED - {"images"},
+}
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
 
 
@@ -79,7 +92,9 @@ def test_arrows_between_rooms(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_library_imports_no_experiment_and_no_flax_nnx(path: Path) -> None:
     for name in imported_modules(ROOT / path):
-        assert name.split(".")[0] not in {"experiments", "benchmarks", "tests", "ml_collections"}
+        assert name.split(".")[0] not in {"experiments", "benchmarks", "tests"}
+        is_recipe = path.parts[1] == "recipes"
+        assert is_recipe or name.split(".")[0] != "ml_collections", "only recipes know ConfigDict"
         assert not name.startswith("flax.nnx"), "the core takes any callable; networks are Linen"
 
 
@@ -92,27 +107,26 @@ def test_private_files_are_imported_in_their_own_room_only(path: Path) -> None:
             assert parts[1] == room, f"import {parts[1]} from its folder, not from {name}"
 
 
-# The rooms of the experiments, and which others each may import; the commands import any.
-FAMILIES = {"igebm": set(), "jem": set(), "thermo": set(), "toys": set(), "tuning": {"jem"}}
-COMMANDS = ("run", "study", "svgd_tuning", "thermo_figures", "convert_inception")
-EXPERIMENTS = sorted(
-    path.relative_to(ROOT)
-    for path in (ROOT / "experiments").rglob("*.py")
-    if path.parent.name not in {"configs", "studies"} and path.stem not in COMMANDS
-)
+ROOMS_OF_RECIPES = [path for path in MODULES if path.parts[1] == "recipes" and len(path.parts) > 3]
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=str)
-def test_families_of_experiments_do_not_know_each_other(path: Path) -> None:
-    room = path.parts[1]
-    others = {
-        name.split(".")[1]
-        for name in imported_modules(ROOT / path)
-        if name.startswith("experiments.")
-    }
-    others = others & set(FAMILIES) - {room}
-    allowed = FAMILIES.get(room, set())
-    assert others <= allowed, f"{path} must not import {others - allowed}: share it beside run.py"
+@pytest.mark.parametrize("path", ROOMS_OF_RECIPES, ids=str)
+def test_arrows_between_rooms_of_recipes(path: Path) -> None:
+    room = path.parts[2]
+    assert room in RECIPES, f"{room} is no room of recipes: add it to RECIPES and docs/design.md"
+    names = {name.split(".")[2] for name in imported_modules(ROOT / path) if is_in_recipes(name)}
+    others = names & set(RECIPES) - {room}
+    assert others <= RECIPES[room], f"{path} must not import {others - RECIPES[room]}"
+
+
+def is_in_recipes(dotted: str) -> bool:
+    return dotted.startswith("ebmjax.recipes.")
+
+
+def test_configurations_and_studies_stand_on_recipes_alone() -> None:
+    """So a copy of one works in a user's own folder, without a checkout."""
+    for path in sorted((ROOT / "experiments").rglob("*.py")):
+        assert not [n for n in imported_modules(path) if n.split(".")[0] == "experiments"], path
 
 
 def test_the_reader_of_imports_reads_imports() -> None:

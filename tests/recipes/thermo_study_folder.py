@@ -67,7 +67,7 @@ def diverge(report):
 
 def write_run(cell, rng):
     """The folder of a finished run; returns its evaluation."""
-    config_name, *arguments = cell.command[2:-3]
+    config_name, *arguments = cell.command[4:-3]
     _, _, variant = config_name.partition(":")
     config = digits(variant, **dict(_override(one) for one in arguments))
     report = evaluation(rng, config.to_dict())

@@ -13,7 +13,6 @@ from ebmjax import training
 from ebmjax.recipes.core import best, per_image, workdir
 from ebmjax.recipes.core.build import Experiment
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
-from ebmjax.recipes.images.extractors import inception
 
 
 def check_folder(path: Path, config: Config) -> None:
@@ -44,13 +43,6 @@ def check(experiment: Experiment, config: Config) -> None:
             f"config.family={config.family!r} has no evaluation beyond that of its training, whose "
             "numbers are in summary.json: use --mode=train."
         )
-    if config.eval.get("inception_weights"):
-        judge = inception(config.eval.inception_weights, config.eval.inception_sha256)
-        if not config.eval.inception_sha256:
-            print(
-                "config.eval.inception_weights are taken unchecked. To have them checked: "
-                f"--config.eval.inception_sha256={judge.details['sha256']}"
-            )
     if experiment.check_assess is not None:
         experiment.check_assess()
 

@@ -12,6 +12,7 @@ from ebmjax.recipes.image import checks, parts, plots
 from ebmjax.recipes.image.assessment import assessment
 from ebmjax.recipes.image.evaluation import IgebmEvaluation
 from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.training import (
     init_image_energy_shards,
     init_state,
@@ -76,5 +77,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluation,
         draw=partial(plots.draw, workdir),
         assess=assessment(assessed, config, image_shape),
+        check_assess=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
     )

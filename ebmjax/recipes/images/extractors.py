@@ -83,6 +83,22 @@ def inception(path: str, sha256: str) -> Extractor:
     return Extractor(INCEPTION, outputs, {"weights": Path(path).name, "sha256": digest})
 
 
+def check_weights(config: Config) -> None:
+    """Reads the Inception-v3 that ``config.eval`` names, and says how to have it checked.
+
+    Raises:
+      ConfigError: if the file cannot be read, or has another hash than the configuration expects.
+    """
+    if not config.eval.inception_weights:
+        return
+    judge = inception(config.eval.inception_weights, config.eval.inception_sha256)
+    if not config.eval.inception_sha256:
+        print(
+            "config.eval.inception_weights are taken unchecked. To have them checked: "
+            f"--config.eval.inception_sha256={judge.details['sha256']}"
+        )
+
+
 def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
     """The pooled features of a small classifier trained on the run's own images.
 

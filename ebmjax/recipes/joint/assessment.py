@@ -18,6 +18,7 @@ from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.joint import assessment_plots as plots
 from ebmjax.recipes.joint import per_image
 from ebmjax.recipes.joint.chains import Trained, trained
@@ -62,6 +63,7 @@ class JemAssessment:
 
     def check(self) -> None:
         """Raises ConfigError for what ``config.eval`` asks of this run and cannot have."""
+        check_weights(self.config)
         if self.config.eval.num_attacked:
             self._classify(self.config.eval.refine_steps)
         if self.config.eval.num_ood:

@@ -12,6 +12,7 @@ import numpy as np
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, choose
 from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.latent import checks, gradient_variance, memory, parts, plots
 from ebmjax.recipes.latent import pilot as thermo_pilot
 from ebmjax.recipes.latent import schedule as thermo_schedule
@@ -82,6 +83,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         assess=ThermoAssessment(
             evaluation=assessed, test=images.assessed, config=config, pilot=schedule.pilot
         ),
+        check_assess=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
     )

@@ -7,7 +7,7 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from ebmjax.recipes.core import assess
-from ebmjax.recipes.images.extractors import Extractor
+from ebmjax.recipes.images import extractors
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])
@@ -32,10 +32,9 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
 
 @pytest.mark.parametrize("sha256", ["", "abc"])
 def test_weights_that_nothing_checks_are_named_with_what_would(sha256, monkeypatch, capsys):
-    judge = Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
-    monkeypatch.setattr(assess, "inception", lambda path, sha256: judge)
-    experiment = SimpleNamespace(assess=lambda state: {}, check_assess=None)
+    judge = extractors.Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
+    monkeypatch.setattr(extractors, "inception", lambda path, sha256: judge)
     config = digits(**{"eval.inception_weights": "inception.npz", "eval.inception_sha256": sha256})
-    assess.check(experiment, config)
+    extractors.check_weights(config)
     said = "unchecked. To have them checked: --config.eval.inception_sha256=abc"
     assert (said in capsys.readouterr().out) == (not sha256)

@@ -175,7 +175,7 @@ def test_the_exit_code_tells_a_refusal_from_a_run_that_broke_off(
     monkeypatch.setattr(launch, "launch", end)
     parse(SMOKE)
     with pytest.raises(SystemExit) as ended:
-        run.main(["run.py"])
+        run.execute(["run.py"])
     assert ended.value.code == code
     assert capsys.readouterr().err == "error: because.\n"
 

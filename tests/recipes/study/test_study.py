@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 
 import pytest
-from experiment_runs import EXPERIMENTS
 from study_problem import STUDY, Finished, fake_runs, run
 
 from ebmjax.recipes.core.fields import ConfigError
@@ -24,7 +23,9 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
     ]
     assert made[3].command == [
         sys.executable,
-        str(EXPERIMENTS / "run.py"),
+        "-m",
+        "ebmjax.recipes",
+        "run",
         "--config=configs/jem_digits.py:mala",
         "--config.eval.num_ood=0",
         "--config.train.num_epochs=3",
@@ -41,7 +42,7 @@ def test_what_the_command_line_says_counts_before_what_a_row_says(tmp_path):
     made = cells(STUDY, tmp_path, 1, given)
     assert [cell.config.train.num_epochs for cell in made] == [7, 7]
     assert [cell.config.eval.num_ood for cell in made] == [2, 2]
-    assert made[1].command[2:-3] == [
+    assert made[1].command[4:-3] == [
         "--config=configs/jem_digits.py:mala",
         "--config.eval.num_ood=0",
         "--config.train.num_epochs=3",

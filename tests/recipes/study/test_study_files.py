@@ -151,7 +151,8 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, t
 def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("good.py").write_text(
-        "from ebmjax.recipes.study import Study\nSTUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
+        "from ebmjax.recipes.study import Study\n"
+        "STUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
     )
     Path("broken.py").write_text("import nowhere\n")
     Path("taken").touch()
