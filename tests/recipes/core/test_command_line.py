@@ -1,12 +1,16 @@
+import runpy
 import subprocess
 import sys
 
 import pytest
 from absl.testing import flagsaver
-from experiment_runs import EXPERIMENTS, REPOSITORY, RUN, run_script
+from experiment_runs import EXPERIMENTS, REPOSITORY, run_script
 
 from ebmjax.recipes.core import command_line, launch, run
 from ebmjax.recipes.core.fields import WorkdirError
+from ebmjax.recipes.joint.tuning import command as tuning
+from ebmjax.recipes.latent import figures
+from ebmjax.recipes.study import command as study
 from ebmjax.training import DivergenceError
 
 # ml_collections loads configuration files that way.
@@ -188,14 +192,18 @@ def test_a_folder_of_other_things_ends_the_process(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["photos", "cat.png"]
 
 
-def test_run_py_is_what_these_tests_run():
-    assert RUN.samefile(run.__file__)
+@pytest.mark.parametrize(
+    ("script", "module"),
+    [("run", run), ("study", study), ("svgd_tuning", tuning), ("thermo_figures", figures)],
+)
+def test_the_scripts_run_the_commands_of_the_package(script, module):
+    assert runpy.run_path(str(EXPERIMENTS / f"{script}.py"))["main"] is module.main
 
 
 def test_what_a_program_closes_over_is_its_argument():
     """Set before JAX is imported, or it does nothing: runs over powers share compiled programs."""
     code = (
-        "import experiments.run, jax, jax.numpy as jnp\n"
+        "import ebmjax.recipes.core.run, jax, jax.numpy as jnp\n"
         "array = jnp.arange(100.0)\n"
         "print(jax.jit(lambda x: x + array).lower(1.0).as_text())"
     )
