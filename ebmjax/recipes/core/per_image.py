@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax import metrics
+import ebmjax
 
 FILE = "per_image.npz"
 
@@ -25,7 +25,7 @@ def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
     for name, parts in found.items():
         finite = _finite(parts)
         if all(len(part) and part.shape[1] > 1 for part in finite.values()):
-            errors[name] = metrics.sampling_error(tuple(finite.values()))
+            errors[name] = ebmjax.metrics.sampling_error(tuple(finite.values()))
             arrays |= {f"{name}#{part}": array for part, array in parts.items()}
     np.savez_compressed(folder / FILE, **arrays)
     return errors

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ebmjax import metrics
+import ebmjax
 from ebmjax.recipes.core import per_image
 from ebmjax.recipes.core.per_image import Parts
 from ebmjax.recipes.study import Study
@@ -31,7 +31,9 @@ def add_errors(
         for heading, (_, factor, _) in study.columns.items():
             runs = columns[heading]
             if _fits(list(runs.values())):
-                errors[heading] = abs(factor) * metrics.sampling_error(_stacked([*runs.values()]))
+                errors[heading] = abs(factor) * ebmjax.metrics.sampling_error(
+                    _stacked([*runs.values()])
+                )
             if first not in (None, label):
                 pair = _difference(runs, rows[first][heading], factor)
                 pairs |= {heading: pair} if pair else {}
@@ -99,7 +101,7 @@ def _difference(
     both = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
     if not _fits([*both[0], *both[1]]):
         return None
-    found = metrics.paired_difference(*(_stacked(runs) for runs in both))
+    found = ebmjax.metrics.paired_difference(*(_stacked(runs) for runs in both))
     low, high = sorted([factor * found.low, factor * found.high])
     difference = factor * found.difference
     return {"difference": difference, "low": low, "high": high, "seeds": len(seeds)}

@@ -116,3 +116,12 @@ def test_what_another_file_defines_is_had_by_its_path(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "rows.py").write_text("ROWS = 3\n")
     assert beside(str(tmp_path / "mine.py"), "other/rows.py").ROWS == 3
+
+
+def test_the_commands_load_without_jax():
+    """So they answer mistakes in the command line at once."""
+    code = f"import sys, {', '.join(command.COMMANDS.values())}; print('jax' in sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout == "False\n"
