@@ -10,9 +10,9 @@ from ebmjax.recipes.latent import checks as thermo_checks
 
 NUM_TEST = 10_000  # CIFAR-10's; the digits' configurations evaluate on fewer of their own 357
 CHECKS = {
-    "igebm": igebm_checks.check,
-    "jem": jem_checks.check,
-    "thermo": lambda config: thermo_checks.check(config, NUM_TEST),
+    "image": igebm_checks.check,
+    "joint": jem_checks.check,
+    "latent": lambda config: thermo_checks.check(config, NUM_TEST),
 }
 
 

@@ -9,9 +9,9 @@ from ebmjax.recipes.core.validate import check_ranges
 
 # Imported when asked for: all of them take two seconds.
 FAMILIES = {
-    "igebm": "ebmjax.recipes.image.setup",
-    "jem": "ebmjax.recipes.joint.setup",
-    "thermo": "ebmjax.recipes.latent.setup",
+    "image": "ebmjax.recipes.image.setup",
+    "joint": "ebmjax.recipes.joint.setup",
+    "latent": "ebmjax.recipes.latent.setup",
     "toy_beta": "ebmjax.recipes.plane.beta",
     "toy_samplers": "ebmjax.recipes.plane.samplers",
 }

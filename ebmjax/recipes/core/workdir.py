@@ -21,6 +21,9 @@ _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 # Where the data lie, not what they are: may differ between two sittings of one run.
 LOCATIONS = ("data.data_dir",)
 
+FORMER = {"igebm": "image", "jem": "joint", "thermo": "latent"}
+"""Names that families had in runs made before they were renamed."""
+
 
 def default_workdir(config_name: str) -> Path:
     """``runs/<config>/<time>-<process>`` under the current directory: never that of another run."""
@@ -124,9 +127,7 @@ def check_evaluated(workdir: Path, config: Config) -> None:
 
 def _check_same(path: Path, config: Config) -> None:
     try:
-        saved = json.loads(path.read_text())
-        if not isinstance(saved, dict):
-            raise ValueError("it holds no object")
+        saved = read_config(path.parent)
     except ValueError as error:  # malformed JSON and bytes that are no text, too
         raise WorkdirError(
             f"{path} is not a configuration in JSON ({error}). Mend it or use another --workdir."
@@ -138,6 +139,19 @@ def _check_same(path: Path, config: Config) -> None:
             "Continue it with the configuration it was started with, or use another --workdir. "
             "Nothing was changed."
         )
+
+
+def read_config(workdir: Path) -> dict[str, Any]:
+    """Returns config.json of a run's folder, with the family under the name that it has today.
+
+    Raises:
+      ValueError: if the file is not a JSON object.
+    """
+    saved = json.loads((workdir / "config.json").read_text())
+    if not isinstance(saved, dict):
+        raise ValueError("it holds no object")
+    former = str(saved.get("family"))
+    return saved | {"family": FORMER[former]} if former in FORMER else saved
 
 
 def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:

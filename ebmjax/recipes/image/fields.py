@@ -12,7 +12,7 @@ DIGITS_STEP, DIGITS_NOISE = 1.0, 0.01
 
 
 def defaults() -> ConfigDict:
-    """A new configuration of the family "igebm": an energy of the packaged digits.
+    """A new configuration of the family "image": an energy of the packaged digits.
 
     ``sampler.names`` lists sections below ``sampler``, among which every batch of negatives is
     split evenly. In a section, noise that is None is the one for ``temperature``, and a temperature
@@ -20,7 +20,7 @@ def defaults() -> ConfigDict:
     """
     optional = config_dict.placeholder
     config: Any = {
-        "family": "igebm",
+        "family": "image",
         "seed": 0,
         "data": {
             "name": "digits",

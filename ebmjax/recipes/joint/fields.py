@@ -9,14 +9,14 @@ from ebmjax.recipes.core import variants as variants_of
 
 
 def defaults() -> ConfigDict:
-    """A new configuration of the family "jem": JEM on the packaged digits.
+    """A new configuration of the family "joint": JEM on the packaged digits.
 
     ``sampler.name`` picks one of the sections below ``sampler``; the others wait unused, so that
     ``--config.sampler.name=mala`` alone is a complete change.
     """
     optional = config_dict.placeholder
     config: Any = {
-        "family": "jem",
+        "family": "joint",
         "seed": 0,
         "data": {
             "name": "digits",

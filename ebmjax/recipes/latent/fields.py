@@ -9,9 +9,9 @@ from ebmjax.recipes.core import variants as variants_of
 
 
 def defaults() -> ConfigDict:
-    """A new configuration of the family "thermo": thermodynamic integration on the digits."""
+    """A new configuration of the family "latent": thermodynamic integration on the digits."""
     config: Any = {
-        "family": "thermo",
+        "family": "latent",
         "seed": 0,
         "data": {
             "name": "digits",

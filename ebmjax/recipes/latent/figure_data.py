@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.core.workdir import evaluations, read_rows
+from ebmjax.recipes.core.workdir import evaluations, read_config, read_rows
 
 BATCH_SIZE, EXPONENT, EPOCHS = "train.batch_size", "loss.exponent", "train.num_epochs"
 SYMBOLS = {
@@ -150,8 +150,8 @@ def gather(folder: Path) -> list[Row]:
         done = tuple(path.parent for path in sorted(row.glob("seed*/evaluation.json")))
         if not done:
             continue
-        config = flatten(json.loads((done[0] / "config.json").read_text()))
-        if config["family"] != "thermo":
+        config = flatten(read_config(done[0]))
+        if config["family"] != "latent":
             continue
         evaluations = tuple(json.loads((one / "evaluation.json").read_text()) for one in done)
         found.append((config, done, evaluations))

@@ -42,6 +42,16 @@ def test_a_data_dir_may_move(tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_a_run_made_when_its_family_had_another_name_is_taken(tmp_path):
+    workdir.prepare(tmp_path, digits())
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"family": "latent"', '"family": "thermo"'))
+    before = contents(tmp_path)
+    workdir.prepare(tmp_path, digits())
+    assert contents(tmp_path) == before
+    assert workdir.read_config(tmp_path)["family"] == "latent"
+
+
 def refusal(folder, config=None):
     """The message; nothing may have changed in the folder's parent."""
     before = contents(folder.parent)

@@ -264,7 +264,7 @@ def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monke
     monkeypatch.setattr(
         families, "build", lambda config, path: build(config, path)._replace(assess=None)
     )
-    with pytest.raises(ConfigError, match="'thermo' has no evaluation"):
+    with pytest.raises(ConfigError, match="'latent' has no evaluation"):
         launch(digits(), "thermo_digits.py:smoke", str(tmp_path / "run"), "all")
     assert not (tmp_path / "run").exists()
 

@@ -91,7 +91,7 @@ def test_runs_that_compared_no_images_have_no_scores(tmp_path):
 def test_a_folder_without_runs_is_refused(tmp_path, monkeypatch):
     other = tmp_path / "row" / "seed0"
     other.mkdir(parents=True)
-    (other / "config.json").write_text('{"family": "jem"}')
+    (other / "config.json").write_text('{"family": "joint"}')
     (other / "evaluation.json").write_text("{}")
     monkeypatch.setattr("sys.argv", ["thermo_figures.py", f"--folder={tmp_path}"])
     with pytest.raises(SystemExit, match="holds no finished run of a latent EBM"):

@@ -90,7 +90,7 @@ def base_configuration(config: str, arguments: list[str]) -> Config:
       SystemExit: as ``command_line.read``.
     """
     base = read(config, arguments)
-    if base.family != "jem" or not base.data.num_classes:
+    if base.family != "joint" or not base.data.num_classes:
         raise ConfigError(
             f"--config must name a joint energy model of data with classes, got {config!r}: take "
             "configs/svgdjem_digits.py or configs/svgdjem_cifar10.py."
