@@ -9,8 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.recipes.core.plots import finish, montage
-from ebmjax.recipes.core.workdir import evaluations
-from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import Panel, over_training
 
 GAP = "energy of samples - of data, nats"
@@ -53,7 +52,7 @@ def samples(rows: Sequence[str], folder: Path) -> None:
         none chains as in training.
       folder: of the study.
     """
-    paths = {row: evaluations(folder / folder_name(row) / "seed0") for row in rows}
+    paths = {row: reader.first(folder, row).snapshots() for row in rows}
     ends = {row: found[-1] for row, found in paths.items() if found}
     if not ends:
         return

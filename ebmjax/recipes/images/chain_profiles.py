@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
 from ebmjax.recipes.core.workdir import evaluations
-from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study import reader
 from ebmjax.training import TrainState
 
 Profile = Callable[[TrainState], dict[str, np.ndarray]]
@@ -50,7 +50,7 @@ def draw_study(rows: Sequence[str], folder: Path) -> None:
 
     Of a run with several samplers only the first.
     """
-    runs = {row: read(folder / folder_name(row) / "seed0") for row in rows}
+    runs = {row: read(reader.first(folder, row).folder) for row in rows}
     firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
     _figure(folder / "chains.png", firsts)
 

@@ -1,6 +1,5 @@
 """Figures of a study of joint energy models, from its folder."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from matplotlib.axes import Axes
 from ebmjax.recipes.core.plots import finish, legend
 from ebmjax.recipes.joint.assessment_plots import contours, robustness_axis, robustness_curve
 from ebmjax.recipes.joint.robustness import NORMS
-from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import Panel, over_training
 
 ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
@@ -45,7 +44,7 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
     """
     found = {}
     for row, title in rows.items():
-        path = folder / folder_name(row) / "seed0" / "evaluation.npz"
+        path = reader.first(folder, row).folder / "evaluation.npz"
         if not path.exists():
             continue
         with np.load(path) as arrays:
@@ -86,7 +85,7 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
       rows: labels.
       folder: of the study.
     """
-    plain = {row: _robustness_reports(folder / folder_name(row)) for row in rows}
+    plain = {row: _robustness_reports(folder, row) for row in rows}
     refined = {row: [one["refined"] for one in r if "refined" in one] for row, r in plain.items()}
     lines = {"PGD": plain, "PGD with EOT and BPDA, images refined": refined}
     lines = {title: found for title, found in lines.items() if any(found.values())}
@@ -105,11 +104,9 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
     finish(figure, folder / "robustness.png")
 
 
-def _robustness_reports(row: Path) -> list[dict[str, Any]]:
+def _robustness_reports(folder: Path, row: str) -> list[dict[str, Any]]:
     """What evaluations say under "robustness", of a row's runs that did not diverge."""
-    paths = row.glob("seed*/evaluation.json")
-    finished = [path for path in paths if not (path.parent / "diverged.txt").exists()]
-    reports = (json.loads(path.read_text()) for path in finished)
+    reports = [run.evaluation() for run in reader.done(folder, row)]
     return [report["robustness"] for report in reports if "robustness" in report]
 
 
@@ -136,4 +133,4 @@ def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
       folder: of the study.
     """
     for scenario, labels in rows.items():
-        over_training(ROBUST, f"training_{folder_name(scenario)}", folder, labels)
+        over_training(ROBUST, f"training_{reader.folder_name(scenario)}", folder, labels)

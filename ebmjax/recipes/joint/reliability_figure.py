@@ -1,6 +1,5 @@
 """The reliability diagrams of a study of joint energy models, side by side, from its folder."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from ebmjax.metrics import ReliabilityBins
 from ebmjax.recipes.core.plots import finish, legend
 from ebmjax.recipes.joint.assessment_plots import reliability_diagram
-from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
 
 
@@ -24,7 +23,7 @@ def reliability(rows: Mapping[str, str], folder: Path) -> None:
 
     Source: SVGD-in-JEM thesis, Figure 5.5.
     """
-    every = {title: _evaluated(folder / folder_name(row)) for row, title in rows.items()}
+    every = {title: _evaluated(folder, row) for row, title in rows.items()}
     found = {title: runs for title, runs in every.items() if runs}
     if not found:
         return
@@ -70,11 +69,7 @@ def pooled(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
     return ReliabilityBins(edges[0], mean(confidence), mean(accuracy), total / len(bins))
 
 
-def _evaluated(row: Path) -> list[dict[str, Any]]:
+def _evaluated(folder: Path, row: str) -> list[dict[str, Any]]:
     """The section ``classification`` of the evaluated runs of a row that did not diverge."""
-    runs = [
-        json.loads(path.read_text())["classification"]
-        for path in sorted(row.glob("seed*/evaluation.json"))
-        if not (path.parent / "diverged.txt").exists()
-    ]
+    runs = [run.evaluation()["classification"] for run in reader.done(folder, row)]
     return [run for run in runs if run["accuracy"] is not None]

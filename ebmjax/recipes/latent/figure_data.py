@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.core.workdir import evaluations, read_config, read_rows
+from ebmjax.recipes.study.reader import Run, done, row_names
 
 BATCH_SIZE, EXPONENT, EPOCHS = "train.batch_size", "loss.exponent", "train.num_epochs"
 SYMBOLS = {
@@ -45,13 +45,13 @@ class Row:
       config: the configuration, names joined by dots.
       changes: the settings that differ from those most common in the study; neither the estimator
         nor the exponent.
-      folders: of the finished runs, a seed each.
+      runs: those that finished, a seed each.
       evaluations: evaluation.json of each.
     """
 
     config: Mapping[str, Any]
     changes: Mapping[str, Any]
-    folders: tuple[Path, ...]
+    runs: tuple[Run, ...]
     evaluations: tuple[Mapping[str, Any], ...]
 
     @property
@@ -99,7 +99,7 @@ class Row:
 
     def loss(self) -> tuple[np.ndarray, np.ndarray]:
         """Steps (n,) and the loss at each, (n, repeats)."""
-        logged = [[row for row in read_rows(folder) if "loss" in row] for folder in self.folders]
+        logged = [[row for row in run.logged() if "loss" in row] for run in self.runs]
         length = min(map(len, logged))
         losses = [_array([row["loss"] for row in rows[:length]]) for rows in logged]
         steps = np.array([row["step"] for row in logged[0][:length]])
@@ -112,11 +112,11 @@ class Row:
           Absent: if no repeat has a finite ``score``.
         """
         before = 0
-        for folder, evaluation in zip(self.folders, self.evaluations, strict=True):
+        for run, evaluation in zip(self.runs, self.evaluations, strict=True):
             finite = np.isfinite(_numbers(evaluation, score))
             if finite.any():
                 repeat = int(np.argmax(finite))
-                images = np.load(evaluations(folder)[-1])["samples"]
+                images = np.load(run.snapshots()[-1])["samples"]
                 return (images[None] if images.ndim == 4 else images)[repeat], before + repeat
             before += len(finite)
         raise Absent(f"no repeat of {self.estimator}, {self.label} has a finite {score}")
@@ -146,15 +146,14 @@ def _short(value: Any) -> str:
 def gather(folder: Path) -> list[Row]:
     """The rows of a study's folder that have a finished run of a latent EBM."""
     found = []
-    for row in sorted(path for path in folder.iterdir() if path.is_dir()):
-        done = tuple(path.parent for path in sorted(row.glob("seed*/evaluation.json")))
-        if not done:
+    for row in row_names(folder):
+        runs = tuple(done(folder, row))
+        if not runs:
             continue
-        config = flatten(read_config(done[0]))
+        config = flatten(runs[0].config())
         if config["family"] != "latent":
             continue
-        evaluations = tuple(json.loads((one / "evaluation.json").read_text()) for one in done)
-        found.append((config, done, evaluations))
+        found.append((config, runs, tuple(run.evaluation() for run in runs)))
     common = _most_common([config for config, _, _ in found])
     return [
         Row(config, {k: v for k, v in config.items() if k in common and v != common[k]}, *rest)

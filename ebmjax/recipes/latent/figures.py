@@ -20,6 +20,8 @@ from ebmjax.recipes.latent import figure_runs as runs
 from ebmjax.recipes.latent import figure_sweeps as sweeps
 from ebmjax.recipes.latent.figure_data import Absent, Row, gather
 from ebmjax.recipes.latent.figure_fits import table
+from ebmjax.recipes.study.reader import row_names
+from ebmjax.recipes.study.reader import runs as runs_of
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Callable[[], Figure]]:
@@ -58,9 +60,10 @@ def draw(folder: Path) -> None:
     rows = gather(folder)
     target = folder / "figures"
     target.mkdir(exist_ok=True)
-    for run in sorted(folder.glob("*/seed*")):
-        if not (run / "evaluation.json").exists():
-            print(f"left out, for it has no evaluation: {run}.")
+    for run in (run for row in row_names(folder) for run in runs_of(folder, row)):
+        if run.status != "done":
+            reason = "it diverged" if run.status == "diverged" else "it has no evaluation"
+            print(f"left out, for {reason}: {run.folder}.")
     num_drawn = 0
     for name, make in sorted(figures(rows).items()):
         try:

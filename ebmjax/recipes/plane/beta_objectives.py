@@ -1,18 +1,16 @@
 """The learned densities of all objectives side by side, from a study's folder alone."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.recipes.core.plots import finish
-from ebmjax.recipes.core.workdir import evaluations
 from ebmjax.recipes.plane.beta_evaluation import name_of
 from ebmjax.recipes.plane.beta_plots import shown_density, tile
 from ebmjax.recipes.plane.grid import Grid
+from ebmjax.recipes.study.reader import Run, first, row_names
 
 TITLES = {
     "default": "default",
@@ -32,24 +30,25 @@ def objectives(folder: Path) -> None:
         panels(folder / f"panels_{name}.png", runs)
 
 
-def by_setting(folder: Path) -> dict[str, dict[str, Path]]:
+def by_setting(folder: Path) -> dict[str, dict[str, Run]]:
     """Data set and setting to the runs of seed 0, by objective in the order of TITLES."""
-    found: dict[str, dict[str, Path]] = {}
-    for run in sorted(folder.glob("*/seed0")):
-        if (run / "evaluation.json").exists() or (run / "diverged.txt").exists():
-            objective = _read(run / "config.json")["loss"]["beta_variant"]
-            words = [word for word in run.parent.name.split(",_") if word != objective]
+    found: dict[str, dict[str, Run]] = {}
+    for row in row_names(folder):
+        run = first(folder, row)
+        if run.status != "missing":
+            objective = run.config()["loss"]["beta_variant"]
+            words = [word for word in row.split(",_") if word != objective]
             found.setdefault("_".join(words), {})[objective] = run
     return {name: {o: runs[o] for o in TITLES if o in runs} for name, runs in found.items()}
 
 
-def panels(path: Path, runs: dict[str, Path]) -> None:
+def panels(path: Path, runs: dict[str, Run]) -> None:
     """One figure: the data, then a line for each of ``runs``, by objective."""
-    first = next(iter(runs.values()))
-    config = _read(first / "config.json")
+    shown = next(iter(runs.values()))
+    config = shown.config()
     section, betas = config["eval"], config["loss"]["betas"]
     grid = Grid(section["half_width"], section["grid_points"])
-    with np.load(first / "truth.npz") as arrays:
+    with np.load(shown.folder / "truth.npz") as arrays:
         truth = arrays["log_density"]
     limits = (0.0, float(np.exp(truth.max())))
     size = (1.5 * (len(betas) + 1), 1.55 * len(runs) + 0.4)
@@ -70,22 +69,17 @@ def panels(path: Path, runs: dict[str, Path]) -> None:
 
 
 def _models(
-    run: Path, grid: Grid, max_border_mass: float, truth: np.ndarray, betas: Sequence[float]
+    run: Run, grid: Grid, max_border_mass: float, truth: np.ndarray, betas: Sequence[float]
 ) -> list[tuple[str, np.ndarray | None]]:
     """What to say of every model and its log density; None of one that diverged or spills over."""
     diverged = ("diverged", None)
-    if not (run / "evaluation.json").exists():  # all of them did, and the run ended there
+    if not (reports := run.evaluation()):  # all of them did, and the run ended there
         return [diverged] * len(betas)
-    with np.load(evaluations(run)[-1]) as arrays:
+    with np.load(run.snapshots()[-1]) as arrays:
         log_densities = arrays["log_densities"]
-    reports = _read(run / "evaluation.json")["by_beta"]
     return [
         diverged
-        if reports[name_of(beta)]["is_diverged"]
+        if reports["by_beta"][name_of(beta)]["is_diverged"]
         else shown_density(log_density, grid, max_border_mass, truth)
         for beta, log_density in zip(betas, log_densities, strict=True)
     ]
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text())

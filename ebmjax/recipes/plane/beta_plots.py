@@ -1,6 +1,5 @@
 """The panels of a study in the plane, drawn from the run's folder alone."""
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from ebmjax.recipes.core.plots import column, finish, legend
 from ebmjax.recipes.core.workdir import evaluations, read_rows
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import Grid
+from ebmjax.recipes.study import reader
 
 # Log densities below it are shown alike, as far as the panels of the papers go.
 FLOOR = -23.0
@@ -169,11 +169,11 @@ def _panel(rowname: str) -> str | None:
 
 def reports(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The folder name of a row to ``by_beta`` of each of its finished runs."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(folder.glob("*/seed*/evaluation.json")):
-        report = json.loads(path.read_text())
-        found.setdefault(path.parts[-3], []).append(report["by_beta"])
-    return found
+    found = {
+        row: [run.evaluation()["by_beta"] for run in reader.done(folder, row)]
+        for row in reader.row_names(folder)
+    }
+    return {row: by_beta for row, by_beta in found.items() if by_beta}
 
 
 def over_betas(runs: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,5 @@
 """The table and the figure of a study of samplers in the plane, from its runs' evaluation.json."""
 
-import json
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ import matplotlib.pyplot as plt
 
 from ebmjax.recipes.core.plots import INK, finish, legend
 from ebmjax.recipes.plane.samplers_plots import TITLES
+from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
 
 # Sampling-approaches thesis, section 4.1.
@@ -47,9 +47,10 @@ REFERENCES = {
 def study(folder: Path) -> None:
     """samplers.md of a study's folder, and samplers_<row>.png for each of its rows."""
     sections = []
-    for row in sorted({path.parts[-3] for path in folder.glob("*/seed*/evaluation.json")}):
-        paths = sorted((folder / row).glob("seed*/evaluation.json"))
-        runs = [json.loads(path.read_text()) for path in paths]
+    for row in reader.row_names(folder):
+        runs = [run.evaluation() for run in reader.done(folder, row)]
+        if not runs:
+            continue
         settings = list(runs[0]["eval"]["settings"])
         sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
         figure(folder / f"samplers_{row}.png", runs, settings)

@@ -1,6 +1,5 @@
 """What a study consists of: rows and columns, and the runs that they ask for."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.command_line import read
 from ebmjax.recipes.core.extractor_names import extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.study.reader import Run, folder_name
 
 RUN = ("-m", "ebmjax.recipes", "run")
 EXTRACTOR = "{extractor}"
@@ -53,9 +53,7 @@ class Cell:
     @property
     def status(self) -> str:
         """ "done", "diverged" or "missing"."""
-        if (self.folder / "diverged.txt").exists():  # its best state may have been evaluated
-            return "diverged"
-        return "done" if (self.folder / "evaluation.json").exists() else "missing"
+        return Run(self.folder).status
 
     @property
     def repeats(self) -> int:
@@ -71,11 +69,7 @@ class Cell:
 
     def numbers(self) -> dict[str, Any]:
         """The two JSON objects of a finished run as one."""
-        merged: dict[str, Any] = {}
-        for name in ("summary.json", "evaluation.json"):
-            path = self.folder / name
-            merged |= json.loads(path.read_text()) if path.exists() else {}
-        return merged
+        return Run(self.folder).numbers()
 
 
 def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:
@@ -153,11 +147,6 @@ def _check_folders(study: Study) -> None:
                 f"rows {other!r} and {label!r} of the study would share the folder "
                 f"{folder_name(label)!r}: blanks and slashes become _ and -. Rename one of them."
             )
-
-
-def folder_name(label: str) -> str:
-    """Of a row's runs, within the study's folder."""
-    return label.replace("/", "-").replace(" ", "_")
 
 
 def from_both_ends(labels: Sequence[str]) -> list[str]:

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax.recipes.core.plots import column
-from ebmjax.recipes.core.workdir import read_rows
-from ebmjax.recipes.study.cells import folder_name
+from ebmjax.recipes.study import reader
 
 Panel = tuple[str | tuple[str, ...], str, str]
 """A number's name in metrics.jsonl, or the names that runs may have for it, its label, and the
@@ -72,12 +71,12 @@ def over_training(
 def _runs(folder: Path, rows: Sequence[str] | None) -> dict[str, list[list[dict[str, Any]]]]:
     """What every seed logged, by row, of the rows that have a run."""
     if rows is None:
-        folders = {path.name.replace("_", " "): path for path in sorted(folder.glob("*"))}
+        names = {name.replace("_", " "): name for name in reader.row_names(folder)}
     else:
-        folders = {row: folder / folder_name(row) for row in rows}
+        names = {row: row for row in rows}
     found = {
-        row: [read_rows(path.parent) for path in sorted(runs.glob("seed*/metrics.jsonl"))]
-        for row, runs in folders.items()
+        label: [logged for run in reader.runs(folder, name) if (logged := run.logged())]
+        for label, name in names.items()
     }
     return {row: seeds for row, seeds in found.items() if seeds}
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from ebmjax.recipes.core import workdir
+from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.cells import Cell
 
 DIVERGED = "Training diverged"
@@ -88,7 +89,7 @@ def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
         running.discard(process)
     if DIVERGED in errors:
         workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder
-        (cell.folder / "diverged.txt").write_text(errors)
+        (cell.folder / reader.DIVERGED).write_text(errors)
     if cell.status == "missing" and process.returncode in INTERRUPTED:
         return "interrupted"
     if cell.status == "missing":

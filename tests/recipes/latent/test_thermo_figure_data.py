@@ -205,7 +205,7 @@ def test_seeds_of_a_row_are_further_repeats(tmp_path):
     both = measured[0]["gradient_variance"] + measured[1]["gradient_variance"]
     assert row.values("gradient_variance").tolist() == both
     assert row.loss()[1].shape == (4, 2 * REPEATS)
-    path = row.folders[0] / "evaluation.json"
+    path = row.runs[0].folder / "evaluation.json"
     report = json.loads(path.read_text())
     report["fid"]["infinity"] = [None] * REPEATS
     path.write_text(json.dumps(report))

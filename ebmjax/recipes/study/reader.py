@@ -1,0 +1,80 @@
+"""The one reader of a study's folder: which rows have runs, and what each run left there."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ebmjax.recipes.core import workdir
+
+DIVERGED = "diverged.txt"
+"""Holds the last words of a run that diverged, in the run's folder."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study.
+
+    Attributes:
+      folder: ``FOLDER/<row>/seed<k>``; it need not be there.
+    """
+
+    folder: Path
+
+    @property
+    def status(self) -> str:
+        """Returns "done", "diverged" or "missing"."""
+        if (self.folder / DIVERGED).exists():  # its best state may have been evaluated
+            return "diverged"
+        return "done" if (self.folder / "evaluation.json").exists() else "missing"
+
+    def config(self) -> dict[str, Any]:
+        """Returns config.json."""
+        return workdir.read_config(self.folder)
+
+    def evaluation(self) -> dict[str, Any]:
+        """Returns evaluation.json; empty if there is none."""
+        return self._read("evaluation.json")
+
+    def numbers(self) -> dict[str, Any]:
+        """Returns summary.json and evaluation.json as one object."""
+        return self._read("summary.json") | self.evaluation()
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Returns the rows of metrics.jsonl; none if there is no such file."""
+        exists = (self.folder / "metrics.jsonl").exists()
+        return workdir.read_rows(self.folder) if exists else []
+
+    def snapshots(self) -> list[Path]:
+        """Returns the arrays of each evaluation during training, ``<step>.npz``, by step."""
+        return workdir.evaluations(self.folder)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        return json.loads(path.read_text()) if path.exists() else {}
+
+
+def folder_name(label: str) -> str:
+    """Returns the name of a row's folder within the study's; itself for such a name."""
+    return label.replace("/", "-").replace(" ", "_")
+
+
+def row_names(folder: Path) -> list[str]:
+    """Returns the names of the rows' folders that hold a run, sorted."""
+    return sorted({path.parent.name for path in folder.glob("*/seed*")})
+
+
+def runs(folder: Path, row: str) -> list[Run]:
+    """Returns the runs of a row, given by its label or its folder's name, by seed."""
+    found = (folder / folder_name(row)).glob("seed*")
+    return [Run(path) for path in sorted(found, key=lambda path: (len(path.name), path.name))]
+
+
+def done(folder: Path, row: str) -> list[Run]:
+    """Returns those of ``runs`` that were evaluated and did not diverge."""
+    return [run for run in runs(folder, row) if run.status == "done"]
+
+
+def first(folder: Path, row: str) -> Run:
+    """Returns the run of seed 0, which may be missing."""
+    return Run(folder / folder_name(row) / "seed0")
