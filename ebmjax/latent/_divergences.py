@@ -111,13 +111,13 @@ def fitted_divergences(
 def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) -> None:
     """Raises ValueError at the first rung with a covariance that is singular up to rounding.
 
-    That is, with a deviation within n eps of the mean, the rounding of a mean of n, or with an
-    eigenvalue of the correlations within d eps of 0.
+    A covariance counts as singular in two cases. A deviation lies within n eps of the mean, which
+    is the rounding of a mean of n. Or an eigenvalue of the correlations lies within d eps of 0.
     """
     if is_traced(fitted):
         return
     means, matrices = np.asarray(mean, np.float64), np.asarray(fitted, np.float64)
-    # Draws that are not finite make NaN, which tells enough.
+    # Draws that are not finite make NaN, which needs no error.
     is_known = np.isfinite(matrices).all(axis=(-2, -1))
     means, matrices = means[is_known], matrices[is_known]
     eps, d = float(jnp.finfo(fitted.dtype).eps), means.shape[-1]

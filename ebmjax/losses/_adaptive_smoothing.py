@@ -25,9 +25,9 @@ def adapt_smoothing(
         \log \alpha' = \log \alpha + \text{rate} \cdot
             \big( \log \frac{\|g_\text{gen}\|}{\|g_\text{clf}\|} - \log \text{target} \big)
 
-    clipped to [low, high]. The generative gradient is proportional to
-    :math:`1 / \alpha`, so for gradients that otherwise stand still the log of the ratio closes
-    the share ``rate`` of its distance to the target's in each step.
+    clipped to [low, high]. The generative gradient is proportional to :math:`1 / \alpha`. If the
+    gradients do not change otherwise, each step reduces the distance between the log ratio and the
+    target's log by the share ``rate``.
 
     Args:
       smoothing: the current :math:`\alpha`, positive scalar.

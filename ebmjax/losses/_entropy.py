@@ -21,10 +21,10 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
     n grows, slowly in high dimension; for interacting particles, which keep their distance, it
     reads high. Compare values at equal n and d only.
 
-    The particles' dtype (float32 for narrower ones) cannot tell distances below eps times the
-    largest absolute coordinate, and nearer neighbours, coincident particles among them, count as
-    being that far apart. So the estimate is finite, and still moves by d log c when all is scaled
-    by c. Differentiable, with no gradient from pairs at that floor.
+    The particles' dtype (float32 for narrower ones) cannot resolve distances below eps times the
+    largest absolute coordinate. Nearer neighbours, also coincident ones, count as that far apart.
+    So the estimate is finite, and still moves by d log c when all is scaled by c. It is
+    differentiable, with no gradient from pairs at that floor.
 
     With ``references`` the neighbours are sought among those instead, and :math:`\psi(n)` becomes
     :math:`\psi(m + 1)`. That estimates the cross-entropy :math:`-E_q \log p` of the particles'

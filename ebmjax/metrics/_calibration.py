@@ -120,7 +120,7 @@ def calibration_gaps(
 
     It is "right, as 0 or 1, minus confidence", with the sign of that gap in the example's bin.
     ``sampling_error`` and ``paired_difference`` of these numbers take the signs as known (the delta
-    method), which makes them a little too large where a bin's gap is within its own error.
+    method). They are a little too large if a bin's gap is within its own error.
 
     Args:
       probabilities: (N, classes), each row a distribution.

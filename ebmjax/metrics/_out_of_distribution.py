@@ -249,7 +249,7 @@ def _ranked(*scores: Any) -> tuple[Any, ...]:
         wide.append("float64")
     if not any(a.dtype.name in wide for a in arrays) or any(
         a.ndim != 1 or np.isnan(a).any() for a in arrays
-    ):  # told of below
+    ):  # refused below
         return scores
     _, ranks = np.unique(np.concatenate(arrays), return_inverse=True)
     return tuple(np.split(ranks, [len(arrays[0])]))

@@ -64,8 +64,9 @@ def straight_through(transform: Transform) -> Transform:
     """``transform`` with the identity for its derivative: the BPDA of a purification.
 
     An attack through ``classifier(straight_through(purify)(key, images))`` follows the
-    classifier's gradient at the purified images as if it were one at the images, where the true
-    gradient is zero, noise or too long a chain. It suits transforms that change an image little.
+    classifier's gradient at the purified images as if it were the gradient at the images. Use it
+    where the true gradient is zero, noise or too long a chain. It suits transforms that change an
+    image little.
 
     Args:
       transform: a ``Transform``, such as a few Langevin steps from each image.

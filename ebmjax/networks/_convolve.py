@@ -199,9 +199,9 @@ def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Pad
 def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
     """Each input pixel's stamp of size x size, in blocks, added where the stamps overlap.
 
-    Neighbouring stamps are ``stride`` apart. Cut into ``m x m`` blocks of that side they overlap
-    in whole blocks, so their sum is m * m shifted additions on the grid of blocks, no scatter. A
-    lone pixel overlaps nothing and is one block.
+    Neighbouring stamps are ``stride`` apart. Cut into ``m x m`` blocks of that side, they overlap
+    in whole blocks. So their sum is m * m shifted additions on the grid of blocks, without a
+    scatter. A lone pixel overlaps nothing and is one block.
     """
     size, _, channels, features = kernel.shape
     height, width = images.shape[-3:-1]

@@ -59,10 +59,10 @@ class ResidualEnergy(nn.Module):
     after the convolutions before have seen it.
 
     Raises:
-      ValueError: when built with sizes below one or a limit that is not positive; when called
-        on images that are no images or cannot be halved so often, on labels where there are no
-        classes or none where there are, or on labels of another shape or out of range. A traced
-        label out of range makes the energy NaN.
+      ValueError: when built, if a size is below one or the limit is not positive. When called, if
+        the images have another shape than images or cannot be halved so often, if labels are given
+        without classes or missing with them, or if labels have another shape or are out of range.
+        A traced label out of range makes the energy NaN.
       TypeError: if labels are not integers.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.

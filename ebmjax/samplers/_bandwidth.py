@@ -47,9 +47,9 @@ def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Arr
     With the first the kernel row of a typical particle sums to about 1 + 1:
     ``n exp(-median^2 / (2 bandwidth^2)) = 1``. With the second it sums to about 1 + 0.6 n.
 
-    Where more than half of the pairs coincide the root mean square distance stands in for the
-    median, and where all of them do (or n = 1) the bandwidth is 1: every kernel value is then 1
-    and the particles repel each other not at all, so nothing depends on the choice.
+    If more than half of the pairs coincide, the root mean square distance replaces the median. If
+    all of them coincide (or n = 1), the bandwidth is 1. Every kernel value is then 1 and no
+    particle repels another, so nothing depends on the choice.
 
     Args:
       squared_distances: shape (n, n), zero on the diagonal.

@@ -31,9 +31,9 @@ class Draw(NamedTuple):
       positions: PyTree with leading axis ``num``.
       slots: (num,) int32, all different, in random order; the number of slots, which no write
         reaches, where a traced label is out of range.
-      labels: (num,) int32, of the class asked for. Without class labels: of the law a new
-        position was drawn from, and of the slot's block for the others, which is the class they
-        were first drawn from only as long as no slot was ever reinitialised.
+      labels: (num,) int32, the class asked for. Without class labels, a new position has the class
+        of the law it was drawn from; the others have the class of their slot's block. That is the
+        class they were first drawn from only if no slot was ever reinitialised.
       is_new: (num,) bool, true where the position is fresh from the initial law.
     """
 

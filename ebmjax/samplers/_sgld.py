@@ -46,8 +46,8 @@ def sgld_step(
     :math:`\sigma = \sqrt{2 \epsilon T}`; its stationary law tends to :math:`p^{1/T}` as
     :math:`\epsilon \to 0`. On N(0, v) it is N(0, v T / (1 - epsilon / 2v)) exactly.
 
-    Where the density changes from step to step (minibatches, a model in training), the move uses
-    the score that was taken when the position was reached, each position under one density.
+    If the density changes from step to step (minibatches, a model in training), the move uses the
+    score that was taken when the position was reached. Each position is scored under one density.
 
     Args:
       key: consumed by the noise.

@@ -113,8 +113,8 @@ def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
 def centre(positions: jax.Array) -> jax.Array:
     """``positions`` (n, d) around their mean, the same numbers wherever they are used.
 
-    The 1/n stands inside the sum because compilers fuse "minus sum times 1/n" into the uses of the
-    difference, rounded in one and not in the next, and then a point is not where it is.
+    The 1/n stands inside the sum. Otherwise compilers fuse "minus sum times 1/n" into the uses of
+    the difference and round it in one use and not in the next. Two uses then see different points.
     """
     return positions - jnp.sum(positions * (1.0 / len(positions)), axis=0, keepdims=True)
 

@@ -78,8 +78,8 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
     With ``sgld`` this is the proximal SGLD of JEM++ and SADA-JEM.
 
     Under ``scheduled`` no move is beyond ``max_drift`` either. A state carries the score as the
-    step before clipped it: where the step size has fallen since, an entry that was clipped moves
-    by ``max_drift`` times the quotient of the two, and that step of MALA is not quite exact.
+    step before clipped it. If the step size has fallen since, a clipped entry moves by
+    ``max_drift`` times the new step size over the old. That step of MALA is not quite exact.
 
     Raises:
       ValueError: if a concrete ``max_drift`` is not positive; from the sampler, if it does not
@@ -110,9 +110,9 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     """Projects every position onto the box ``[low, high]``, elementwise, after each step.
 
-    The density is evaluated where the chain really stands, at the projected position, so that a
-    state that carries its score stays true and a step still costs one gradient. A projected chain
-    has no exact law. Under MALA a proposal outside is judged by the energy at the wall: where
+    The density is evaluated at the projected position, where the chain really stands. So a state
+    that carries its score stays true, and a step still costs one gradient. A projected chain has no
+    exact law. Under MALA a proposal outside is judged by the energy at the wall: where
     drifts point outwards hardly any is accepted (docs/results/igebm_digits.md). ``reflect`` and,
     for MALA, ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated
     density.

@@ -31,13 +31,12 @@ class JointObjective:
       smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
       axis_name: mapped axis, or axes, over which the two gradients are averaged before their norms
         are taken, so that the shards share one smoothing: ("data", "shard") under ``fit``,
-        "shard" where ``make_train_step`` has no mesh axis. With None each has one of its own,
-        unless ``batch_axis`` joins them.
+        "shard" where ``make_train_step`` has no mesh axis. With None each shard has a separate
+        smoothing, unless ``batch_axis`` joins them.
       batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
         ``fit``. Batch statistics, SAM's displacement, the log densities that ``generative_loss``
-        sees and the smoothing are then those of the whole batch, so that any number of shards has
-        the gradient of one. With None each shard's batch is a batch of its own, whose gradients
-        are averaged.
+        sees and the smoothing are then those of the whole batch. So any number of shards has the
+        gradient of one. With None each shard is a separate batch, and the gradients are averaged.
 
     Raises:
       ValueError: for negative weights, a ``rho`` or ratio that is not positive, or a rate outside
