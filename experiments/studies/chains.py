@@ -1,4 +1,4 @@
-"""What chains do step by step while a model trains (sampling-approaches thesis, Figs. 4.7-4.16).
+"""Profiles of chains while a model trains (sampling-approaches thesis, Figs. 4.7-4.16).
 
 The thesis shows the acceptance along a chain at a few points of training, for SGLD ("not used in
 sampling") and MALA, of an energy of images and of a joint model, and the preconditioner of pSGLD at

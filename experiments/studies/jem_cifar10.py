@@ -201,7 +201,7 @@ SCENARIOS = {
 
 
 def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
-    """Of the rows of each scenario; their curves are Figures 16 and 20 to 25."""
+    """A study of the rows of each scenario; their curves are Figures 16 and 20 to 25."""
     return Study(
         rows={label: config for rows in by_scenario.values() for label, config in rows.items()},
         columns={

@@ -238,7 +238,7 @@ TIMED = ("JEM, SGLD", "SVGD, corrected", "SVGD, beta 0.1", "stochastic SVGD, bet
 def study(
     rows: Mapping[str, str | Sequence[str]], draw: Callable[[Path], None] | None = None
 ) -> Study:
-    """Of the same columns and evaluations."""
+    """A study of the same columns and evaluations."""
     return Study(rows=rows, columns=COLUMNS, common=COMMON, draw=draw)
 
 

@@ -26,7 +26,7 @@ UPDATES = NUM_EPOCHS * (NUM_TRAIN // BATCH_SIZE)
 
 
 def row(estimator: str, **changes: Any) -> tuple[str, list[str]]:
-    """As ``thermo_rows.row``, of the estimator's variant."""
+    """``thermo_rows.row`` of the estimator's variant."""
     config = "configs/thermo_digits.py" + ("" if estimator == "tempered" else f":{estimator}")
     return thermo_rows.row(config, estimator, **changes)
 

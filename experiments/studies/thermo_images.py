@@ -25,7 +25,7 @@ thermo_digits = beside(__file__, "thermo_digits.py")
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
-    """As ``thermo_rows.row``, of a configuration that is the same for every estimator."""
+    """``thermo_rows.row`` of a configuration that is the same for every estimator."""
     label, run = thermo_rows.row(config, estimator, **changes)
     return label, [*run, f"--config.loss.estimator={estimator}"]
 

@@ -35,7 +35,7 @@ def row(data: str, setting: str, objective: str = "default") -> tuple[str, list[
 
 
 def columns(betas: tuple[float, ...]) -> dict[str, tuple[str, float, int]]:
-    """What is told of every beta, and how long the run took."""
+    """Columns reported for every beta, and the duration of the run."""
     told = {
         "density, TV": ("density_tv", 3),
         "density, KL in nats": ("density_kl", 2),

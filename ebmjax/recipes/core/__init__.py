@@ -1,1 +1,1 @@
-"""What every family shares: fields, command line, run folder, launch, kept states, plots."""
+"""Parts that every family shares: fields, command line, run folder, launch, kept states, plots."""

@@ -92,7 +92,7 @@ def restore(path: Path, config: Config, experiment: Experiment) -> training.Trai
 
 
 def _split(config: Config) -> str:
-    """Of which images the evaluation is: "test", or "validation" for those held out of training."""
+    """The evaluated images: "test", or "validation" for those held out of training."""
     is_held_out = config.data.get("num_validation") and not config.eval.use_test_split
     return "validation" if is_held_out else "test"
 

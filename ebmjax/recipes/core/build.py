@@ -28,7 +28,7 @@ DIGITS_SIDE = 8
 
 
 class Seconds(NamedTuple):
-    """How long something took.
+    """Durations of a piece of work.
 
     Attributes:
       wall: from its start to its end.
@@ -40,12 +40,12 @@ class Seconds(NamedTuple):
 
     @property
     def run(self) -> float:
-        """What the same work takes once it is compiled."""
+        """Seconds that the same work takes once it is compiled."""
         return self.wall - self.compile
 
 
 class Experiment(NamedTuple):
-    """What ``run.py`` needs of a family of experiments.
+    """Parts that ``run.py`` needs of a family of experiments.
 
     Attributes:
       state: before the first step.
@@ -76,7 +76,7 @@ class Experiment(NamedTuple):
 
 
 class Images(NamedTuple):
-    """What a run learns from and is judged by.
+    """Images that a run learns from and is judged by.
 
     Attributes:
       train: to train on.

@@ -1,4 +1,4 @@
-"""What the extractors of features are called, in the names of the numbers made with them."""
+"""Names of the extractors of features, in the names of the numbers made with them."""
 
 from ebmjax.recipes.core.fields import Config
 
@@ -7,5 +7,5 @@ OWN_CLASSIFIER = "classifier_features"
 
 
 def extractor_name(config: Config) -> str:
-    """Of the one that judges a run's images: Inception-v3 where the run has its weights."""
+    """Name of the extractor that judges a run's images: Inception-v3 if the run has its weights."""
     return INCEPTION if config.eval.get("inception_weights") else OWN_CLASSIFIER

@@ -13,7 +13,7 @@ from ebmjax.recipes.core.workdir_lock import only_process
 
 
 def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
-    """Where the run in ``path`` begins; None without another run, or where it has begun already.
+    """Start of the run in ``path``; None without another run, or if it has begun already.
 
     Raises:
       ConfigError: if ``config.train.start_from`` is not the folder of a run with a checkpoint of

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it runs: TensorBoard, a progress bar or plain lines."""
+"""Shows a run while it runs: TensorBoard, a progress bar or plain lines."""
 
 import math
 import sys

@@ -203,7 +203,7 @@ def check_ranges(config: Config) -> None:
 
 
 def _is_bandwidth(value: Any) -> bool:
-    """Of any type, as the field is that takes numbers and a name."""
+    """Checks a value of any type, because the field takes numbers and a name."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value == "median" or (is_number and 0 < value < math.inf)
 

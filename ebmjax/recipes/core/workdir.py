@@ -174,7 +174,7 @@ def as_json(config: Config) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Of Python and of the packages that decide the numbers.
+    """Versions of Python and of the packages that decide the numbers.
 
     None of a package that is not installed: a checkout on PYTHONPATH runs without, ``revision``
     tells which it is.

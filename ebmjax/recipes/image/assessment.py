@@ -92,7 +92,7 @@ class IgebmAssessment:
 
     @property
     def num_chain_steps(self) -> int:
-        """Of each long chain."""
+        """Steps of each long chain."""
         return self.config.eval.num_chain_steps or LONG * self.config.sampler.num_steps
 
     def _samplers(self, model: Trained) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class IgebmAssessment:
 
     @property
     def _beta(self) -> jax.Array:
-        """Of the whole energy, what chains lack at the end of training."""
+        """The share of the whole energy that chains lack at the end of training."""
         loss = self.config.loss
         return jnp.float32(loss.beta_end if loss.name == "beta" else 0.0)
 
@@ -145,7 +145,7 @@ class IgebmAssessment:
         return report, found
 
     def _mixing(self, key: Key, model: Trained) -> dict[str, Any]:
-        """How chains of each sampler mix over the second half of their way, and the worst of it.
+        """Mixing of each sampler's chains over the second half of their way, and the worst of it.
 
         R-hat over parallel chains from the initial law: of the energy, and the median over the
         pixels; and how far a chain comes in that time, squared, a pixel. Of a conditional energy
@@ -215,7 +215,7 @@ def energy_moments(energies: np.ndarray) -> dict[str, float]:
 
 
 def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Of how each sampler's chains mix; NaN where one of them has no number."""
+    """The worst mixing over samplers; NaN where one of them has no number."""
 
     def of(name: str) -> list[float]:
         return [found[name] for found in by_sampler.values()]

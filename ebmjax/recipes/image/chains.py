@@ -26,7 +26,7 @@ from ebmjax.types import Key, Metrics, PyTree
 
 
 class Trained(NamedTuple):
-    """What is used of a run's state.
+    """Parts of a run's state that are used.
 
     Attributes:
       params: averaged over training.
@@ -56,7 +56,7 @@ def with_larger_steps(model: Trained, factor: float) -> Trained:
 def make_profile(
     key: Key, energy_of: EnergyOf, negatives: ImageNegatives
 ) -> Callable[..., dict[str, np.ndarray]]:
-    """What chains do on their way, step by step.
+    """Profile of chains, step by step.
 
     Returns:
       ``(model, beta, starts, labels) -> arrays`` by the names of ``chain_profiles``: every sampler

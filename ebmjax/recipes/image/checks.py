@@ -1,4 +1,4 @@
-"""What an image energy's configuration may not ask for together, told before training."""
+"""Refuses, before training, fields of an image energy's configuration that exclude each other."""
 
 from ebmjax.recipes.core import best, unread
 from ebmjax.recipes.core.fields import Config, ConfigError

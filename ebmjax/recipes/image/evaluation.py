@@ -1,4 +1,4 @@
-"""What is measured and pictured of an image energy while it trains."""
+"""Measures and pictures an image energy while it trains."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ class IgebmEvaluation:
 
     @cached_property
     def _fresh_chains(self) -> Callable[..., Chains]:
-        """What training draws where it keeps no buffer."""
+        """Chains as training draws them where it keeps no buffer."""
         return make_fresh_chains(
             self.energy_of,
             self.negatives,
@@ -111,7 +111,7 @@ class IgebmEvaluation:
     def _profiled(
         self, state: TrainState, model: Trained, beta: jax.Array
     ) -> dict[str, np.ndarray]:
-        """What ``eval.num_profiled`` chains do on their way from where training's would start."""
+        """Profile of ``eval.num_profiled`` chains that start where training's would start."""
         num = self.config.eval.num_profiled
         if not num:
             return {}
@@ -160,7 +160,7 @@ class IgebmEvaluation:
         return jax.jit(report)
 
     def _density(self, energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensityFn]:
-        """What the chains of training follow, of each class: its score clipped where theirs is."""
+        """Class densities that training's chains follow: scores clipped where theirs are."""
         max_score = self.config.sampler.max_score
 
         densities = class_densities(energy, beta)

@@ -187,7 +187,7 @@ def references_a_shard(config: Config) -> int:
 
 
 def negatives(config: Config, image_shape: tuple[int, ...]) -> training.ImageNegatives:
-    """How negatives are drawn, by ``config.sampler``."""
+    """The plan of negatives, by ``config.sampler``."""
     section = config.sampler
     buffer = section.buffer
     return training.ImageNegatives(
@@ -203,7 +203,7 @@ def negatives(config: Config, image_shape: tuple[int, ...]) -> training.ImageNeg
 def augmentation(
     config: Config, image_shape: tuple[int, ...]
 ) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
-    """What moves the starts that come from the buffer; None for nothing.
+    """The augmentation of starts that come from the buffer; None for nothing.
 
     Raises:
       ConfigError: where the data are no images.

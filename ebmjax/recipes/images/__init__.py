@@ -1,1 +1,1 @@
-"""What models of images share: distances, feature extractors, chain profiles, start laws."""
+"""Parts that image models share: distances, feature extractors, chain profiles, start laws."""

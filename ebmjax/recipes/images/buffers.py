@@ -1,4 +1,4 @@
-"""What evaluations show of a replay buffer, and draws of the law that it is filled from."""
+"""Pictures of a replay buffer, and draws of the law that it is filled from."""
 
 import jax
 import jax.numpy as jnp

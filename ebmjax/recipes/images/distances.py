@@ -1,4 +1,4 @@
-"""How far generated images are from the training images, by one extractor for a whole run."""
+"""Distances of generated images from the training images, by one extractor for a whole run."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
 
 
 def finite_images(ends: np.ndarray) -> np.ndarray:
-    """As uint8, those of ``ends`` (N, H, W, C), from -1 to 1, that are finite everywhere."""
+    """Images of ``ends`` (N, H, W, C), from -1 to 1, that are finite everywhere, as uint8."""
     is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
     return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
 
@@ -69,7 +69,7 @@ class Chains(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What images are compared with.
+    """Reference that images are compared with.
 
     Attributes:
       features: (N, F), of all its images.
@@ -96,7 +96,7 @@ class Distances:
 
     @cached_property
     def extractor(self) -> Extractor | None:
-        """What judges the images; None for data without labels and without Inception's weights."""
+        """Judge of the images; None for data without labels and without Inception's weights."""
         if not (self.config.eval.inception_weights or self.config.data.num_classes):
             return None
         return extractor(self.config, self.train, self.test)

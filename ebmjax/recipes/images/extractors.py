@@ -40,7 +40,7 @@ BATCH_SIZE = 500
 
 
 class Extractor(NamedTuple):
-    """What judges generated images.
+    """Extractor of the features by which generated images are judged.
 
     Attributes:
       name: ends the names of the numbers made with it.
@@ -131,7 +131,7 @@ def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.
 
 
 def _digest(train: data.ImageData, num_classes: int) -> str:
-    """Of all that decides the parameters: images, settings, versions and kind of device."""
+    """Digest of all that decides the parameters: images, settings, versions and kind of device."""
     decisive = {
         "data": training.tree_digest(tuple(train)),
         "settings": SETTINGS | {"num_classes": num_classes},

@@ -147,7 +147,7 @@ class JemAssessment:
     def _ood(
         self, model: Trained, test_scores: dict[str, np.ndarray]
     ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """How well the three scores tell the test images from as many others; the scores."""
+        """Separation of test images from as many others by three scores; the scores."""
         num = self.config.eval.num_ood
         sets, skipped = ood_sets(self.config, self.test.images[:num])
         tested = {name: score[:num] for name, score in test_scores.items() if name != "logits"}
@@ -163,7 +163,7 @@ class JemAssessment:
     def _robustness(
         self, key: Key, model: Trained
     ) -> tuple[dict[str, Any], dict[str, per_image.Parts]]:
-        """Of the classifier as it is and, where images are refined, "refined" behind its chains.
+        """Robustness of the classifier and, if images are refined, "refined" behind its chains.
 
         The attacks on the plain one cost a small part of the others, and a defence says nothing
         without what it defends.

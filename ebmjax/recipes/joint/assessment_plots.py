@@ -167,7 +167,7 @@ def _by_class(path: Path, found: Samples, of_class: str) -> None:
 
 
 def _caption(num: int, total: int, of: str = "of") -> str:
-    """What ``_extremes`` shows."""
+    """Caption of ``_extremes``."""
     if total <= num:
         return "\nhighest first"
     return f"\nthe {num // 2} highest, then the {num - num // 2} lowest {of} {total}"

@@ -30,7 +30,7 @@ ANY_CLASS = -1
 
 
 class Trained(NamedTuple):
-    """What is used of a run's state.
+    """Parts of a run's state that are used.
 
     Attributes:
       params: of the network.
@@ -57,7 +57,7 @@ def averaged_statistics(state: TrainState) -> PyTree:
 def chain_density(
     classifier: Classifier, density_scale: Any, model: Trained, label: jax.Array
 ) -> ChainDensity:
-    """What a chain of class ``label`` follows: its logit, or log p(x) for ``ANY_CLASS``.
+    """Density that a chain of class ``label`` follows: its logit, or log p(x) for ``ANY_CLASS``.
 
     Scaled as in training, which the step size was chosen for.
     """
@@ -98,7 +98,7 @@ def move(
     labels: jax.Array,
     num_steps: int,
 ) -> jax.Array:
-    """Where ``num_steps`` of the run's sampler take ``starts`` (N, H, W, C).
+    """Moves ``starts`` (N, H, W, C) by ``num_steps`` of the run's sampler.
 
     Interacting particles have no class: ``labels`` (N,) are ignored.
     """
@@ -121,7 +121,7 @@ def densities(
 def make_profile(
     key: Key, classifier: Classifier, negatives: Negatives | None, config: Config
 ) -> chain_profiles.Profile:
-    """What the run's chains do on their way from slots of the buffer, step by step.
+    """Profile of the run's chains from slots of the buffer, step by step.
 
     ``config.eval.num_profiled`` of them, or as many particles as interact in training; of their
     slot's class where training's are.

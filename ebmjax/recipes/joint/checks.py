@@ -1,4 +1,4 @@
-"""What a joint energy model's configuration may not ask for together, told before training."""
+"""Refuses, before training, fields of a joint model's configuration that exclude each other."""
 
 from ebmjax.recipes.core import best, unread
 from ebmjax.recipes.core.fields import Config, ConfigError, choose

@@ -1,4 +1,4 @@
-"""What the joint energy models on CIFAR share: the network, the data, and how they are judged.
+"""Parts that the joint energy models on CIFAR share: network, data and evaluation.
 
 WRN-28-10 on 50,000 images of 32x32. Attacks are SADA-JEM's: PGD of 50 steps of 2/255 on 1,000 test
 images, the same radii in both norms.

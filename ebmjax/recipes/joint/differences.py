@@ -1,4 +1,4 @@
-"""What SADA-JEM has besides JEM on the digits, as flags that a study's rows change."""
+"""Differences of SADA-JEM from JEM on the digits, as flags that a study's rows change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is measured and pictured of a joint energy model while it trains."""
+"""Measures and pictures a joint energy model while it trains."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

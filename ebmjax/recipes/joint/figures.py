@@ -105,7 +105,7 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
 
 
 def _robustness_reports(folder: Path, row: str) -> list[dict[str, Any]]:
-    """What evaluations say under "robustness", of a row's runs that did not diverge."""
+    """Reports under "robustness" in the evaluations of a row's runs that did not diverge."""
     reports = [run.evaluation() for run in reader.done(folder, row)]
     return [report["robustness"] for report in reports if "robustness" in report]
 

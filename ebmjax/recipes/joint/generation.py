@@ -1,4 +1,4 @@
-"""How good the images are that a trained joint energy model generates."""
+"""Quality of the images that a trained joint energy model generates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Generation:
 
     @property
     def num_chain_steps(self) -> int:
-        """Of each fresh chain."""
+        """Steps of each fresh chain."""
         section = self.config.eval
         return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
 
@@ -176,7 +176,7 @@ class Generation:
         return report, samples
 
     def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
-        """What SADA-JEM's code reports: of the images that the model is most confident of.
+        """Numbers of the images that the model is most confident of, as SADA-JEM's code reports.
 
         The Frechet distance and the inception score are of different images, and the reference has
         the test images, too.

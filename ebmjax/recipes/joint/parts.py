@@ -166,7 +166,7 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
 
 
 def negatives(config: Config, train: data.ImageData) -> training.Negatives | None:
-    """How negatives are drawn; None for a classifier alone (``loss.generative_weight`` 0)."""
+    """The plan of negatives; None for a classifier alone (``loss.generative_weight`` 0)."""
     if not config.loss.generative_weight:
         return None
     name = config.sampler.name

@@ -28,7 +28,7 @@ DISTANCES = ("fid", "kid_rbf", "kid_polynomial")
 
 
 class Keys(NamedTuple):
-    """Of a repeat's full evaluation, for what each is named after."""
+    """Random keys of a repeat's full evaluation, each named after its use."""
 
     distances: jax.Array
     evidence: jax.Array
@@ -37,7 +37,7 @@ class Keys(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Of a repeat's samples and the images of where their chains began.
+    """A repeat's samples, and the images where their chains began, as judged.
 
     Attributes:
       ends: each metric at every size, and "manifold".
@@ -121,7 +121,7 @@ class ThermoAssessment:
 
     @property
     def extractor(self) -> Extractor | None:
-        """What judges the images; None where nothing is generated or nothing can judge."""
+        """The extractor that judges images; None if nothing is generated or nothing can judge."""
         return self.evaluation.distances.extractor if self.config.eval.num_generated else None
 
     @cached_property
@@ -188,7 +188,7 @@ class ThermoAssessment:
     def _told(
         by_repeat: list[dict[str, Any]], diverged: np.ndarray, sizes: Sequence[int]
     ) -> dict[str, Any]:
-        """What ``_distances`` found of every repeat, with each metric at infinitely many images."""
+        """Results of ``_distances`` by repeat, with each metric at infinitely many images."""
         every = common.stack_arrays(by_repeat)
         scores = every.pop("manifold")
         found = {"manifold": jax.tree.map(partial(_finite_or_null, diverged), scores)}
@@ -219,7 +219,7 @@ def _at_infinity(sizes: Sequence[int], values: np.ndarray) -> float:
 
 
 def _finite_or_null(diverged: np.ndarray, values: np.ndarray) -> Any:
-    """As lists; NaN, which becomes null in JSON, for the repeats that diverged."""
+    """Values as lists; NaN, which becomes null in JSON, for the repeats that diverged."""
     values = np.asarray(values, float)
     lost = diverged.reshape(diverged.shape + (1,) * (values.ndim - diverged.ndim))
     return np.where(lost, np.nan, values).tolist()

@@ -1,4 +1,4 @@
-"""What a latent EBM's configuration may not ask for together, told before anything is trained."""
+"""Refuses, before training, fields of a latent EBM's configuration that exclude each other."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What one training step of a latent EBM costs: time, and operations with loops counted in full."""
+"""Cost of one training step of a latent EBM: time, and operations with loops counted in full."""
 
 import statistics
 import time
@@ -15,7 +15,7 @@ TIMED_STEPS = 5
 def cost(
     gradient_fn: Callable[..., Any], *arguments: Any, num_steps: int, pilot_seconds: float = 0.0
 ) -> dict[str, Any]:
-    """Of one gradient of one repeat, chains included; the optimiser's update is small beside it.
+    """Cost of one repeat's gradient, chains included; the optimiser's update is small beside it.
 
     Args:
       gradient_fn: the one that trains, jitted.

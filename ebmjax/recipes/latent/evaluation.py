@@ -1,4 +1,4 @@
-"""What is measured and pictured of a latent EBM while it trains."""
+"""Measures and pictures a latent EBM while it trains."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ebmjax.training import TrainState, tree_digest
 
 
 class Programs(NamedTuple):
-    """What an evaluation computes, compiled apart: a run whose gradient alone differs from
+    """Programs of an evaluation, compiled apart: a run whose gradient alone differs from
     another's finds the rest in the cache of compiled programs."""
 
     sample: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What the figures of a study of thermodynamic integration show, read from the study's folder.
+"""Data of a thermodynamic-integration study's figures, read from the study's folder.
 
 Rows are told apart by their configurations, not by their names: a row belongs to a sweep if it
 differs from the settings that are most common in the folder by the swept field alone."""
@@ -61,12 +61,12 @@ class Row:
 
     @property
     def exponent(self) -> float:
-        """Of the schedule; without meaning for vanilla learning."""
+        """Exponent of the schedule; without meaning for vanilla learning."""
         return self.config[EXPONENT]
 
     @property
     def label(self) -> str:
-        """What it is within its estimator, in the thesis's symbols."""
+        """Label of the row within its estimator, in the thesis's symbols."""
         if self.estimator == "vanilla":
             first = {SYMBOLS[BATCH_SIZE]: self.config[BATCH_SIZE]}
         else:

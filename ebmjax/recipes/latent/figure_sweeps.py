@@ -156,7 +156,7 @@ def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
 
 
 def against_time(rows: Sequence[Row]) -> Figure:
-    """Of no number in the thesis: what every row's time of training buys, in KID_inf and nats."""
+    """Draws KID_inf and nats against training time, by row; the thesis has no such figure."""
     heading = title(rows, features=True)
     numbers = {
         "kid_rbf.infinity": SCORES["kid_rbf"],

@@ -38,5 +38,5 @@ def over_batches(gradients: Sequence[LatentParams]) -> dict[str, jax.Array]:
 
 
 def _parts(gradient: LatentParams) -> dict[str, object]:
-    """By what their numbers' names begin with."""
+    """The gradient and its parts, by the prefix of their numbers' names."""
     return {"": gradient, "prior_": gradient.prior, "generator_": gradient.generator}

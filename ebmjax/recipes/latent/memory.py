@@ -1,4 +1,4 @@
-"""How much memory the programs of a latent EBM run need at once, told before anything is trained.
+"""Checks, before training, the memory that a latent EBM run's programs need at once.
 
 Only chains count: what the generator must remember of each to be differentiated at all powers at
 once. Weights, images and features are small beside it.
@@ -18,7 +18,7 @@ from ebmjax.training import make_mesh, repeats_take_turns
 
 
 class Program(NamedTuple):
-    """What runs on one device at once.
+    """A program that runs on one device at once.
 
     Attributes:
       name: the subject of a sentence.
@@ -77,7 +77,7 @@ def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> l
 
 
 def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program:
-    """Of the shards of one device."""
+    """The training step of the shards of one device."""
     batch_size, num_devices = config.train.batch_size, make_mesh(config.mesh.num_shards).size
     num_repeats = 1 if repeats_take_turns() else config.train.num_repeats
     images = "images" if num_devices == 1 else f"images over {num_devices} devices"
@@ -109,7 +109,7 @@ def _told(config: Config, field: str, unit: str) -> str:
 
 
 def chain_bytes(generator_fn: Callable[..., Any], params: Any, latent_dim: int) -> int:
-    """What the generator remembers of one latent for its gradient, without what all share."""
+    """Bytes that the generator keeps of one latent for its gradient, without the shared ones."""
 
     def remembered(num_chains: int) -> int:
         z = jax.ShapeDtypeStruct((num_chains, latent_dim), jnp.float32)
@@ -122,7 +122,7 @@ def chain_bytes(generator_fn: Callable[..., Any], params: Any, latent_dim: int) 
 
 
 def available_bytes() -> int:
-    """Of one device; of the machine where the device does not say."""
+    """Free bytes of one device; those of the machine if the device does not report them."""
     statistics = jax.devices()[0].memory_stats() or {}
     if "bytes_limit" in statistics:
         return statistics["bytes_limit"]

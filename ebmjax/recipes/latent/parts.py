@@ -33,7 +33,7 @@ INITIALIZERS = {
 
 
 class Examples(NamedTuple):
-    """What the loop draws batches from.
+    """Examples that the loop draws batches from.
 
     Attributes:
       images: the training data.

@@ -16,7 +16,7 @@ IMAGES = 200
 
 
 class Pilot(NamedTuple):
-    """What a pilot run found.
+    """Result of a pilot run.
 
     Attributes:
       powers: (pilot_intervals + 1,), where it looked.

@@ -59,7 +59,7 @@ def reconstructions(path: Path, evaluations: dict[int, dict[str, np.ndarray]]) -
 
 
 def schedule(path: Path, powers: np.ndarray) -> None:
-    """Where the powers lie."""
+    """Plots the places of the powers."""
     figure, axes = plt.subplots(figsize=(5, 3.2))
     axes.plot(range(len(powers)), powers, "o-", color=INK, ms=4)
     axes.set(xlabel="index i", ylabel="power t", title="temperature schedule", ylim=(-0.03, 1.03))
@@ -80,7 +80,7 @@ def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.n
 
 
 def training_curves(path: Path, rows: list[dict[str, Any]]) -> None:
-    """What was logged against the step, from loss to acceptance; FID and KID where there are."""
+    """Plots logged numbers against the step, from loss to acceptance; FID and KID if present."""
     panels = (
         ("loss", ("loss",), "linear"),
         ("energy", ("prior_energy", "posterior_energy"), "linear"),

@@ -71,7 +71,7 @@ PARTS = {
 
 
 class Models(NamedTuple):
-    """What each beta's model counts for itself, (1, betas): one shard."""
+    """Counts of each beta's model, (1, betas): one shard."""
 
     skipped: jax.Array
     consecutive_skipped: jax.Array

@@ -1,4 +1,4 @@
-"""How a learned density of the plane makes up for chains that do not follow it.
+"""Measures how a learned density of the plane makes up for chains that do not follow it.
 
 Source: robust-objective paper, appendix I and K.1; the fixed point is derived in docs/losses.md.
 """
@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 def compensation(
     log_density: np.ndarray, truth: np.ndarray, *, chains: np.ndarray, data: np.ndarray
 ) -> dict[str, float]:
-    """How ``log(density / truth)`` answers ``log(chains / data)``, where the data weigh the cells.
+    """Response of ``log(density / truth)`` to ``log(chains / data)``; the data weigh the cells.
 
     "bias_slope" is the slope of the regression, 1 - 1 / beta in appendix I, "bias_correlation" the
     correlation, -1 where that line is all there is. The kernel flattens the regressor alone: of

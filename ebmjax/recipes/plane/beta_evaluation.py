@@ -1,4 +1,4 @@
-"""How far the learned densities of the plane, and the samples of their chains, are from the truth.
+"""Distances of learned densities of the plane, and of their chains' samples, from the truth.
 
 Every number is taken on one grid: the truth is normalised there like the models.
 """
@@ -101,7 +101,7 @@ class ToyBetaEvaluation(PlaneEvaluation):
         ]
 
     def numbers(self, log_density: np.ndarray, samples: np.ndarray) -> dict[str, float]:
-        """Of one model; NaN where its density cannot be normalised on the grid."""
+        """Numbers of one model; NaN if its density cannot be normalised on the grid."""
         report = self.density_numbers(log_density)
         report["is_normalisable"] = float(not math.isnan(report["density_tv"]))
         report["density_share_tv"] = math.nan
@@ -110,7 +110,7 @@ class ToyBetaEvaluation(PlaneEvaluation):
         return report | self.sample_numbers(samples)
 
     def sample_numbers(self, samples: np.ndarray) -> dict[str, float]:
-        """Of samples (n, 2), by their kernel density estimate."""
+        """Numbers of samples (n, 2), by their kernel density estimate."""
         grid = self.grid
         estimate = self._estimate(samples)
         inside = toy_grid.mass(estimate, grid)
@@ -155,7 +155,7 @@ class ToyBetaEvaluation(PlaneEvaluation):
         *,
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        """Of one model, the ends of its chains and of training's, and its long chains' draws.
+        """Bias of one model, from ends of its chains and of training's, and long chains' draws.
 
         What is of the density itself is NaN where that cannot be normalised on the grid.
         """

@@ -71,7 +71,7 @@ def panels(path: Path, runs: dict[str, Run]) -> None:
 def _models(
     run: Run, grid: Grid, max_border_mass: float, truth: np.ndarray, betas: Sequence[float]
 ) -> list[tuple[str, np.ndarray | None]]:
-    """What to say of every model and its log density; None of one that diverged or spills over."""
+    """Caption and log density of every model; None for one that diverged or spills over."""
     diverged = ("diverged", None)
     if not (reports := run.evaluation()):  # all of them did, and the run ended there
         return [diverged] * len(betas)

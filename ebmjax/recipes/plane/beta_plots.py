@@ -61,7 +61,7 @@ def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
 def shown_density(
     log_density: np.ndarray, grid: Grid, max_border_mass: float, truth: np.ndarray
 ) -> tuple[str, np.ndarray | None]:
-    """What to say of a learned density, and its normalised logarithm; None if it has none."""
+    """Caption of a learned density, and its normalised logarithm; None if it has none."""
     if toy_grid.border_mass(log_density, grid) > max_border_mass:
         return "not normalisable", None
     learned = toy_grid.normalised(log_density, grid)

@@ -18,7 +18,7 @@ from ebmjax.recipes.plane.grid import Grid
 
 @dataclass(frozen=True)
 class PlaneEvaluation:
-    """What the evaluations of the plane's two families have in common.
+    """Parts that the evaluations of the plane's two families have in common.
 
     Attributes:
       workdir: gets ``evaluations/<step>.npz``.
@@ -36,7 +36,7 @@ class PlaneEvaluation:
 
     @property
     def grid(self) -> Grid:
-        """Of all densities."""
+        """Grid of all densities."""
         return Grid(self.config.eval.half_width, self.config.eval.grid_points)
 
     @cached_property

@@ -21,17 +21,17 @@ class Grid:
 
     @property
     def width(self) -> float:
-        """Of a cell, in units of the position."""
+        """Width of a cell, in units of the position."""
         return 2 * self.half_width / self.num
 
     @property
     def edges(self) -> np.ndarray:
-        """Of the cells along an axis, (num + 1,)."""
+        """Edges of the cells along an axis, (num + 1,)."""
         return np.linspace(-self.half_width, self.half_width, self.num + 1)
 
     @property
     def centres(self) -> np.ndarray:
-        """Of all cells, (num * num, 2), x the slower."""
+        """Centres of all cells, (num * num, 2), x the slower."""
         middle = (self.edges[1:] + self.edges[:-1]) / 2
         return np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
 

@@ -23,7 +23,7 @@ def draws_numbers(
     means: np.ndarray,
     num: int,
 ) -> dict[str, float]:
-    """Of ``draws`` (chains, n, 2).
+    """Numbers of ``draws`` (chains, n, 2).
 
     Args:
       draws: after the burn-in.
@@ -49,7 +49,7 @@ def draws_numbers(
 
 
 def spread_draws(draws: np.ndarray, num: int) -> np.ndarray:
-    """Of ``draws`` (chains, n, 2) equally many of every chain, at least ``num`` if there are."""
+    """Takes equally many ``draws`` (chains, n, 2) of every chain, at least ``num`` if there are."""
     num_chains, length = draws.shape[:2]
     kept = min(-(-num // num_chains), length)
     return draws[:, np.arange(kept) * length // kept].reshape(-1, 2)
@@ -75,7 +75,7 @@ def nearest_mode(positions: np.ndarray, means: np.ndarray) -> np.ndarray:
 
 
 def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
-    """Of ``draws`` (chains, n, 2): how many modes they found, and how often they changed.
+    """Visits of ``draws`` (chains, n, 2): the number of modes found, and of changes of mode.
 
     A draw is in a mode if it is nearer than ``MODE_RADIUS``, and than half the way to the next.
     "inside" is the share of draws that are in one, "crossings" the changes of mode a chain makes.

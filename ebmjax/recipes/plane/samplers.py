@@ -143,7 +143,7 @@ def run(
     params: PyTree,
     starts: jax.Array,
 ) -> tuple[jax.Array, Metrics]:
-    """Where the training's chains end, (n, 2), and what they report."""
+    """Ends of the training's chains, (n, 2), and their reports."""
     density = from_energy(partial(energy_fn, params))
     sampler = shared.SAMPLERS[config.sampler.name](density, step_size=config.sampler.step_size)
     states, _, infos = samplers.run_chain(

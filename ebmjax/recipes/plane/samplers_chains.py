@@ -39,7 +39,7 @@ SAMPLERS: dict[str, Callable[..., Any]] = {
 
 
 class Chains(NamedTuple):
-    """What a sampler did.
+    """Record of a sampler's chains.
 
     Attributes:
       positions: (chains, steps, 2), burn-in included.

@@ -1,4 +1,4 @@
-"""What eight samplers make of one learned energy, in numbers, beside chains that are perfect."""
+"""Compares eight samplers of one learned energy, in numbers, with chains that are perfect."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ class ToySamplersEvaluation(PlaneEvaluation):
         density: dict[str, float],
         starts: np.ndarray,
     ) -> tuple[Callable[..., dict[str, float]], dict[str, dict[str, float]]]:
-        """How draws are judged, and what independent ones score.
+        """References by which draws are judged, and the scores of independent ones.
 
         "data" are fresh points; "model" follow the learned density on the grid; every chain of
         "locked" does so too, but never leaves the mode that is nearest to its start.
@@ -123,7 +123,7 @@ class ToySamplersEvaluation(PlaneEvaluation):
     def sampler_numbers(
         self, judge: Callable[..., dict[str, float]], chains: Chains
     ) -> dict[str, float]:
-        """Of one sampler in one setting."""
+        """Numbers of one sampler in one setting."""
         numbers = judge(chains.positions[:, self.config.eval.burn_in :])
         return numbers | {
             "acceptance_prob": chains.acceptance_prob,
@@ -134,7 +134,7 @@ class ToySamplersEvaluation(PlaneEvaluation):
         }
 
     def _notes(self, report: dict[str, Any]) -> Iterator[str]:
-        """What a reader of the numbers must know."""
+        """Notes that a reader of the numbers needs."""
         if math.isnan(report["density"]["density_tv"]):
             yield (
                 f"The learned density has {report['density']['border_mass']:.2g} of its mass on "

@@ -139,7 +139,7 @@ def stills(
     log_density: np.ndarray,
     config: Config,
 ) -> None:
-    """Where the chains stand after few and many steps, a row a sampler, with their way there.
+    """Draws the chains after few and many steps, a row a sampler, with their way there.
 
     A chain beyond the map stands at its edge.
     """
@@ -227,7 +227,7 @@ def moments(first: int, last: int, num: int) -> list[int]:
 
 
 def title(name: str) -> str:
-    """How a sampler is called in pictures and tables."""
+    """Name of a sampler in pictures and tables."""
     return TITLES[name]
 
 

@@ -77,7 +77,7 @@ def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
-    """Of one row. Runs without a finite number are left out, and told of."""
+    """Entries of one row. Runs without a finite number are left out, and reported."""
     rows = list(reports)
     return [entry([row.get(name) for row in rows], decimals) for name, decimals in COLUMNS.values()]
 

@@ -1,4 +1,4 @@
-"""What a study consists of: rows and columns, and the runs that they ask for."""
+"""Parts of a study: rows and columns, and the runs that they ask for."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ EXTRACTOR = "{extractor}"
 
 @dataclass(frozen=True)
 class Study:
-    """What a study file defines as ``STUDY``, or as values of ``STUDIES``, by variant.
+    """A study, as a study file defines it: ``STUDY``, or values of ``STUDIES`` by variant.
 
     Attributes:
       rows: label to ``CONFIG[:VARIANT]``, or to a list of it and further ``--config.`` arguments.
@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def repeats(self) -> int:
-        """How many independent repeats the run trains at once."""
+        """Number of independent repeats that the run trains at once."""
         return num_repeats(self.config)
 
     def check(self) -> None:
@@ -134,7 +134,7 @@ def _cell(
 
 
 def num_repeats(config: Config) -> int:
-    """How many independent repeats a run of ``config`` trains at once."""
+    """Number of independent repeats that a run of ``config`` trains at once."""
     return config.train.get("num_repeats", 1)
 
 

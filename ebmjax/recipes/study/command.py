@@ -70,7 +70,7 @@ def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
 
 
 def _descend(tree: Any, name: str) -> Any:
-    """What stands under ``name``: a number, one a repeat, or None."""
+    """The value under ``name``: a number, one a repeat, or None."""
     for part in name.split("."):
         if not isinstance(tree, dict) or part not in tree:
             return None

@@ -1,4 +1,4 @@
-"""What a study's table says beside its means: the test set's error, and paired differences."""
+"""Adds to the means in a study's table: the test set's error, and paired differences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

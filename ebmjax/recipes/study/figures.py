@@ -1,4 +1,4 @@
-"""What the rows of a study logged over training, as one figure."""
+"""One figure of the numbers that a study's rows logged over training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +69,7 @@ def over_training(
 
 
 def _runs(folder: Path, rows: Sequence[str] | None) -> dict[str, list[list[dict[str, Any]]]]:
-    """What every seed logged, by row, of the rows that have a run."""
+    """Logs of every seed, by row, for rows that have a run."""
     if rows is None:
         names = {name.replace("_", " "): name for name in reader.row_names(folder)}
     else:

@@ -1,4 +1,4 @@
-"""What a cell of a table over seeds says."""
+"""Text of a cell in a table over seeds."""
 
 import statistics
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ from ebmjax.recipes.joint.tuning.sweeps import FULL, QUICK, REFERENCE_REPLACEMEN
 
 
 def fields(base: Config, study: Study, setting: Setting) -> dict[str, Any]:
-    """What the study sets of a configuration, whose other fields are those of ``base``."""
+    """Fields that the study sets in a configuration; the others are those of ``base``."""
     is_reference = setting.replacement == REFERENCE_REPLACEMENT
     return {
         "seed": setting.seed,
@@ -120,7 +120,7 @@ def run(base: Config, study: Study, setting: Setting, folder: Path) -> int | Non
 
 
 def train(path: Path, config: Config) -> int | None:
-    """As ``run``, once the folder is prepared."""
+    """Does the work of ``run`` once the folder is prepared."""
     prepared = runs.prepare(config)
     writer = training.JsonlWriter(path / "metrics.jsonl")
     diverged = False

@@ -1,4 +1,4 @@
-"""What the SVGD thesis's tuning study shows: the averages of a run, the table, a plot a sweep."""
+"""Results of the SVGD thesis's tuning study: a run's averages, the table, a plot a sweep."""
 
 import json
 from collections.abc import Iterable
@@ -179,7 +179,7 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
 
 
 def _frozen(study: Study, sweep: str) -> str:
-    """What the sweep holds fixed, in words."""
+    """Fields that the sweep holds fixed, in words."""
     field, _, others = study.sweeps[sweep]
     frozen = [f"{FIELDS[k]} {_in_words(v)}" for k, v in others.items() if k != field]
     if field != "step_size":

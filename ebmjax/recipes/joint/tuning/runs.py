@@ -22,14 +22,14 @@ def one_of_each_class(images: data.ImageData) -> data.ImageData:
 
 
 class Dials(NamedTuple):
-    """What differs between runs of one compiled program; the smoothing is in ``JointShard``."""
+    """Numbers that differ between runs of one program; the smoothing is in ``JointShard``."""
 
     step_size: jax.Array
     is_literal: jax.Array
 
 
 def prepare(config: Config) -> tuple[Any, ...]:
-    """What ``training.fit`` takes for ``config`` on ten images: key, state, step, data and plan.
+    """Arguments of ``training.fit`` for ``config`` on ten images: key, state, step, data and plan.
 
     Step size and objective are data of the program, so that runs that differ in them share it.
 

@@ -1,4 +1,4 @@
-"""What the SVGD thesis's tuning study runs: settings, and sweeps of one of their fields each."""
+"""Runs of the SVGD thesis's tuning study: settings, and sweeps of one of their fields each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
