@@ -1,6 +1,8 @@
 """Trains one configuration. The same as ``ebmjax run``; --help says more."""
 
-from ebmjax.recipes.core.run import main
+from ebmjax.recipes.__main__ import command
+
+main = command("run").main
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,8 @@
 """Makes a study: a table of runs over seeds. The same as ``ebmjax study``; --help says more."""
 
-from ebmjax.recipes.study.command import main
+from ebmjax.recipes.__main__ import command
+
+main = command("study").main
 
 if __name__ == "__main__":
     main()

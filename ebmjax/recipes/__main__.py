@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from types import ModuleType
 
 from ebmjax.recipes.core.fields import REFUSED, stop
 
@@ -15,6 +16,16 @@ USAGE = """usage: ebmjax COMMAND ...
 ebmjax COMMAND --help says more."""
 
 
+def command(name: str) -> ModuleType:
+    """Imports the module of one of ``COMMANDS``; ends the program if an extra is missing."""
+    try:
+        return importlib.import_module(COMMANDS[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ebmjax"):
+            raise
+        stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[experiments]".', REFUSED)
+
+
 def main() -> None:
     """Hands the command line over to one of ``COMMANDS``."""
     name, *arguments = sys.argv[1:] or ["--help"]
@@ -23,14 +34,9 @@ def main() -> None:
         sys.exit(0)
     if name not in COMMANDS:
         stop(f"unknown command {name!r}; there are {', '.join(COMMANDS)}.", REFUSED)
-    try:
-        command = importlib.import_module(COMMANDS[name])
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("ebmjax"):
-            raise
-        stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[experiments]".')
+    module = command(name)
     sys.argv[:] = [f"ebmjax {name}", *arguments]  # read by the command, and shown to continue it
-    command.main()
+    module.main()
 
 
 if __name__ == "__main__":
