@@ -9,6 +9,7 @@ from experiment_runs import LENGTHENED, digits, run_script
 
 from ebmjax.recipes.core.launch import launch
 
+CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
 
 
@@ -26,7 +27,7 @@ def no_figure_stays_open():
 def compilation_cache():
     """For the processes that the tests start, the one that the tests themselves use."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(os.environ, "JAX_COMPILATION_CACHE_DIR", str(CACHE))
+        patch.setitem(os.environ, CACHE_DIR, os.environ.get(CACHE_DIR, str(CACHE)))
         yield
 
 
