@@ -6,6 +6,7 @@ from typing import Any
 
 Rows = Sequence[dict[str, Any]]
 
+NUM_LAST = 20
 
 # What a run is judged by: the number, its best, and what its steps are called after.
 JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
@@ -21,7 +22,8 @@ def over_training(rows: Rows) -> dict[str, Any]:
     The first and the best "sample_fid", "test_accuracy" and "density_tv" (of the plane) with their
     steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss of
     either sign. Beside the two best of samples stand "start_fid" and "start_is", what the starts of
-    chains had at that step.
+    chains had at that step. "last" has the mean of each number over the last ``NUM_LAST`` rows of
+    training, of those that all these rows have.
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:
@@ -44,7 +46,15 @@ def over_training(rows: Rows) -> dict[str, Any]:
     losses = [abs(row["loss"]) for row in _told(rows, "loss")]
     if losses:
         found["largest_loss"] = max(losses)
+        found["last"] = _means(_told(rows, "loss")[-NUM_LAST:])
     return found
+
+
+def _means(rows: Rows) -> dict[str, float]:
+    """Means of the numbers that all of ``rows`` have."""
+    names = [name for name, value in rows[0].items() if isinstance(value, int | float)]
+    shared = [name for name in names if all(row.get(name) is not None for row in rows)]
+    return {name: sum(row[name] for row in rows) / len(rows) for name in shared if name != "step"}
 
 
 def _told(rows: Rows, name: str) -> list[dict[str, Any]]:

@@ -86,6 +86,7 @@ AT_LEAST_ONE = {
     "image_size",
     "max_train",
     "max_test",
+    "num_per_class",
     "latent_dim",
     "prior_hidden",
     "generator_features",

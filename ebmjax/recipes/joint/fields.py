@@ -25,6 +25,9 @@ def defaults() -> ConfigDict:
             "num_classes": 10,
             "max_train": 1440,
             "max_test": 357,
+            # Train on the first N images of each class alone. The informative start is still
+            # fitted to all training images, for one image has no covariance.
+            "num_per_class": optional(int),
             # So many training images are held out and judged by, in place of the test images.
             "num_validation": 0,
             "crop_padding": 1,

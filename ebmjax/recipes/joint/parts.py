@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax import data, losses, networks, samplers, training
@@ -38,6 +39,30 @@ def classifier(config: Config, section: Literal["model", "sampler"]) -> networks
             dtype=choose(f"{section}.dtype", config[section].dtype, DTYPES),
         )
     )
+
+
+def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
+    """Returns the training images that batches are drawn from.
+
+    All of them, or with ``config.data.num_per_class`` the first ones of each class, by class.
+
+    Raises:
+      ConfigError: if a class has fewer.
+    """
+    number = config.data.num_per_class
+    if number is None:
+        return train
+    labels = np.asarray(train.labels)
+    first = [np.flatnonzero(labels == label)[:number] for label in range(config.data.num_classes)]
+    smallest = min(len(places) for places in first)
+    if smallest < number:
+        raise ConfigError(
+            f"config.data.num_per_class must be at most the number of training images of every "
+            f"class, got {number} where one class has {smallest} of the {len(labels)} images "
+            "(config.data.max_train). Take fewer, or read more images."
+        )
+    chosen = np.concatenate(first)
+    return data.ImageData(*(np.asarray(array)[chosen] for array in train))
 
 
 def classified_view(config: Config) -> training.View:

@@ -30,8 +30,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check(config)
     images = common.images(config)
     train, test = images.train, images.judged
+    learnt = parts.learnt_images(config, train)
     streams = (config.train.positive_batch_size,)
-    plan = common.plan(config, len(train.images), further_streams=streams)
+    plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
 
@@ -58,7 +59,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         norm_policy=policy,
         chain_classifier=chain_classifier,
     )
-    optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
+    optimizer = parts.optimizer(config, len(learnt.images) // config.train.batch_size)
     train_step = make_train_step(
         gradient_fn,
         optimizer,
@@ -92,7 +93,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     return common.Experiment(
         state=state,
         train_step=train_step,
-        data=train,
+        data=learnt,
         plan=plan,
         evaluate=evaluation,
         draw=partial(plots.draw, workdir),

@@ -11,12 +11,14 @@ from k on if it trains several repeats at once; no seed counts twice. What is th
 run again, and what was interrupted continues; Ctrl-C and SIGTERM reach the runs. A run that
 diverged counts as such and is not repeated. table.md and table.json are written anew after every
 run; figures, where the study has any, are drawn at the end. With --jobs=N every run has its own
-share of the CPUs.
+share of the CPUs. --rows='SVGD*' 'JEM, K = ?' runs only the rows whose labels match; the table
+keeps all rows.
 
 --config.FIELD=VALUE, as often as needed, changes a field of every run, after what its row says. The
 runs keep it in their config.json, and a folder whose runs have another value is refused."""
 
 import argparse
+import fnmatch
 import json
 import runpy
 import signal
@@ -134,8 +136,17 @@ def default_folder(name: str) -> Path:
     return Path("runs") / "studies" / "_".join(filter(None, (Path(path).stem, variant)))
 
 
-def run_all(study: Study, all_cells: Sequence[Cell], folder: Path, num_jobs: int) -> int:
-    """Runs what is missing, keeps the table up to date and draws; returns how many runs failed."""
+def run_all(
+    study: Study,
+    all_cells: Sequence[Cell],
+    folder: Path,
+    num_jobs: int,
+    patterns: Sequence[str] = ("*",),
+) -> int:
+    """Runs what is missing, keeps the table up to date and draws; returns how many runs failed.
+
+    Rows whose labels match none of ``patterns`` are not run. The table has them all the same.
+    """
     failures: list[Cell] = []
 
     def tell(cell: Cell, status: str) -> None:
@@ -144,12 +155,25 @@ def run_all(study: Study, all_cells: Sequence[Cell], folder: Path, num_jobs: int
             failures.append(cell)
         write(study, all_cells, folder)
 
-    run_each(all_cells, num_jobs, tell)
+    run_each(matching(all_cells, patterns), num_jobs, tell)
     print((folder / "table.md").read_text())
     _tell_absent(study, all_cells)
     if study.draw is not None:
         study.draw(folder)
     return len(failures)
+
+
+def matching(all_cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """Returns the cells of rows whose labels match one of ``patterns``, shell wildcards in them."""
+    return [cell for cell in all_cells if any(fnmatch.fnmatchcase(cell.label, p) for p in patterns)]
+
+
+def _check_patterns(all_cells: Sequence[Cell], patterns: Sequence[str]) -> None:
+    """Ends the program at the first pattern that no row matches."""
+    for pattern in patterns:
+        if not matching(all_cells, [pattern]):
+            labels = ", ".join(repr(label) for label in dict.fromkeys(c.label for c in all_cells))
+            stop(f"--rows={pattern!r} matches no row of the study. Its rows are {labels}.")
 
 
 def _tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
@@ -201,6 +225,9 @@ def main() -> None:
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
+    parser.add_argument(
+        "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
+    )
     options, overrides = parser.parse_known_args()
     _check_overrides(overrides)
     study = load(options.study)
@@ -212,6 +239,7 @@ def main() -> None:
         all_cells = cells(study, folder, num_seeds, overrides)
         for cell in all_cells:
             cell.check()
+        _check_patterns(all_cells, options.rows)
         study = with_extractors(study, all_cells)
     except (ConfigError, WorkdirError) as error:
         stop(error)
@@ -221,7 +249,7 @@ def main() -> None:
         stop(f"--folder={folder} cannot be used: {error}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # is a Ctrl-C, for its runs too
     try:
-        num_failed = run_all(study, all_cells, folder, max(options.jobs, 1))
+        num_failed = run_all(study, all_cells, folder, max(options.jobs, 1), options.rows)
     except KeyboardInterrupt:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

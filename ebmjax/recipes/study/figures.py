@@ -1,6 +1,6 @@
 """One figure of the numbers that a study's rows logged over training."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,10 @@ CROWD = 12
 
 
 def over_training(
-    panels: Sequence[Panel], name: str, folder: Path, rows: Sequence[str] | None = None
+    panels: Sequence[Panel],
+    name: str,
+    folder: Path,
+    rows: Sequence[str] | Mapping[str, str] | None = None,
 ) -> None:
     """``<name>.png`` of a study's folder: a panel a number, a line a row, faintly every seed.
 
@@ -36,7 +39,8 @@ def over_training(
       panels: from left to right, at most three a line.
       name: of the file.
       folder: of the study.
-      rows: the labels of those shown, where they have a run; None for all, by name.
+      rows: the labels of those shown, where they have a run, or what the figure calls each of
+        them, by label; None for all, by name.
     """
     runs = _runs(folder, rows)
     if not runs:
@@ -68,15 +72,17 @@ def over_training(
     plt.close(figure)
 
 
-def _runs(folder: Path, rows: Sequence[str] | None) -> dict[str, list[list[dict[str, Any]]]]:
-    """Logs of every seed, by row, for rows that have a run."""
+def _runs(
+    folder: Path, rows: Sequence[str] | Mapping[str, str] | None
+) -> dict[str, list[list[dict[str, Any]]]]:
+    """Logs of every seed, by what the figure calls a row, for rows that have a run."""
     if rows is None:
-        names = {name.replace("_", " "): name for name in reader.row_names(folder)}
+        shown = {name: name.replace("_", " ") for name in reader.row_names(folder)}
     else:
-        names = {row: row for row in rows}
+        shown = rows if isinstance(rows, Mapping) else {row: row for row in rows}
     found = {
-        label: [logged for run in reader.runs(folder, name) if (logged := run.logged())]
-        for label, name in names.items()
+        text: [logged for run in reader.runs(folder, row) if (logged := run.logged())]
+        for row, text in shown.items()
     }
     return {row: seeds for row, seeds in found.items() if seeds}
 

@@ -1,14 +1,23 @@
-"""The one reader of a study's folder: which rows have runs, and what each run left there."""
+"""The one reader of a study's folder: which rows have runs, and what each run left there.
 
+A former command, experiments/svgd_tuning.py, had folders of its own: runs in FOLDER/<row>-seed<k>,
+without evaluation.json, and with "diverged" in summary.json. They are read, too.
+"""
+
+import glob
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core.over_training import over_training
 
 DIVERGED = "diverged.txt"
 """Holds the last words of a run that diverged, in the run's folder."""
+
+FORMER = "{}-seed*/config.json"
+"""Files of runs of the former command, by the row's name."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +25,7 @@ class Run:
     """One run of a study.
 
     Attributes:
-      folder: ``FOLDER/<row>/seed<k>``; it need not be there.
+      folder: ``FOLDER/<row>/seed<k>``, or of the former command; it need not be there.
     """
 
     folder: Path
@@ -24,9 +33,11 @@ class Run:
     @property
     def status(self) -> str:
         """Returns "done", "diverged" or "missing"."""
-        if (self.folder / DIVERGED).exists():  # its best state may have been evaluated
-            return "diverged"
-        return "done" if (self.folder / "evaluation.json").exists() else "missing"
+        former = self._former()
+        if (self.folder / DIVERGED).exists() or former.get("diverged"):
+            return "diverged"  # its best state may have been evaluated
+        is_done = former or (self.folder / "evaluation.json").exists()
+        return "done" if is_done else "missing"
 
     def config(self) -> dict[str, Any]:
         """Returns config.json."""
@@ -38,7 +49,11 @@ class Run:
 
     def numbers(self) -> dict[str, Any]:
         """Returns summary.json and evaluation.json as one object."""
-        return self._read("summary.json") | self.evaluation()
+        rows = self.logged() if self._former() else []
+        told = (
+            {"over_training": over_training(rows), "skipped": rows[-1]["skipped"]} if rows else {}
+        )
+        return told | self._read("summary.json") | self.evaluation()
 
     def logged(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; none if there is no such file."""
@@ -48,6 +63,11 @@ class Run:
     def snapshots(self) -> list[Path]:
         """Returns the arrays of each evaluation during training, ``<step>.npz``, by step."""
         return workdir.evaluations(self.folder)
+
+    def _former(self) -> dict[str, Any]:
+        """Returns summary.json of a run that the former command made; empty for another."""
+        summary = self._read("summary.json")
+        return summary if "diverged" in summary else {}
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.folder / name
@@ -61,12 +81,15 @@ def folder_name(label: str) -> str:
 
 def row_names(folder: Path) -> list[str]:
     """Returns the names of the rows' folders that hold a run, sorted."""
-    return sorted({path.parent.name for path in folder.glob("*/seed*")})
+    former = {path.parent.name.rpartition("-seed")[0] for path in folder.glob(FORMER.format("*"))}
+    return sorted({path.parent.name for path in folder.glob("*/seed*")} | former)
 
 
 def runs(folder: Path, row: str) -> list[Run]:
     """Returns the runs of a row, given by its label or its folder's name, by seed."""
-    found = (folder / folder_name(row)).glob("seed*")
+    name = folder_name(row)
+    found = [*(folder / name).glob("seed*")]
+    found += [path.parent for path in folder.glob(FORMER.format(glob.escape(name)))]
     return [Run(path) for path in sorted(found, key=lambda path: (len(path.name), path.name))]
 
 
@@ -77,4 +100,5 @@ def done(folder: Path, row: str) -> list[Run]:
 
 def first(folder: Path, row: str) -> Run:
     """Returns the run of seed 0, which may be missing."""
-    return Run(folder / folder_name(row) / "seed0")
+    run = Run(folder / folder_name(row) / "seed0")
+    return next((one for one in runs(folder, row) if one.folder.name.endswith("-seed0")), run)

@@ -8,7 +8,6 @@ from experiment_runs import EXPERIMENTS, REPOSITORY, run_script
 
 from ebmjax.recipes.core import command_line, launch, run
 from ebmjax.recipes.core.fields import WorkdirError
-from ebmjax.recipes.joint.tuning import command as tuning
 from ebmjax.recipes.latent import figures
 from ebmjax.recipes.study import command as study
 from ebmjax.training import DivergenceError
@@ -194,7 +193,7 @@ def test_a_folder_of_other_things_ends_the_process(tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "module"),
-    [("run", run), ("study", study), ("svgd_tuning", tuning), ("thermo_figures", figures)],
+    [("run", run), ("study", study), ("thermo_figures", figures)],
 )
 def test_the_scripts_run_the_commands_of_the_package(script, module):
     assert runpy.run_path(str(EXPERIMENTS / f"{script}.py"))["main"] is module.main

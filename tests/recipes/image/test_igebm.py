@@ -95,6 +95,13 @@ def test_the_first_and_the_best_of_a_run():
         "best_density_step": 8,
         "lowest_acceptance": 0.0,
         "largest_loss": 3.0,
+        # Means over the rows with a loss, of what they share: steps 2 and 3.
+        "last": {
+            "loss": -0.5,
+            "chain_acceptance_prob": 0.25,
+            "start_fid": 12.5,
+            "start_is": 22.5,
+        },
     }
     assert over_training(rows[:1]) == {}
 

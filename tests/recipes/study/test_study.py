@@ -128,6 +128,14 @@ def test_figures_are_drawn_after_all_runs_and_again(tmp_path, monkeypatch):
     assert (tmp_path / "table.md").exists()
 
 
+def test_rows_are_chosen_by_their_labels(tmp_path, monkeypatch):
+    calls = fake_runs(monkeypatch)
+    made = cells(STUDY, tmp_path, 1)
+    assert run_all(STUDY, made, tmp_path, 1, ["other/?", "nothing*"]) == 0
+    assert ["--config=configs/jem_digits.py:mala" in command for command in calls] == [True]
+    assert "| plain, a | - | - | - | 0 | 0 |" in (tmp_path / "table.md").read_text()
+
+
 def test_failures_are_counted(tmp_path, monkeypatch, capsys):
     failed = Finished(2, "error: no such data")
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: failed)

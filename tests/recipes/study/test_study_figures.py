@@ -67,6 +67,11 @@ def test_a_panel_reads_either_name(study, drawn):
         assert image.width > image.height
 
 
+def test_rows_may_be_called_otherwise(study, drawn):
+    over_training((GAP,), "named", study, {"beta 2": "two", "absent": "none"})
+    assert lines(drawn[0].axes[0]) == {"two": ([4], [5.0])}
+
+
 def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, drawn):
     rows = [{"step": step, "sample_fid": 9.0 - step, "start_fid": 4.0} for step in (0, 5)]
     write_run(tmp_path, "row", 0, rows)

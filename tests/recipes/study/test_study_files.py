@@ -141,6 +141,7 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, t
         ("--folder=taken", r"error: --folder=taken cannot be used: .*File exists"),
         ("--study=broken.py", r"error: broken.py cannot be run: ModuleNotFoundError: .*nowhere"),
         ("new", r"error: unexpected argument 'new'; --config\.FIELD=VALUE changes a field of"),
+        ("--rows=ros*", r"error: --rows='ros\*' matches no row of the study. Its rows are 'row'\."),
         ("--sedes=1", r"error: unexpected argument '--sedes=1'; "),
         ("--config.eval.every", r"error: unexpected argument '--config\.eval\.every'; "),
         ("--config.train.epochs=3", r"error: unknown field in a --config override: 'epochs'"),

@@ -56,6 +56,38 @@ def test_what_a_run_left(study):
     assert begun.numbers() == begun.evaluation() == {}
 
 
+@pytest.fixture
+def former(tmp_path):
+    """Runs of the former command of the tuning study: a folder a run, named after its seed."""
+    rows = "".join(json.dumps({"step": k, "loss": k, "skipped": 0}) + "\n" for k in range(1, 31))
+    for seed, diverged in ((0, False), (10, False), (2, True)):
+        make(
+            tmp_path / f"literal-step0.09-seed{seed}",
+            config=("json", '{"family": "jem", "seed": 0}'),
+            summary=("json", json.dumps({"diverged": diverged, "sound_updates": 30})),
+            metrics=("jsonl", rows),
+        )
+    make(tmp_path / "literal-step0.09-smoothing5-seed0", config=("json", "{}"))
+    return tmp_path
+
+
+def test_rows_and_runs_of_the_former_command(former):
+    assert reader.row_names(former) == ["literal-step0.09", "literal-step0.09-smoothing5"]
+    found = reader.runs(former, "literal-step0.09")
+    assert [run.status for run in found] == ["done", "diverged", "done"]
+    assert found[0] == reader.first(former, "literal-step0.09")
+    assert reader.first(former, "literal-step0.09-smoothing5").status == "missing"  # interrupted
+
+
+def test_numbers_of_the_former_command_are_under_the_names_of_today(former):
+    run = reader.first(former, "literal-step0.09")
+    numbers = run.numbers()
+    assert numbers["over_training"]["last"]["loss"] == pytest.approx(20.5)  # of 11 to 30
+    assert (numbers["skipped"], numbers["sound_updates"]) == (0, 30)
+    assert run.config()["family"] == "joint"
+    assert len(run.logged()) == 30
+
+
 def test_nothing_else_looks_for_the_runs_of_a_study():
     looking = [p.name for p in RECIPES.rglob("*.py") if 'seed*"' in p.read_text()]
     assert looking == ["reader.py"]

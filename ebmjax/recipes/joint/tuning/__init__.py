@@ -1,1 +1,0 @@
-"""The SVGD thesis's tuning study: its sweeps, their runs and plots."""
