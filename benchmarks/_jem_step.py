@@ -85,7 +85,7 @@ class PyTorch:
 
 
 class Alternation:
-    """An ``evaluate`` for ``fit`` that times the block before it, then PyTorch.
+    """A ``monitor`` for ``fit`` that times the block before it, then PyTorch.
 
     Attributes:
       pairs: milliseconds a step, ours and PyTorch's or NaN.
@@ -135,10 +135,10 @@ def time_train_step(
             total_steps=block * (repeats + 1),
             batch_size=(batch_size, batch_size),
             steps_per_dispatch=block,
-            evaluate_every=block,
+            monitor_every=block,
             max_consecutive_skips=block * (repeats + 2),
         ),
-        evaluate=alternation,
+        monitor=alternation,
         devices=jax.devices()[:1],
     )
     if torch:

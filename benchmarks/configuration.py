@@ -105,7 +105,7 @@ def timed(
         experiment.plan,
         total_steps=(num_blocks + 1) * size,
         log_every=size,
-        evaluate_every=0,
+        monitor_every=0,
         checkpoint_every=0,
     )
     result = training.fit(

@@ -31,8 +31,8 @@ from ebmjax.training._step import TrainStep
 from ebmjax.training._writers import Writer
 from ebmjax.types import Key, PyTree
 
-Evaluate = Callable[[TrainState, int], dict[str, Any]]
-"""``evaluate(state, step) -> row``: host code run between blocks; its row joins the step's.
+Monitor = Callable[[TrainState, int], dict[str, Any]]
+"""``monitor(state, step) -> row``: host code run between blocks; its row joins the step's.
 
 Copy what is to outlive the call: the state is donated to the next block.
 """
@@ -44,7 +44,7 @@ class FitResult(NamedTuple):
     Attributes:
       state: after the last step taken.
       first_step: steps that earlier sittings of the run had taken.
-      row: the last row logged, evaluation included; {} if none was.
+      row: the last row logged, with what ``monitor`` returned; {} if none was.
       signum: the signal that stopped the run early, or None.
       wall_seconds: of this and all earlier sittings of the run, compilation included.
       compile_seconds: the part of it spent compiling the training step.
@@ -69,7 +69,7 @@ def fit(
     *,
     checkpoints: Checkpoints | None = None,
     writers: Sequence[Writer] = (),
-    evaluate: Evaluate | None = None,
+    monitor: Monitor | None = None,
     devices: Sequence[Any] | None = None,
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
@@ -93,7 +93,7 @@ def fit(
       checkpoints: where to save and look for a start; None to do neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
         ``fit`` starts them and the caller closes them.
-      evaluate: called at ``plan.evaluate_every``, at the end and, unless the plan says otherwise,
+      monitor: called at ``plan.monitor_every``, at the end and, unless the plan says otherwise,
         before the first step.
       devices: to spread the shards over; default all.
 
@@ -134,8 +134,8 @@ def fit(
         plan.max_consecutive_skips, first_step, state.skipped, state.consecutive_skipped, row
     )
     log = RowLogger(plan, writers, first_step, row, watch)
-    if evaluate and first_step == 0 and plan.is_evaluated(0):
-        log.write(0, evaluate(state, 0))
+    if monitor and first_step == 0 and plan.is_monitored(0):
+        log.write(0, monitor(state, 0))
 
     def elapsed() -> dict[str, float]:
         return {
@@ -151,8 +151,8 @@ def fit(
             state, metrics = run_block(state, _indices(plan, first, size, num_examples))
             log.flush()  # the block before this one, while the device works on this one
             step = first + size
-            evaluation = evaluate(state, step) if evaluate and plan.is_evaluated(step) else {}
-            log.pending = PendingBlock(first, metrics, evaluation)
+            monitored = monitor(state, step) if monitor and plan.is_monitored(step) else {}
+            log.pending = PendingBlock(first, metrics, monitored)
             signum = stop.signum  # read once: it may come at any time, and what ends is saved
             if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()

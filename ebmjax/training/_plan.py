@@ -1,4 +1,4 @@
-"""Plan of a run: its length, how its work is cut, and when to log, evaluate and save."""
+"""Plan of a run: its length, how its work is cut, and when to log, monitor and save."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +24,9 @@ class Plan:
         trajectory (with threefry keys, JAX's default; ``vmap`` mixes up those of "rbg").
       steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
       log_every: a row is logged whenever the step is a multiple of it, and at the end.
-      evaluate_every: steps between evaluations, a multiple of ``steps_per_dispatch``; 0 for none.
-      evaluate_at_start: whether the untrained state is evaluated, too.
+      monitor_every: steps between calls of ``monitor``, a multiple of ``steps_per_dispatch``; 0
+        for none.
+      monitor_at_start: whether ``monitor`` also sees the untrained state.
       checkpoint_every: steps between checkpoints, a multiple of ``steps_per_dispatch``; 0 for none.
         The last step is always saved.
       max_consecutive_skips: so many steps in a row without a finite update end the run.
@@ -41,8 +42,8 @@ class Plan:
     num_shards: int = 1
     steps_per_dispatch: int = 1
     log_every: int = 1
-    evaluate_every: int = 0
-    evaluate_at_start: bool = True
+    monitor_every: int = 0
+    monitor_at_start: bool = True
     checkpoint_every: int = 0
     max_consecutive_skips: int = 20
     data_seed: int | tuple[int, ...] = 0
@@ -63,7 +64,7 @@ class Plan:
             )
         self._check_seeds()
         self._check_streams()
-        for name in ("evaluate_every", "checkpoint_every"):
+        for name in ("monitor_every", "checkpoint_every"):
             interval = getattr(self, name)
             check_at_least(name, interval, 0)
             if interval % self.steps_per_dispatch:
@@ -114,13 +115,13 @@ class Plan:
         """Whether a row is due after ``step`` steps."""
         return step % self.log_every == 0 or step == self.total_steps
 
-    def is_evaluated(self, step: int) -> bool:
-        """Whether an evaluation is due after ``step`` steps."""
-        if not self.evaluate_every:
+    def is_monitored(self, step: int) -> bool:
+        """Whether ``monitor`` is due after ``step`` steps."""
+        if not self.monitor_every:
             return False
         if step == 0:
-            return self.evaluate_at_start
-        return step % self.evaluate_every == 0 or step == self.total_steps
+            return self.monitor_at_start
+        return step % self.monitor_every == 0 or step == self.total_steps
 
     def is_saved(self, step: int) -> bool:
         """Whether a checkpoint is due after ``step`` steps."""

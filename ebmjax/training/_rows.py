@@ -13,11 +13,11 @@ from ebmjax.types import Metrics
 
 
 class PendingBlock(NamedTuple):
-    """A block on its way: where it began, its metrics by step, the evaluation at its end."""
+    """A block on its way: its first step, its metrics by step, the row of ``monitor``."""
 
     first: int
     metrics: Metrics
-    evaluation: dict[str, Any]
+    monitored: dict[str, Any]
 
 
 class RowLogger:
@@ -51,15 +51,15 @@ class RowLogger:
             writer.write(step, self.row)
 
     def flush(self) -> None:
-        """Waits for the pending block and writes its rows; the evaluation joins the last one."""
+        """Waits for the pending block and writes its rows; the monitored one joins the last."""
         if self.pending is None:
             return
-        first, metrics, evaluation = self.pending
+        first, metrics, monitored = self.pending
         self.pending = None
         columns = {name: _plain(values) for name, values in metrics.items()}
         size = len(columns["loss"])
         for i in range(size):
-            step, extra = first + i + 1, evaluation if i == size - 1 else {}
+            step, extra = first + i + 1, monitored if i == size - 1 else {}
             row = {name: values[i] for name, values in columns.items()}
             if extra or self._plan.is_logged(step):
                 self.write(step, row | extra)

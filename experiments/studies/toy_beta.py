@@ -15,7 +15,7 @@ below 0; "quick" shows nothing, in a minute or two.
 from pathlib import Path
 
 from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.plane.beta_evaluation import name_of
+from ebmjax.recipes.plane.beta_monitor import name_of
 from ebmjax.recipes.plane.beta_objectives import objectives
 from ebmjax.recipes.plane.beta_plots import study as divergences
 from ebmjax.recipes.study import Study

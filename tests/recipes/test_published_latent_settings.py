@@ -8,7 +8,7 @@ import pytest
 from config_checks import chosen, fields
 
 from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.latent.assessment import ThermoAssessment
+from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.parts import ACTIVATIONS, model_of
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import load
@@ -142,5 +142,5 @@ def kernels(params):
 def test_images_are_compared_at_the_sizes_of_the_thesis(name):
     """Appendix 7.6.3."""
     config = importlib.import_module(f"experiments.configs.{name}").get_config()
-    made = ThermoAssessment(evaluation=None, test=None, config=config)  # pyright: ignore
+    made = LatentEvaluation(monitor=None, test=None, config=config)  # pyright: ignore
     assert made.sizes == [1000, 1389, 1778, 2167, 2556, 2944, 3333, 3722, 4111, 4500]

@@ -1,4 +1,4 @@
-"""The loop: rows, evaluations, divergence, compilations, and how the work is cut."""
+"""The loop: rows, monitored, divergence, compilations, and how the work is cut."""
 
 import time
 
@@ -99,21 +99,21 @@ def test_rows_are_thinned_and_the_last_step_is_kept(log_every):
 
 
 def test_evaluations_join_the_rows_of_their_steps():
-    evaluations = []
+    monitored = []
 
-    def evaluate(state, step):
+    def monitor(state, step):
         assert int(state.step) == step
-        evaluations.append(step)
+        monitored.append(step)
         return {"device": jnp.float32(step), "vector": jnp.arange(2), "host": np.float64(0.5)}
 
-    plan = make_plan(log_every=4, evaluate_every=10)
-    result, writer = run(plan, evaluate=evaluate)
-    assert evaluations == [0, 10, 20, 23]
+    plan = make_plan(log_every=4, monitor_every=10)
+    result, writer = run(plan, monitor=monitor)
+    assert monitored == [0, 10, 20, 23]
     assert [s for s, _ in writer.rows] == [0, 4, 8, 10, 12, 16, 20, 23]
     for step, row in writer.rows:
         assert ("loss" in row) == (step > 0)
-        assert ("device" in row) == (step in evaluations)
-        if step in evaluations:
+        assert ("device" in row) == (step in monitored)
+        if step in monitored:
             assert (row["device"], row["vector"], row["host"]) == (step, [0, 1], 0.5)
             assert {type(row[n]) for n in ("device", "host")} == {float}
     assert result.row["device"] == 23
@@ -128,10 +128,10 @@ def test_rows_with_arrays_reach_the_disk(tmp_path):
         state,
         train_step,
         data,
-        make_plan(total_steps=5, evaluate_every=5),
+        make_plan(total_steps=5, monitor_every=5),
         checkpoints=Checkpoints(tmp_path / "checkpoints"),
         writers=[writer],
-        evaluate=lambda state, step: {"a": jnp.ones(2), "b": np.float32(np.nan), "c": "text"},
+        monitor=lambda state, step: {"a": jnp.ones(2), "b": np.float32(np.nan), "c": "text"},
     )
     writer.close()
     last = read_rows(tmp_path / "metrics.jsonl")[-1]
@@ -144,13 +144,13 @@ def test_rows_come_one_block_late():
     written = {}
     writer = ListWriter()
 
-    def evaluate(state, step):
+    def monitor(state, step):
         written[step] = len(writer.rows)
         return {}
 
     state, train_step, data = regression()
-    plan = make_plan(total_steps=20, evaluate_every=5)
-    fit(KEY, state, train_step, data, plan, writers=[writer], evaluate=evaluate)
+    plan = make_plan(total_steps=20, monitor_every=5)
+    fit(KEY, state, train_step, data, plan, writers=[writer], monitor=monitor)
     # After a block is dispatched, the rows of the one before it are written; one row is that of
     # step 0.
     assert written == {0: 0, 5: 1, 10: 6, 15: 11, 20: 16}
@@ -178,15 +178,15 @@ def test_nothing_is_compiled_twice():
     # Once for the blocks of 5 and once for the last one, of 3.
     traced = chex.assert_max_traces(train_step, n=2)
     chex.clear_trace_counter()
-    plan = make_plan(total_steps=103, evaluate_every=10)
-    fit(KEY, state, traced, data, plan, evaluate=lambda state, step: {})
+    plan = make_plan(total_steps=103, monitor_every=10)
+    fit(KEY, state, traced, data, plan, monitor=lambda state, step: {})
 
 
 def test_seconds_are_plausible():
     started = time.perf_counter()
     result, _ = run(
-        make_plan(evaluate_every=10),
-        evaluate=lambda state, step: time.sleep(0.05) or {},
+        make_plan(monitor_every=10),
+        monitor=lambda state, step: time.sleep(0.05) or {},
     )
     passed = time.perf_counter() - started
     assert 0 < result.compile_seconds < result.wall_seconds - 4 * 0.05

@@ -26,9 +26,9 @@ def train(gradient_fn=regression_gradient, optimizer=None, *, key=KEY, params=PA
     """Two steps, evaluated before the first: what is wrong must be found earlier."""
     optimizer = optimizer or optax.sgd(0.1)
     state = init_state(PARAMS, optimizer, shards)._replace(params=params)
-    plan = Plan(total_steps=2, batch_size=8, num_shards=2, evaluate_every=1)
+    plan = Plan(total_steps=2, batch_size=8, num_shards=2, monitor_every=1)
     step = make_train_step(gradient_fn, optimizer)
-    return fit(key, state, step, regression_data(), plan, evaluate=never)
+    return fit(key, state, step, regression_data(), plan, monitor=never)
 
 
 def returning(*returned):

@@ -59,16 +59,16 @@ PLAN = Plan(
     batch_size=(16, 8),
     num_shards=4,
     steps_per_dispatch=3,
-    evaluate_every=6,
+    monitor_every=6,
     checkpoint_every=6,
 )
 
 
-def sitting(num_devices, evaluate=lambda state, step: {}, **options):
+def sitting(num_devices, monitor=lambda state, step: {}, **options):
     state, train_step = everything_at_once()
     devices = jax.devices()[:num_devices]
     data = image_data(num=96)
-    return fit(KEY, state, train_step, data, PLAN, evaluate=evaluate, devices=devices, **options)
+    return fit(KEY, state, train_step, data, PLAN, monitor=monitor, devices=devices, **options)
 
 
 @pytest.fixture(scope="module")

@@ -33,21 +33,21 @@ def test_a_longer_plan_rejoins_the_borders():
 
 
 def test_what_is_due_when():
-    plan = make_plan(log_every=4, evaluate_every=10, checkpoint_every=5)
+    plan = make_plan(log_every=4, monitor_every=10, checkpoint_every=5)
     assert [s for s in range(24) if plan.is_logged(s)] == [0, 4, 8, 12, 16, 20, 23]
-    assert [s for s in range(24) if plan.is_evaluated(s)] == [0, 10, 20, 23]
+    assert [s for s in range(24) if plan.is_monitored(s)] == [0, 10, 20, 23]
     assert [s for s in range(24) if plan.is_saved(s)] == [0, 5, 10, 15, 20, 23]
 
 
 def test_zero_intervals_mean_never_but_the_end_is_saved():
     plan = make_plan()
-    assert not any(plan.is_evaluated(s) for s in range(24))
+    assert not any(plan.is_monitored(s) for s in range(24))
     assert [s for s in range(24) if plan.is_saved(s)] == [23]
 
 
 def test_the_untrained_state_may_be_left_out():
-    plan = make_plan(evaluate_every=10, evaluate_at_start=False)
-    assert [s for s in range(24) if plan.is_evaluated(s)] == [10, 20, 23]
+    plan = make_plan(monitor_every=10, monitor_at_start=False)
+    assert [s for s in range(24) if plan.is_monitored(s)] == [10, 20, 23]
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_a_state_must_be_able_to_count_the_steps():
     assert make_plan(total_steps=2**31 - 1).total_steps == 2**31 - 1
 
 
-@pytest.mark.parametrize("name", ["evaluate_every", "checkpoint_every", "data_seed"])
+@pytest.mark.parametrize("name", ["monitor_every", "checkpoint_every", "data_seed"])
 @pytest.mark.parametrize("value", [-1, 2.0])
 def test_intervals_and_seeds_start_at_zero(name, value):
     with pytest.raises(ValueError, match=f"{name} must be an integer of at least 0"):
         make_plan(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["evaluate_every", "checkpoint_every"])
+@pytest.mark.parametrize("name", ["monitor_every", "checkpoint_every"])
 def test_intervals_are_whole_dispatches(name):
     with pytest.raises(ValueError, match=f"{name} must be a multiple of steps_per_dispatch=5"):
         make_plan(**{name: 7})

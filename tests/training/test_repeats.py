@@ -166,13 +166,13 @@ def test_the_step_outside_of_fit(backend, monkeypatch):
 # Checkpoints
 
 
-def evaluate(state, step):
+def monitor(state, step):
     return {"mean": [np.asarray(select_repeat(state, i).params["mean"]) for i in range(3)]}
 
 
-def sitting(folder, evaluate=evaluate):
+def sitting(folder, monitor=monitor):
     writer = JsonlWriter(folder / "metrics.jsonl")
-    plan = make_plan(evaluate_every=10, checkpoint_every=5)
+    plan = make_plan(monitor_every=10, checkpoint_every=5)
     state = stack_states([initial(seed) for seed in SEEDS])
     checkpoints = Checkpoints(folder / "checkpoints")
     try:
@@ -184,7 +184,7 @@ def sitting(folder, evaluate=evaluate):
             plan,
             checkpoints=checkpoints,
             writers=[writer],
-            evaluate=evaluate,
+            monitor=monitor,
         )
     finally:
         writer.close()
@@ -194,7 +194,7 @@ def test_a_broken_off_run_of_repeats_continues_to_the_same_bits(tmp_path):
     def fail(state, step):
         if step == 20:
             raise OSError("no space left on device")
-        return evaluate(state, step)
+        return monitor(state, step)
 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
@@ -225,8 +225,8 @@ def test_a_broken_off_run_of_repeats_continues_to_the_same_bits(tmp_path):
 def test_a_selected_repeat_outlives_the_next_block():
     kept = []
     train(
-        plan=make_plan(evaluate_every=5),
-        evaluate=lambda state, step: kept.append(select_repeat(state, 1)) or {},
+        plan=make_plan(monitor_every=5),
+        monitor=lambda state, step: kept.append(select_repeat(state, 1)) or {},
     )
     assert [int(state.step) for state in kept] == [0, 5, 10, 15, 20, 23]
     assert len({tree_digest(state.params) for state in kept}) == 6

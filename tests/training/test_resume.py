@@ -23,16 +23,16 @@ PLAN = Plan(
     num_shards=8,
     steps_per_dispatch=5,
     log_every=2,
-    evaluate_every=10,
+    monitor_every=10,
     checkpoint_every=20,
 )
 
 
-def evaluate(state, step):
+def monitor(state, step):
     return {"mean_norm": np.linalg.norm(state.params["mean"]), "evaluated_at": step}
 
 
-def sitting(folder, plan=PLAN, evaluate=evaluate, devices=None):
+def sitting(folder, plan=PLAN, monitor=monitor, devices=None):
     """One sitting of a run; the same call every time, as of the same command."""
     state, train_step, data = chains()
     writer = JsonlWriter(folder / "metrics.jsonl")
@@ -45,7 +45,7 @@ def sitting(folder, plan=PLAN, evaluate=evaluate, devices=None):
             plan,
             checkpoints=Checkpoints(folder / "checkpoints"),
             writers=[writer],
-            evaluate=evaluate,
+            monitor=monitor,
             devices=devices,
         )
     finally:
@@ -70,7 +70,7 @@ def test_the_whole_run_logs_what_is_due(whole):
     result, rows = whole
     assert result.signum is None
     assert int(result.state.step) == 43
-    # Every second step, 0 and 43 besides: the evaluation at 0 and the end.
+    # Every second step, 0 and 43 besides: the monitored one at 0 and the end.
     assert [row["step"] for row in rows] == [*range(0, 43, 2), 43]
     assert [row["step"] for row in rows if "evaluated_at" in row] == [0, 10, 20, 30, 40, 43]
     assert all(row["evaluated_at"] == row["step"] for row in rows if "evaluated_at" in row)
@@ -82,10 +82,10 @@ def test_a_signal_ends_the_block_and_the_run_continues(tmp_path, whole, signum, 
     def stop(state, step):
         if step == stop_at:
             os.kill(os.getpid(), signum)
-        return evaluate(state, step)
+        return monitor(state, step)
 
     handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
-    stopped = sitting(tmp_path, evaluate=stop)
+    stopped = sitting(tmp_path, monitor=stop)
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert stopped.signum == signum
     assert int(stopped.state.step) == stop_at
@@ -107,31 +107,31 @@ def test_a_second_interrupt_does_not_wait(tmp_path):
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        sitting(tmp_path, evaluate=insist)
+        sitting(tmp_path, monitor=insist)
 
 
 def test_an_error_between_checkpoints_costs_only_the_steps_since(tmp_path, whole):
     def fail(state, step):
         if step == 30:
             raise OSError("no space left on device")
-        return evaluate(state, step)
+        return monitor(state, step)
 
     with pytest.raises(OSError, match="no space"):
-        sitting(tmp_path, evaluate=fail)
+        sitting(tmp_path, monitor=fail)
     evaluated = []
 
     def watch(state, step):
         evaluated.append(step)
-        return evaluate(state, step)
+        return monitor(state, step)
 
-    result = sitting(tmp_path, evaluate=watch)
+    result = sitting(tmp_path, monitor=watch)
     assert evaluated == [30, 40, 43]  # continued from 20, without evaluating there again
     assert_same_run(result, read_rows(tmp_path / "metrics.jsonl"), whole)
 
 
 def test_a_finished_run_only_reports(tmp_path, whole):
     first = sitting(tmp_path)
-    again = sitting(tmp_path, evaluate=lambda state, step: pytest.fail("nothing is left to do"))
+    again = sitting(tmp_path, monitor=lambda state, step: pytest.fail("nothing is left to do"))
     assert_same_run(again, read_rows(tmp_path / "metrics.jsonl"), whole)
     assert again.compile_seconds == first.compile_seconds
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
@@ -145,7 +145,7 @@ def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
             os.kill(os.getpid(), signal.SIGTERM)
         return {}
 
-    sitting(tmp_path, evaluate=stop)
+    sitting(tmp_path, monitor=stop)
     result = sitting(tmp_path, devices=jax.devices()[:2])
     assert len(result.state.shards.sharding.device_set) == 2
     # As in test_devices: 8 roundings a step of updates of 0.02.
@@ -157,10 +157,10 @@ def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
 def test_a_longer_plan_continues_a_finished_run(tmp_path):
     short = Plan(total_steps=10, batch_size=16, num_shards=8, steps_per_dispatch=5)
     longer = Plan(total_steps=20, batch_size=16, num_shards=8, steps_per_dispatch=5)
-    sitting(tmp_path, short, evaluate=None)
-    continued = sitting(tmp_path, longer, evaluate=None)
+    sitting(tmp_path, short, monitor=None)
+    continued = sitting(tmp_path, longer, monitor=None)
     (tmp_path / "straight").mkdir()
-    straight = sitting(tmp_path / "straight", longer, evaluate=None)
+    straight = sitting(tmp_path / "straight", longer, monitor=None)
     assert tree_digest(continued.state) == tree_digest(straight.state)
 
 
@@ -185,11 +185,11 @@ SCRIPT = """
         batch_size=16,
         num_shards=8,
         steps_per_dispatch=2,
-        evaluate_every=2,
+        monitor_every=2,
         checkpoint_every=10,
     )
 
-    def evaluate(state, step):
+    def monitor(state, step):
         time.sleep(float(sys.argv[2]))
         return {{}}
 
@@ -201,7 +201,7 @@ SCRIPT = """
         plan,
         checkpoints=Checkpoints(folder / "checkpoints"),
         writers=[writer],
-        evaluate=evaluate,
+        monitor=monitor,
     )
     writer.close()
     print(result.signum, int(result.state.step), tree_digest(result.state))

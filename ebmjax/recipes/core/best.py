@@ -52,14 +52,14 @@ def check(config: Config, numbers: Collection[str]) -> None:
 
 
 class KeepBest:
-    """``evaluate`` that also saves the state whenever its number is the best so far.
+    """``monitor`` that also saves the state whenever its number is the best so far.
 
     The first of equals is kept, and none of before training or without a finite number. Of an
     interrupted run, what it kept counts on, unless it is of a step that comes again: then that
     step's own evaluation decides, for the run may have become another one.
 
     Args:
-      evaluate: a run's own.
+      monitor: a run's own.
       workdir: gets ``best/``, one checkpoint.
       name: of the number, in ``IS_HIGHER_BETTER``.
       template: a state like those that are kept.
@@ -67,12 +67,12 @@ class KeepBest:
 
     def __init__(
         self,
-        evaluate: Callable[[TrainState, int], dict[str, Any]],
+        monitor: Callable[[TrainState, int], dict[str, Any]],
         workdir: Path,
         name: str,
         template: TrainState,
     ):
-        self.evaluate, self.folder, self.name = evaluate, workdir / FOLDER, name
+        self.monitor, self.folder, self.name = monitor, workdir / FOLDER, name
         self.sign = 1.0 if IS_HIGHER_BETTER[name] else -1.0
         self.best, self.kept_step = -math.inf, -1
         found = _kept(workdir, template)
@@ -80,7 +80,7 @@ class KeepBest:
             self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of ``evaluate``.
+        """The row of ``monitor``.
 
         Raises:
           ConfigError: if it lacks the number.
@@ -88,7 +88,7 @@ class KeepBest:
         if step <= self.kept_step:  # it was kept by a sitting whose later steps are lost
             shutil.rmtree(self.folder)
             self.best, self.kept_step = -math.inf, -1
-        row = self.evaluate(state, step)
+        row = self.monitor(state, step)
         if self.name not in row:
             raise ConfigError(
                 f"config.train.keep_best={self.name!r} is no number of this run's evaluations, "

@@ -52,11 +52,11 @@ class Experiment(NamedTuple):
       train_step: for ``ebmjax.training.fit``.
       data: arrays with a shared leading axis of examples.
       plan: of the run.
-      evaluate: ``(state, step) -> row``, may write into the run's folder.
+      monitor: ``(state, step) -> row``, may write into the run's folder.
       draw: draws the plots of the run's folder.
-      assess: ``state -> report``, the full evaluation of the finished run for evaluation.json; may
-        write into the run's folder. None where the family has none.
-      check_assess: raises ConfigError for what would end ``assess`` half-way; None for nothing.
+      evaluate: ``state -> report``, the full evaluation of the finished run for evaluation.json;
+        may write into the run's folder. None where the family has none.
+      check_evaluate: raises ConfigError for what would end ``evaluate`` half-way, if anything.
       warm_start: folder of another run's checkpoints to where this one begins; None where the
         family has no ``config.train.start_from``.
       pilot: of a run before the first step that training rests on, part of its time; None where
@@ -67,10 +67,10 @@ class Experiment(NamedTuple):
     train_step: Callable[..., Any]
     data: PyTree
     plan: Plan
-    evaluate: Callable[[TrainState, int], dict[str, Any]]
+    monitor: Callable[[TrainState, int], dict[str, Any]]
     draw: Callable[[], None]
-    assess: Callable[[TrainState], dict[str, Any]] | None = None
-    check_assess: Callable[[], None] | None = None
+    evaluate: Callable[[TrainState], dict[str, Any]] | None = None
+    check_evaluate: Callable[[], None] | None = None
     warm_start: Callable[[Path], training.WarmStart] | None = None
     pilot: Seconds | None = None
 
@@ -80,13 +80,13 @@ class Images(NamedTuple):
 
     Attributes:
       train: to train on.
-      judged: of the evaluations during training: the test split, or training images held out.
-      assessed: of the full evaluation: the same, or the test split.
+      monitored: what the numbers during training use: the test split, or images held out.
+      evaluated: what the full evaluation uses: the same, or the test split.
     """
 
     train: data.ImageData
-    judged: data.ImageData
-    assessed: data.ImageData
+    monitored: data.ImageData
+    evaluated: data.ImageData
 
 
 def images(config: Config) -> Images:
@@ -208,8 +208,8 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,
-        evaluate_every=whole_dispatches(config.eval.every_epochs),
-        evaluate_at_start=config.eval.get("at_start", True),
+        monitor_every=whole_dispatches(config.eval.every_epochs),
+        monitor_at_start=config.eval.get("at_start", True),
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=over_repeats(config, lambda repeat: config.seed + repeat, tuple),

@@ -15,7 +15,7 @@ import jax
 
 from ebmjax import training
 from ebmjax.data import DataUnavailableError
-from ebmjax.recipes.core import assess, best, build, families, start_from, workdir
+from ebmjax.recipes.core import best, build, evaluate, families, start_from, workdir
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, WriteError, flatten
 from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
@@ -52,14 +52,14 @@ def launch(
     started = time.perf_counter()
     use_compilation_cache()
     if mode == "eval":
-        evaluate(config, folder)
+        evaluate_finished(config, folder)
         return None
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
     experiment = build_or_explain(config, lambda: build_and_trace(config, path))
     if mode == "all":
-        assess.check(experiment, config)
+        evaluate.check(experiment, config)
     workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
     start = start_from.warm_start(config, path, experiment)
     workdir.prepare(path, config)
@@ -79,9 +79,9 @@ def launch(
         summarise(path, config, result, experiment.pilot, time.perf_counter() - started)
         if mode == "all":
             state = result.state
-            if assess.is_of_best(config):
+            if evaluate.is_of_best(config):
                 state = best.restore(path, experiment.state)
-            assess.assess(path, config, experiment, state)
+            evaluate.evaluate(path, config, experiment, state)
     return None
 
 
@@ -111,9 +111,9 @@ def train(
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]
-    evaluate = experiment.evaluate
+    monitor = experiment.monitor
     if config.train.get("keep_best"):
-        evaluate = best.KeepBest(evaluate, path, config.train.keep_best, experiment.state)
+        monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state)
     try:
         result = training.fit(
             build.train_key(config),
@@ -123,7 +123,7 @@ def train(
             experiment.plan,
             checkpoints=training.Checkpoints(path / "checkpoints"),
             writers=writers,
-            evaluate=evaluate,
+            monitor=monitor,
         )
     except KeyboardInterrupt:
         print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")
@@ -141,18 +141,18 @@ def train(
     return result
 
 
-def evaluate(config: Config, folder: str | None) -> None:
+def evaluate_finished(config: Config, folder: str | None) -> None:
     """Restores the finished run of ``folder`` and evaluates it."""
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a finished run.")
     path = Path(folder).expanduser()
-    assess.check_folder(path, config)
+    evaluate.check_folder(path, config)
     workdir.check_writable(path)
     experiment = build_or_explain(config, lambda: families.build(config, path))
-    assess.check(experiment, config)
+    evaluate.check(experiment, config)
     # Restoring moves a damaged checkpoint aside.
     with only_process(path), told_as_write_error(path):
-        assess.assess(path, config, experiment, assess.restore(path, config, experiment))
+        evaluate.evaluate(path, config, experiment, evaluate.restore(path, config, experiment))
 
 
 @contextlib.contextmanager

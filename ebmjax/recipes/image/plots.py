@@ -39,7 +39,9 @@ def draw(workdir: Path) -> None:
     chain_profiles.draw(workdir)
 
 
-def assessed(workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]) -> None:
+def evaluated(
+    workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]
+) -> None:
     """``eval_samples.png`` and ``eval_energies.png``."""
     figure, axes = plt.subplots(1, len(images), figsize=(4.2 * len(images), 4.8), squeeze=False)
     titles = {

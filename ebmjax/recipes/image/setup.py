@@ -9,8 +9,8 @@ import jax
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.image import checks, parts, plots
-from ebmjax.recipes.image.assessment import assessment
-from ebmjax.recipes.image.evaluation import IgebmEvaluation
+from ebmjax.recipes.image.evaluate import make_evaluation
+from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.training import (
@@ -26,7 +26,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``igebm/defaults.py`` for the fields)."""
     checks.check(config)
     images = common.images(config)
-    train, test = images.train, images.judged
+    train, test = images.train, images.monitored
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
@@ -52,7 +52,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size if config.sampler.buffer.is_used else 0,
     )
-    evaluation = IgebmEvaluation(
+    monitor = ImageMonitor(
         workdir=workdir,
         key=eval_key,
         energy_of=energy_of,
@@ -62,7 +62,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         beta_fn=beta_fn,
         config=config,
     )
-    assessed = evaluation if images.assessed is test else replace(evaluation, test=images.assessed)
+    later = monitor if images.evaluated is test else replace(monitor, test=images.evaluated)
     state = init_state(parts.init(network, network_key, image_shape), optimizer, shards)
     return common.Experiment(
         state=state,
@@ -74,9 +74,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         ),
         data=train,
         plan=plan,
-        evaluate=evaluation,
+        monitor=monitor,
         draw=partial(plots.draw, workdir),
-        assess=assessment(assessed, config, image_shape),
-        check_assess=partial(check_weights, config),
+        evaluate=make_evaluation(later, config, image_shape),
+        check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
     )

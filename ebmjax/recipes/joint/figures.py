@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax.recipes.core.plots import finish, legend
-from ebmjax.recipes.joint.assessment_plots import contours, robustness_axis, robustness_curve
+from ebmjax.recipes.joint.evaluate_plots import contours, robustness_axis, robustness_curve
 from ebmjax.recipes.joint.robustness import NORMS
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import Panel, over_training

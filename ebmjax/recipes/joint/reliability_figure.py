@@ -9,7 +9,7 @@ import numpy as np
 
 from ebmjax.metrics import ReliabilityBins
 from ebmjax.recipes.core.plots import finish, legend
-from ebmjax.recipes.joint.assessment_plots import reliability_diagram
+from ebmjax.recipes.joint.evaluate_plots import reliability_diagram
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
 

@@ -13,9 +13,9 @@ from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint import checks, parts, plots
-from ebmjax.recipes.joint.assessment import JemAssessment
 from ebmjax.recipes.joint.chains import as_in_training, make_profile
-from ebmjax.recipes.joint.evaluation import JemEvaluation
+from ebmjax.recipes.joint.evaluate import JointEvaluation
+from ebmjax.recipes.joint.monitor import JointMonitor
 from ebmjax.training import (
     init_joint_shards,
     init_state,
@@ -29,7 +29,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``jem/defaults.py`` for the fields)."""
     checks.check(config)
     images = common.images(config)
-    train, test = images.train, images.judged
+    train, test = images.train, images.monitored
     learnt = parts.learnt_images(config, train)
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
@@ -67,7 +67,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         hold_fn=parts.hold_fn(config),
     )
     distances = Distances(train, test, config)  # shared: its extractor is loaded once
-    evaluation = JemEvaluation(
+    monitor = JointMonitor(
         workdir=workdir,
         classifier=classifier,
         test=test,
@@ -77,7 +77,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         profile=make_profile(jax.random.fold_in(eval_key, KEY_NUMBER), moving, negatives, config),
         config=config,
     )
-    assessment = JemAssessment(
+    evaluation = JointEvaluation(
         workdir=workdir,
         key=eval_key,
         classifier=classifier,
@@ -85,7 +85,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         moving_classifier=moving,
         negatives=negatives,
         train=train,
-        test=images.assessed,
+        test=images.evaluated,
         distances=distances,
         config=config,
     )
@@ -95,10 +95,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         train_step=train_step,
         data=learnt,
         plan=plan,
-        evaluate=evaluation,
+        monitor=monitor,
         draw=partial(plots.draw, workdir),
-        assess=assessment,
-        check_assess=assessment.check,
+        evaluate=evaluation,
+        check_evaluate=evaluation.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
     )
 

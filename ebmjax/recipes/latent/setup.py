@@ -16,8 +16,8 @@ from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.latent import checks, gradient_variance, memory, parts, plots
 from ebmjax.recipes.latent import pilot as thermo_pilot
 from ebmjax.recipes.latent import schedule as thermo_schedule
-from ebmjax.recipes.latent.assessment import ThermoAssessment
-from ebmjax.recipes.latent.evaluation import ThermoEvaluation
+from ebmjax.recipes.latent.evaluate import LatentEvaluation
+from ebmjax.recipes.latent.monitor import LatentMonitor
 from ebmjax.training import (
     TrainState,
     init_latent_shards,
@@ -32,8 +32,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``thermo/defaults.py`` for the fields)."""
     choose("loss.estimator", config.loss.estimator, parts.ESTIMATORS)
     images = common.images(config)
-    train, test = images.train, images.judged
-    checks.check(config, min(len(test.images), len(images.assessed.images)))
+    train, test = images.train, images.monitored
+    checks.check(config, min(len(test.images), len(images.evaluated.images)))
     plan = common.plan(config, len(train.images))
     model, init = parts.model_of(config, train.images.shape[1:])
     shapes = jax.eval_shape(init, jax.random.key(0))
@@ -53,7 +53,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         shards = _shards(config, params_key, len(train.images)) if config.sampler.persistent else ()
         return init_state(init(params_key), optimizer, shards)
 
-    evaluation = ThermoEvaluation(
+    monitor = LatentMonitor(
         workdir=workdir,
         model=model,
         chains=parts.chains(config),
@@ -64,9 +64,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         distances=Distances(train, test, config),
         config=config,
     )
-    assessed = evaluation
-    if images.assessed is not test:
-        assessed = replace(evaluation, test=images.assessed.images[: config.eval.num_test])
+    later = monitor
+    if images.evaluated is not test:
+        later = replace(monitor, test=images.evaluated.images[: config.eval.num_test])
     state = common.over_repeats(config, initial_state, stack_states)
     chains = ("prior", "posterior") if config.sampler.persistent else ()
     return common.Experiment(
@@ -78,12 +78,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         ),
         data=examples,
         plan=plan,
-        evaluate=evaluation,
+        monitor=monitor,
         draw=partial(plots.draw, workdir, np.asarray(schedule.powers)),
-        assess=ThermoAssessment(
-            evaluation=assessed, test=images.assessed, config=config, pilot=schedule.pilot
+        evaluate=LatentEvaluation(
+            monitor=later, test=images.evaluated, config=config, pilot=schedule.pilot
         ),
-        check_assess=partial(check_weights, config),
+        check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
     )

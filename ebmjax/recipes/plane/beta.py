@@ -17,7 +17,7 @@ from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.plane import beta_plots
 from ebmjax.recipes.plane.beta_bias import Parts
-from ebmjax.recipes.plane.beta_evaluation import ToyBetaEvaluation, name_of
+from ebmjax.recipes.plane.beta_monitor import BetaMonitor, name_of
 from ebmjax.recipes.plane.numbers import nearest_mode
 from ebmjax.training import TrainState, init_state, make_train_step, state_axes
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
@@ -93,7 +93,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         max_abs_loss=config.train.max_abs_loss,
         axis_name=None,
     )
-    evaluation = ToyBetaEvaluation(
+    monitor = BetaMonitor(
         workdir=workdir,
         key=eval_key,
         energy_fn=energy_fn,
@@ -103,15 +103,15 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         long_chains=partial(long_chains, config),
         config=config,
     )
-    evaluation.check()
+    monitor.check()
     return common.Experiment(
         state=stacked(init_state(params, optimizer), len(config.loss.betas)),
         train_step=partial(train_step, step_one, partial(betas_at, config, plan.total_steps)),
         data=points,
         plan=plan,
-        evaluate=evaluation,
+        monitor=monitor,
         draw=partial(beta_plots.draw, workdir, config),
-        assess=evaluation.assess,
+        evaluate=monitor.evaluate,
     )
 
 

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.recipes.core.plots import finish
-from ebmjax.recipes.plane.beta_evaluation import name_of
+from ebmjax.recipes.plane.beta_monitor import name_of
 from ebmjax.recipes.plane.beta_plots import shown_density, tile
 from ebmjax.recipes.plane.grid import Grid
 from ebmjax.recipes.study.reader import Run, first, row_names

@@ -15,7 +15,7 @@ from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.plane import beta, samplers_plots
 from ebmjax.recipes.plane.samplers_chains import SAMPLERS
-from ebmjax.recipes.plane.samplers_evaluation import ToySamplersEvaluation
+from ebmjax.recipes.plane.samplers_monitor import SamplersMonitor
 from ebmjax.recipes.samplers.blackjax_kernels import check_installed
 from ebmjax.training import init_state, make_train_step
 from ebmjax.types import Key, Metrics, PyTree
@@ -35,8 +35,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     energy_fn, params = beta.network(config, params_key)
     optimizer = beta.adam(config, plan.total_steps)
     law = partial(start, points, config.sampler.start_scale)
-    evaluation = ToySamplersEvaluation(workdir, eval_key, energy_fn, toy, config, means, law)
-    evaluation.check()
+    monitor = SamplersMonitor(workdir, eval_key, energy_fn, toy, config, means, law)
+    monitor.check()
     return common.Experiment(
         state=init_state(params, optimizer, buffers(config, buffer_key, law)),
         train_step=make_train_step(
@@ -46,9 +46,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         ),
         data=points,
         plan=plan,
-        evaluate=evaluation,
+        monitor=monitor,
         draw=partial(samplers_plots.draw, workdir, config),
-        assess=evaluation.assess,
+        evaluate=monitor.evaluate,
     )
 
 

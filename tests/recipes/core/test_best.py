@@ -15,7 +15,7 @@ from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.joint import parts as jem_parts
-from ebmjax.recipes.joint.evaluation import predict
+from ebmjax.recipes.joint.monitor import predict
 from experiments.configs import igebm_digits, jem_digits
 
 NAME = "jem_digits.py:smoke"

@@ -40,14 +40,14 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
     )
     plan = build.plan(config, 144)
     assert plan.checkpoint_every == steps
-    assert plan.evaluate_every == steps
+    assert plan.monitor_every == steps
 
 
 @pytest.mark.parametrize(("epochs", "steps"), [(0.5, 6), (0.3, 4), (0.01, 2), (1.25, 16)])
 def test_evaluations_may_be_within_an_epoch(epochs, steps):
     """An epoch is 12 steps, a dispatch 2: 3.6 steps are 2 dispatches, 15 are 8 (7.5 to even)."""
     config = digits(**{"train.steps_per_dispatch": 2, "eval.every_epochs": epochs})
-    assert build.plan(config, 12 * config.train.batch_size).evaluate_every == steps
+    assert build.plan(config, 12 * config.train.batch_size).monitor_every == steps
 
 
 def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
@@ -127,8 +127,8 @@ def test_adam_takes_its_moments_from_the_configuration():
 
 def test_images_are_limited_and_in_the_right_split():
     config = digits(**{"data.max_train": 30, "data.max_test": 20})
-    train, test, assessed = build.images(config)
-    assert assessed is test
+    train, test, evaluated = build.images(config)
+    assert evaluated is test
     np.testing.assert_array_equal(train.images, load_digits("train").images[:30])
     np.testing.assert_array_equal(train.labels, load_digits("train").labels[:30])
     np.testing.assert_array_equal(test.images, load_digits("test").images[:20])
@@ -136,16 +136,16 @@ def test_images_are_limited_and_in_the_right_split():
 
 def test_a_model_is_chosen_by_training_images_that_it_never_saw():
     config = digits(**{"data.max_train": 30, "data.max_test": 20, "data.num_validation": 8})
-    train, held_out, assessed = build.images(config)
+    train, held_out, evaluated = build.images(config)
     images = load_digits("train").images
     np.testing.assert_array_equal(train.images, images[:22])
     np.testing.assert_array_equal(held_out.images, images[22:30])
-    assert assessed is held_out
+    assert evaluated is held_out
     config.eval.use_test_split = True
-    train, held_out, assessed = build.images(config)
+    train, held_out, evaluated = build.images(config)
     np.testing.assert_array_equal(train.images, images[:22])
     np.testing.assert_array_equal(held_out.images, images[22:30])
-    np.testing.assert_array_equal(assessed.images, load_digits("test").images[:20])
+    np.testing.assert_array_equal(evaluated.images, load_digits("test").images[:20])
     config.data.num_validation = 30
     with pytest.raises(ConfigError, match=r"num_validation must leave .* it is 30 of 30"):
         build.images(config)
@@ -167,7 +167,7 @@ def test_a_data_set_without_a_test_split_is_judged_by_what_is_held_out(monkeypat
     with pytest.raises(ConfigError, match=message):
         build.images(config)
     config.data.num_validation = 4
-    assert len(build.images(config).judged.labels) == 4
+    assert len(build.images(config).monitored.labels) == 4
     config.eval.use_test_split = True
     with pytest.raises(ConfigError, match=message):
         build.images(config)

@@ -16,7 +16,7 @@ from ebmjax.data import ImageData
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.image import figures as igebm_figures
-from ebmjax.recipes.image.assessment import IgebmAssessment, energy_moments, worst
+from ebmjax.recipes.image.evaluate import ImageEvaluation, energy_moments, worst
 from ebmjax.recipes.images.distances import Chains, Distances
 from ebmjax.recipes.study.command import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
@@ -109,12 +109,12 @@ def test_the_first_and_the_best_of_a_run():
 def test_diverged_samples_are_counted_and_left_out():
     images = ImageData(np.zeros((4, 3, 1, 1), np.uint8), None)
     config = ConfigDict({"eval": {"inception_weights": ""}, "data": {"num_classes": None}})
-    evaluation = SimpleNamespace(distances=Distances(images, images, config))
-    assessment = IgebmAssessment(evaluation=evaluation, negatives=None, config=smoke())  # pyright: ignore
+    monitor = SimpleNamespace(distances=Distances(images, images, config))
+    evaluation = ImageEvaluation(monitor=monitor, negatives=None, config=smoke())  # pyright: ignore
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     starts = np.zeros_like(ends)
     ends[1, 0], ends[2, 1] = np.nan, np.inf
-    report, images = assessment._judge(Chains(starts, ends, np.zeros(4, np.int32)))
+    report, images = evaluation._judge(Chains(starts, ends, np.zeros(4, np.int32)))
     # And as many starts, of the chains that are left.
     left = np.linspace(-1, 1, 12).reshape(4, 3)[[0, 3]]
     assert report.pop("rms_displacement") == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-6)

@@ -58,19 +58,19 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
 def test_without_a_buffer_an_evaluation_shows_chains_and_not_their_starts(tmp_path):
     config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
     experiment = families.build(config, tmp_path)
-    evaluation = experiment.evaluate
-    row = evaluation(experiment.state, 0)
+    monitor = experiment.monitor
+    row = monitor(experiment.state, 0)
     shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
     chains = make_fresh_chains(
-        evaluation.energy_of,
-        evaluation.negatives,
+        monitor.energy_of,
+        monitor.negatives,
         num=config.eval.num_samples,
         num_steps=config.sampler.num_steps,
         batch_size=config.eval.batch_size,
     )
-    starts, ends, _, _ = chains(evaluation.key, trained(experiment.state), jnp.float32(0.0))
+    starts, ends, _, _ = chains(monitor.key, trained(experiment.state), jnp.float32(0.0))
     np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
     # What the starts themselves would get stands beside, and how far the chains came.
-    expected = evaluation.distances.along_training(starts)
+    expected = monitor.distances.along_training(starts)
     assert {name: row[name.replace("sample", "start")] for name in expected} == expected
     assert row["sample_rms_displacement"] == rms_displacement(starts, ends) > 0

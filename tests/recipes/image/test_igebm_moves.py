@@ -10,7 +10,7 @@ from igebm_smoke import smoke
 
 from ebmjax import data, densities, samplers
 from ebmjax.recipes.image.chains import Trained
-from ebmjax.recipes.image.evaluation import IgebmEvaluation, anatomy
+from ebmjax.recipes.image.monitor import ImageMonitor, anatomy
 from ebmjax.recipes.image.samplers import bound, temperature, with_larger_steps
 from ebmjax.recipes.samplers.literal_mala import literal_mala
 
@@ -214,7 +214,7 @@ def test_an_evaluation_weighs_the_move_that_the_chains_of_training_make(max_scor
     energy = lambda x, label: 0.05 * jnp.sum(jnp.cos(9.0 * x), axis=(-3, -2, -1))  # noqa: E731
     x = jax.random.uniform(jax.random.key(3), (1, 2, 2, 1), minval=-1.0, maxval=1.0)
     labels = jnp.zeros(1, jnp.int32)
-    evaluation = IgebmEvaluation(
+    monitor = ImageMonitor(
         workdir=tmp_path,
         key=jax.random.key(0),
         energy_of=lambda params: energy,
@@ -227,7 +227,7 @@ def test_an_evaluation_weighs_the_move_that_the_chains_of_training_make(max_scor
     sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, labels[0]))
     told = []
     for key in jax.random.split(jax.random.key(5), 6):
-        found = evaluation._report(key, Trained({}, {}), beta, x, labels)
+        found = monitor._report(key, Trained({}, {}), beta, x, labels)
         _, info = sampler.step(key, sampler.init(x[0]))
         told.append(float(info.acceptance_prob))
         assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.recipes.images.buffers import spread_slots
-from ebmjax.recipes.joint.evaluation import JemEvaluation
+from ebmjax.recipes.joint.monitor import JointMonitor
 from ebmjax.samplers import ReplayBuffer
 from experiments.configs import jem_digits
 
@@ -59,7 +59,7 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
 
     law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
     distances = SimpleNamespace(along_training=along_training)
-    evaluation = JemEvaluation(
+    monitor = JointMonitor(
         workdir=tmp_path,
         classifier=network,  # pyright: ignore
         test=images,
@@ -69,12 +69,12 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
         profile=lambda state: {"profile.sgld.displacement": np.arange(3)},
         config=config,
     )
-    row = evaluation(state, 0)
+    row = monitor(state, 0)
     assert row["sample_fid"] == row["start_fid"] == config.eval.num_samples
     # Draws of the law, of the classes of the slots; the same at every evaluation, so drawn once.
     slots, draws = judged
     np.testing.assert_allclose(draws, slots, rtol=1e-6)
-    assert evaluation(state, 1)["start_fid"] == row["start_fid"]
+    assert monitor(state, 1)["start_fid"] == row["start_fid"]
     assert len(judged) == 3
     arrays = np.load(tmp_path / "evaluations" / "000000.npz")
     np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import digits
-from test_thermo_evaluation import MODEL, PARAMS, TEST
+from test_thermo_monitor import MODEL, PARAMS, TEST
 
 from ebmjax import data, latent
 from ebmjax.recipes.latent import evidence as thermo_evidence

@@ -12,8 +12,8 @@ from ebmjax.recipes.core import build
 from ebmjax.recipes.images.extractors import Extractor
 from ebmjax.recipes.latent import evidence as thermo_evidence
 from ebmjax.recipes.latent import setup as thermo
-from ebmjax.recipes.latent.assessment import Judged, ThermoAssessment
-from ebmjax.recipes.latent.evaluation import PriorSamples, Programs, ThermoEvaluation
+from ebmjax.recipes.latent.evaluate import Judged, LatentEvaluation
+from ebmjax.recipes.latent.monitor import LatentMonitor, PriorSamples, Programs
 
 
 def numbers(*keys):
@@ -68,19 +68,19 @@ def used(monkeypatch):
         gradient=draw(None),
         gradient_variance=lambda _: {"mean_coordinate_gradient_variance": 0.0},
     )
-    monkeypatch.setattr(ThermoEvaluation, "programs", programs)
-    monkeypatch.setattr(ThermoEvaluation, "_gradients", lambda self, key, _: draw([])(key))
-    monkeypatch.setattr(ThermoAssessment, "extractor", Extractor("none", lambda _: None, {}))
-    monkeypatch.setattr(ThermoAssessment, "_judged", judged)
-    monkeypatch.setattr(ThermoAssessment, "_of_test_images", of_test_images)
-    monkeypatch.setattr(ThermoAssessment, "_cost", lambda self, key, *_: draw({})(key))
+    monkeypatch.setattr(LatentMonitor, "programs", programs)
+    monkeypatch.setattr(LatentMonitor, "_gradients", lambda self, key, _: draw([])(key))
+    monkeypatch.setattr(LatentEvaluation, "extractor", Extractor("none", lambda _: None, {}))
+    monkeypatch.setattr(LatentEvaluation, "_judged", judged)
+    monkeypatch.setattr(LatentEvaluation, "_of_test_images", of_test_images)
+    monkeypatch.setattr(LatentEvaluation, "_cost", lambda self, key, *_: draw({})(key))
     monkeypatch.setattr(thermo_evidence, "compare", compare)
     return drawn
 
 
 def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
     config = digits(**{"train.num_repeats": 2})
-    evaluation = ThermoEvaluation(
+    monitor = LatentMonitor(
         workdir=tmp_path,
         model=None,
         chains={},
@@ -98,7 +98,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         consecutive_skipped=np.zeros(2),
         step=3,
     )
-    ThermoAssessment(evaluation=evaluation, test=test, config=config)(state)
+    LatentEvaluation(monitor=monitor, test=test, config=config)(state)
     # Of each repeat 4 along training, 3 for distances and 3 for evidence; one for the cost and one
     # for the test images.
     assert len(used) == 2 * (4 + 3 + 3) + 2

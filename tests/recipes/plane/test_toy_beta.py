@@ -15,10 +15,10 @@ from scipy import stats
 
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.launch import evaluate, launch
+from ebmjax.recipes.core.launch import evaluate_finished, launch
 from ebmjax.recipes.plane import beta as toy_beta
 from ebmjax.recipes.plane import beta_plots as toy_beta_plots
-from ebmjax.recipes.plane.beta_evaluation import name_of
+from ebmjax.recipes.plane.beta_monitor import name_of
 from ebmjax.recipes.plane.grid import mass
 from ebmjax.recipes.study.command import read
 from experiments.configs.toy_beta import get_config
@@ -35,17 +35,17 @@ def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, tmp_
     config = smoke(**{"data.name": name, "eval.half_width": 5.0 if name == "circles" else 2.0})
     config.eval.update(grid_points=200, num_samples=10_000, bandwidth=0.06)
     experiment = families.build(config, tmp_path)
-    evaluation = experiment.evaluate
-    density = jax.vmap(toy_beta.DATA[name].log_density_fn)(jnp.asarray(evaluation.grid.centres))
+    monitor = experiment.monitor
+    density = jax.vmap(toy_beta.DATA[name].log_density_fn)(jnp.asarray(monitor.grid.centres))
     # Cells of a third of the data's scale at most: the sum is the integral to 1e-3.
-    assert mass(np.exp(np.asarray(density, np.float64)), evaluation.grid) == pytest.approx(
+    assert mass(np.exp(np.asarray(density, np.float64)), monitor.grid) == pytest.approx(
         1.0, abs=2e-3
     )
     points = np.asarray(toy_beta.DATA[name].points(jax.random.key(0), 10_000))
     cells = np.histogram2d(*points.T, bins=2, range=[[-9, 9], [-9, 9]])[0].ravel()
-    x, y = evaluation.grid.centres.T
+    x, y = monitor.grid.centres.T
     quadrant = (x > 0) * 2 + (y > 0)
-    shares = np.bincount(quadrant, np.exp(evaluation.truth).ravel()) * evaluation.grid.width**2
+    shares = np.bincount(quadrant, np.exp(monitor.truth).ravel()) * monitor.grid.width**2
     assert stats.chisquare(cells, 10_000 * shares / shares.sum()).pvalue > 2 * stats.norm.sf(5)
 
 
@@ -204,7 +204,7 @@ def test_an_evaluation_on_another_grid_leaves_the_panels_alone(finished, tmp_pat
     shutil.copytree(finished, folder)
     before = {name: body for name, body in contents(folder).items() if name.endswith(".npz")}
     assert before
-    evaluate(smoke(**{"eval.grid_points": 90}), str(folder))
+    evaluate_finished(smoke(**{"eval.grid_points": 90}), str(folder))
     after = contents(folder)
     assert {name: after[name] for name in before} == before
 
@@ -212,17 +212,17 @@ def test_an_evaluation_on_another_grid_leaves_the_panels_alone(finished, tmp_pat
 def test_numbers_of_a_known_model(tmp_path):
     """An energy that is the truth's own scores nothing, and a linear one is refused."""
     config = smoke(**{"loss.output_scale": 1.0})
-    evaluation = families.build(config, tmp_path).evaluate
-    samples = np.asarray(evaluation.toy.points(jax.random.key(3), 200))
-    perfect = evaluation.numbers(evaluation.truth + 5.0, samples)
+    monitor = families.build(config, tmp_path).monitor
+    samples = np.asarray(monitor.toy.points(jax.random.key(3), 200))
+    perfect = monitor.numbers(monitor.truth + 5.0, samples)
     assert perfect["density_tv"] == pytest.approx(0.0, abs=1e-9)
     assert perfect["density_kl"] == pytest.approx(0.0, abs=1e-9)
-    linear = evaluation.grid.centres.sum(axis=1).reshape(evaluation.truth.shape)
-    refused = evaluation.numbers(linear, samples)
+    linear = monitor.grid.centres.sum(axis=1).reshape(monitor.truth.shape)
+    refused = monitor.numbers(linear, samples)
     assert refused["is_normalisable"] == 0.0
     assert math.isnan(refused["density_tv"])
     assert math.isnan(refused["density_kl"])
-    (note,) = evaluation._notes({**refused, "beta": 0.5, "is_diverged": 0.0})
+    (note,) = monitor._notes({**refused, "beta": 0.5, "is_diverged": 0.0})
     assert note.startswith("beta 0.5 has ")
     assert "no normalised density is reported" in note
 
@@ -230,19 +230,19 @@ def test_numbers_of_a_known_model(tmp_path):
 def test_an_energy_becomes_a_density_and_its_divergence_from_the_data(tmp_path):
     """A Gaussian's energy, in units of 1 / output_scale: its log density, and KL(data || model)."""
     config = smoke(**{"loss.output_scale": 10.0, "eval.grid_points": 100})
-    whole = families.build(config, tmp_path).evaluate
+    whole = families.build(config, tmp_path).monitor
 
     def energy_fn(params, x):
         return params * jnp.sum(x**2, axis=-1) / 10.0
 
-    evaluation = dataclasses.replace(whole, energy_fn=energy_fn)
-    log_densities, samples = evaluation._arrays(jnp.array([2.0, 3.0]))
-    squares = np.sum(evaluation.grid.centres**2, axis=1).reshape(100, 100)
+    monitor = dataclasses.replace(whole, energy_fn=energy_fn)
+    log_densities, samples = monitor._arrays(jnp.array([2.0, 3.0]))
+    squares = np.sum(monitor.grid.centres**2, axis=1).reshape(100, 100)
     np.testing.assert_allclose(log_densities, [-2 * squares, -3 * squares], rtol=1e-5)
     assert samples.shape == (2, 200, 2)
-    numbers = evaluation.numbers(np.asarray(log_densities[0]), np.asarray(samples[0]))
-    cell = evaluation.grid.width**2
-    data, model = np.exp(evaluation.truth), np.exp(-2 * squares)
+    numbers = monitor.numbers(np.asarray(log_densities[0]), np.asarray(samples[0]))
+    cell = monitor.grid.width**2
+    data, model = np.exp(monitor.truth), np.exp(-2 * squares)
     model /= model.sum() * cell
     expected = np.sum(data * np.log(data / model)) * cell
     assert numbers["density_kl"] == pytest.approx(expected, rel=1e-5)

@@ -98,25 +98,25 @@ def test_the_parts_of_the_data_carry_what_its_law_says():
     assert np.isnan(toy_beta.PARTS["gmm"].shares(broken)).all()
 
 
-def evaluation_of(workdir, **changes):
+def monitor_of(workdir, **changes):
     config = get_config("smoke")
     config.update_from_flattened_dict({"loss.output_scale": 1.0, **changes})
-    return families.build(config, workdir).evaluate
+    return families.build(config, workdir).monitor
 
 
 def test_masses_of_cells_count(tmp_path):
     """The truth with its first mode gone: the others keep their ratios, 1 / 36 is missing."""
-    evaluation = evaluation_of(tmp_path)
-    centres = evaluation.grid.centres
-    parts = evaluation.parts.nearest(centres).reshape(evaluation.truth.shape)
-    without = np.where(parts == 0, evaluation.truth - 50.0, evaluation.truth)
-    points = np.asarray(evaluation.toy.points(jax.random.key(1), 200))
-    numbers = evaluation.numbers(without, points)
-    first = evaluation._truth_shares[0]
+    monitor = monitor_of(tmp_path)
+    centres = monitor.grid.centres
+    parts = monitor.parts.nearest(centres).reshape(monitor.truth.shape)
+    without = np.where(parts == 0, monitor.truth - 50.0, monitor.truth)
+    points = np.asarray(monitor.toy.points(jax.random.key(1), 200))
+    numbers = monitor.numbers(without, points)
+    first = monitor._truth_shares[0]
     assert first == pytest.approx(1 / 36, abs=0.005)  # its neighbours of weight 2 and 8 leak in
     assert numbers["density_share_tv"] == pytest.approx(first, abs=1e-9)
-    moved = evaluation.numbers(without, points[evaluation.parts.nearest(points) == 7])
-    assert moved["sample_share_tv"] == pytest.approx(1 - evaluation._truth_shares[7], abs=1e-9)
+    moved = monitor.numbers(without, points[monitor.parts.nearest(points) == 7])
+    assert moved["sample_share_tv"] == pytest.approx(1 - monitor._truth_shares[7], abs=1e-9)
 
 
 def test_chains_by_temperature_and_length(tmp_path):
@@ -125,7 +125,7 @@ def test_chains_by_temperature_and_length(tmp_path):
     40 steps of 0.1 forget their starts (0.9^80); a discretised chain's variance is
     v / (1 - step / 2v).
     """
-    evaluation = evaluation_of(
+    monitor = monitor_of(
         tmp_path,
         **{
             "loss.betas": (0.5,),
@@ -134,11 +134,11 @@ def test_chains_by_temperature_and_length(tmp_path):
             "eval.num_samples": 4000,
         },
     )
-    evaluation = dataclasses.replace(
-        evaluation, energy_fn=lambda params, x: params * jnp.sum(x**2, axis=-1)
+    monitor = dataclasses.replace(
+        monitor, energy_fn=lambda params, x: params * jnp.sum(x**2, axis=-1)
     )
     keys = jax.random.split(jax.random.key(0), 2)
-    ends, draws = evaluation._chains(keys, jnp.array([1.0]), jnp.array([0.5]))
+    ends, draws = monitor._chains(keys, jnp.array([1.0]), jnp.array([0.5]))
     assert ends.shape == draws.shape == (1, 4000, 2)
     for positions, variance in ((ends, 1.0), (draws, 0.5)):
         expected = variance / (1 - 0.1 / (2 * variance))
@@ -148,16 +148,16 @@ def test_chains_by_temperature_and_length(tmp_path):
 
 def test_a_run_is_told_its_bias(tmp_path):
     """Noise as negatives, and an energy that is the objective's own optimum for them."""
-    evaluation = evaluation_of(
+    monitor = monitor_of(
         tmp_path,
         **{"sampler.chain_length": 0, "eval.half_width": 4.0, "eval.grid_points": 200},
     )
-    squares = np.sum(evaluation.grid.centres**2, axis=1).reshape(evaluation.truth.shape)
+    squares = np.sum(monitor.grid.centres**2, axis=1).reshape(monitor.truth.shape)
     beta = 0.5
-    log_density = (evaluation.truth + 0.5 * squares) / beta
+    log_density = (monitor.truth + 0.5 * squares) / beta
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(20_000, 2))
-    numbers = evaluation.bias_numbers(beta, log_density, noise, noise, noise, rng=rng)
+    numbers = monitor.bias_numbers(beta, log_density, noise, noise, noise, rng=rng)
     assert numbers["reweighted_tv"] < 0.15 < 0.5 < numbers["negative_tv"]
     assert numbers["exact_tv"] < 0.15 < 0.5 < numbers["long_tv"]
     # 1 - 1 / beta, were the noise as even over the modes as the data are not: it varies little. The
@@ -165,7 +165,7 @@ def test_a_run_is_told_its_bias(tmp_path):
     assert numbers["bias_slope"] == pytest.approx(-10 / 9, abs=0.1)
     assert numbers["bias_correlation"] < -0.9
     assert sum(numbers["density_shares"]) == pytest.approx(1.0)
-    nowhere = evaluation.bias_numbers(beta, squares, noise, noise, noise, rng=rng)
+    nowhere = monitor.bias_numbers(beta, squares, noise, noise, noise, rng=rng)
     assert math.isnan(nowhere["bias_slope"])
     assert math.isnan(nowhere["long_tv"])
     assert nowhere["density_shares"] is None

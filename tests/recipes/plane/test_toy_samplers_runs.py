@@ -115,12 +115,10 @@ def test_a_run_leaves_its_numbers_and_pictures(finished):
 def test_perfect_draws_beside_the_samplers(tmp_path):
     """On a density that is known, what is called perfect is, and locked chains stay."""
     config = smoke(**{"eval.num_steps": 420, "eval.num_samples": 400})
-    evaluation = families.build(config, tmp_path).evaluate
-    density = evaluation.density_numbers(evaluation.truth + 3.0)
+    monitor = families.build(config, tmp_path).monitor
+    density = monitor.density_numbers(monitor.truth + 3.0)
     assert density["density_tv"] == pytest.approx(0.0, abs=1e-9)
-    judge, references = evaluation.references(
-        jax.random.key(0), evaluation.truth, density, 1.5 * MEANS
-    )
+    judge, references = monitor.references(jax.random.key(0), monitor.truth, density, 1.5 * MEANS)
     for name in ("data", "model"):
         assert references[name]["rhat_rank"] < 1.05
         assert references[name]["modes"] == 4
@@ -133,15 +131,15 @@ def test_perfect_draws_beside_the_samplers(tmp_path):
 
 
 def test_a_density_without_end_is_compared_with_nothing(tmp_path):
-    evaluation = families.build(smoke(), tmp_path).evaluate
-    slope = evaluation.grid.centres.sum(axis=1).reshape(evaluation.truth.shape)
-    density = evaluation.density_numbers(slope)
+    monitor = families.build(smoke(), tmp_path).monitor
+    slope = monitor.grid.centres.sum(axis=1).reshape(monitor.truth.shape)
+    density = monitor.density_numbers(slope)
     assert math.isnan(density["density_tv"])
-    judge, references = evaluation.references(jax.random.key(0), slope, density, MEANS)
+    judge, references = monitor.references(jax.random.key(0), slope, density, MEANS)
     assert set(references) == {"data"}
     assert math.isnan(judge(np.random.default_rng(0).normal(size=(4, 40, 2)))["distance_to_model"])
     report = {"density": density, "thesis": {}, "tuned": {}}
-    (note,) = evaluation._notes(report)
+    (note,) = monitor._notes(report)
     assert "nothing is compared" in note
 
 

@@ -1,4 +1,4 @@
-"""The evaluation of a latent model, where the truth is known in closed form."""
+"""Numbers during the training of a latent model, where the truth is known in closed form."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from ebmjax import data, latent
-from ebmjax.recipes.latent.evaluation import PriorSamples, Programs, ThermoEvaluation
+from ebmjax.recipes.latent.monitor import LatentMonitor, PriorSamples, Programs
 from ebmjax.recipes.latent.parts import Examples
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
@@ -34,9 +34,9 @@ def told(ends, prefix="sample"):
     return {f"{prefix}_shape": ends.shape, f"{prefix}_num_lost": num_lost}
 
 
-def evaluation(tmp_path) -> ThermoEvaluation:
+def monitor(tmp_path) -> LatentMonitor:
     sampler = partial(mala, step_size=0.15)
-    return ThermoEvaluation(
+    return LatentMonitor(
         workdir=tmp_path,
         model=MODEL,
         chains={
@@ -67,7 +67,7 @@ def evaluation(tmp_path) -> ThermoEvaluation:
 
 def evidences(tmp_path):
     """Corrected and plain log evidence and discrepancy under 16 independent keys, each (16,)."""
-    evidence = evaluation(tmp_path)._evidence
+    evidence = monitor(tmp_path)._evidence
     keys = jax.random.split(jax.random.key(1), 16)
     rows = jax.jit(lambda keys: jax.lax.map(lambda key: evidence(key, PARAMS), keys))(keys)
     names = ("test_log_evidence", "test_trapezium_log_evidence", "quadrature_discrepancy")
@@ -95,7 +95,7 @@ def test_the_discrepancy_is_the_whole_correction(tmp_path):
     np.testing.assert_allclose(discrepancy, corrected - trapezium, atol=1e-5)
 
 
-class ExactDraws(ThermoEvaluation):
+class ExactDraws(LatentMonitor):
     """As if every chain had arrived: independent draws of the power posteriors."""
 
     def _ladder(self, key, params, observations):
@@ -121,7 +121,7 @@ def test_the_reported_evidence_is_right_at_published_size(tmp_path):
         latent.LinearGenerator(weight, jnp.zeros(num_outputs)),
     )
     one = replace(
-        ExactDraws(**vars(evaluation(tmp_path))),
+        ExactDraws(**vars(monitor(tmp_path))),
         model=latent.linear_gaussian_model(likelihood_scale=config.model.likelihood_scale),
         powers=latent.power_schedule(config.loss.num_intervals, config.loss.exponent),
         test=rng.integers(0, 256, (1, num_outputs), np.uint8),
@@ -145,14 +145,14 @@ def test_the_reported_evidence_is_right_at_published_size(tmp_path):
 
 
 def test_without_divergences_the_trapezium_rule_alone_is_reported(tmp_path):
-    one = evaluation(tmp_path)
+    one = monitor(tmp_path)
     one.config.eval.evidence_divergences = False
     row = jax.eval_shape(one._evidence, jax.random.key(0), PARAMS)
     assert row.keys() == {"test_trapezium_log_evidence"}
 
 
 def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_path):
-    one, batches = evaluation(tmp_path), []
+    one, batches = monitor(tmp_path), []
     one.config.train = {"batch_size": 3}
     one.config.eval.update({"num_samples": 4, "num_gradients": 8})
     samples = jnp.zeros((4, 2, 1, 1)).at[1, 0].set(jnp.nan)
@@ -174,7 +174,7 @@ def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_
 
 
 def test_samples_stand_beside_the_images_of_their_chains_starts(tmp_path):
-    one, key = evaluation(tmp_path), jax.random.key(3)
+    one, key = monitor(tmp_path), jax.random.key(3)
     found = one._sample(key, PARAMS, 5)
     # The chains are those that start afresh by this key: where they start, nothing else changes.
     np.testing.assert_array_equal(found.latents, one._prior(key, PARAMS, 5))
@@ -198,8 +198,8 @@ def test_the_same_parameters_are_measured_once(tmp_path, monkeypatch):
         measured.append(params)
         return {"bias": params.generator.bias[0]}, {"samples": np.zeros(1)}
 
-    monkeypatch.setattr(ThermoEvaluation, "_measure_one", measure_one)
-    one = evaluation(tmp_path)
+    monkeypatch.setattr(LatentMonitor, "_measure_one", measure_one)
+    one = monitor(tmp_path)
     one.config.seed, one.config.train = 0, {}
     first = init_state(PARAMS, optax.sgd(0.1))
     second = first._replace(params=jax.tree.map(lambda leaf: leaf + 1.0, PARAMS))

@@ -20,7 +20,7 @@ from ebmjax.recipes.images.distances import (
 from ebmjax.recipes.images.extractors import Extractor
 from ebmjax.recipes.latent import cost
 from ebmjax.recipes.latent import evidence as thermo_evidence
-from ebmjax.recipes.latent.evaluation import ThermoEvaluation, params_of_repeats
+from ebmjax.recipes.latent.monitor import LatentMonitor, params_of_repeats
 from ebmjax.training import TrainState, tree_digest
 
 NUM_SIZES = 10
@@ -58,20 +58,20 @@ def keys_of(eval_key: jax.Array) -> Keys:
 
 
 @dataclass(frozen=True)
-class ThermoAssessment:
+class LatentEvaluation:
     """``state -> report``: every number that a study compares.
 
     A number is one for a single run and a list over the repeats of several, null where a repeat
     had diverged.
 
     Attributes:
-      evaluation: what training measured along the way.
+      monitor: what training measured along the way.
       test: the test images.
       config: of the run.
       pilot: the time of the pilot run, None where there was none.
     """
 
-    evaluation: ThermoEvaluation
+    monitor: LatentMonitor
     test: data.ImageData
     config: Config
     pilot: common.Seconds | None = None
@@ -79,7 +79,7 @@ class ThermoAssessment:
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. Distances of generated images need features, so class labels or Inception."""
         diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
-        row, pictures = self.evaluation.measure(state)
+        row, pictures = self.monitor.measure(state)
         row = {name.removeprefix("mean_"): value for name, value in row.items()}
         params = params_of_repeats(state)
         keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
@@ -96,7 +96,7 @@ class ThermoAssessment:
             report["rms_displacement"] = _finite_or_null(diverged, ways)
             report["test_images"] = self._of_test_images(keys[0].test_images)
         report["extractor"] = self.extractor and self.extractor.described()
-        report["powers"] = self.evaluation.powers.tolist()
+        report["powers"] = self.monitor.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
         report["images_sha256"] = tree_digest(self.test.images)
         by_image = {"test_reconstruction_error": pictures["squared_errors"]}
@@ -105,7 +105,7 @@ class ThermoAssessment:
             evidence = thermo_evidence.compare(
                 [key.evidence for key in keys],
                 params,
-                self.evaluation.model,
+                self.monitor.model,
                 self.test.images,
                 self.config,
             )
@@ -122,7 +122,7 @@ class ThermoAssessment:
     @property
     def extractor(self) -> Extractor | None:
         """The extractor that judges images; None if nothing is generated or nothing can judge."""
-        return self.evaluation.distances.extractor if self.config.eval.num_generated else None
+        return self.monitor.distances.extractor if self.config.eval.num_generated else None
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -135,7 +135,7 @@ class ThermoAssessment:
         """A repeat's samples that are finite, beside the images of where their chains began."""
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
-        found = jax.device_get(self.evaluation.programs.sample(sample_key, params, num_generated))
+        found = jax.device_get(self.monitor.programs.sample(sample_key, params, num_generated))
         is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
         ends, starts = (
             self._distances(subset_key, finite_images(images[is_finite]), self.sizes)
@@ -163,8 +163,8 @@ class ThermoAssessment:
         if not sizes:
             missing = {name: np.full(len(wanted), np.nan) for name in DISTANCES}
             return {**missing, "manifold": NO_SCORES}
-        features, _ = self.evaluation.distances.outputs(images)
-        reference, moments = self.evaluation.distances.train_reference
+        features, _ = self.monitor.distances.outputs(images)
+        reference, moments = self.monitor.distances.train_reference
 
         def fid(rows: np.ndarray) -> float:
             return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
@@ -202,8 +202,8 @@ class ThermoAssessment:
         return found
 
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
-        batch = self.evaluation.batch(np.arange(self.config.train.batch_size))
-        gradient_fn = self.evaluation.programs.gradient
+        batch = self.monitor.batch(np.arange(self.config.train.batch_size))
+        gradient_fn = self.monitor.programs.gradient
         pilot_seconds = self.pilot.run if self.pilot else 0.0
         return cost.cost(
             gradient_fn, key, params, (), batch, num_steps=num_steps, pilot_seconds=pilot_seconds

@@ -19,11 +19,11 @@ from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
-from ebmjax.recipes.joint import assessment_plots as plots
+from ebmjax.recipes.joint import evaluate_plots as plots
 from ebmjax.recipes.joint import per_image
 from ebmjax.recipes.joint.chains import Trained, trained
-from ebmjax.recipes.joint.evaluation import predict
 from ebmjax.recipes.joint.generation import Generation
+from ebmjax.recipes.joint.monitor import predict
 from ebmjax.recipes.joint.ood import check_sets, detections, ood_sets
 from ebmjax.recipes.joint.robustness import classify_fn, robustness
 from ebmjax.training import Negatives, TrainState, tree_digest
@@ -33,7 +33,7 @@ NUM_BINS = 20
 
 
 @dataclass(frozen=True)
-class JemAssessment:
+class JointEvaluation:
     """``state -> report`` for evaluation.json; plots and arrays go to the run's folder.
 
     Attributes:

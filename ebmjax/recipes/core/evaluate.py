@@ -38,13 +38,13 @@ def check(experiment: Experiment, config: Config) -> None:
 
     Before training: its end is late to learn of a mistake in ``config.eval``.
     """
-    if experiment.assess is None:
+    if experiment.evaluate is None:
         raise ConfigError(
             f"config.family={config.family!r} has no evaluation beyond that of its training, whose "
             "numbers are in summary.json: use --mode=train."
         )
-    if experiment.check_assess is not None:
-        experiment.check_assess()
+    if experiment.check_evaluate is not None:
+        experiment.check_evaluate()
 
 
 def is_of_best(config: Config) -> bool:
@@ -97,15 +97,17 @@ def _split(config: Config) -> str:
     return "validation" if is_held_out else "test"
 
 
-def assess(path: Path, config: Config, experiment: Experiment, state: training.TrainState) -> None:
+def evaluate(
+    path: Path, config: Config, experiment: Experiment, state: training.TrainState
+) -> None:
     """Evaluates ``state``, writes evaluation.json and says where things are.
 
-    What an assessment has as "per_image" goes to per_image.npz, and its errors into the report.
+    What a report has as "per_image" goes to per_image.npz, and its errors into the report.
     """
-    assert experiment.assess is not None  # or ``check`` had refused
+    assert experiment.evaluate is not None  # or ``check`` had refused
     started = time.perf_counter()
     (path / "plots").mkdir(exist_ok=True)
-    report = experiment.assess(jax.device_get(state))
+    report = experiment.evaluate(jax.device_get(state))
     if "per_image" in report:
         report["test_set_error"] = per_image.write(path, report.pop("per_image"))
     report |= {

@@ -194,11 +194,11 @@ def test_the_columns_of_samples_are_in_a_report(name, run):
 
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     experiment = families.build(smoke(), run)
-    assessment, model = experiment.assess, trained(experiment.state)
+    evaluation, model = experiment.evaluate, trained(experiment.state)
     key = jax.random.key(5)
-    report, grid = assessment._landscape(key, model)
+    report, grid = evaluation._landscape(key, model)
     chosen = np.asarray(jax.random.permutation(jax.random.split(key, 3)[0], 64))[:6]
-    scores = assessment._score(model, data.to_signed_unit(assessment.train.images[chosen]))
+    scores = evaluation._score(model, data.to_signed_unit(evaluation.train.images[chosen]))
     # Means of six log densities of order one, in two compilations.
     expected = -np.mean(scores["log_density"])
     np.testing.assert_allclose(grid["energies"][1, 1], expected, rtol=0, atol=100 * EPS)
@@ -262,7 +262,7 @@ def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monke
     """As somebody's own family may be: every one here has an evaluation."""
     build = families.build
     monkeypatch.setattr(
-        families, "build", lambda config, path: build(config, path)._replace(assess=None)
+        families, "build", lambda config, path: build(config, path)._replace(evaluate=None)
     )
     with pytest.raises(ConfigError, match="'latent' has no evaluation"):
         launch(digits(), "thermo_digits.py:smoke", str(tmp_path / "run"), "all")

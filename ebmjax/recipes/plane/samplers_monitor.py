@@ -13,7 +13,7 @@ import numpy as np
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.plane import samplers_chains, samplers_plots
-from ebmjax.recipes.plane.evaluation import PlaneEvaluation
+from ebmjax.recipes.plane.monitor import PlaneMonitor
 from ebmjax.recipes.plane.numbers import draws_numbers, grid_draws, nearest_mode
 from ebmjax.recipes.plane.samplers_chains import Chains
 from ebmjax.samplers import InitialLaw
@@ -21,7 +21,7 @@ from ebmjax.training import TrainState
 
 
 @dataclass(frozen=True)
-class ToySamplersEvaluation(PlaneEvaluation):
+class SamplersMonitor(PlaneMonitor):
     """The learned density during training, and all samplers on it at the end.
 
     Also written: ``evaluation.npz`` and ``plots/eval_*``.
@@ -51,7 +51,7 @@ class ToySamplersEvaluation(PlaneEvaluation):
     def _energies(self) -> Callable[..., jax.Array]:
         return jax.jit(self.energy_fn)
 
-    def assess(self, state: TrainState) -> dict[str, Any]:
+    def evaluate(self, state: TrainState) -> dict[str, Any]:
         """Every sampler in every setting, beside draws that are perfect; draws the pictures."""
         section, log_density = self.config.eval, self.learned(state.params)
         start_key, chain_key, draw_key = jax.random.split(self.key, 3)

@@ -18,14 +18,14 @@ from ebmjax.densities import tempered
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.beta_bias import Parts, compensation, reweighted_distance
-from ebmjax.recipes.plane.evaluation import PlaneEvaluation
+from ebmjax.recipes.plane.monitor import PlaneMonitor
 from ebmjax.recipes.plane.numbers import grid_draws
 from ebmjax.training import TrainState
 from ebmjax.types import PyTree
 
 
 @dataclass(frozen=True)
-class ToyBetaEvaluation(PlaneEvaluation):
+class BetaMonitor(PlaneMonitor):
     """Divergences of every model, and the arrays that the panels show: also ``truth.npz``.
 
     Attributes:
@@ -62,7 +62,7 @@ class ToyBetaEvaluation(PlaneEvaluation):
         row = {name: [model[name] for model in models] for name in models[0]}
         return row, {"log_densities": log_densities, "samples": samples}
 
-    def assess(self, state: TrainState) -> dict[str, Any]:
+    def evaluate(self, state: TrainState) -> dict[str, Any]:
         """The same of the finished run by beta, beside what as many points of the data score."""
         # Without a file: those of training belong to training's grid, and are drawn with it.
         row, arrays = self._measure(state)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from experiment_runs import digits, strict_json
 
-from ebmjax.recipes.core import assess
+from ebmjax.recipes.core import evaluate
 from ebmjax.recipes.images import extractors
 
 
@@ -21,8 +21,8 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
         return {"number": 1.5}
 
     state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
-    experiment = SimpleNamespace(assess=report, check_assess=None)
-    assess.assess(tmp_path, digits(), experiment, state)
+    experiment = SimpleNamespace(evaluate=report, check_evaluate=None)
+    evaluate.evaluate(tmp_path, digits(), experiment, state)
     assert strict_json((tmp_path / "evaluation.json").read_text())["number"] == 1.5
     said = capsys.readouterr().out
     assert f"Numbers in {tmp_path}/evaluation.json" in said

@@ -31,7 +31,7 @@ from ebmjax.types import Key, LogDensityFn
 
 
 @dataclass(frozen=True)
-class IgebmEvaluation:
+class ImageMonitor:
     """Energies of test images and chains, and what the accept ratios would say of a move.
 
     Attributes:

@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import digits, strict_json
 
 from ebmjax import training
-from ebmjax.recipes.core.assess import assess, restore
+from ebmjax.recipes.core.evaluate import evaluate, restore
 from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.workdir import as_json
 
@@ -48,7 +48,7 @@ def test_repeats_are_evaluated_though_one_of_them_diverged(tmp_path):
 def test_a_report_says_of_which_evaluation_it_is(tmp_path):
     config = digits(**{"eval.num_test": 7})
     state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
-    assess(tmp_path, config, SimpleNamespace(assess=lambda state: {"answer": 42}), state)
+    evaluate(tmp_path, config, SimpleNamespace(evaluate=lambda state: {"answer": 42}), state)
     report = strict_json((tmp_path / "evaluation.json").read_text())
     assert report["eval"] == as_json(config)["eval"]
     assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")

@@ -13,9 +13,9 @@ from ebmjax.data import ImageData
 from ebmjax.metrics import feature_moments, frechet_distance
 from ebmjax.recipes.images.distances import Distances, manifold_scores
 from ebmjax.recipes.images.extractors import Extractor
-from ebmjax.recipes.latent import assessment as thermo_assessment
-from ebmjax.recipes.latent.assessment import ThermoAssessment
-from ebmjax.recipes.latent.evaluation import PriorSamples
+from ebmjax.recipes.latent import evaluate
+from ebmjax.recipes.latent.evaluate import LatentEvaluation
+from ebmjax.recipes.latent.monitor import PriorSamples
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
@@ -32,7 +32,7 @@ class FlatDistances(Distances):
 
 
 @pytest.fixture
-def assessment():
+def evaluation():
     """Of samples that are the training images, but for the first ``num_diverged``.
 
     Their chains began at black images, half a unit from each latent.
@@ -44,17 +44,17 @@ def assessment():
         found = PriorSamples(samples, np.full_like(samples, -1.0), LATENTS, LATENTS + 0.5)
         config = digits(**{"eval.num_generated": NUM, "eval.smallest_generated": 4})
         train = ImageData(IMAGES, np.zeros(NUM, np.int32))
-        evaluation = SimpleNamespace(
+        monitor = SimpleNamespace(
             programs=SimpleNamespace(sample=lambda *_: found),
             distances=FlatDistances(train, train, config),
         )
-        return ThermoAssessment(evaluation=evaluation, test=train, config=config)  # pyright: ignore
+        return LatentEvaluation(monitor=monitor, test=train, config=config)  # pyright: ignore
 
     return make
 
 
-def test_no_sample_diverged(assessment):
-    judged = assessment(0)._judged(jax.random.key(0), None)
+def test_no_sample_diverged(evaluation):
+    judged = evaluation(0)._judged(jax.random.key(0), None)
     assert judged.num_diverged == 0
     found = judged.ends
     assert all(np.isfinite(found[name]).all() for name in ("fid", "kid_rbf", "kid_polynomial"))
@@ -65,9 +65,9 @@ def test_no_sample_diverged(assessment):
     assert found["manifold"] == pytest.approx(scores)
 
 
-def test_diverged_samples_are_left_out_and_counted(assessment):
+def test_diverged_samples_are_left_out_and_counted(evaluation):
     """Black images in their place would be 0 in every feature."""
-    made = assessment(10)
+    made = evaluation(10)
     judged = made._judged(jax.random.key(0), None)
     assert judged.num_diverged == 10
     found = judged.ends
@@ -87,8 +87,8 @@ def test_diverged_samples_are_left_out_and_counted(assessment):
 
 
 @pytest.mark.parametrize("num_left", [0, 3, 5, 7])
-def test_too_few_samples_have_no_distance_at_infinity(assessment, num_left):
-    made = assessment(NUM - num_left)
+def test_too_few_samples_have_no_distance_at_infinity(evaluation, num_left):
+    made = evaluation(NUM - num_left)
     found = made._judged(jax.random.key(0), None).ends
     assert np.isfinite(found["fid"]).sum() == (num_left >= 4)
     assert np.isfinite(list(found["manifold"].values())).all() == (num_left > 5)
@@ -96,8 +96,8 @@ def test_too_few_samples_have_no_distance_at_infinity(assessment, num_left):
 
 
 @pytest.mark.parametrize("num_test", [NUM, NUM // 2])
-def test_test_images_are_judged_at_as_many_or_proportional_sizes(assessment, num_test):
-    made = assessment(0)
+def test_test_images_are_judged_at_as_many_or_proportional_sizes(evaluation, num_test):
+    made = evaluation(0)
     made = replace(made, test=ImageData(IMAGES[:num_test], np.zeros(num_test, np.int32)))
     found = made._of_test_images(jax.random.key(0))["fid"]
     share = num_test / NUM
@@ -117,17 +117,17 @@ def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
     """Of two repeats, the second diverged."""
     values = np.random.default_rng(1).normal(size=(2, NUM)).astype(np.float32)
     evidence = {"ais": {"log_evidence": values[:, :3], "mean": values[:, :3].mean(axis=1)}}
-    monkeypatch.setattr(thermo_assessment.thermo_evidence, "compare", lambda *given: evidence)
-    monkeypatch.setattr(thermo_assessment, "params_of_repeats", lambda state: [None, None])
-    monkeypatch.setattr(ThermoAssessment, "_cost", lambda *given: {})
+    monkeypatch.setattr(evaluate.thermo_evidence, "compare", lambda *given: evidence)
+    monkeypatch.setattr(evaluate, "params_of_repeats", lambda state: [None, None])
+    monkeypatch.setattr(LatentEvaluation, "_cost", lambda *given: {})
     row = {"test_reconstruction_error": values.mean(axis=1)}
-    evaluation = SimpleNamespace(
+    monitor = SimpleNamespace(
         measure=lambda state: (row, {"squared_errors": values}), powers=np.ones(2), model=None
     )
     config = digits(**{"eval.num_generated": 0, "train.max_consecutive_skips": 5})
     test = ImageData(IMAGES, np.zeros(NUM, np.int32))
-    assess = ThermoAssessment(evaluation=evaluation, test=test, config=config)  # pyright: ignore
-    report = assess(SimpleNamespace(consecutive_skipped=np.array([0, 5]), step=3))  # pyright: ignore
+    evaluation = LatentEvaluation(monitor=monitor, test=test, config=config)  # pyright: ignore
+    report = evaluation(SimpleNamespace(consecutive_skipped=np.array([0, 5]), step=3))  # pyright: ignore
     found = report["per_image"]
     assert set(found) == {"test_reconstruction_error", "evidence.ais.mean"}
     for name, number in (

@@ -63,7 +63,7 @@ def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
 
 
 @dataclass(frozen=True)
-class ThermoEvaluation:
+class LatentMonitor:
     """Samples and their distances, reconstructions, log evidence, gradient variance of a state.
 
     Each repeat has the same key every time: pictures of successive evaluations start from the same

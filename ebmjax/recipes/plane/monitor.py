@@ -17,7 +17,7 @@ from ebmjax.recipes.plane.grid import Grid
 
 
 @dataclass(frozen=True)
-class PlaneEvaluation:
+class PlaneMonitor:
     """Parts that the evaluations of the plane's two families have in common.
 
     Attributes:

@@ -24,7 +24,7 @@ from ebmjax.recipes.image.chains import (
     trained,
     with_larger_steps,
 )
-from ebmjax.recipes.image.evaluation import IgebmEvaluation
+from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.image.samplers import implied_temperature, temperature
 from ebmjax.recipes.images.distances import Chains, finite_images
 from ebmjax.training import ImageNegatives, TrainState, class_densities
@@ -36,27 +36,27 @@ NUM_DRAWS = 50
 
 
 @dataclass(frozen=True)
-class IgebmAssessment:
+class ImageEvaluation:
     """``state -> report``: distances of samples from the data, energies, mixing of long chains.
 
     Attributes:
-      evaluation: what training measured along the way.
+      monitor: what training measured along the way.
       negatives: how chains are drawn: as in training, at ``eval.step_factor`` times the steps.
       config: sections sampler, likewise, and eval are read.
     """
 
-    evaluation: IgebmEvaluation
+    monitor: ImageMonitor
     negatives: ImageNegatives
     config: Config
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """The report. All by the averaged parameters; no sample is selected."""
         model = with_larger_steps(trained(state), self.config.eval.step_factor)
-        short_key, long_key, mixing_key = jax.random.split(self.evaluation.key, 3)
+        short_key, long_key, mixing_key = jax.random.split(self.monitor.key, 3)
         sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
         sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
         section = self.config.eval
-        buffered = self.evaluation.buffered(state, section.num_generated)
+        buffered = self.monitor.buffered(state, section.num_generated)
         if buffered is not None:
             sets["buffer"] = buffered
         report: dict[str, Any] = {
@@ -73,21 +73,21 @@ class IgebmAssessment:
             report[name], images[name] = self._judge(chains)
         images["starts"] = finite_images(sets["fresh"].starts)
         # As many as are generated: what such numbers are depends on how many there are.
-        as_many = self.evaluation.test.images[: section.num_generated]
-        report["test_images"] = self.evaluation.distances(as_many)
+        as_many = self.monitor.test.images[: section.num_generated]
+        report["test_images"] = self.monitor.distances(as_many)
         report["extractor"] = self._extractor()
-        report["over_training"] = over_training(read_rows(self.evaluation.workdir))
-        plots.assessed(self.evaluation.workdir, images, energies)
+        report["over_training"] = over_training(read_rows(self.monitor.workdir))
+        plots.evaluated(self.monitor.workdir, images, energies)
         arrays: dict[str, Any] = dict(images)
-        np.savez_compressed(self.evaluation.workdir / "evaluation.npz", **arrays)
+        np.savez_compressed(self.monitor.workdir / "evaluation.npz", **arrays)
         return report
 
     def _judge(self, chains: Chains) -> tuple[dict[str, Any], np.ndarray]:
         """Numbers of the samples that did not diverge beside their starts; these as uint8."""
-        return self.evaluation.distances.of_chains(chains), finite_images(chains.ends)
+        return self.monitor.distances.of_chains(chains), finite_images(chains.ends)
 
     def _extractor(self) -> dict[str, Any] | None:
-        judge = self.evaluation.distances.extractor
+        judge = self.monitor.distances.extractor
         return judge and judge.described()
 
     @property
@@ -117,7 +117,7 @@ class IgebmAssessment:
     def _chains(self, key: Key, model: Trained, num_steps: int) -> Chains:
         """``eval.num_generated`` chains from the initial law."""
         run = make_fresh_chains(
-            self.evaluation.energy_of,
+            self.monitor.energy_of,
             self.negatives,
             num=self.config.eval.num_generated,
             num_steps=num_steps,
@@ -129,11 +129,11 @@ class IgebmAssessment:
         self, model: Trained, sets: Mapping[str, Chains]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Means and standard deviations of finite energies in nats; the energies."""
-        test = self.evaluation.test
+        test = self.monitor.test
 
         @jax.jit
         def energies(model: Trained, images: jax.Array, labels: jax.Array) -> jax.Array:
-            energy = self.evaluation.energy_of(model.params)
+            energy = self.monitor.energy_of(model.params)
             return energies_in_batches(energy, images, labels, self.config.eval.batch_size)
 
         floats = data.to_signed_unit(jnp.asarray(test.images))
@@ -163,7 +163,7 @@ class IgebmAssessment:
         thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
 
         def diagnose(key: Key, model: Trained) -> dict[str, jax.Array]:
-            label, energy = jnp.int32(0), self.evaluation.energy_of(model.params)
+            label, energy = jnp.int32(0), self.monitor.energy_of(model.params)
             density = class_densities(energy, self._beta)(label)
             given = {}
             if name in model.adaptation:
@@ -194,14 +194,14 @@ class IgebmAssessment:
         return jax.jit(diagnose)
 
 
-def assessment(
-    evaluation: IgebmEvaluation, config: Config, image_shape: tuple[int, ...]
-) -> IgebmAssessment:
-    """The assessment of ``config``, its chains at ``eval.step_factor`` times the steps."""
+def make_evaluation(
+    monitor: ImageMonitor, config: Config, image_shape: tuple[int, ...]
+) -> ImageEvaluation:
+    """The full evaluation of ``config``, with chains at ``eval.step_factor`` times the steps."""
     config = igebm_samplers.with_larger_steps(config, config.eval.step_factor)
     kinds = igebm_samplers.kinds(config, image_shape)
-    negatives = dataclasses.replace(evaluation.negatives, kinds=kinds)
-    return IgebmAssessment(evaluation=evaluation, negatives=negatives, config=config)
+    negatives = dataclasses.replace(monitor.negatives, kinds=kinds)
+    return ImageEvaluation(monitor=monitor, negatives=negatives, config=config)
 
 
 def energy_moments(energies: np.ndarray) -> dict[str, float]:

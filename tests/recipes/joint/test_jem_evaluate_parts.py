@@ -18,10 +18,8 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.images import extractors
-from ebmjax.recipes.joint import assessment as jem_assessment
-from ebmjax.recipes.joint import assessment_plots as jem_assessment_plots
+from ebmjax.recipes.joint import evaluate, evaluate_plots
 from ebmjax.recipes.joint import ood as jem_ood
-from ebmjax.recipes.joint.assessment_plots import _extremes
 from ebmjax.recipes.joint.chains import (
     ANY_CLASS,
     Trained,
@@ -30,6 +28,7 @@ from ebmjax.recipes.joint.chains import (
     fresh_chains,
     trained,
 )
+from ebmjax.recipes.joint.evaluate_plots import _extremes
 from ebmjax.training import CHAIN_AXIS
 from ebmjax.training._joint_network import JointNetwork
 from experiments.configs import jem_digits
@@ -228,12 +227,12 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
         )
         return {"number": len(asked)}, {"l2.64": np.ones(2, bool)}
 
-    monkeypatch.setattr(jem_assessment, "robustness", attack)
+    monkeypatch.setattr(evaluate, "robustness", attack)
     key = jax.random.key(3)
 
     def reported(**overrides):
         experiment = families.build(smoke(**overrides), tmp_path)
-        return experiment.assess._robustness(key, trained(experiment.state))
+        return experiment.evaluate._robustness(key, trained(experiment.state))
 
     assert reported()[0] == {"number": 1}
     found, per_image = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
@@ -251,12 +250,12 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
 def test_both_curves_are_drawn(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        jem_assessment_plots, "finish", lambda figure, path: drawn.append((figure, path.name))
+        evaluate_plots, "finish", lambda figure, path: drawn.append((figure, path.name))
     )
     protocol = {"num_steps": 20, "num_restarts": 1, "num_images": 16}
     report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
-    jem_assessment_plots.robustness(tmp_path, report)
-    jem_assessment_plots.robustness(tmp_path, report | {"refined": {"l2": {"0": 0.75, "64": 0.5}}})
+    evaluate_plots.robustness(tmp_path, report)
+    evaluate_plots.robustness(tmp_path, report | {"refined": {"l2": {"0": 0.75, "64": 0.5}}})
     lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure, _ in drawn]
     assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
     assert {name for _, name in drawn} == {"eval_robustness.png"}
@@ -269,4 +268,4 @@ def test_a_part_that_is_left_out_is_not_checked(tmp_path):
     sizes = {"eval.num_attacked": 0, "eval.num_ood": 0}
     asked = {"eval.refine_steps": 2, "sampler.name": "svgd", "eval.ood_tfds": ("no_such_set",)}
     experiment = families.build(smoke(**sizes, **asked), tmp_path)
-    experiment.check_assess()
+    experiment.check_evaluate()

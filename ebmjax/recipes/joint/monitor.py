@@ -23,7 +23,7 @@ from ebmjax.types import Key, PyTree
 
 
 @dataclass(frozen=True)
-class JemEvaluation:
+class JointMonitor:
     """Accuracy and calibration on the test images, and how good what the replay buffer holds is.
 
     Attributes:
