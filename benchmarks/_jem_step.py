@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from flax.traverse_util import flatten_dict
 
-from ebmjax import data, losses, networks, samplers, training
+from ebmjax import data, learning, losses, networks, samplers, training
 from ebmjax.types import Key, PyTree
 
 # Those of experiments/configs/jem_digits.py:unconfined. PyTorch is given the same.
@@ -37,10 +37,10 @@ def make_classifier() -> networks.Classifier:
     return networks.classifier(networks.WideResNet(**sizes))
 
 
-def make_negatives(shape: tuple[int, ...], batch_size: int, num_steps: int) -> training.Negatives:
+def make_negatives(shape: tuple[int, ...], batch_size: int, num_steps: int) -> learning.Negatives:
     """JEM's chains."""
     scales = {name: SETTINGS[name] for name in ("step_size", "noise_scale")}
-    return training.Negatives(
+    return learning.Negatives(
         sampler=partial(samplers.sgld, **scales),
         num_steps=num_steps,
         num_samples=batch_size,
@@ -153,16 +153,16 @@ def make_train_step(
     shape = data.load_digits("train").images.shape[1:]
     negatives = make_negatives(shape, batch_size, num_steps)
     params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
-    shards = training.init_joint_shards(
+    shards = learning.init_joint_shards(
         jax.random.key(1),
         statistics,
         negatives,
         num_shards=num_shards,
         buffer_size=SETTINGS["buffer_size"],
     )
-    gradient_fn = training.make_joint_gradient_fn(
+    gradient_fn = learning.make_joint_gradient_fn(
         network,
-        training.JointObjective(generative_loss=generative_loss),
+        learning.JointObjective(generative_loss=generative_loss),
         classified_view=view,
         positive_view=view,
         negatives=negatives,

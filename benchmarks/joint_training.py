@@ -31,7 +31,7 @@ import numpy as np
 from _jem_step import make_classifier, make_negatives, time_train_step
 from sampler_throughput import at_least_one, seconds
 
-from ebmjax import losses, training
+from ebmjax import learning, losses
 from ebmjax.types import Key, PyTree
 
 TORCH = "PyTorch"
@@ -92,7 +92,7 @@ def measure_chain(shape: tuple[int, ...], batch_size: int, num_steps: int, repea
     @jax.jit
     def chain(key: Key, params: PyTree, starts: jax.Array) -> Any:
         density = partial(log_density, params)
-        return training.run_chains(key, lambda label: density, negatives, starts, labels)
+        return learning.run_chains(key, lambda label: density, negatives, starts, labels)
 
     @jax.jit
     def gradient(params: PyTree, x: jax.Array) -> Any:

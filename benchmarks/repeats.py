@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 from sampler_throughput import at_least_one, seconds
 
-from ebmjax import latent, networks, samplers, training
+from ebmjax import latent, learning, networks, samplers, training
 
 LATENT_DIM, BATCH_SIZE, IMAGE_SHAPE = 16, 75, (8, 8, 1)
 TOGETHER, VMAPPED, ALONE = "repeat_step", "vmapped", "single runs"
@@ -32,7 +32,7 @@ def make_step() -> tuple[Callable[..., Any], Callable[[jax.Array], training.Trai
     """The train step of a single run, outside of any mesh, and ``key -> its first state``."""
     energy = networks.LatentEnergy(hidden=(100, 100))
     generator = networks.ConvGenerator(features=(64,), channels=IMAGE_SHAPE[-1])
-    gradient_fn = training.make_latent_gradient_fn(
+    gradient_fn = learning.make_latent_gradient_fn(
         latent.LatentModel(energy.apply, generator.apply),
         observe=lambda batch: batch,
         powers=latent.power_schedule(10, 6.0),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ebmjax import data as data
     from ebmjax import densities as densities
     from ebmjax import latent as latent
+    from ebmjax import learning as learning
     from ebmjax import losses as losses
     from ebmjax import metrics as metrics
     from ebmjax import networks as networks
@@ -27,6 +28,7 @@ _ROOMS = frozenset(
         "data",
         "densities",
         "latent",
+        "learning",
         "losses",
         "metrics",
         "networks",

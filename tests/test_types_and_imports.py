@@ -21,7 +21,8 @@ ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
 GROUND = {"types", "_checks", "_axes", "_extras", "_precision"}
-# types -> densities -> samplers -> latent -> training; the side rooms stand on the ground alone.
+# types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
+# no model. The other rooms stand on the ground alone.
 MAY_IMPORT = {
     "types": set(),
     "_checks": {"types"},
@@ -36,8 +37,10 @@ MAY_IMPORT = {
     "data": GROUND,
     "samplers": GROUND | {"densities"},
     "latent": GROUND | {"densities", "samplers"},
-    "training": GROUND
-    | {"densities", "samplers", "latent", "losses", "networks", "optim", "metrics", "data"},
+    "training": GROUND | {"data"},
+    "learning": GROUND
+    | {"densities", "samplers", "latent", "losses", "networks", "optim", "metrics", "data"}
+    | {"training"},
 }
 MAY_IMPORT["recipes"] = set(MAY_IMPORT)
 # The rooms of recipes stand on each other in this order; no family knows another.
@@ -169,7 +172,7 @@ assert state.particles.shape == (3, 2) and state.particles[0, 0] != 1
 
 loss, metrics = ebmjax.losses.contrastive_divergence_loss(jnp.zeros(2), jnp.ones(2))
 assert float(loss) == -1
-from ebmjax import data, latent, metrics, optim
+from ebmjax import data, latent, metrics, optim, training
 assert latent.power_schedule(3, 1.0).shape == (4,)
 try:
     ebmjax.networks
@@ -181,18 +184,18 @@ else:
 
 
 def test_samplers_and_losses_need_jax_and_optax_only() -> None:
-    """Rooms load when they are first used; only networks, and training with them, need Flax."""
+    """Rooms load when they are first used; only networks, and learning with them, need Flax."""
     result = subprocess.run(
         [sys.executable, "-c", LIGHT_CODE], capture_output=True, text=True, cwd=ROOT
     )
     assert result.returncode == 0, result.stderr
 
 
-def test_training_imports_no_optional_package() -> None:
+def test_learning_imports_no_optional_package() -> None:
     code = f"""
 import sys
 heavy = [name for name in {HEAVY!r} if name not in ("flax", "tensorstore", "tqdm", "requests")]
-import ebmjax.training, ebmjax.networks
+import ebmjax.learning, ebmjax.networks
 print([name for name in heavy if name in sys.modules])
 """
     result = subprocess.run(

@@ -15,10 +15,10 @@ import pytest
 from flax.traverse_util import flatten_dict
 from PIL import Image
 
+from ebmjax.learning import Negatives, run_chains
 from ebmjax.losses import joint_log_density
 from ebmjax.networks import WideResNet, classifier
 from ebmjax.samplers import sgld, uniform_law
-from ebmjax.training import Negatives, run_chains
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 TINY = "--images 8x8x1 --steps 2 --batch 2 --jem_steps 1 --block 2 --repeats 3"

@@ -13,8 +13,8 @@ from ebmjax.latent import (
     sample_power_posteriors,
     sample_prior,
 )
+from ebmjax.learning import Negatives, profile_chains, run_chains, run_live_chains
 from ebmjax.samplers import sgld, uniform_law
-from ebmjax.training import Negatives, profile_chains, run_chains, run_live_chains
 
 SGLD = partial(sgld, step_size=0.1)
 LADDER = jnp.array([0.0, 0.5, 1.0])

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import samplers, training
+from ebmjax import learning, samplers
 from ebmjax.networks import Classifier
 from ebmjax.recipes.joint.chains import Trained
 
@@ -36,4 +36,4 @@ def negatives(**overrides):
         "reinit_prob": 0.0,
         "density_scale": 0.25,
     }
-    return training.Negatives(**options | overrides)
+    return learning.Negatives(**options | overrides)

@@ -11,8 +11,8 @@ import optax
 import pytest
 
 from ebmjax import samplers
+from ebmjax.learning import run_live_chains
 from ebmjax.samplers import clip_drift, reflect, scheduled
-from ebmjax.training import run_live_chains
 
 FORMS: dict[str, Any] = {
     "gradient_descent": samplers.gradient_descent,

@@ -13,20 +13,22 @@ from training_problems import regression, regression_data
 
 from ebmjax.data import ImageData
 from ebmjax.latent import LatentModel
-from ebmjax.training import (
-    CheckpointMismatchError,
-    Checkpoints,
+from ebmjax.learning import (
     JointObjective,
-    Plan,
-    check_fits,
-    fit,
     init_image_energy_shards,
     init_joint_shards,
     init_latent_shards,
-    init_state,
     make_image_energy_gradient_fn,
     make_joint_gradient_fn,
     make_latent_gradient_fn,
+)
+from ebmjax.training import (
+    CheckpointMismatchError,
+    Checkpoints,
+    Plan,
+    check_fits,
+    fit,
+    init_state,
     make_train_step,
     stack_states,
     tree_digest,

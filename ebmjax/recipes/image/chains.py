@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.optim import averaged_parameters
-from ebmjax.recipes.images import chain_profiles
-from ebmjax.recipes.images.distances import Chains
-from ebmjax.training import (
+from ebmjax.learning import (
     DualAveraging,
     Energy,
     EnergyOf,
     ImageNegatives,
-    TrainState,
     class_densities,
     profile_chains,
     run_kinds,
 )
+from ebmjax.optim import averaged_parameters
+from ebmjax.recipes.images import chain_profiles
+from ebmjax.recipes.images.distances import Chains
+from ebmjax.training import TrainState
 from ebmjax.types import Key, Metrics, PyTree
 
 
@@ -106,7 +106,7 @@ def make_fresh_chains(
 
     Returns:
       ``(key, model, beta) -> Chains`` for a ``Trained`` model, which follow
-      ``training.class_densities``.
+      ``learning.class_densities``.
     """
     num_kinds = len(negatives.kinds)
     # Groups of nearly equal size: of one that is cut off only some of its samplers' chains count.

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics, samplers
+from ebmjax.learning import ImageNegatives, class_densities
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
@@ -27,7 +28,7 @@ from ebmjax.recipes.image.chains import (
 from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.image.samplers import implied_temperature, temperature
 from ebmjax.recipes.images.distances import Chains, finite_images
-from ebmjax.training import ImageNegatives, TrainState, class_densities
+from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 LONG = 10

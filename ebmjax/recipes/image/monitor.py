@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax.learning import Energy, EnergyOf, ImageNegatives, class_densities
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.image.chains import (
@@ -26,7 +27,7 @@ from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
 from ebmjax.recipes.samplers.literal_mala import log_proposal_ratio
 from ebmjax.samplers import clip_score, sgld_init
-from ebmjax.training import Energy, EnergyOf, ImageNegatives, TrainState, class_densities
+from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn
 
 

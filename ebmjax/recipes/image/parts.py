@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, losses, networks, optim, training
+from ebmjax import data, learning, losses, networks, optim
 from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.image import samplers
@@ -34,10 +34,10 @@ def network(config: Config) -> networks.ResidualEnergy:
     )
 
 
-def energy_of(network: networks.ResidualEnergy) -> training.EnergyOf:
+def energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
     """Its energy as training takes it, with norms that are computed once for all chains."""
 
-    def energy_of(params: PyTree) -> training.Energy:
+    def energy_of(params: PyTree) -> learning.Energy:
         folded, kept = network.folded(params)
         if network.num_classes is None:
             return lambda images, labels: folded.apply(kept, images)  # pyright: ignore
@@ -52,7 +52,7 @@ def init(network: networks.ResidualEnergy, key: jax.Array, shape: tuple[int, ...
     return jax.jit(network.init)(key, jnp.zeros(shape), labels)
 
 
-def view(config: Config) -> training.View:
+def view(config: Config) -> learning.View:
     """Images of the data to what the energy sees."""
     section = config.data
 
@@ -71,7 +71,7 @@ def view(config: Config) -> training.View:
     return view
 
 
-def _contrastive_divergence(loss: Config) -> training.EnergyLoss:
+def _contrastive_divergence(loss: Config) -> learning.EnergyLoss:
     def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
         del beta
         return losses.contrastive_divergence_loss(positive, negative, energy_l2=loss.energy_l2)
@@ -79,7 +79,7 @@ def _contrastive_divergence(loss: Config) -> training.EnergyLoss:
     return energy_loss
 
 
-def _improved(loss: Config) -> training.EnergyLoss:
+def _improved(loss: Config) -> learning.EnergyLoss:
     def energy_loss(
         positive: jax.Array, negative: jax.Array, beta: Any, live: jax.Array, entropy: jax.Array
     ) -> Any:
@@ -97,7 +97,7 @@ def _improved(loss: Config) -> training.EnergyLoss:
     return energy_loss
 
 
-def _beta_objective(loss: Config) -> training.EnergyLoss:
+def _beta_objective(loss: Config) -> learning.EnergyLoss:
     variant = choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS)
 
     def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
@@ -128,7 +128,7 @@ LOSSES = {
 }
 
 
-def loss(config: Config) -> training.EnergyLoss:
+def loss(config: Config) -> learning.EnergyLoss:
     """The loss of ``config.loss``."""
     loss_fn = choose("loss.name", config.loss.name, LOSSES)(config.loss)
     names = config.sampler.names
@@ -158,7 +158,7 @@ def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:
     return optax.linear_schedule(section.beta_start, section.beta_end, total_steps)
 
 
-def live_steps(config: Config) -> training.LiveSteps | None:
+def live_steps(config: Config) -> learning.LiveSteps | None:
     """The differentiated last steps of the loss "improved"."""
     if config.loss.name != "improved":
         return None
@@ -168,7 +168,7 @@ def live_steps(config: Config) -> training.LiveSteps | None:
         noise_scale = (2.0 * section.sgld.step_size * section.sgld.temperature) ** 0.5
     fraction = section.final_step_fraction  # they go on where the chain has annealed to
     box = {"low": section.low, "high": section.high} if section.box != "none" else {}
-    return training.LiveSteps(
+    return learning.LiveSteps(
         step_size=section.sgld.step_size * fraction,
         noise_scale=noise_scale * fraction**0.5,
         num_steps=config.loss.live_steps,
@@ -186,11 +186,11 @@ def references_a_shard(config: Config) -> int:
     return total // mesh.num_shards if mesh.whole_batch else total
 
 
-def negatives(config: Config, image_shape: tuple[int, ...]) -> training.ImageNegatives:
+def negatives(config: Config, image_shape: tuple[int, ...]) -> learning.ImageNegatives:
     """The plan of negatives, by ``config.sampler``."""
     section = config.sampler
     buffer = section.buffer
-    return training.ImageNegatives(
+    return learning.ImageNegatives(
         kinds=samplers.kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
         law=choose("sampler.buffer.law", buffer.law, laws(buffer, image_shape))(),

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import densities, samplers
+from ebmjax.learning import ChainKind
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.samplers import tempered_mala
 from ebmjax.recipes.samplers.blackjax_kernels import hmc
 from ebmjax.recipes.samplers.literal_mala import literal_mala
-from ebmjax.training import ChainKind
 
 REJECTING = ("mala", "literal_mala", "tempered_mala", "hmc")
 ADAPTABLE = ("mala", "hmc")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 
+from ebmjax.learning import init_image_energy_shards, make_image_energy_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.image import checks, parts, plots
@@ -13,13 +14,7 @@ from ebmjax.recipes.image.evaluate import make_evaluation
 from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
-from ebmjax.training import (
-    init_image_energy_shards,
-    init_state,
-    make_image_energy_gradient_fn,
-    make_train_step,
-    warm_start,
-)
+from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:

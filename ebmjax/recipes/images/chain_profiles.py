@@ -33,7 +33,7 @@ LABELS = {
 
 
 def named(sampler: str, profile: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """``training.profile_chains`` of a sampler, by the names of its arrays in an evaluation."""
+    """``learning.profile_chains`` of a sampler, by the names of its arrays in an evaluation."""
     return {f"{PREFIX}.{sampler}.{number}": np.asarray(v) for number, v in profile.items()}
 
 

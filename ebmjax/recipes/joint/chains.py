@@ -10,19 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import losses
+from ebmjax.learning import CHAIN_AXIS, ChainDensity, Negatives, profile_chains, run_chains
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images import chain_profiles
 from ebmjax.recipes.images.buffers import spread_slots
 from ebmjax.samplers import InitialLaw
-from ebmjax.training import (
-    CHAIN_AXIS,
-    ChainDensity,
-    Negatives,
-    TrainState,
-    profile_chains,
-    run_chains,
-)
+from ebmjax.training import TrainState
 from ebmjax.types import Key, Metrics, PyTree
 
 ANY_CLASS = -1

@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax import data, losses, metrics
+from ebmjax.learning import Negatives
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
@@ -26,7 +27,7 @@ from ebmjax.recipes.joint.generation import Generation
 from ebmjax.recipes.joint.monitor import predict
 from ebmjax.recipes.joint.ood import check_sets, detections, ood_sets
 from ebmjax.recipes.joint.robustness import classify_fn, robustness
-from ebmjax.training import Negatives, TrainState, tree_digest
+from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 
 NUM_BINS = 20

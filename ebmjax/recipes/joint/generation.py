@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ebmjax.learning import Negatives
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.buffers import draws_for_slots
@@ -15,7 +16,7 @@ from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, fresh_chains
 from ebmjax.recipes.joint.samplers import implied_temperature
 from ebmjax.recipes.joint.selection import SHARES, most_confident
 from ebmjax.samplers import InitialLaw
-from ebmjax.training import Negatives, TrainState
+from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 DEFAULT_LENGTH = 10

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, losses, metrics
+from ebmjax.learning import Negatives
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
@@ -18,7 +19,7 @@ from ebmjax.recipes.images.buffers import draws_for_slots, spread_slots
 from ebmjax.recipes.images.chain_profiles import Profile
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint.chains import averaged_statistics
-from ebmjax.training import Negatives, TrainState
+from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, losses, networks, samplers, training
+from ebmjax import data, learning, losses, networks, samplers
 from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.images import initial_laws
@@ -65,12 +65,12 @@ def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
     return data.ImageData(*(np.asarray(array)[chosen] for array in train))
 
 
-def classified_view(config: Config) -> training.View:
+def classified_view(config: Config) -> learning.View:
     """Labelled images to what the network sees: augmented, with noise."""
     return partial(_view, config.data, config.data.crop_padding, config.data.flip)
 
 
-def positive_view(config: Config) -> training.View:
+def positive_view(config: Config) -> learning.View:
     """Images for p(x), augmented if ``config.data.augment_positives``.
 
     As the labelled ones are, or by ``positive_crop_padding`` and ``positive_flip`` of their own.
@@ -101,10 +101,10 @@ def _view(
     return x
 
 
-def objective(config: Config) -> training.JointObjective:
+def objective(config: Config) -> learning.JointObjective:
     """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
     loss = config.loss
-    return training.JointObjective(
+    return learning.JointObjective(
         generative_loss=_generative_loss(loss),
         classification_weight=loss.classification_weight,
         generative_weight=loss.generative_weight,
@@ -118,7 +118,7 @@ def objective(config: Config) -> training.JointObjective:
     )
 
 
-def _generative_loss(loss: Config) -> training.GenerativeLoss:
+def _generative_loss(loss: Config) -> learning.GenerativeLoss:
     """The loss of p(x) proportional to exp(f / alpha), alpha the smoothing, and the penalty.
 
     The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
@@ -134,7 +134,7 @@ def _generative_loss(loss: Config) -> training.GenerativeLoss:
     return generative_loss
 
 
-def _contrastive_divergence(loss: Config) -> training.GenerativeLoss:
+def _contrastive_divergence(loss: Config) -> learning.GenerativeLoss:
     del loss
 
     def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
@@ -145,7 +145,7 @@ def _contrastive_divergence(loss: Config) -> training.GenerativeLoss:
     return term
 
 
-def _beta_objective(loss: Config) -> training.GenerativeLoss:
+def _beta_objective(loss: Config) -> learning.GenerativeLoss:
     def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
         value, metrics = losses.beta_objective_loss(
             positive / smoothing,
@@ -164,7 +164,7 @@ def _beta_objective(loss: Config) -> training.GenerativeLoss:
     return term
 
 
-def _svgd_objective(loss: Config) -> training.GenerativeLoss:
+def _svgd_objective(loss: Config) -> learning.GenerativeLoss:
     def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
         return losses.svgd_generative_loss(
             positive,
@@ -190,7 +190,7 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
     return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
-def negatives(config: Config, train: data.ImageData) -> training.Negatives | None:
+def negatives(config: Config, train: data.ImageData) -> learning.Negatives | None:
     """The plan of negatives; None for a classifier alone (``loss.generative_weight`` 0)."""
     if not config.loss.generative_weight:
         return None
@@ -203,7 +203,7 @@ def negatives(config: Config, train: data.ImageData) -> training.Negatives | Non
             f"{sorted(set(jem_samplers.SAMPLERS) - set(jem_samplers.PARTICLE_SAMPLERS))}."
         )
     has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
-    return training.Negatives(
+    return learning.Negatives(
         sampler=jem_samplers.sampler(config, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
         num_samples=_a_shard(config, "num_samples"),

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics
+from ebmjax.learning import Negatives
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, move
-from ebmjax.training import Negatives
 from ebmjax.types import Key
 
 NORMS = ("linf", "l2")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ebmjax import densities, samplers, training
+from ebmjax import densities, learning, samplers
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.samplers import tempered_mala
 from ebmjax.recipes.samplers.blackjax_kernels import KERNELS, check_installed, kernel
@@ -59,7 +59,7 @@ def _proximal_sgld(log_density_fn: Any, *, max_drift: float, **options: Any) -> 
     return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
 
 
-def _pyld(section: Config, options: dict[str, Any], density: training.ChainDensity) -> Any:
+def _pyld(section: Config, options: dict[str, Any], density: learning.ChainDensity) -> Any:
     """Steps through the first layer; the box and the clipping are those of its inner moves."""
     if density.first_layer is None or density.head is None:
         raise ConfigError("config.sampler.name='pyld' needs a network split after its first layer.")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import data
+from ebmjax.learning import init_joint_shards, make_joint_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER
@@ -16,13 +17,7 @@ from ebmjax.recipes.joint import checks, parts, plots
 from ebmjax.recipes.joint.chains import as_in_training, make_profile
 from ebmjax.recipes.joint.evaluate import JointEvaluation
 from ebmjax.recipes.joint.monitor import JointMonitor
-from ebmjax.training import (
-    init_joint_shards,
-    init_state,
-    make_joint_gradient_fn,
-    make_train_step,
-    warm_start,
-)
+from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:

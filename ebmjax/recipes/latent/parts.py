@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, latent, networks
+from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.recipes import samplers
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.samplers.blackjax_kernels import hmc
-from ebmjax.training import make_latent_gradient_fn, make_through_chain_gradient_fn
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "vanilla": latent.vanilla_loss,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.learning import init_latent_shards
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, choose
 from ebmjax.recipes.images.distances import Distances
@@ -18,14 +19,7 @@ from ebmjax.recipes.latent import pilot as thermo_pilot
 from ebmjax.recipes.latent import schedule as thermo_schedule
 from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.monitor import LatentMonitor
-from ebmjax.training import (
-    TrainState,
-    init_latent_shards,
-    init_state,
-    make_train_step,
-    stack_states,
-    warm_start,
-)
+from ebmjax.training import TrainState, init_state, make_train_step, stack_states, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:

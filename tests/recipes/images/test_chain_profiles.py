@@ -12,11 +12,11 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from ebmjax.learning import Negatives
 from ebmjax.recipes.images import chain_profiles
 from ebmjax.recipes.joint.chains import make_profile
 from ebmjax.recipes.joint.samplers import sampler
 from ebmjax.samplers import ReplayBuffer, uniform_law
-from ebmjax.training import Negatives
 from experiments.configs import jem_digits
 
 NUM_CLASSES, SHAPE = 10, (2, 2, 1)

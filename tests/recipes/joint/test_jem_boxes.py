@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.learning import ChainDensity
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.joint import checks as jem_checks
 from ebmjax.recipes.joint.samplers import sampler
-from ebmjax.training import ChainDensity
 from experiments.configs import jem_digits
 
 

@@ -13,6 +13,8 @@ from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
 from scipy.special import logsumexp
 
 from ebmjax import data
+from ebmjax.learning import CHAIN_AXIS
+from ebmjax.learning._joint_network import JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
@@ -29,8 +31,6 @@ from ebmjax.recipes.joint.chains import (
     trained,
 )
 from ebmjax.recipes.joint.evaluate_plots import _extremes
-from ebmjax.training import CHAIN_AXIS
-from ebmjax.training._joint_network import JointNetwork
 from experiments.configs import jem_digits
 
 

@@ -22,10 +22,11 @@ from joint_problems import (
 from training_problems import split_batch
 
 from ebmjax.data import ImageData
+from ebmjax.learning import JointShard
 from ebmjax.losses import beta_objective_loss
 from ebmjax.networks import SADA_JEM_POLICY, Classifier
 from ebmjax.samplers import ReplayBuffer, Sampler
-from ebmjax.training import JointShard, Plan, fit, init_state, make_train_step
+from ebmjax.training import Plan, fit, init_state, make_train_step
 
 NUM, WIDTH = 16, 5
 DAMPING = 0.25

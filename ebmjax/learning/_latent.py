@@ -15,13 +15,13 @@ from ebmjax.latent import (
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.training._latent_shards import (
+from ebmjax.learning._latent_shards import (
     check_indices,
     check_latent_shard,
     put_chains,
     take_chains,
 )
-from ebmjax.training._step import GradientFn, with_data_check
+from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree, Sampler
 
 SamplerFn = Callable[[LogDensityFn], Sampler]

@@ -8,15 +8,15 @@ import numpy as np
 from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
-from ebmjax.samplers import sgld
-from ebmjax.training import (
+from ebmjax.learning import (
     ChainKind,
     ImageNegatives,
     LiveSteps,
     init_image_energy_shards,
     make_image_energy_gradient_fn,
 )
+from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
+from ebmjax.samplers import sgld
 
 SHAPE, DIM = (2, 2, 1), 4
 EPS = np.finfo(np.float32).eps

@@ -20,13 +20,8 @@ from joint_problems import (
     shard_of,
 )
 
+from ebmjax.learning import init_joint_shards, mean_squared_displacement, profile_chains, run_chains
 from ebmjax.samplers import mala, sgld, svgd
-from ebmjax.training import (
-    init_joint_shards,
-    mean_squared_displacement,
-    profile_chains,
-    run_chains,
-)
 
 KEY = jax.random.key(4)
 

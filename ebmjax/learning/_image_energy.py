@@ -11,14 +11,13 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName, check_mapped, gather_rows
 from ebmjax._checks import check_at_least, check_labels
 from ebmjax.data import ImageData
+from ebmjax.learning._image_energy_chains import ImageNegatives, run_kinds
+from ebmjax.learning._image_energy_shards import ImageEnergyShard
+from ebmjax.learning._joint import View
+from ebmjax.learning._live_chains import run_live_chains
 from ebmjax.losses import nearest_neighbour_entropy
 from ebmjax.samplers import ReplayBuffer, replay_buffer_draw
-from ebmjax.training._image_energy_chains import ImageNegatives, run_kinds
-from ebmjax.training._image_energy_shards import ImageEnergyShard
-from ebmjax.training._joint import View
-from ebmjax.training._live_chains import run_live_chains
-from ebmjax.training._slot_write import write_slots
-from ebmjax.training._step import GradientFn, with_data_check
+from ebmjax.training import GradientFn, with_data_check, write_slots
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 Energy = Callable[[jax.Array, jax.Array], jax.Array]

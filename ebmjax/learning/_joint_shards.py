@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
+from ebmjax.learning._negatives import Negatives
 from ebmjax.samplers import replay_buffer_init
-from ebmjax.training._negatives import Negatives
 from ebmjax.types import Key, PyTree
 
 

@@ -25,8 +25,8 @@ from image_energy_problem import (
 )
 
 from ebmjax.data import to_signed_unit
+from ebmjax.learning import ChainKind, LiveSteps, init_image_energy_shards
 from ebmjax.samplers import gradient_descent, mala, sgld
-from ebmjax.training import ChainKind, LiveSteps, init_image_energy_shards
 
 
 def test_chains_follow_the_class_of_their_slot_and_return_to_it():

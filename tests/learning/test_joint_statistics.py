@@ -29,9 +29,9 @@ from joint_problems import (
     softmax_by_hand,
 )
 
+from ebmjax.learning import init_joint_shards
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy
 from ebmjax.samplers import svgd
-from ebmjax.training import init_joint_shards
 
 CLASSIFIED, POSITIVES = (rows(part.images).mean(axis=0) for part in batch())
 START = 0.05

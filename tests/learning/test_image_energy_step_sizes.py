@@ -17,13 +17,13 @@ from image_energy_problem import (
 )
 from training_problems import settled
 
-from ebmjax.samplers import mala
-from ebmjax.training import (
+from ebmjax.learning import (
     ChainKind,
     dual_averaging_init,
     dual_averaging_update,
     make_image_energy_gradient_fn,
 )
+from ebmjax.samplers import mala
 
 
 def test_dual_averaging_against_blackjax():

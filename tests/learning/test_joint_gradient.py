@@ -32,9 +32,9 @@ from joint_problems import (
     shard_of,
 )
 
+from ebmjax.learning import init_joint_shards
 from ebmjax.networks import Classifier
 from ebmjax.samplers import pyld, svgd
-from ebmjax.training import init_joint_shards
 
 
 def test_the_gradient_is_that_of_both_terms_at_negatives_held_fixed():

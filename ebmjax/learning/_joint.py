@@ -12,6 +12,10 @@ from ebmjax._axes import check_mapped, gather_rows, mean_over_members
 from ebmjax._checks import check_labels
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
+from ebmjax.learning._joint_network import JointNetwork
+from ebmjax.learning._joint_objective import JointObjective
+from ebmjax.learning._joint_shards import JointShard
+from ebmjax.learning._negatives import Negatives, run_chains
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.optim import sam_gradients
@@ -21,12 +25,7 @@ from ebmjax.samplers import (
     replay_buffer_draw,
     select_particles,
 )
-from ebmjax.training._joint_network import JointNetwork
-from ebmjax.training._joint_objective import JointObjective
-from ebmjax.training._joint_shards import JointShard
-from ebmjax.training._negatives import Negatives, run_chains
-from ebmjax.training._slot_write import write_slots
-from ebmjax.training._step import GradientFn, with_data_check
+from ebmjax.training import GradientFn, with_data_check, write_slots
 from ebmjax.types import Key, Metrics, PyTree
 
 View = Callable[[Key, jax.Array], jax.Array]

@@ -8,16 +8,11 @@ import numpy as np
 from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
+from ebmjax.learning import JointObjective, Negatives, init_joint_shards, make_joint_gradient_fn
 from ebmjax.losses import contrastive_divergence_loss
 from ebmjax.networks import Classifier
 from ebmjax.samplers import sgld
-from ebmjax.training import (
-    JointObjective,
-    Negatives,
-    init_joint_shards,
-    init_state,
-    make_joint_gradient_fn,
-)
+from ebmjax.training import init_state
 
 EPS = np.finfo(np.float32).eps
 SHAPE = (2, 2, 1)

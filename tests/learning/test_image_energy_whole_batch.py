@@ -23,15 +23,15 @@ from image_energy_problem import (
 from joint_problems import assert_trees_close
 from training_problems import settled, split_batch
 
-from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy
-from ebmjax.samplers import ReplayBuffer, Sampler
-from ebmjax.training import (
+from ebmjax.learning import (
     ChainKind,
     ImageEnergyShard,
     dual_averaging_init,
     dual_averaging_update,
     make_image_energy_gradient_fn,
 )
+from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy
+from ebmjax.samplers import ReplayBuffer, Sampler
 
 NUM_SHARDS, NUM = 4, 16
 

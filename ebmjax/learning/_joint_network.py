@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName, joined_axes, spread_axis
+from ebmjax.learning._negatives import CHAIN_AXIS
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Classifier, NormPolicy
-from ebmjax.training._negatives import CHAIN_AXIS
 from ebmjax.types import PyTree
 
 

@@ -19,9 +19,9 @@ from image_energy_problem import (
     shard_of,
 )
 
+from ebmjax.learning import ChainKind
 from ebmjax.losses import improved_contrastive_divergence_loss, nearest_neighbour_entropy
 from ebmjax.samplers import sgld
-from ebmjax.training import ChainKind
 
 
 def test_live_chains_carry_the_gradient_of_their_last_step():

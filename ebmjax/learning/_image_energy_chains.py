@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
+from ebmjax.learning._negatives import Negatives, run_chains
 from ebmjax.samplers import InitialLaw
-from ebmjax.training._negatives import Negatives, run_chains
 from ebmjax.types import Key, Metrics, PyTree, Sampler
 
 # Hoffman & Gelman 2014: gain, iterations that the early ones are damped by, and the power with

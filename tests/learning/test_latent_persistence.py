@@ -18,16 +18,9 @@ from ebmjax.latent import (
     power_schedule,
     telescoped_loss,
 )
+from ebmjax.learning import LatentShard, init_latent_shards, make_latent_gradient_fn
 from ebmjax.samplers import gradient_descent, mala
-from ebmjax.training import (
-    LatentShard,
-    Plan,
-    fit,
-    init_latent_shards,
-    init_state,
-    make_latent_gradient_fn,
-    make_train_step,
-)
+from ebmjax.training import Plan, fit, init_state, make_train_step
 
 MODEL = linear_gaussian_model(likelihood_scale=0.7)
 PARAMS = LatentParams(

@@ -22,16 +22,10 @@ from ebmjax.latent import (
     telescoped_loss,
     tempered_loss,
 )
+from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.networks import ConvGenerator, LatentEnergy
 from ebmjax.samplers import sgld
-from ebmjax.training import (
-    Plan,
-    fit,
-    init_state,
-    make_latent_gradient_fn,
-    make_through_chain_gradient_fn,
-    make_train_step,
-)
+from ebmjax.training import Plan, fit, init_state, make_train_step
 
 ESTIMATORS = {
     "vanilla": {},

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least
-from ebmjax.training._slot_write import write_slots
+from ebmjax.training import write_slots
 from ebmjax.types import Key, PyTree
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
+from ebmjax.learning._image_energy_chains import DualAveraging, ImageNegatives
 from ebmjax.samplers import replay_buffer_init
-from ebmjax.training._image_energy_chains import DualAveraging, ImageNegatives
 from ebmjax.types import Key
 
 

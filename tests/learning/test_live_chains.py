@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax.learning import run_live_chains
 from ebmjax.losses import nearest_neighbour_entropy
-from ebmjax.training import run_live_chains
 
 EPS = np.finfo(np.float32).eps
 KEY = jax.random.key(3)
