@@ -49,11 +49,11 @@ class Run:
 
     def numbers(self) -> dict[str, Any]:
         """Returns summary.json and evaluation.json as one object."""
-        rows = self.logged() if self._former() else []
-        told = (
-            {"over_training": over_training(rows), "skipped": rows[-1]["skipped"]} if rows else {}
-        )
-        return told | self._read("summary.json") | self.evaluation()
+        found = self._read("summary.json") | self.evaluation()
+        if not self._former():
+            return found
+        rows = self.logged()
+        return found | {"over_training": over_training(rows), "skipped": rows[-1]["skipped"]}
 
     def logged(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; none if there is no such file."""
