@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from experiment_runs import LENGTHENED, digits, run_script
+from experiment_runs import run_script
+from linear_family import NAME, linear
 
 from ebmjax.recipes.core.launch import launch
 
@@ -48,8 +49,8 @@ def smoke(smoke_process):
 
 
 @pytest.fixture(scope="session")
-def lengthened(tmp_path_factory):
-    """The folder of the lengthened smoke run that nothing interrupted."""
-    workdir = tmp_path_factory.mktemp("lengthened") / "run"
-    assert launch(digits(**LENGTHENED), "thermo_digits.py:smoke", str(workdir)) is None
+def finished(tmp_path_factory):
+    """The folder of a finished run of the linear family: to be read, and copied before changed."""
+    workdir = tmp_path_factory.mktemp("finished") / "run"
+    assert launch(linear(), NAME, str(workdir)) is None
     return workdir

@@ -16,9 +16,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 EXPERIMENTS = REPOSITORY / "experiments"
 RUN = EXPERIMENTS / "run.py"
 
-# The smoke run over more steps, to have time to interrupt it. The compiled programs stay the same.
-LENGTHENED = {"train.num_epochs": 60, "train.checkpoint_every_epochs": 5, "eval.every_epochs": 20}
-
 
 def run_script(*arguments, cwd, timeout=300):
     """``python experiments/run.py ARGUMENTS`` to its end."""
@@ -31,10 +28,6 @@ def digits(variant="smoke", **overrides):
     config = thermo_digits.get_config(variant)
     config.update_from_flattened_dict(overrides)
     return config
-
-
-def as_arguments(overrides):
-    return [f"--config.{name}={value}" for name, value in overrides.items()]
 
 
 def strict_json(text):

@@ -5,20 +5,19 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 from experiment_runs import (
     EXPERIMENTS,
-    LENGTHENED,
     RUN,
-    as_arguments,
     contents,
-    digits,
     last_step,
     rows_of,
     summary_of,
     wait_until,
 )
+from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
 from ebmjax.recipes.core.launch import launch
@@ -41,6 +40,56 @@ ADAPTED = {
 """Image energies whose MALA has steps of its own, in the state."""
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a long run that nothing interrupted."""
+    workdir = tmp_path_factory.mktemp("whole") / "run"
+    assert launch(linear("long"), NAME, str(workdir)) is None
+    return workdir
+
+
+@contextlib.contextmanager
+def interrupted(find, held, step, send, ended=lambda: False):
+    """Runs wait in their evaluation after ``step``; then ``send()``, and they may go on.
+
+    Args:
+      find: returns the folders of the runs, one in the end.
+      held: their ``data.data_dir``.
+      step: see ``hold``.
+      send: sends the signal.
+      ended: returns whether the run is over already.
+    """
+    hold(held, step)
+
+    def wait_and_send():
+        try:
+            name = f"plots/weight_{step:06d}.txt"
+            wait_until(lambda: ended() or any((folder / name).exists() for folder in find()))
+            send()
+        finally:
+            (held / "hold").unlink()
+
+    sender = threading.Thread(target=wait_and_send)
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)  # should the run be over already
+    sender.start()
+    try:
+        yield
+    finally:
+        sender.join()
+        signal.signal(signal.SIGTERM, previous)
+
+
+def assert_same_run(workdir, uninterrupted):
+    """The same bits: parameters, every row of metrics, every picture."""
+    assert [row["step"] for row in rows_of(workdir)] == list(range(STEPS + 1))
+    ours, theirs = contents(workdir), contents(uninterrupted)
+    for name in theirs:
+        if name.startswith("plots/") or name == "metrics.jsonl":
+            assert ours[name] == theirs[name], name
+    for name in ("params_sha256", "steps", "loss", "test_accuracy"):
+        assert summary_of(workdir)[name] == summary_of(uninterrupted)[name]
+
+
 def start(*arguments, cwd):
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
@@ -51,36 +100,41 @@ def start(*arguments, cwd):
     )
 
 
-def interrupt(process, workdir, step, signum):
-    """Sends the signal once ``step`` is logged; the process's output."""
-    wait_until(lambda: last_step(workdir) >= step or process.poll() is not None)
-    process.send_signal(signum)
-    return process.communicate(timeout=200)
+def signalled(process, workdir, held, step, signum):
+    """The output of a process that gets a signal while it waits after ``step``."""
+    send, ended = partial(process.send_signal, signum), lambda: process.poll() is not None
+    with interrupted(lambda: [workdir], held, step, send, ended):
+        return process.communicate(timeout=200)
 
 
 @pytest.mark.slow
-def test_killed_then_interrupted_then_continued_is_as_if_never(lengthened, tmp_path):
+def test_killed_then_interrupted_then_continued_is_as_if_never(whole, tmp_path):
     """From three working directories, as a person would: kill -9, then Ctrl-C, then the advice."""
     workdir = tmp_path / "a run"  # with a space, for the command that is printed
-    options = [*as_arguments(LENGTHENED), f"--workdir={workdir}"]
+    held = tmp_path / "held"
+    held.mkdir()
+    config = f"{LINEAR}:long"
+    options = [f"--config.data.data_dir={held}", f"--workdir={workdir}"]
 
-    killed = start(RUN, "--config=configs/thermo_digits.py:smoke", *options, cwd=tmp_path)
-    interrupt(killed, workdir, step=24, signum=signal.SIGKILL)
+    hold(held, 24)  # before it starts
+    killed = start(RUN, f"--config={config}", *options, cwd=tmp_path)
+    signalled(killed, workdir, held, 24, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL
     assert not (workdir / "summary.json").exists()
-    # It may have died before the last checkpoint was whole, and before its last row was.
+    # It may have died before the last checkpoint was whole.
     saved = {int(p.name) for p in (workdir / "checkpoints").iterdir() if p.name.isdecimal()}
     assert saved & {10, 20}
 
-    stopped = start(RUN, "--config", "configs/thermo_digits.py:smoke", *options, cwd=EXPERIMENTS)
-    output, errors = interrupt(stopped, workdir, step=max(saved) + 30, signum=signal.SIGINT)
+    hold(held, 60)
+    stopped = start(RUN, "--config", config, *options, cwd=EXPERIMENTS)
+    output, errors = signalled(stopped, workdir, held, 60, signal.SIGINT)
     assert stopped.returncode == 130, errors
     assert "Traceback" not in errors
     assert not (workdir / "summary.json").exists()
     *_, message, advice = output.splitlines()
     step = last_step(workdir)
     assert message == f"Interrupted at step {step} of {STEPS}; saved. Continue with:"
-    assert max(saved) + 30 <= step < STEPS
+    assert 60 <= step < STEPS
     assert (workdir / "checkpoints" / str(step)).is_dir()
 
     program, *arguments = shlex.split(advice)
@@ -88,22 +142,7 @@ def test_killed_then_interrupted_then_continued_is_as_if_never(lengthened, tmp_p
     continued = start(*arguments, cwd=EXPERIMENTS)
     _, errors = continued.communicate(timeout=200)
     assert continued.returncode == 0, errors
-    assert_same_run(workdir, lengthened)
-
-
-def assert_same_run(workdir, uninterrupted):
-    """The same bits: parameters, every row of metrics, every picture."""
-    assert [row["step"] for row in rows_of(workdir)] == list(range(STEPS + 1))
-    ours, theirs = contents(workdir), contents(uninterrupted)
-    assert ours["metrics.jsonl"] == theirs["metrics.jsonl"]
-    compared = [name for name in theirs if name.startswith(("plots/", "evaluations/"))]
-    assert len(compared) >= 13
-    for name in compared:
-        if name.endswith(".npz"):  # an archive holds the time of day
-            continue
-        assert ours[name] == theirs[name], name
-    for name in ("params_sha256", "steps", "loss", "test_log_evidence"):
-        assert summary_of(workdir)[name] == summary_of(uninterrupted)[name]
+    assert_same_run(workdir, whole)
 
 
 def test_an_interrupt_before_the_first_block_tells_the_command_too(tmp_path, monkeypatch, capsys):
@@ -113,7 +152,7 @@ def test_an_interrupt_before_the_first_block_tells_the_command_too(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke"])
     monkeypatch.setattr(training, "fit", interrupt)
-    assert launch(digits(), "configs/a.py:smoke", None) == signal.SIGINT
+    assert launch(linear(), "configs/a.py:smoke", None) == signal.SIGINT
     (workdir,) = tmp_path.glob("runs/a/*")
     assert capsys.readouterr().out.endswith(
         "Interrupted before a safe point. From the last one it goes on with:\n"
@@ -121,13 +160,38 @@ def test_an_interrupt_before_the_first_block_tells_the_command_too(tmp_path, mon
     )
 
 
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:long", "--config.seed=0"])
+    config = linear("long", **{"data.data_dir": str(tmp_path)})
+    with interrupted(lambda: list(tmp_path.glob("runs/a/*")), tmp_path, 14, terminate):
+        assert launch(config, "configs/a.py:long", None) == signal.SIGTERM
+    (workdir,) = tmp_path.glob("runs/a/*")
+    step = last_step(workdir)
+    assert 14 <= step < STEPS
+    assert (workdir / "checkpoints" / str(step)).is_dir()
+    assert not (workdir / "summary.json").exists()
+    # The folder got its name from the clock, so the advice has to tell it.
+    assert capsys.readouterr().out.endswith(
+        f"Interrupted at step {step} of {STEPS}; saved. Continue with:\n"
+        f"  python run.py --config=a.py:long --config.seed=0 "
+        f"--workdir={workdir.relative_to(tmp_path)}\n"
+    )
+    assert launch(config, "configs/a.py:long", str(workdir)) is None
+    assert_same_run(workdir, whole)
+
+
 @contextlib.contextmanager
-def terminated(folders, step):
-    """SIGTERM comes once the only one of ``folders()`` has logged ``step``."""
+def terminated(folder, step):
+    """SIGTERM comes once ``folder`` has logged ``step``."""
 
     def send():
-        wait_until(lambda: [last_step(folder) >= step for folder in folders()] == [True])
-        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(lambda: last_step(folder) >= step)
+        terminate()
 
     sender = threading.Thread(target=send)
     previous = signal.signal(signal.SIGTERM, lambda *_: None)  # should the run be over already
@@ -137,27 +201,6 @@ def terminated(folders, step):
     finally:
         sender.join()
         signal.signal(signal.SIGTERM, previous)
-
-
-@pytest.mark.slow
-def test_sigterm_stops_it_too(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke", "--config.seed=0"])
-
-    with terminated(lambda: list(tmp_path.glob("runs/a/*")), step=4):
-        outcome = launch(digits(**LENGTHENED), "configs/a.py:smoke", None)
-    assert outcome == signal.SIGTERM
-    (workdir,) = tmp_path.glob("runs/a/*")
-    step = last_step(workdir)
-    assert 4 <= step < STEPS
-    assert (workdir / "checkpoints" / str(step)).is_dir()
-    assert not (workdir / "summary.json").exists()
-    # The folder got its name from the clock, so the advice has to tell it.
-    assert capsys.readouterr().out.endswith(
-        f"Interrupted at step {step} of {STEPS}; saved. Continue with:\n"
-        f"  python run.py --config=a.py:smoke --config.seed=0 "
-        f"--workdir={workdir.relative_to(tmp_path)}\n"
-    )
 
 
 @pytest.mark.slow
@@ -181,7 +224,7 @@ def test_every_family_goes_on_to_the_same_bits(module, overrides, tmp_path):
     config.eval.every_epochs = config.train.num_epochs
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert launch(config, "configs/a.py:smoke", str(whole)) is None
-    with terminated(lambda: [broken], step=3):
+    with terminated(broken, step=3):
         assert launch(config, "configs/a.py:smoke", str(broken)) == signal.SIGTERM
     stopped = last_step(broken)
     assert launch(config, "configs/a.py:smoke", str(broken)) is None

@@ -6,64 +6,53 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from experiment_runs import contents, digits, rows_of, strict_json
+from experiment_runs import contents, rows_of, strict_json, summary_of
+from linear_family import NAME, linear
 
 from ebmjax.recipes.core import start_from, workdir
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
 
-NAME = "configs/thermo_digits.py:smoke"
-
 
 def run(folder, other, **overrides):
-    return launch(digits(**{"train.start_from": str(other), **overrides}), NAME, str(folder))
+    return launch(linear(**{"train.start_from": str(other), **overrides}), NAME, str(folder))
 
 
-def test_a_run_starts_as_good_as_the_other_ended(smoke, tmp_path):
+def test_a_run_starts_as_good_as_the_other_ended(finished, tmp_path):
     """Its first evaluation is the other's last, number by number: the seed is the same."""
-    before = contents(smoke)
+    before = contents(finished)
     folder = tmp_path / "second"
-    assert run(folder, smoke) is None
-    first, last = rows_of(folder)[0], rows_of(smoke)[-1]
-    evaluated = {name for name in first if name.startswith("test_")}
-    assert evaluated
-    assert {name: first[name] for name in evaluated} == {name: last[name] for name in evaluated}
+    assert run(folder, finished) is None
+    first, last = rows_of(folder)[0], rows_of(finished)[-1]
+    assert first["test_accuracy"] == last["test_accuracy"]
     record = strict_json((folder / "started_from.json").read_text())
-    assert (
-        record["params_sha256"]
-        == strict_json((smoke / "summary.json").read_text())["params_sha256"]
-    )
-    assert (record["step"], record["taken"], record["anew"]) == (
-        last["step"],
-        ["params"],
-        ["optimizer"],
-    )
-    assert contents(smoke) == before
+    assert record["params_sha256"] == summary_of(finished)["params_sha256"]
+    assert record["step"] == last["step"]
+    assert (record["taken"], record["anew"]) == (["params", "seen"], ["optimizer"])
+    assert contents(finished) == before
 
 
-def test_a_run_that_has_begun_does_not_need_the_other(smoke, tmp_path):
+def test_a_run_that_has_begun_does_not_need_the_other(finished, tmp_path):
     other, folder = tmp_path / "other", tmp_path / "second"
-    shutil.copytree(smoke, other)
+    shutil.copytree(finished, other)
     run(folder, other)
     shutil.rmtree(other)
     assert run(folder, other) is None
 
 
-@pytest.mark.slow
-def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(smoke, tmp_path):
+def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(finished, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run(whole, smoke)
+    run(whole, finished)
     shutil.copytree(whole, killed)
     shutil.rmtree(killed / "checkpoints")
     (killed / "summary.json").unlink()
     rows = killed / "metrics.jsonl"  # the first checkpoint is due at step 2
     rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:2]))
-    run(killed, smoke)
-    summaries = [strict_json((f / "summary.json").read_text()) for f in (whole, killed)]
-    assert summaries[0]["params_sha256"] == summaries[1]["params_sha256"]
+    run(killed, finished)
+    assert summary_of(whole)["params_sha256"] == summary_of(killed)["params_sha256"]
 
 
-def test_what_is_no_run_is_refused_before_anything_is_written(smoke, tmp_path):
+def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path):
     folder, empty = tmp_path / "second", tmp_path / "empty"
     empty.mkdir()
     for other in (empty, tmp_path / "nowhere", folder):
@@ -71,15 +60,15 @@ def test_what_is_no_run_is_refused_before_anything_is_written(smoke, tmp_path):
             run(folder, other)
     unsaved = tmp_path / "unsaved"
     unsaved.mkdir()
-    shutil.copy(smoke / "config.json", unsaved)
+    shutil.copy(finished / "config.json", unsaved)
     with pytest.raises(ConfigError, match="holds no checkpoint to start from"):
         run(folder, unsaved)
     begun = tmp_path / "begun"  # and killed before its first checkpoint
-    workdir.prepare(begun, digits(**{"train.start_from": str(begun)}))
+    workdir.prepare(begun, linear(**{"train.start_from": str(begun)}))
     with pytest.raises(ConfigError, match="must be the folder of another run"):
         run(begun, begun)
     with pytest.raises(ConfigError, match=r"of another network: \.params"):
-        run(folder, smoke, **{"model.latent_dim": 5})
+        run(folder, finished, **{"model.hidden": (2,)})
     assert not folder.exists()
 
 
@@ -109,12 +98,12 @@ def test_what_a_run_on_other_data_learnt_is_held_out_by_nobody(tmp_path):
     assert started(tmp_path, (1440, 200), (1440, 0), their_data="mnist") == "started"
 
 
-def started(folder, ours, theirs, their_data="digits"):
-    """The start of a run on digits from another; (max_train, num_validation) of both."""
+def started(folder, ours, theirs, their_data="points"):
+    """The start of a run on points from another; (max_train, num_validation) of both."""
     names = ("max_train", "num_validation")
     data = {"name": their_data, **dict(zip(names, theirs, strict=True))}
     (folder / "config.json").write_text(json.dumps({"data": data}))
-    config = digits(**{"train.start_from": str(folder)})
+    config = linear(**{"train.start_from": str(folder)})
     config.data.update(dict(zip(names, ours, strict=True)))
     experiment = SimpleNamespace(
         data=np.zeros(min(ours[0], 1440) - ours[1]), warm_start=lambda folder: "started"

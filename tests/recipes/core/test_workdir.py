@@ -5,49 +5,52 @@ import subprocess
 from importlib import metadata
 
 import pytest
-from experiment_runs import contents, digits, summary_of
+from experiment_runs import contents, summary_of
+from linear_family import NAME, linear
 
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.workdir_lock import only_process
+from experiments.configs import thermo_digits
 
 
-def smoke_again(folder):
-    return launch(digits(), "configs/thermo_digits.py:smoke", str(folder))
+def again(folder):
+    return launch(linear(), NAME, str(folder))
 
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path):
     folder = tmp_path / "a" / "b"
-    workdir.prepare(folder, digits())
+    workdir.prepare(folder, linear())
     assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
-    workdir.prepare(folder, digits())  # the same configuration: welcome back
+    workdir.prepare(folder, linear())  # the same configuration: welcome back
 
 
 def test_an_empty_folder_is_taken(tmp_path):
-    workdir.prepare(tmp_path, digits())
-    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "digits"
+    workdir.prepare(tmp_path, linear())
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
 
 
 def test_a_folder_left_by_a_kill_at_the_first_write_is_taken(tmp_path):
     (tmp_path / "config.123.tmp").write_text('{"data": {"na')
-    workdir.prepare(tmp_path, digits())
-    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "digits"
+    workdir.prepare(tmp_path, linear())
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
 
 
 def test_a_data_dir_may_move(tmp_path):
-    workdir.prepare(tmp_path, digits())
+    workdir.prepare(tmp_path, linear())
     before = contents(tmp_path)
-    workdir.prepare(tmp_path, digits(**{"data.data_dir": "/elsewhere"}))
+    workdir.prepare(tmp_path, linear(**{"data.data_dir": "/elsewhere"}))
     assert contents(tmp_path) == before
 
 
 def test_a_run_made_when_its_family_had_another_name_is_taken(tmp_path):
-    workdir.prepare(tmp_path, digits())
+    config = thermo_digits.get_config("smoke")
+    workdir.prepare(tmp_path, config)
     path = tmp_path / "config.json"
     path.write_text(path.read_text().replace('"family": "latent"', '"family": "thermo"'))
     before = contents(tmp_path)
-    workdir.prepare(tmp_path, digits())
+    workdir.prepare(tmp_path, config)
     assert contents(tmp_path) == before
     assert workdir.read_config(tmp_path)["family"] == "latent"
 
@@ -56,7 +59,7 @@ def refusal(folder, config=None):
     """The message; nothing may have changed in the folder's parent."""
     before = contents(folder.parent)
     with pytest.raises(WorkdirError) as caught:
-        workdir.prepare(folder, config or digits())
+        workdir.prepare(folder, config or linear())
     assert contents(folder.parent) == before
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -92,7 +95,7 @@ def test_the_folder_of_a_run_that_may_no_longer_be_written(tmp_path, monkeypatch
         raise PermissionError(13, "Permission denied")
 
     folder = tmp_path / "run"
-    workdir.prepare(folder, digits())
+    workdir.prepare(folder, linear())
     monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
 
@@ -113,11 +116,11 @@ def test_a_folder_of_other_things(tmp_path):
 
 def test_the_folder_of_another_configuration(tmp_path):
     folder = tmp_path / "run"
-    workdir.prepare(folder, digits())
-    message = refusal(folder, digits(**{"loss.exponent": 1.0, "model.prior_hidden": (8,)}))
+    workdir.prepare(folder, linear())
+    message = refusal(folder, linear(**{"loss.exponent": 1.0, "model.hidden": (8,)}))
     assert message.startswith(f"--workdir {folder} belongs to a run with another configuration: ")
-    assert "loss.exponent was 6.0 and is now 1.0" in message
-    assert "model.prior_hidden was [100, 100] and is now [8]" in message
+    assert "loss.exponent was 2.0 and is now 1.0" in message
+    assert "model.hidden was [1] and is now [8]" in message
     assert "num_epochs" not in message
 
 
@@ -126,13 +129,13 @@ def test_of_two_processes_that_begin_at_once_the_first_one_has_the_folder(tmp_pa
     folder, write_once = tmp_path / "run", workdir._write_once
 
     def overtaken(path, text):
-        other = digits(**{"loss.exponent": 1.0})
+        other = linear(**{"loss.exponent": 1.0})
         write_once(path, json.dumps(workdir.as_json(other)))
         write_once(path, text)
 
     monkeypatch.setattr(workdir, "_write_once", overtaken)
-    with pytest.raises(WorkdirError, match=r"loss\.exponent was 1\.0 and is now 6\.0"):
-        workdir.prepare(folder, digits())
+    with pytest.raises(WorkdirError, match=r"loss\.exponent was 1\.0 and is now 2\.0"):
+        workdir.prepare(folder, linear())
     assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
 
 
@@ -141,21 +144,21 @@ def test_a_file_system_without_links(tmp_path, monkeypatch):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(workdir.os, "link", refuse)
-    workdir.prepare(tmp_path / "run", digits())
-    workdir.check(tmp_path / "run", digits())
+    workdir.prepare(tmp_path / "run", linear())
+    workdir.check(tmp_path / "run", linear())
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json", "plots"}
 
 
 def test_the_folder_of_a_configuration_with_other_fields(tmp_path):
     folder = tmp_path / "run"
-    workdir.prepare(folder, digits())
+    workdir.prepare(folder, linear())
     path = folder / "config.json"
     saved = json.loads(path.read_text())
-    saved["loss"]["smoothing"] = saved["loss"].pop("kl_weight")
+    saved["loss"]["smoothing"] = saved["loss"].pop("exponent")
     path.write_text(json.dumps(saved))
     message = refusal(folder)
-    assert "loss.kl_weight was 'absent' and is now 1.0" in message
-    assert "loss.smoothing was 1.0 and is now 'absent'" in message
+    assert "loss.exponent was 'absent' and is now 2.0" in message
+    assert "loss.smoothing was 2.0 and is now 'absent'" in message
 
 
 @pytest.mark.parametrize("content", [b"", b'{"seed": 0', b"[1, 2]", b"null", b"\xff\xfe\x00"])
@@ -229,16 +232,16 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "file").write_text("in the way, so that nothing is trained")
     with pytest.raises(WorkdirError, match=re.escape(f"--workdir {tmp_path}/file cannot be used")):
-        smoke_again("~/file")
+        again("~/file")
 
 
 def test_a_folder_that_another_process_trains_in(tmp_path):
     folder = tmp_path / "run"
-    workdir.prepare(folder, digits())
+    workdir.prepare(folder, linear())
     with only_process(folder):
         before = contents(folder)
         with pytest.raises(WorkdirError, match=f"--workdir {folder} is in use: another process"):
-            smoke_again(folder)
+            again(folder)
         assert contents(folder) == before
     with only_process(folder):  # the lock is gone with the first
         pass
@@ -248,7 +251,7 @@ def test_a_folder_without_locks_is_used(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("no locks available")
 
-    workdir.prepare(tmp_path, digits())
+    workdir.prepare(tmp_path, linear())
     monkeypatch.setattr(fcntl, "flock", refuse)
     with only_process(tmp_path), only_process(tmp_path):
         assert (tmp_path / "config.json").exists()

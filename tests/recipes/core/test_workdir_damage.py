@@ -6,11 +6,11 @@ import re
 import shutil
 from pathlib import Path
 
+import linear_family
 import pytest
-from experiment_runs import contents, digits, summary_of
+from experiment_runs import contents, summary_of
+from linear_family import NAME, linear, points
 
-from ebmjax import data
-from ebmjax.data import ImageData, load_digits
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.fields import WorkdirError, WriteError
 from ebmjax.recipes.core.launch import BROKE_OFF, launch, told_as_write_error
@@ -21,8 +21,8 @@ from ebmjax.training import (
 )
 
 
-def smoke_again(folder):
-    return launch(digits(), "configs/thermo_digits.py:smoke", str(folder))
+def again(folder):
+    return launch(linear(), NAME, str(folder))
 
 
 def damage(checkpoint):
@@ -35,16 +35,16 @@ def damage(checkpoint):
 
 
 @pytest.fixture
-def copied(smoke, tmp_path):
-    return shutil.copytree(smoke, tmp_path / "run")
+def copied(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
 
 
-def test_a_damaged_newest_checkpoint_costs_two_steps_and_no_bit(smoke, copied):
+def test_a_damaged_newest_checkpoint_costs_two_steps_and_no_bit(finished, copied):
     damage(copied / "checkpoints" / "10")
     (copied / "summary.json").unlink()
-    assert smoke_again(copied) is None
-    assert summary_of(copied)["params_sha256"] == summary_of(smoke)["params_sha256"]
-    ours, theirs = contents(copied), contents(smoke)
+    assert again(copied) is None
+    assert summary_of(copied)["params_sha256"] == summary_of(finished)["params_sha256"]
+    ours, theirs = contents(copied), contents(finished)
     assert ours["metrics.jsonl"] == theirs["metrics.jsonl"]
     assert {name for name in ours if re.fullmatch(r"checkpoints/\d+", name)} == {
         f"checkpoints/{step}" for step in (6, 8, 10)
@@ -56,7 +56,7 @@ def test_when_all_checkpoints_are_damaged_nothing_is_touched(copied):
         damage(copied / "checkpoints" / str(step))
     before = contents(copied)
     with pytest.raises(CheckpointDamagedError, match=r"None of the checkpoints \[10, 8, 6\] in"):
-        smoke_again(copied)
+        again(copied)
     assert contents(copied) == before
 
 
@@ -64,7 +64,7 @@ def test_a_finished_run_that_lost_its_checkpoints_is_not_trained_again(copied):
     shutil.rmtree(copied / "checkpoints")
     before = contents(copied)
     with pytest.raises(WorkdirError, match=r"finished run whose rows reach step 10, but no check"):
-        smoke_again(copied)
+        again(copied)
     assert contents(copied) == before
 
 
@@ -109,20 +109,20 @@ def test_a_disk_that_takes_no_more_ends_a_run_in_one_message(error, expected, me
 def test_another_configuration_on_a_finished_run_is_refused_whole(copied):
     before = contents(copied)
     with pytest.raises(WorkdirError, match=r"seed was 0 and is now 1\."):
-        launch(digits(seed=1), "configs/thermo_digits.py:smoke", str(copied))
+        launch(linear(seed=1), NAME, str(copied))
     assert contents(copied) == before
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_other_data_than_a_run_began_with_are_refused_whole(mode, copied, monkeypatch):
-    def load_other(split):
-        images, labels = load_digits(split)
-        images[7, 3, 3] += 1
-        return ImageData(images, labels)
+    def other(config):
+        found = points(config)
+        found["x"][7] += 1
+        return found
 
-    monkeypatch.setattr(data, "load_digits", load_other)
+    monkeypatch.setattr(linear_family, "points", other)
     before = contents(copied)
-    message = r"Checkpoint 10 .* data\.images\.images has the same shape, uint8\(144, 8, 8, 1\)"
+    message = r"Checkpoint 10 .* data\['x'\] has the same shape, float32\(20,\)"
     with pytest.raises(CheckpointMismatchError, match=message):
-        launch(digits(), "configs/thermo_digits.py:smoke", str(copied), mode)
+        launch(linear(), NAME, str(copied), mode)
     assert contents(copied) == before

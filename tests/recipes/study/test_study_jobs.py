@@ -8,7 +8,8 @@ import sys
 import threading
 
 import pytest
-from experiment_runs import EXPERIMENTS, LENGTHENED, as_arguments, last_step, wait_until
+from experiment_runs import EXPERIMENTS, last_step, wait_until
+from linear_family import LINEAR, hold
 
 from ebmjax.recipes.study import jobs as study_jobs
 from ebmjax.recipes.study.cells import Cell
@@ -123,21 +124,24 @@ def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
 
 @pytest.mark.slow
 def test_sigterm_stops_a_study_and_its_run(tmp_path):
-    arguments = ["configs/thermo_digits.py:smoke", *as_arguments(LENGTHENED)]
+    row = [f"{LINEAR}:long", f"--config.data.data_dir={tmp_path}"]
     (tmp_path / "small.py").write_text(
         "from ebmjax.recipes.study import Study\n"
-        f"STUDY = Study({{'row': {arguments!r}}}, {{'seconds': ('run_seconds', 1.0, 0)}})\n"
+        f"STUDY = Study({{'row': {row!r}}}, {{'seconds': ('run_seconds', 1.0, 0)}})\n"
     )
+    hold(tmp_path, 14)
     command = [sys.executable, str(EXPERIMENTS / "study.py"), "--study=small.py", "--folder=all"]
     study = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     workdir = tmp_path / "all" / "row" / "seed0"
-    wait_until(lambda: last_step(workdir) >= 12 or study.poll() is not None)
+    waits = workdir / "plots" / "weight_000014.txt"
+    wait_until(lambda: waits.exists() or study.poll() is not None)
     study.terminate()
+    (tmp_path / "hold").unlink()
     _, errors = study.communicate(timeout=200)
     assert study.returncode == 130
     assert errors == "Interrupted, and so are its runs. The same command continues.\n"
     # The run has saved what it had and is gone: nothing is added to its rows.
     step = last_step(workdir)
-    assert 12 <= step < 120
+    assert 14 <= step < 120
     assert (workdir / "checkpoints" / str(step)).is_dir()
     assert not (workdir / "summary.json").exists()

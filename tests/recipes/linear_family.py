@@ -1,0 +1,164 @@
+"""A family that compiles in milliseconds: one weight learns a slope. It is its own configuration.
+
+For tests of what every family shares: folders, checkpoints, the best state, starts, signals. The
+weight rises from 0 to about 1, with noise from the step's key. ``test_accuracy`` is that of a slope
+of 0.6, so the best state lies between the first and the last. As a file:
+
+  python experiments/run.py --config=tests/recipes/linear_family.py
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+
+from ebmjax import training
+from ebmjax.recipes.core import best, families, over_training, workdir
+from ebmjax.recipes.core import build as common
+
+NAME = "linear_family.py"
+LINEAR = Path(__file__).resolve()
+families.FAMILIES["linear"] = LINEAR.stem
+if str(LINEAR.parent) not in sys.path:  # in a process that has the file alone
+    sys.path.append(str(LINEAR.parent))
+
+NUM_POINTS = 24
+BEST_SLOPE = {"validation": 0.6, "test": 0.5}
+STEPS = 10
+EVALUATED = (0, 4, 8, 10)
+
+
+class Shard(NamedTuple):
+    """What a shard keeps: the number of points that it has seen."""
+
+    seen: jax.Array
+
+
+def get_config(variant=""):
+    """10 steps, a checkpoint every 2, of which 3 stay, an evaluation every 4.
+
+    "long" has 120 steps, a checkpoint every 10 and an evaluation every 2.
+    """
+    assert variant in ("", "long"), f"unknown variant {variant!r}"
+    config = {
+        "family": "linear",
+        "seed": 0,
+        "data": {
+            "name": "points",
+            "data_dir": "",
+            "max_train": NUM_POINTS,
+            "num_validation": 4,
+        },
+        "model": {"hidden": (1,)},
+        "loss": {"exponent": 2.0},
+        "train": {
+            "start_from": "",
+            "keep_best": "",
+            "num_epochs": 5,
+            "batch_size": 10,
+            "steps_per_dispatch": 2,
+            "log_every": 1,
+            "checkpoint_every_epochs": 1,
+            "max_consecutive_skips": 20,
+        },
+        "mesh": {"num_shards": 2},
+        "eval": {"every_epochs": 2, "checkpoint": "newest", "use_test_split": False},
+    }
+    found = ConfigDict(config)
+    if variant:
+        found.train.num_epochs = 60
+        found.train.checkpoint_every_epochs = 5
+        found.eval.every_epochs = 1
+    return found
+
+
+def linear(variant="", **overrides):
+    """The configuration with fields, named by their dotted path, changed."""
+    config = get_config(variant)
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def points(config):
+    """Features in (1, 2) and labels of slope 1; the last ``num_validation`` are held out."""
+    x = 1.0 + np.random.default_rng(0).uniform(size=NUM_POINTS).astype(np.float32)
+    kept = config.data.max_train - config.data.num_validation
+    return {"x": x[:kept], "y": x[:kept]}
+
+
+def accuracy(weight, split="validation"):
+    """In (0, 1], highest at the split's slope."""
+    return float(np.exp(-abs(float(weight) - BEST_SLOPE[split])))
+
+
+def hold(folder, step):
+    """Makes runs whose ``data.data_dir`` is ``folder`` wait in their evaluation after ``step``."""
+    (folder / "hold").write_text(str(step))
+
+
+def is_held(folder, step):
+    try:
+        return int((folder / "hold").read_text() or STEPS**9) <= step
+    except FileNotFoundError:
+        return False
+
+
+def learn(key, params, shard, batch):
+    def loss(params):
+        error = params["weight"] * batch["x"] - batch["y"] * params["scale"].mean()
+        return jnp.mean(jnp.square(error))
+
+    value, gradients = jax.value_and_grad(loss)(params)
+    gradients = {
+        "weight": gradients["weight"] + 0.01 * jax.random.normal(key),
+        "scale": jnp.zeros_like(params["scale"]),
+    }
+    return gradients, Shard(shard.seen + batch["x"].size), {"loss": value}
+
+
+def build(config, folder):
+    """The experiment of ``config``."""
+    best.check(config, {"test_accuracy"})
+    data = points(config)
+    optimizer = optax.sgd(0.04)
+    params = {"weight": jnp.zeros(()), "scale": jnp.ones(config.model.hidden)}
+    shards = Shard(jnp.zeros(config.mesh.num_shards, jnp.int32))
+    state = training.init_state(params, optimizer, shards)
+
+    def evaluate(state, step):
+        weight = float(state.params["weight"])
+        (folder / "plots").mkdir(exist_ok=True)
+        (folder / "plots" / f"weight_{step:06d}.txt").write_text(repr(weight))
+        while config.data.data_dir and is_held(Path(config.data.data_dir), step):
+            time.sleep(0.01)
+        return {"test_accuracy": accuracy(weight)}
+
+    def draw():
+        losses = [row["loss"] for row in workdir.read_rows(folder) if "loss" in row]
+        (folder / "plots" / "training.txt").write_text(repr(losses))
+
+    def assess(state):
+        split = "test" if config.eval.use_test_split else "validation"
+        weight = state.params["weight"]
+        rows = workdir.read_rows(folder)
+        return {
+            "accuracy": accuracy(weight, split),
+            "over_training": over_training.over_training(rows),
+        }
+
+    return common.Experiment(
+        state=state,
+        train_step=training.make_train_step(learn, optimizer),
+        data=data,
+        plan=common.plan(config, len(data["x"])),
+        evaluate=evaluate,
+        draw=draw,
+        assess=assess,
+        warm_start=lambda other: training.warm_start(state, optimizer, other, ("seen",)),
+    )
