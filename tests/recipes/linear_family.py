@@ -131,7 +131,7 @@ def build(config, folder):
     shards = Shard(jnp.zeros(config.mesh.num_shards, jnp.int32))
     state = training.init_state(params, optimizer, shards)
 
-    def evaluate(state, step):
+    def monitor(state, step):
         weight = float(state.params["weight"])
         (folder / "plots").mkdir(exist_ok=True)
         (folder / "plots" / f"weight_{step:06d}.txt").write_text(repr(weight))
@@ -143,7 +143,7 @@ def build(config, folder):
         losses = [row["loss"] for row in workdir.read_rows(folder) if "loss" in row]
         (folder / "plots" / "training.txt").write_text(repr(losses))
 
-    def assess(state):
+    def evaluate(state):
         split = "test" if config.eval.use_test_split else "validation"
         weight = state.params["weight"]
         rows = workdir.read_rows(folder)
@@ -157,8 +157,8 @@ def build(config, folder):
         train_step=training.make_train_step(learn, optimizer),
         data=data,
         plan=common.plan(config, len(data["x"])),
-        evaluate=evaluate,
+        monitor=monitor,
         draw=draw,
-        assess=assess,
+        evaluate=evaluate,
         warm_start=lambda other: training.warm_start(state, optimizer, other, ("seen",)),
     )

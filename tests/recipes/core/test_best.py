@@ -175,9 +175,9 @@ def test_a_joint_model_is_judged_and_evaluated_on_the_images_that_it_should(tmp_
     experiment = families.build(config, tmp_path)
     train, test = data.load_digits("train"), data.load_digits("test")
     last = config.data.max_train
-    np.testing.assert_array_equal(experiment.evaluate.test.images, train.images[last - 20 : last])
+    np.testing.assert_array_equal(experiment.monitor.test.images, train.images[last - 20 : last])
     np.testing.assert_array_equal(
-        experiment.assess.test.images, test.images[: config.data.max_test]
+        experiment.evaluate.test.images, test.images[: config.data.max_test]
     )
 
 
