@@ -4,13 +4,13 @@
   python benchmarks/configuration.py --config=configs/thermo_celeba.py --random_examples=1000
   python benchmarks/configuration.py --config=configs/jem_cifar10.py --flops --blocks=0
 
-Trains it by ``training.fit`` as run.py does, but evaluates, saves and draws nothing, for a few
+Trains it by ``training.fit`` as run.py does, but monitors, saves and draws nothing, for a few
 blocks: the steps of one compiled call (``config.train.steps_per_dispatch``). Further arguments are
 those of run.py. Random images stand in for a data set of tensorflow-datasets that is not at hand,
 in its shapes; the seconds an epoch are then those of an epoch of so many.
 
 Prints the time of a step (median, and the range over the blocks), what an epoch and the whole run
-come to without their evaluations, the time to compile, the operations of a step
+come to without monitoring, the time to compile, the operations of a step
 (``metrics.compiled_flops``, which compiles it once more: --flops) and the device's memory at its
 peak, where it tells. With --blocks=0 nothing is trained, and the operations alone are counted.
 """
@@ -141,7 +141,7 @@ def report(cost: Cost, batch_size: int) -> str:
             f"a second, {batch_size / step:.4g} examples a second",
             f"an epoch      {step * cost.steps_per_epoch:.4g} s, {cost.steps_per_epoch} steps",
             f"the run       {step * cost.total_steps / 3600:.3g} h, {cost.total_steps} steps, "
-            "without evaluations",
+            "without monitoring",
             f"to compile    {cost.compile_seconds:.3g} s",
         ]
         if cost.peak_bytes is not None:

@@ -33,7 +33,7 @@ def test_the_report_is_of_the_median_block(module):
     lines = [line.split(maxsplit=2) for line in module.report(cost, batch_size=64).splitlines()]
     assert lines[0][2] == "500 ms (250-2000), 2 a second, 128 examples a second"
     assert lines[1][2] == "5 s, 10 steps"
-    assert lines[2][2] == "10 h, 72000 steps, without evaluations"
+    assert lines[2][2] == "10 h, 72000 steps, without monitoring"
     assert lines[3][2] == "30 s"
     assert lines[4] == ["memory", "1.5", "GiB at its peak"]
     assert lines[5] == ["operations", "3", "T a step, 6 T a second, 216 P in 72000 steps"]

@@ -160,7 +160,7 @@ def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians(module):
     assert row == ("a", "b", 4.0, 4.0, 1.5, 0.5, 2.0, 1.1)
 
 
-def test_a_timing_is_a_step_of_the_block_between_two_evaluations(module, monkeypatch):
+def test_a_timing_is_a_step_of_the_block_between_two_monitored_steps(module, monkeypatch):
     step = module("_jem_step")
     clock = iter([1.0, 10.0, 12.0, 20.0])  # evaluated from 1 to 10 s and from 12 to 20 s
     monkeypatch.setattr(step, "time", SimpleNamespace(perf_counter=lambda: next(clock)))

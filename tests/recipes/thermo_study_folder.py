@@ -73,7 +73,7 @@ def write_run(cell, rng):
     report = evaluation(rng, config.to_dict())
     if cell.label == LOST:
         diverge(report)
-    (cell.folder / "evaluations").mkdir(parents=True)
+    (cell.folder / "monitor").mkdir(parents=True)
     (cell.folder / "config.json").write_text(json.dumps(as_json(config)))
     (cell.folder / "evaluation.json").write_text(json.dumps(report))
     losses = rng.normal(size=(4, REPEATS)).tolist()
@@ -83,8 +83,8 @@ def write_run(cell, rng):
     rows += [{"step": 20, "test_log_evidence": [1.0] * REPEATS}]
     (cell.folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     samples = rng.integers(0, 256, (REPEATS, 40, 8, 8, 1), np.uint8)
-    np.savez(cell.folder / "evaluations" / "000005.npz", samples=np.zeros_like(samples))
-    np.savez(cell.folder / "evaluations" / "000020.npz", samples=samples)
+    np.savez(cell.folder / "monitor" / "000005.npz", samples=np.zeros_like(samples))
+    np.savez(cell.folder / "monitor" / "000020.npz", samples=samples)
     return report | {"losses": losses, "samples": samples}
 
 

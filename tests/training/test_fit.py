@@ -1,4 +1,4 @@
-"""The loop: rows, monitored, divergence, compilations, and how the work is cut."""
+"""The loop: rows, monitoring, divergence, compilations, and how the work is cut."""
 
 import time
 
@@ -98,7 +98,7 @@ def test_rows_are_thinned_and_the_last_step_is_kept(log_every):
     assert [s for s, _ in writer.rows] == [*range(log_every, 23, log_every), 23]
 
 
-def test_evaluations_join_the_rows_of_their_steps():
+def test_monitored_rows_join_the_rows_of_their_steps():
     monitored = []
 
     def monitor(state, step):

@@ -1,4 +1,4 @@
-"""The best state that a run has come by, judged by a number of its own evaluations."""
+"""Keeps the best state of a run, chosen by a number that the run monitors."""
 
 import math
 import shutil
@@ -28,13 +28,13 @@ def check(config: Config, numbers: Collection[str]) -> None:
 
     Args:
       config: ``data.num_validation``, ``train.keep_best`` and ``eval.checkpoint`` are read.
-      numbers: those of ``IS_HIGHER_BETTER`` that evaluations of the family may tell.
+      numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
     """
     name = config.train.keep_best
     if name in IS_HIGHER_BETTER and name not in numbers:
         raise ConfigError(
-            f"config.train.keep_best={name!r} is no number of this run's evaluations, which tell "
-            f"{sorted(numbers)} to choose by: take one of these, or --config.train.keep_best=''."
+            f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
+            f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
         )
     checkpoint = choose("eval.checkpoint", config.eval.checkpoint, CHECKPOINTS)
     if name:
@@ -56,7 +56,7 @@ class KeepBest:
 
     The first of equals is kept, and none of before training or without a finite number. Of an
     interrupted run, what it kept counts on, unless it is of a step that comes again: then that
-    step's own evaluation decides, for the run may have become another one.
+    step's own number decides, for the run may have become another one.
 
     Args:
       monitor: a run's own.
@@ -91,8 +91,8 @@ class KeepBest:
         row = self.monitor(state, step)
         if self.name not in row:
             raise ConfigError(
-                f"config.train.keep_best={self.name!r} is no number of this run's evaluations, "
-                f"which tell {sorted(row)}: take one of these, or --config.train.keep_best=''."
+                f"config.train.keep_best={self.name!r} is not monitored by this run, "
+                f"which monitors {sorted(row)}: take one of these, or --config.train.keep_best=''."
             )
         value = row[self.name]
         if step > 0 and math.isfinite(value) and self.sign * value > self.best:
@@ -112,8 +112,8 @@ def restore(workdir: Path, template: TrainState) -> TrainState:
     found = _kept(workdir, template)
     if found is None:
         raise WorkdirError(
-            f"--workdir {workdir} holds no best state: none of its evaluations after the first "
-            "step had a finite number to choose it by. Take --config.eval.checkpoint=newest."
+            f"--workdir {workdir} holds no best state: it monitored no finite number to choose "
+            "one by after the first step. Take --config.eval.checkpoint=newest."
         )
     return found[0]
 

@@ -22,7 +22,7 @@ LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 SHARD_AXES = ("data", "shard")
-"""The axes of a training step over which its shards lie; evaluation has neither."""
+"""The axes of a training step over which its shards lie; monitoring and evaluation have neither."""
 
 DIGITS_SIDE = 8
 

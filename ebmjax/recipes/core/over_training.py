@@ -1,4 +1,4 @@
-"""The first and the best that the evaluations of a run said while it trained."""
+"""The first and the best values of the numbers monitored during training."""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter

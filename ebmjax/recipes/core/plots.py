@@ -20,6 +20,7 @@ def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: i
     tiles = montage(images, columns)
     enlarged = max(1, -(-min_side // max(tiles.shape[:2])))
     tiles = tiles.repeat(enlarged, axis=0).repeat(enlarged, axis=1)
+    path.parent.mkdir(exist_ok=True)
     Image.fromarray(tiles).save(path)
 
 

@@ -14,6 +14,7 @@ from ebmjax import data
 from ebmjax.learning import Energy, EnergyOf, ImageNegatives, class_densities
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
+from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.image.chains import (
     Trained,
     energies_in_batches,
@@ -36,8 +37,8 @@ class ImageMonitor:
     """Energies of test images and chains, and what the accept ratios would say of a move.
 
     Attributes:
-      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
-      key: of all evaluations.
+      workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
+      key: used at every monitored step.
       energy_of: the model.
       negatives: how training draws its negatives.
       test: the test images.
@@ -56,7 +57,7 @@ class ImageMonitor:
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of this evaluation; its pictures go to the run's folder."""
+        """Returns the row of ``step``; saves its arrays and pictures."""
         model = trained(state)
         beta = jnp.float32(self.beta_fn(state.shards.step[0]))
         chains = self.buffered(state, self.config.eval.num_samples)
@@ -64,16 +65,13 @@ class ImageMonitor:
             chains = self._fresh_chains(self.key, model, beta)
         samples = jnp.asarray(chains.ends)
         row = jax.device_get(self._report(self.key, model, beta, samples, chains.labels))
-        for folder in ("evaluations", "plots"):
-            (self.workdir / folder).mkdir(exist_ok=True)
         shown = np.asarray(data.from_signed_unit(samples))
         row |= self.distances.along_training(chains.ends) | self._of_starts(chains.starts)
         if chains.are_the_same:
             row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
         profile = self._profiled(state, model, beta)
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
-        arrays: dict[str, Any] = {"samples": shown, **profile}
-        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
+        save_snapshot(self.workdir, step, {"samples": shown, **profile})
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> Chains | None:
@@ -89,7 +87,7 @@ class ImageMonitor:
         return Chains(draws, np.asarray(positions), labels, are_the_same=False)
 
     def _of_starts(self, starts: np.ndarray) -> dict[str, float]:
-        """``start_fid`` and so on, which no update changes: those of the first evaluation."""
+        """Returns ``start_fid`` and so on, measured in the first call; no update changes them."""
         if not self._starts:
             self._starts.update(self.distances.along_training(starts, "start"))
         return self._starts

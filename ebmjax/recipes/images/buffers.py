@@ -9,7 +9,7 @@ from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 STARTS_KEY_NUMBER = 2**31 + 1
-"""Folded into the key of an evaluation along training, for the draws of the law."""
+"""Number folded into a monitor's key for the draws of the start distribution."""
 
 
 def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | None:

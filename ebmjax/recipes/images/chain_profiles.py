@@ -1,4 +1,4 @@
-"""Chains of training step by step, at each evaluation: what is kept of them, and their figure."""
+"""Profiles of training chains, step by step, at each monitored step; and their figure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
-from ebmjax.recipes.core.workdir import evaluations
+from ebmjax.recipes.core.workdir import snapshots
 from ebmjax.recipes.study import reader
 from ebmjax.training import TrainState
 
@@ -18,7 +18,7 @@ Profile = Callable[[TrainState], dict[str, np.ndarray]]
 
 PREFIX = "profile"
 KEY_NUMBER = 2**31
-"""Folded into an evaluation's key for these chains: beyond all that it is split into."""
+"""Number folded into a monitor's key for these chains; its other uses split the key into fewer."""
 LABELS = {
     "acceptance_prob": ("acceptance of the move", "linear"),
     "preconditioner": ("preconditioner G, mean over pixels", "log"),
@@ -33,14 +33,14 @@ LABELS = {
 
 
 def named(sampler: str, profile: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """``learning.profile_chains`` of a sampler, by the names of its arrays in an evaluation."""
+    """Returns ``learning.profile_chains`` by its arrays' names in ``monitor/``."""
     return {f"{PREFIX}.{sampler}.{number}": np.asarray(v) for number, v in profile.items()}
 
 
 def draw(workdir: Path) -> None:
-    """``plots/chains.png``: each number against the step of a chain, a line an evaluation.
+    """Draws ``plots/chains.png``: numbers against the step of a chain, one line a monitored step.
 
-    A row a sampler. Nothing is drawn of a run that kept no profile.
+    Each sampler has a row. A run that kept no profile gets no figure.
     """
     _figure(workdir / "plots" / "chains.png", read(workdir))
 
@@ -60,9 +60,9 @@ Numbers = dict[str, dict[int, np.ndarray]]
 
 
 def read(workdir: Path) -> dict[str, Numbers]:
-    """Sampler to its numbers, from a run's evaluations."""
+    """Returns the numbers of each sampler, from a run's snapshots."""
     found: dict[str, Numbers] = {}
-    for path in evaluations(workdir):
+    for path in snapshots(workdir):
         with np.load(path) as arrays:
             for name in arrays.files:
                 prefix, *parts = name.split(".")

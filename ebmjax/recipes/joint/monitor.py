@@ -15,6 +15,7 @@ from ebmjax.learning import Negatives
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
+from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.images.buffers import draws_for_slots, spread_slots
 from ebmjax.recipes.images.chain_profiles import Profile
 from ebmjax.recipes.images.distances import Distances
@@ -28,7 +29,7 @@ class JointMonitor:
     """Accuracy and calibration on the test images, and how good what the replay buffer holds is.
 
     Attributes:
-      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
+      workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
       classifier: the network.
       test: the test images.
       distances: of samples from the training images.
@@ -48,19 +49,17 @@ class JointMonitor:
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of this evaluation; its pictures go to the run's folder."""
+        """Returns the row of ``step``; saves its arrays and pictures."""
         statistics = averaged_statistics(state)
         shown = spread_slots(state, self.config.eval.num_samples)  # None for a plain classifier
         samples = shown[0] if shown else None
         row, pictures = jax.device_get(self._report(state.params, statistics, samples))
-        for folder in ("evaluations", "plots"):
-            (self.workdir / folder).mkdir(exist_ok=True)
         if shown:
             image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
             row |= self.distances.along_training(np.asarray(samples))
             row |= self._of_starts(shown[1], state.shards.buffer.positions.shape[1])
             pictures |= self.profile(state)
-        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
+        save_snapshot(self.workdir, step, pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def _of_starts(self, slots: np.ndarray, size: int) -> dict[str, float]:
@@ -79,7 +78,7 @@ class JointMonitor:
 
     @cached_property
     def _starts(self) -> dict[str, float]:
-        """The same at every evaluation: those of the first."""
+        """Scores of the first call; no update changes them."""
         return {}
 
     @cached_property

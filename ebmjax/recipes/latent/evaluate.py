@@ -53,7 +53,7 @@ class Judged(NamedTuple):
 
 
 def keys_of(eval_key: jax.Array) -> Keys:
-    """Apart from the four that the evaluations along training split ``eval_key`` into."""
+    """Returns keys that differ from the four into which the monitor splits ``eval_key``."""
     return Keys(*jax.random.split(jax.random.fold_in(eval_key, 4), len(Keys._fields)))
 
 

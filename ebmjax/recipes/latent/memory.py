@@ -57,15 +57,15 @@ def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) 
 
 
 def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> list[Program]:
-    """The training step, and the parts of an evaluation, each of which runs on a single device."""
+    """Returns the training step and the programs of the monitor, which run on a single device."""
     kept = chain_bytes(generator_fn, params, config.model.latent_dim)
     powers = {_told(config, "loss.num_intervals", "powers"): config.loss.num_intervals}
     test = {_told(config, "eval.num_test", "images"): config.eval.num_test}
     chains = {_told(config, "eval.evidence_chains", "chains"): config.eval.evidence_chains}
     found = [
         _training_step(config, kept, powers),
-        Program("reconstructing the evaluation's images", powers | test, kept),
-        Program("the log evidence of an evaluation's image", powers | chains, kept),
+        Program("reconstructing the monitored images", powers | test, kept),
+        Program("the log evidence of a monitored image", powers | chains, kept),
     ]
     if config.loss.schedule == "adaptive":
         looked_at = {

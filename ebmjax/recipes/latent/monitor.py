@@ -14,6 +14,7 @@ from ebmjax import data, latent
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
+from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.images.distances import Distances, rms_displacement
 from ebmjax.recipes.latent import gradient_variance as thermo_gradient_variance
 from ebmjax.recipes.latent.parts import Examples
@@ -21,8 +22,10 @@ from ebmjax.training import TrainState, tree_digest
 
 
 class Programs(NamedTuple):
-    """Programs of an evaluation, compiled apart: a run whose gradient alone differs from
-    another's finds the rest in the cache of compiled programs."""
+    """Programs of a monitor, compiled one by one.
+
+    A run that differs from another only in its gradient then finds the rest in the compile cache.
+    """
 
     sample: Callable[..., Any]
     reconstructions: Callable[..., Any]
@@ -66,11 +69,11 @@ def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
 class LatentMonitor:
     """Samples and their distances, reconstructions, log evidence, gradient variance of a state.
 
-    Each repeat has the same key every time: pictures of successive evaluations start from the same
-    noise. Gradients are measured with fresh chains, also where training's persist.
+    Each repeat uses the same key at every step, so successive pictures start from the same noise.
+    Gradients are measured with fresh chains, also where training's persist.
 
     Attributes:
-      workdir: gets ``evaluations/<step>.npz`` and ``plots/samples_<step>.png``.
+      workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
       model: the latent EBM.
       chains: samplers and lengths, as ``make_latent_gradient_fn`` takes them.
       powers: the schedule, (num_powers,), from 0 to 1.
@@ -92,11 +95,9 @@ class LatentMonitor:
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of this evaluation; its pictures go to the run's folder."""
+        """Returns the row of ``step``; saves its arrays and pictures."""
         row, pictures = self.measure(state)
-        for folder in ("evaluations", "plots"):
-            (self.workdir / folder).mkdir(exist_ok=True)
-        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **pictures)
+        save_snapshot(self.workdir, step, pictures)
         samples = pictures["samples"].reshape(-1, *self.test.shape[1:])
         shown = samples[: self.config.eval.num_samples]  # of the first repeat
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)

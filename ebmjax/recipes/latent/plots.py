@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.recipes.core.plots import INK, column, curve, finish, legend, montage
-from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.core.workdir import read_rows, snapshots
 
 SHOWN = 10
 
@@ -18,12 +18,9 @@ def draw(workdir: Path, powers: np.ndarray) -> None:
     Of several repeats the curves show the mean and the range, the images those of the first.
     """
     rows, plots = read_rows(workdir), workdir / "plots"
-    evaluations = {
-        int(path.stem): _of_first_repeat(dict(np.load(path)))
-        for path in sorted((workdir / "evaluations").iterdir())
-    }
-    samples_over_training(plots / "samples_over_training.png", evaluations)
-    reconstructions(plots / "reconstructions.png", evaluations)
+    monitored = {int(p.stem): _of_first_repeat(dict(np.load(p))) for p in snapshots(workdir)}
+    samples_over_training(plots / "samples_over_training.png", monitored)
+    reconstructions(plots / "reconstructions.png", monitored)
     schedule(plots / "schedule.png", powers)
     log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)
     training_curves(plots / "training.png", rows)
@@ -33,21 +30,21 @@ def _of_first_repeat(pictures: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: x[0] if x.ndim == 5 else x for name, x in pictures.items()}
 
 
-def samples_over_training(path: Path, evaluations: dict[int, dict[str, np.ndarray]]) -> None:
-    """A row of prior samples for each evaluation, the same noise along a column."""
-    strips = np.concatenate([arrays["samples"][:SHOWN] for arrays in evaluations.values()])
-    figure, axes = plt.subplots(figsize=(7, 0.75 * len(evaluations) + 0.6))
+def samples_over_training(path: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
+    """Draws a row of prior samples for each monitored step, with the same noise along a column."""
+    strips = np.concatenate([arrays["samples"][:SHOWN] for arrays in monitored.values()])
+    figure, axes = plt.subplots(figsize=(7, 0.75 * len(monitored) + 0.6))
     sheet = montage(strips, min(SHOWN, len(strips)))
     axes.imshow(sheet, interpolation="nearest")
-    height = sheet.shape[0] / len(evaluations)
-    axes.set_yticks([height * (i + 0.5) for i in range(len(evaluations))], map(str, evaluations))
+    height = sheet.shape[0] / len(monitored)
+    axes.set_yticks([height * (i + 0.5) for i in range(len(monitored))], map(str, monitored))
     axes.set(xticks=[], ylabel="step", title="samples of the prior chains")
     finish(figure, path)
 
 
-def reconstructions(path: Path, evaluations: dict[int, dict[str, np.ndarray]]) -> None:
-    """Test images above their reconstructions at the last evaluation."""
-    last = evaluations[max(evaluations)]
+def reconstructions(path: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
+    """Draws test images above their reconstructions at the last monitored step."""
+    last = monitored[max(monitored)]
     pairs = np.concatenate([last["originals"][:SHOWN], last["reconstructions"][:SHOWN]])
     figure, axes = plt.subplots(figsize=(7, 2))
     sheet = montage(pairs, len(pairs) // 2)

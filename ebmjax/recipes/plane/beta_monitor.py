@@ -16,6 +16,7 @@ import numpy as np
 from ebmjax import losses
 from ebmjax.densities import tempered
 from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.beta_bias import Parts, compensation, reweighted_distance
 from ebmjax.recipes.plane.monitor import PlaneMonitor
@@ -48,10 +49,9 @@ class BetaMonitor(PlaneMonitor):
             )
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of this evaluation: a list over the models for every number."""
+        """Returns the row of ``step``: a list over the models for every number."""
         row, arrays = self._measure(state)
-        (self.workdir / "evaluations").mkdir(exist_ok=True)
-        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", **arrays)
+        save_snapshot(self.workdir, step, arrays)
         np.savez_compressed(self.workdir / "truth.npz", log_density=self.truth)
         return row
 

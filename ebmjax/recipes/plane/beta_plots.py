@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import column, finish, legend
-from ebmjax.recipes.core.workdir import evaluations, read_rows
+from ebmjax.recipes.core.workdir import read_rows, snapshots
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import Grid
 from ebmjax.recipes.study import reader
@@ -22,7 +22,7 @@ FLOOR = -23.0
 def draw(workdir: Path, config: Config) -> None:
     """Draws every plot of the run in ``workdir``."""
     plots = workdir / "plots"
-    with np.load(evaluations(workdir)[-1]) as arrays, np.load(workdir / "truth.npz") as truth:
+    with np.load(snapshots(workdir)[-1]) as arrays, np.load(workdir / "truth.npz") as truth:
         panels(plots / "panels.png", arrays, truth["log_density"], config)
     training(plots / "training.png", read_rows(workdir), config.loss.betas)
 

@@ -18,11 +18,11 @@ from ebmjax.recipes.plane.grid import Grid
 
 @dataclass(frozen=True)
 class PlaneMonitor:
-    """Parts that the evaluations of the plane's two families have in common.
+    """Density, grid and divergences that both experiments in the plane monitor and evaluate.
 
     Attributes:
-      workdir: gets ``evaluations/<step>.npz``.
-      key: of all evaluations.
+      workdir: gets ``monitor/<step>.npz``.
+      key: used at every monitored step.
       energy_fn: ``energy_fn(params, positions)``.
       toy: the truth, a ``toy_beta.ToyData``.
       config: section eval is read.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.recipes.core.over_training import over_training
-from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.core.workdir import read_rows, save_snapshot
 from ebmjax.recipes.plane import samplers_chains, samplers_plots
 from ebmjax.recipes.plane.monitor import PlaneMonitor
 from ebmjax.recipes.plane.numbers import draws_numbers, grid_draws, nearest_mode
@@ -35,10 +35,9 @@ class SamplersMonitor(PlaneMonitor):
     law: InitialLaw
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of this evaluation: how far the learned density is from the data's."""
+        """Returns the row of ``step``: how far the learned density is from the data's."""
         learned = self.learned(state.params)
-        (self.workdir / "evaluations").mkdir(exist_ok=True)
-        np.savez_compressed(self.workdir / "evaluations" / f"{step:06d}.npz", log_density=learned)
+        save_snapshot(self.workdir, step, {"log_density": learned})
         return self.density_numbers(learned)
 
     def learned(self, params: Any) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The pictures of a study of samplers in the plane, drawn from the run's folder alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from PIL import Image
 
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import INK, curve, finish, legend
-from ebmjax.recipes.core.workdir import read_rows
+from ebmjax.recipes.core.workdir import read_rows, snapshots
 
 COLUMNS = 4
 SHOWN = 2000
@@ -21,7 +21,7 @@ def draw(workdir: Path, config: Config) -> None:
     """Draws every plot of the training in ``workdir``."""
     plots = workdir / "plots"
     training(plots / "training.png", read_rows(workdir))
-    densities(plots / "density.png", workdir / "evaluations", config.eval.half_width)
+    densities(plots / "density.png", snapshots(workdir), config.eval.half_width)
 
 
 def training(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -44,9 +44,8 @@ def training(path: Path, rows: list[dict[str, Any]]) -> None:
     finish(figure, path)
 
 
-def densities(path: Path, folder: Path, half_width: float) -> None:
-    """The learned energy at every evaluation of the training."""
-    files = sorted(folder.glob("*.npz"))
+def densities(path: Path, files: Sequence[Path], half_width: float) -> None:
+    """Draws the learned energy at each monitored step, from its file of ``monitor/``."""
     figure, grid = plt.subplots(1, len(files), figsize=(2.4 * len(files), 2.7), squeeze=False)
     for axes, file in zip(grid.flat, files, strict=True):
         with np.load(file) as arrays:

@@ -61,8 +61,8 @@ class Run:
         return workdir.read_rows(self.folder) if exists else []
 
     def snapshots(self) -> list[Path]:
-        """Returns the arrays of each evaluation during training, ``<step>.npz``, by step."""
-        return workdir.evaluations(self.folder)
+        """Returns the arrays of each monitored step, ``<step>.npz``, by step."""
+        return workdir.snapshots(self.folder)
 
     def _former(self) -> dict[str, Any]:
         """Returns summary.json of a run that the former command made; empty for another."""

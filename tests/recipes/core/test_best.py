@@ -26,7 +26,7 @@ def state_of(value):
 
 
 def kept_of(folder, values, name="test_accuracy", first=0):
-    """The weight that is kept when evaluations at steps first, first + 1, ... tell ``values``."""
+    """The weight that is kept when monitoring at steps first, first + 1, ... gives ``values``."""
     keep = best.KeepBest(lambda state, step: {name: values[step]}, folder, name, state_of(0.0))
     for step in range(first, len(values)):
         keep(state_of(float(step)), step)
@@ -146,7 +146,7 @@ def report_of(folder):
 
 
 def kept_weight(folder):
-    """Of the checkpoint in ``best/``, with no help from the evaluation."""
+    """Of the checkpoint in ``best/``, with no help from the monitor."""
     with training.Checkpoints(folder / "best") as kept:
         leaves, _ = kept.read_latest()
     return leaves[".params['weight']"]

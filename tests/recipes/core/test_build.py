@@ -44,7 +44,7 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
 
 
 @pytest.mark.parametrize(("epochs", "steps"), [(0.5, 6), (0.3, 4), (0.01, 2), (1.25, 16)])
-def test_evaluations_may_be_within_an_epoch(epochs, steps):
+def test_monitoring_may_be_within_an_epoch(epochs, steps):
     """An epoch is 12 steps, a dispatch 2: 3.6 steps are 2 dispatches, 15 are 8 (7.5 to even)."""
     config = digits(**{"train.steps_per_dispatch": 2, "eval.every_epochs": epochs})
     assert build.plan(config, 12 * config.train.batch_size).monitor_every == steps

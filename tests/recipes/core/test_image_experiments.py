@@ -22,7 +22,7 @@ def assert_trained(workdir, side, num_powers=3):
         assert len(row["mean_log_likelihoods"]) == num_powers
     assert math.isfinite(rows[-1]["test_log_evidence"])
     assert summary_of(workdir)["steps"] == 4
-    last = np.load(workdir / "evaluations" / "000004.npz")
+    last = np.load(workdir / "monitor" / "000004.npz")
     assert last["samples"].shape == (10, side, side, 3)
     assert (workdir / "plots" / "reconstructions.png").exists()
 
@@ -54,5 +54,5 @@ def test_the_real_cifar10_trains(tmp_path):
     assert launch(config, "configs/thermo_cifar10.py:smoke", str(tmp_path)) is None
     assert_trained(tmp_path, 32)
     first = tfds.data_source("cifar10", split="test", data_dir=REAL)[0]["image"]
-    originals = np.load(tmp_path / "evaluations" / "000000.npz")["originals"]
+    originals = np.load(tmp_path / "monitor" / "000000.npz")["originals"]
     np.testing.assert_array_equal(originals[0], first)

@@ -85,7 +85,7 @@ def test_a_curve_draws_what_is_there():
 @pytest.fixture
 def bare(smoke, tmp_path):
     """What a run's plots are drawn from, and nothing else."""
-    shutil.copytree(smoke / "evaluations", tmp_path / "evaluations")
+    shutil.copytree(smoke / "monitor", tmp_path / "evaluations")  # as runs made before have it
     shutil.copy(smoke / "metrics.jsonl", tmp_path)
     (tmp_path / "plots").mkdir()
     return tmp_path
@@ -149,7 +149,7 @@ def test_distances_have_panels_where_there_are_any(bare, monkeypatch):
     plt.close("all")
 
 
-def test_e_t_is_drawn_against_the_power_for_each_evaluation(bare, monkeypatch):
+def test_e_t_is_drawn_against_the_power_for_each_snapshot(bare, monkeypatch):
     drawn = []
     monkeypatch.setattr(thermo_plots, "finish", lambda figure, path: drawn.append(figure))
     rows = rows_of(bare)

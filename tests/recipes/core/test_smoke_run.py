@@ -21,7 +21,7 @@ from ebmjax.recipes.core import families, workdir
 from ebmjax.recipes.core.launch import launch
 
 STEPS = 10
-EVALUATED = (0, 4, 8, 10)
+MONITORED = (0, 4, 8, 10)
 PAGE = (REPOSITORY / "docs" / "families" / "thermodynamic.md").read_text()
 DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", PAGE.split("## Plots")[1])
 
@@ -45,10 +45,10 @@ def test_config_json_is_the_configuration(smoke):
 def test_every_step_has_one_row(smoke):
     rows = rows_of(smoke)
     assert [row["step"] for row in rows] == list(range(STEPS + 1))
-    assert [row["step"] for row in rows if "test_log_evidence" in row] == list(EVALUATED)
+    assert [row["step"] for row in rows if "test_log_evidence" in row] == list(MONITORED)
     for name in ("sample_fid", "sample_kid", "sample_is", "start_fid", "start_is"):
         assert [row["step"] for row in rows if np.isfinite(row.get(name, np.nan))] == list(
-            EVALUATED
+            MONITORED
         )
     for row in rows[1:]:
         assert {"loss", "reconstruction_error", "prior_energy", "gradient_norm"} <= row.keys()
@@ -114,7 +114,7 @@ def test_tensorboard_has_every_number_of_every_row(smoke):
 
 def documented_plots(folder):
     for name in DOCUMENTED_PLOTS:
-        steps = EVALUATED if "<step>" in name else (0,)
+        steps = MONITORED if "<step>" in name else (0,)
         yield from (folder / "plots" / name.replace("<step>", f"{step:06d}") for step in steps)
 
 
@@ -132,15 +132,15 @@ def assert_shows_something(path):
 
 def test_every_documented_plot_shows_something(smoke):
     paths = list(documented_plots(smoke))
-    assert len(paths) == 5 + len(EVALUATED)
+    assert len(paths) == 5 + len(MONITORED)
     for path in paths:
         assert_shows_something(path)
     assert set(paths) == set((smoke / "plots").iterdir()), "a plot is not documented"
 
 
-def test_evaluations_are_uint8_pictures_and_errors(smoke):
-    assert [int(p.stem) for p in sorted((smoke / "evaluations").iterdir())] == list(EVALUATED)
-    first, last = (dict(np.load(smoke / "evaluations" / f"{s:06d}.npz")) for s in (0, STEPS))
+def test_snapshots_are_uint8_pictures_and_errors(smoke):
+    assert [int(p.stem) for p in sorted((smoke / "monitor").iterdir())] == list(MONITORED)
+    first, last = (dict(np.load(smoke / "monitor" / f"{s:06d}.npz")) for s in (0, STEPS))
     for arrays in (first, last):
         assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
             "samples": ((20, 8, 8, 1), np.uint8),
@@ -183,7 +183,7 @@ def test_vanilla_training_fills_the_folder_too(tmp_path):
     assert launch(digits("vanilla_smoke"), "thermo_digits.py:vanilla_smoke", str(tmp_path)) is None
     rows = rows_of(tmp_path)
     assert [row["step"] for row in rows] == list(range(STEPS + 1))
-    # Vanilla training samples the posterior alone; only the evaluation visits the other powers.
+    # Vanilla training samples the posterior alone; only the monitor visits the other powers.
     assert all(len(row["mean_log_likelihoods"]) == 1 for row in rows[1:])
     assert all(len(row["posterior_acceptance"]) == 1 for row in rows[1:])
     assert len(rows[-1]["test_mean_log_likelihoods"]) == 4

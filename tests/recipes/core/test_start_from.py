@@ -19,7 +19,7 @@ def run(folder, other, **overrides):
 
 
 def test_a_run_starts_as_good_as_the_other_ended(finished, tmp_path):
-    """Its first evaluation is the other's last, number by number: the seed is the same."""
+    """Its first monitored row is the other's last, number by number: the seed is the same."""
     before = contents(finished)
     folder = tmp_path / "second"
     assert run(folder, finished) is None

@@ -4,6 +4,7 @@ import re
 import subprocess
 from importlib import metadata
 
+import numpy as np
 import pytest
 from experiment_runs import contents, summary_of
 from linear_family import NAME, linear
@@ -175,12 +176,17 @@ def test_a_config_json_that_is_a_folder(tmp_path):
     assert "cannot be used: Is a directory" in refusal(tmp_path / "run")
 
 
-def test_evaluations_come_in_the_order_of_their_steps(tmp_path):
+def test_snapshots_come_in_the_order_of_their_steps_also_from_the_former_folder(tmp_path):
+    assert workdir.snapshots(tmp_path) == []
     (tmp_path / "evaluations").mkdir()
-    steps = [0, 9, 10, 200]
-    for step in reversed(steps):
-        (tmp_path / "evaluations" / f"{step}.npz").touch()
-    assert [int(path.stem) for path in workdir.evaluations(tmp_path)] == steps
+    for step in (10, 9, 0):  # a run made before the folder was renamed, continued since
+        np.savez(tmp_path / "evaluations" / f"{step:06d}.npz", at="former")
+    for step in (200, 10):
+        workdir.save_snapshot(tmp_path, step, {"at": "today"})
+    found = {int(path.stem): str(np.load(path)["at"]) for path in workdir.snapshots(tmp_path)}
+    assert found == {0: "former", 9: "former", 10: "today", 200: "today"}
+    assert list(found) == [0, 9, 10, 200]
+    assert (tmp_path / "monitor" / "000200.npz").exists()
 
 
 def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):

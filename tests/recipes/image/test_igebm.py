@@ -49,7 +49,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         # Where a slot's chain began is not known.
         assert ("rms_displacement" in report[name]) == (name != "buffer")
     assert 0 < report["short"]["rms_displacement"] < report["fresh"]["rms_displacement"]
-    # Draws of one law for one and the same evaluation, whatever the step.
+    # Draws of one law for one and the same monitor, whatever the step.
     assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
     assert report["over_training"]["start_fid"] == summary["start_fid"] > 0
     assert report["test_images"]["num_images"] == 20  # what as many real images get
@@ -155,12 +155,12 @@ def test_the_figures_of_a_study(finished, tmp_path):
 
 
 def fake_run(folder, row, shade):
-    """A run of ``row`` with two evaluations, the last of ``shade`` throughout."""
-    evaluations = folder / row.replace(" ", "_") / "seed0" / "evaluations"
-    evaluations.mkdir(parents=True)
+    """A run of ``row`` with two snapshots, the last of ``shade`` throughout."""
+    snapshots = folder / row.replace(" ", "_") / "seed0" / "monitor"
+    snapshots.mkdir(parents=True)
     for step, level in ((0, 0), (20, shade)):
         images = np.full((30, 8, 8, 1), level, np.uint8)
-        np.savez_compressed(evaluations / f"{step:06d}.npz", samples=images)
+        np.savez_compressed(snapshots / f"{step:06d}.npz", samples=images)
 
 
 @pytest.mark.parametrize(

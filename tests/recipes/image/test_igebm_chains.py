@@ -1,4 +1,4 @@
-"""Fresh chains of an image energy, and what an evaluation shows where training keeps no buffer."""
+"""Fresh chains of an image energy, and what the monitor shows where training keeps no buffer."""
 
 from functools import partial
 
@@ -55,12 +55,12 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     assert 0 <= first - second < 2 * -(-num // batch_size)
 
 
-def test_without_a_buffer_an_evaluation_shows_chains_and_not_their_starts(tmp_path):
+def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path):
     config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
     experiment = families.build(config, tmp_path)
     monitor = experiment.monitor
     row = monitor(experiment.state, 0)
-    shown = np.load(tmp_path / "evaluations" / "000000.npz")["samples"]
+    shown = np.load(tmp_path / "monitor" / "000000.npz")["samples"]
     chains = make_fresh_chains(
         monitor.energy_of,
         monitor.negatives,

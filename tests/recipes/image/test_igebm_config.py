@@ -62,7 +62,7 @@ from experiments.configs import igebm_cifar10
         (
             "",
             {"data.num_classes": None, "train.keep_best": "sample_fid"},
-            r"no number of this run's evaluations, which tell \[\]",
+            r"not monitored by this run, which monitors \[\]",
         ),
         ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
         ("improved", {"sampler.buffer.is_used": False}, "is_used must be True"),

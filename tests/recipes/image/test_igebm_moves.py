@@ -207,7 +207,7 @@ def test_the_anatomy_of_a_move():
 
 
 @pytest.mark.parametrize(("max_score", "beta"), [(None, 0.0), (0.1, 0.0), (None, 0.5)])
-def test_an_evaluation_weighs_the_move_that_the_chains_of_training_make(max_score, beta, tmp_path):
+def test_the_monitor_weighs_the_move_that_the_chains_of_training_make(max_score, beta, tmp_path):
     """Its acceptance is the one that the run's own sampler reports of the same noise."""
     config = smoke(**{"sampler.box": "none", "sampler.max_score": max_score})
     config.sampler.sgld.step_size, config.sampler.sgld.noise_scale = 0.3, 0.1

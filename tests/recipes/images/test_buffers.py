@@ -1,4 +1,4 @@
-"""What evaluations during training show of a replay buffer."""
+"""What monitoring shows of a replay buffer."""
 
 from types import SimpleNamespace
 
@@ -71,12 +71,12 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
     )
     row = monitor(state, 0)
     assert row["sample_fid"] == row["start_fid"] == config.eval.num_samples
-    # Draws of the law, of the classes of the slots; the same at every evaluation, so drawn once.
+    # Draws of the law, of the classes of the slots; drawn once, for every monitored step.
     slots, draws = judged
     np.testing.assert_allclose(draws, slots, rtol=1e-6)
     assert monitor(state, 1)["start_fid"] == row["start_fid"]
     assert len(judged) == 3
-    arrays = np.load(tmp_path / "evaluations" / "000000.npz")
+    arrays = np.load(tmp_path / "monitor" / "000000.npz")
     np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])
     shown = arrays["samples"]
     found, counts = np.unique(shown[:, 0, 0, 0], return_counts=True)

@@ -104,15 +104,15 @@ def test_nothing_is_kept_of_no_chains(positions: Any, num: int) -> None:
 
 
 def saved(folder: Path, step: int, **profiles: Any) -> None:
-    (folder / "evaluations").mkdir(parents=True, exist_ok=True)
+    (folder / "monitor").mkdir(parents=True, exist_ok=True)
     (folder / "plots").mkdir(exist_ok=True)
     arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
     for sampler_name, profile in profiles.items():
         arrays |= chain_profiles.named(sampler_name, profile)
-    np.savez_compressed(folder / "evaluations" / f"{step:06d}.npz", **arrays)
+    np.savez_compressed(folder / "monitor" / f"{step:06d}.npz", **arrays)
 
 
-def test_the_figure_has_a_row_a_sampler_and_a_line_an_evaluation(
+def test_the_figure_has_a_row_a_sampler_and_a_line_a_snapshot(
     tmp_path: Path, figures: list[Figure]
 ) -> None:
     for step in (0, 8):

@@ -36,7 +36,7 @@ def assert_trained(workdir, side, channels):
     assert [row["step"] for row in rows if "test_ece" in row] == [0, 4, 8]
     summary = summary_of(workdir)
     assert {"test_accuracy", "test_ece", "test_nll", "params_sha256"} <= summary.keys()
-    last = np.load(workdir / "evaluations" / "000008.npz")
+    last = np.load(workdir / "monitor" / "000008.npz")
     assert last["samples"].shape == (20, side, side, channels)
     assert (workdir / "plots" / "training.png").exists()
     assert (workdir / "plots" / "samples_000008.png").exists()
@@ -160,7 +160,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
         ({"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
         (
             {"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
-            "keep_best='sample_fid' is no number of this run's evaluations",
+            "keep_best='sample_fid' is not monitored by this run",
         ),
         (
             {"data.positive_crop_padding": 0, "data.augment_positives": False},

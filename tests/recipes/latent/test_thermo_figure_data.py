@@ -186,7 +186,7 @@ def test_a_single_repeat_without_an_axis_is_one(tmp_path):
     (folder / "evaluation.json").write_text(json.dumps(report))
     (folder / "metrics.jsonl").write_text('{"step": 5, "loss": 2.0}\n{"step": 10, "loss": null}\n')
     samples = np.full((4, 8, 8, 1), 3, np.uint8)
-    np.savez(folder / "evaluations" / "000020.npz", samples=samples)
+    np.savez(folder / "monitor" / "000020.npz", samples=samples)
     row = series(gather(tmp_path), "vanilla")[0]
     found = points([row], "gradient_variance", "fid.infinity")
     assert [column.tolist() for column in found[1:]] == [[0.5], [7.0], [0.0], [0.0]]

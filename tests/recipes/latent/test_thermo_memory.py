@@ -49,21 +49,21 @@ def test_a_training_step_holds_its_chains_at_all_powers(overrides, num_latents):
 
 def test_an_accelerator_remembers_all_repeats(monkeypatch):
     overrides = {"train.num_repeats": 5}
-    in_turns, *evaluations = programs(**overrides)
+    in_turns, *monitored = programs(**overrides)
     monkeypatch.setattr("ebmjax.training._repeats.jax.default_backend", lambda: "gpu")
-    assert programs(**overrides) == (5 * in_turns, *evaluations)
+    assert programs(**overrides) == (5 * in_turns, *monitored)
 
 
 def test_chains_that_are_differentiated_keep_their_states():
     """5 steps of the prior's and 7 of the power posteriors', the latter at 3 powers."""
     steps = {"sampler.prior.num_steps": 5, "sampler.posterior.num_steps": 7}
-    frozen, *evaluations = programs(**steps)
+    frozen, *monitored = programs(**steps)
     through, *same = programs(**steps, **{"loss.estimator": "through_chain"})
     assert through - frozen == 72 * (5 + 3 * 7) * PER_STEP / NUM_DEVICES
-    assert same == evaluations
+    assert same == monitored
 
 
-def test_an_evaluation_holds_its_images_at_all_powers_on_one_device():
+def test_monitoring_holds_its_images_at_all_powers_on_one_device():
     """Those of the log evidence one after the other."""
     kept = thermo_memory.chain_bytes(hidden, WEIGHT, 16)
     for estimator in ("tempered", "vanilla"):
@@ -91,12 +91,12 @@ def test_an_evaluation_holds_its_images_at_all_powers_on_one_device():
         ),
         (
             {"eval.num_test": 20_000},
-            r"reconstructing the evaluation's images needs about .*: config\.loss\.num_intervals=3 "
+            r"reconstructing the monitored images needs about .*: config\.loss\.num_intervals=3 "
             r"powers x config\.eval\.num_test=20000 images\. Lower one of them\.$",
         ),
         (
             {"eval.evidence_images": 100, "eval.evidence_chains": 10_000},
-            r"the log evidence of an evaluation's image needs about .*: "
+            r"the log evidence of a monitored image needs about .*: "
             r"config\.loss\.num_intervals=3 powers x config\.eval\.evidence_chains=10000 chains\.",
         ),
     ],

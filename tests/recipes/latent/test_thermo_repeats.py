@@ -101,5 +101,5 @@ def test_the_full_evaluation_holds_them_too(runs):
     )
     assert report["cost"]["steps"] == 3
     assert report["cost"]["flops_per_step"] == alone["cost"]["flops_per_step"] > 1e6
-    samples = np.load(runs / "both" / "evaluations" / "000003.npz")["samples"]
+    samples = np.load(runs / "both" / "monitor" / "000003.npz")["samples"]
     assert samples.shape == (2, 20, 8, 8, 1)

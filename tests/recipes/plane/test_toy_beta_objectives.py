@@ -20,13 +20,13 @@ BETAS = (0.0, 0.5)
 def fake_run(folder, row, objective="default", diverged=()):
     """Seed 0 of ``row``: at beta 0.5 the truth, at 0 no density that could be normalised."""
     run = folder / row / "seed0"
-    (run / "evaluations").mkdir(parents=True)
+    (run / "monitor").mkdir(parents=True)
     section = {"half_width": 2.0, "grid_points": 40, "max_border_mass": 0.01}
     config = {"loss": {"betas": BETAS, "beta_variant": objective}, "eval": section}
     (run / "config.json").write_text(json.dumps(config))
     np.savez(run / "truth.npz", log_density=TRUTH)
     for step, second in ((0, WIDE), (20, TRUTH + 3.0)):
-        np.savez(run / "evaluations" / f"{step:06d}.npz", log_densities=[WIDE, second])
+        np.savez(run / "monitor" / f"{step:06d}.npz", log_densities=[WIDE, second])
     numbers = {"density_tv": 0.5, "sample_tv": 0.25}
     by_beta = {
         name: {"beta": beta, "is_diverged": float(beta in diverged), **numbers}
