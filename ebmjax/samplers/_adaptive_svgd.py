@@ -45,8 +45,7 @@ class AdaptiveSVGDInfo(NamedTuple):
       preconditioner: scalar, the mean over particles and coordinates of what multiplies the step
         size.
 
-    Where a system is spread over an axis, all but the bandwidth describe the member's own
-    particles.
+    If particles are spread over an axis, all but the bandwidth describe the member's own particles.
     """
 
     bandwidth: jax.Array
@@ -78,25 +77,25 @@ def adaptive_svgd_step(
     bandwidth: Any = None,
     axis_name: AxisName = None,
 ) -> tuple[AdaptiveSVGDState, AdaptiveSVGDInfo]:
-    r"""Moves every coordinate of every particle by its direction over the latter's running size.
+    r"""Moves each coordinate by its direction divided by the direction's running size.
 
     .. math::
         x' = x + \epsilon\, \frac{\phi}{\delta + \sqrt{G}},
         \qquad G_1 = \phi_1^2, \qquad G_t = \alpha\, G_{t-1} + (1 - \alpha)\, \phi_t^2
 
     elementwise, with :math:`\phi` as in ``svgd_direction``. The rest points are SVGD's, since
-    nothing moves where :math:`\phi` is zero; but a constant step does not come to rest at them: a
-    coordinate moves by about :math:`\epsilon` a step however small its direction has become.
+    nothing moves where :math:`\phi` is zero. A constant step does not come to rest at them: a
+    coordinate moves by about :math:`\epsilon` a step, however small its direction is.
 
     Args:
       key: unused; every sampler takes one.
       state: from ``adaptive_svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
-      step_size: :math:`\epsilon`, a positive scalar in units of the particles: a coordinate's first
-        move, and a step moves none by more than :math:`\epsilon / \sqrt{1 - \alpha}`.
-      decay: :math:`\alpha`, in [0, 1]; 0 leaves the direction's signs alone.
-      damping: :math:`\delta`, positive, in units of the direction: of coordinates whose direction
-        is far below it the step is the plain one, :math:`\epsilon \phi / \delta`.
+      step_size: :math:`\epsilon`, a positive scalar in units of the particles. It is a coordinate's
+        first move; no step moves one by more than :math:`\epsilon / \sqrt{1 - \alpha}`.
+      decay: :math:`\alpha`, in [0, 1]; at 0 only the direction's signs count.
+      damping: :math:`\delta`, positive, in units of the direction. Coordinates whose direction is
+        far below it take the plain step, :math:`\epsilon \phi / \delta`.
       bandwidth: as in ``svgd_direction``.
       axis_name: as in ``svgd_direction``.
 
@@ -104,8 +103,8 @@ def adaptive_svgd_step(
       ValueError: if a concrete hyperparameter is out of range, one of them is not a scalar, or as
         in ``svgd_direction``.
 
-    Source: Liu & Wang 2016, whose published code has this rule ("AdaGrad with momentum") and these
-    defaults; the SVGD-in-JEM thesis, section 2.3, speaks of adaptive steps without a formula.
+    Source: the published code of Liu & Wang 2016 ("AdaGrad with momentum", same defaults). The
+    SVGD-in-JEM thesis, section 2.3, mentions adaptive steps without a formula.
     """
     del key
     check_state(state, "particles", "second_moment")

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from ebmjax._precision import root
 
 Rule = Literal["median"] | None
-"""Of the bandwidth h, for n particles at the median distance m of each other: ``"median"`` is
-h = m, None is Liu and Wang's h^2 = m^2 / (2 log n)."""
+"""Rules for the bandwidth h of n particles with median distance m. ``"median"`` is h = m; None is
+Liu and Wang's h^2 = m^2 / (2 log n)."""
 
 
 class MedianRule(NamedTuple):
@@ -20,7 +20,7 @@ class MedianRule(NamedTuple):
     Attributes:
       bandwidth: scalar, positive, in units of the particles.
       middle: the two squared distances in the middle (the same one twice if there is one).
-      rule: by which it comes from them.
+      rule: the one that made the bandwidth from them.
     """
 
     bandwidth: jax.Array
@@ -29,10 +29,10 @@ class MedianRule(NamedTuple):
 
 
 def is_rule(bandwidth: Any) -> bool:
-    """Whether ``bandwidth`` is a rule and no number.
+    """Returns whether ``bandwidth`` is a rule, not a number.
 
     Raises:
-      ValueError: for a name that is none of a rule.
+      ValueError: for a name that is not a rule.
     """
     if isinstance(bandwidth, str) and bandwidth != "median":
         raise ValueError(
@@ -42,7 +42,7 @@ def is_rule(bandwidth: Any) -> bool:
 
 
 def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Array:
-    r"""``median^2 / (2 log n)`` over the distances of distinct pairs, or ``median^2``; its root.
+    r"""Returns h: the root of ``median^2 / (2 log n)`` or of ``median^2`` over distinct pairs.
 
     With the first the kernel row of a typical particle sums to about 1 + 1:
     ``n exp(-median^2 / (2 bandwidth^2)) = 1``. With the second it sums to about 1 + 0.6 n.
@@ -53,20 +53,19 @@ def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Arr
 
     Args:
       squared_distances: shape (n, n), zero on the diagonal.
-      rule: of the two.
+      rule: one of the two.
 
     Returns:
       Scalar, positive, in units of the particles. Its derivative is that of the one or two pairs
       that attain the median.
 
-    Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median", which
-    says no more than that.
+    Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median".
     """
     return median_rule(squared_distances, rule).bandwidth
 
 
 def median_rule(squared_distances: jax.Array, rule: Rule = None) -> MedianRule:
-    """``median_bandwidth`` with the distances that it is made of."""
+    """Returns ``median_bandwidth`` with the distances that it is made from."""
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
         zero = jnp.zeros((), squared_distances.dtype)
@@ -86,7 +85,7 @@ def median_rule(squared_distances: jax.Array, rule: Rule = None) -> MedianRule:
 def bandwidth_at(
     middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int, rule: Rule
 ) -> jax.Array:
-    """The bandwidth of a median between ``middle``, a function of the ``entries`` equal to it."""
+    """Returns the bandwidth of a median between ``middle``, as a function of ``entries``."""
     lower, upper = (root(_entries_equal_to(value, entries)) for value in middle)
     return 0.5 * (lower + upper) / _distances_over_bandwidth(num_particles, rule)
 
@@ -97,16 +96,16 @@ def _distances_over_bandwidth(num_particles: int, rule: Rule) -> float:
 
 
 def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:
-    """``value``, as the mean of the ``entries`` that equal it: so a derivative finds them."""
+    """Returns ``value`` as a mean over its equals in ``entries``; derivatives reach them."""
     is_equal = entries == value
     return jnp.sum(jnp.where(is_equal, entries, 0.0)) / jnp.sum(is_equal).astype(entries.dtype)
 
 
 def _each_pair_once(squared_distances: jax.Array) -> jax.Array:
-    """(m, m / 2), m = n or n + 1: every pair once, and zeros.
+    """Returns (m, m / 2) with m = n or n + 1: every pair once, and zeros.
 
-    Of the two blocks on the diagonal the upper triangle of one and the lower of the other make one
-    block, whose own diagonal stays zero.
+    One block joins the upper triangle of the first diagonal block and the lower triangle of the
+    second. Its diagonal stays zero.
     """
     num_particles = squared_distances.shape[0]
     half, is_odd = (num_particles + 1) // 2, num_particles % 2
@@ -128,12 +127,11 @@ class _Range(NamedTuple):
 def _order_statistics(
     values: jax.Array, rank: int, *, wants_next: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """The entry of zero-based ``rank``, and the one that follows it (or the same one again).
+    """Returns the entry of zero-based ``rank`` and the next one (or the same one again).
 
-    Non-negative floats are ordered like their bit patterns, so the entry is found by halving the
-    range of patterns until it is alone: some log2(size) cheap passes where a sort makes many
-    expensive ones. The range starts above the zeros, for half of all patterns stand for numbers
-    below 2.
+    Non-negative floats are ordered like their bit patterns. So the entry is found by halving a
+    range of patterns until it is alone: about log2(size) cheap passes, much less than a sort. The
+    range starts above the zeros, because half of all patterns stand for numbers below 2.
     """
     integer = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
     bits = jax.lax.bitcast_convert_type(jax.lax.stop_gradient(values), integer)
@@ -174,8 +172,8 @@ def _order_statistics(
 def _count(is_counted: jax.Array) -> jax.Array:
     """Number of entries of a matrix that are true, int32.
 
-    Rows are counted by a matrix product with ones, exact in float32: on a CPU more than twice as
-    fast as XLA's reduction, and the counts are nearly all of the median's cost.
+    Rows are counted by a matrix product with ones, exact in float32. On a CPU this is more than
+    twice as fast as XLA's reduction, and counting is nearly all of the median's cost.
     """
     rows = is_counted.astype(jnp.float32) @ jnp.ones(is_counted.shape[1], jnp.float32)
     return jnp.sum(rows.astype(jnp.int32), dtype=jnp.int32)

@@ -14,8 +14,7 @@ def bind(
 ) -> Sampler:
     """Binds ``<name>_init`` and ``<name>_step`` to a density and hyperparameters.
 
-    The bound ``init`` ignores the key that BlackJAX's drivers pass: nothing here is drawn at
-    initialisation.
+    The bound ``init`` ignores the key that BlackJAX's drivers pass, because nothing is drawn there.
     """
 
     def bound_init(position: PyTree, key: Key | None = None) -> Any:

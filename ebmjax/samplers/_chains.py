@@ -30,14 +30,14 @@ def position_of(state: Any) -> PyTree:
 
 
 def _check_chain(state: Any, step: Step) -> None:
-    """Raises TypeError for a step that is no function and for a state that has no position."""
+    """Raises TypeError for a step that is not a function and for a state without a position."""
     check_step(step)
     position_of(state)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchStep:
-    """Step of many chains, from ``batch_step``. It shows ``run_chain`` where the axis of chains is.
+    """Step of many chains, from ``batch_step``; lets ``run_chain`` know the axis of chains.
 
     Attributes:
       step: of one chain.
@@ -46,15 +46,15 @@ class BatchStep:
     step: Step
 
     def __call__(self, key: Key, states: Any) -> tuple[Any, Any]:
-        """One step of every chain, each with a separate key."""
+        """Moves every chain one step, each with a separate key."""
         num_chains = leading_size("states", states)
-        # On an explicit mesh vmap wants all that it maps to be spread alike.
+        # On an explicit mesh, vmap needs all mapped arguments to be spread in the same way.
         inputs = rows_like((jax.random.split(key, num_chains), states), states)
         return jax.vmap(self.step)(*inputs)
 
 
 def batch_step(step: Step) -> BatchStep:
-    """The step of many independent chains at once, from the step of one.
+    """Returns a step that moves many independent chains at once, from the step of one.
 
     Args:
       step: ``step(key, state) -> (state, info)`` of one chain.
@@ -93,31 +93,31 @@ def run_chain(
 ) -> tuple[Any, PyTree, PyTree]:
     """Takes ``num_steps`` steps and keeps every ``thinning``-th position after ``burn_in``.
 
-    The trajectory depends on ``key`` and ``num_steps`` alone: burn-in and thinning only choose
-    what is kept, and only what is kept takes memory.
+    The trajectory depends on ``key`` and ``num_steps`` alone. Burn-in and thinning choose what is
+    kept, and only that takes memory.
 
     Args:
       key: split into one key a step.
-      state: of one chain; of many with a step from ``batch_step``; any BlackJAX state.
-      step: ``step(key, state) -> (state, info)``, a ``Sampler``'s or BlackJAX's.
+      state: one chain's; many chains' with a step from ``batch_step``; any BlackJAX state.
+      step: ``step(key, state) -> (state, info)`` of a ``Sampler`` or of BlackJAX.
       num_steps: steps in all, burn-in included (static).
-      burn_in: steps of which nothing is kept (static).
-      thinning: one draw is kept out of so many steps, the last of them (static).
+      burn_in: first steps, of which nothing is kept (static).
+      thinning: the last of every ``thinning`` steps is kept (static).
       unroll: steps written out per turn of the compiled loop (static). 1 is right for matrix
-        products on every backend. XLA's own convolutions lose their threads inside a CPU loop;
-        where a network insists on them, ``unroll=num_steps`` buys speed with compile time.
+        products on every backend. XLA's own convolutions lose their threads inside a CPU loop; a
+        network that uses them runs faster, and compiles longer, with ``unroll=num_steps``.
 
     Returns:
       The final state; the kept positions; the infos of the steps that led to them. Both gain an
-      axis of ``(num_steps - burn_in) // thinning`` draws. It comes first for one chain,
-      ``(draws, ...)``, and second for a step from ``batch_step``, ``(chains, draws, ...)``, which
-      is how ``ebmjax.metrics`` and ArviZ read draws. The step may be wrapped, by ``jax.jit`` or
-      another wrapper that sets ``__wrapped__``. A function of your own that calls a ``batch_step``
-      hides it: its draws come first.
+      axis of ``(num_steps - burn_in) // thinning`` draws. It is first for one chain, ``(draws,
+      ...)``, and second for a step from ``batch_step``, ``(chains, draws, ...)``, as
+      ``ebmjax.metrics`` and ArviZ read draws. The step may be wrapped by ``jax.jit`` or another
+      wrapper that sets ``__wrapped__``. Any other function around a ``batch_step`` hides it: its
+      draws come first.
 
     Raises:
-      TypeError: if ``key`` is no random key, ``step`` no function, or ``state`` no state (a bare
-        position, for example).
+      TypeError: if ``key`` is not a random key, ``step`` not a function, or ``state`` not a state
+        (for example a bare position).
       ValueError: if ``num_steps`` or ``thinning`` is below 1, ``burn_in`` is not in
         ``[0, num_steps]``, or ``state`` holds many chains and ``step`` moves one.
 
@@ -155,8 +155,8 @@ def run_chain(
     def outcome(state: Any, info: Any) -> tuple[PyTree, PyTree]:
         return position_of(state), info
 
-    # One loop, whose body is compiled once. Every step writes to the draw it leads to, and the
-    # last one stays: so burn-in and the steps between two draws need no loop of their own.
+    # One loop, whose body is compiled once. Every step writes to the draw it leads to and the last
+    # one stays, so burn-in and thinning need no separate loop.
     def advance(carry: tuple[Any, PyTree], inputs: Any) -> tuple[tuple[Any, PyTree], None]:
         state, draws = carry
         key, draw, is_kept = inputs
@@ -179,7 +179,7 @@ def run_chain(
 
 @contextlib.contextmanager
 def _hint(*, is_wanted: bool) -> Iterator[None]:
-    """Adds a note on ``batch_step`` to an error of a step that cannot say what is missing."""
+    """Adds a note on ``batch_step`` to an error of ``step``."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -189,7 +189,7 @@ def _hint(*, is_wanted: bool) -> Iterator[None]:
 
 
 def _room(leaf: jax.ShapeDtypeStruct, *, axis: int, num_draws: int) -> jax.Array:
-    """Zeros for ``num_draws`` of ``leaf`` along a new ``axis``, on its devices."""
+    """Returns zeros for ``num_draws`` of ``leaf`` along a new ``axis``, on its devices."""
     shape = (*leaf.shape[:axis], num_draws, *leaf.shape[axis:])
     dimensions = [i for i in range(len(shape)) if i != axis]
     return jax.lax.broadcast_in_dim(jnp.zeros_like(leaf), shape, dimensions)

@@ -34,12 +34,12 @@ def gradient_descent_init(position: PyTree, log_density_fn: LogDensityFn) -> Lan
 def gradient_descent_step(
     key: Key, state: LangevinState, log_density_fn: LogDensityFn, *, step_size: Any
 ) -> tuple[LangevinState, GradientDescentInfo]:
-    r"""One step downhill in energy, uphill in log density.
+    r"""Takes one step downhill in energy, uphill in log density.
 
     .. math:: x' = x + \epsilon\, s(x)
 
     Args:
-      key: unused; every sampler takes one, so that drivers need not know which is which.
+      key: unused; every sampler takes one, so that drivers can treat all alike.
       state: from ``gradient_descent_init`` or an earlier step.
       log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive. A scalar, an array that broadcasts to the position, or

@@ -1,4 +1,4 @@
-"""Laws that chains start from: uniform, Gaussian, and informative (the classes' own Gaussians)."""
+"""Laws that chains start from: uniform, Gaussian, and informative (one Gaussian a class)."""
 
 import functools
 from collections.abc import Callable
@@ -22,18 +22,18 @@ from ebmjax.types import Key, PyTree
 InitialLaw = Callable[[Key, jax.Array], PyTree]
 """``law(key, label) -> position``: one start of one chain, given a class (int32 scalar).
 
-Many are ``jax.vmap(law)(keys, labels)``. The laws made here are PyTrees as well, whose constants
-are leaves: pass one through ``jit`` as an argument, and large constants stay out of the program.
+``jax.vmap(law)(keys, labels)`` gives many. The laws made here are PyTrees with their constants as
+leaves: pass one to ``jit`` as an argument to keep large constants out of the program.
 """
 
 
 def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
-    """Independent uniform entries on [low, high); the label is ignored.
+    """Returns a law of independent uniform entries on [low, high); it ignores the label.
 
     Args:
       shape: of one position.
       low: lower end, in the position's units: a number, or an array of shape ``shape``.
-      high: upper end, alike.
+      high: upper end, in the same forms.
 
     Raises:
       ValueError: unless ``low < high``, both ends and their difference are finite in the default
@@ -54,12 +54,12 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
 
 
 def gaussian_law(shape: tuple[int, ...], mean: Any = 0.0, scale: Any = 1.0) -> InitialLaw:
-    """Independent N(mean, scale^2) entries; the label is ignored.
+    """Returns a law of independent N(mean, scale^2) entries; it ignores the label.
 
     Args:
       shape: of one position.
       mean: a number, or an array of shape ``shape``.
-      scale: standard deviation, alike.
+      scale: standard deviation, in the same forms.
 
     Raises:
       ValueError: if a concrete ``scale`` is not positive, or either does not broadcast to
@@ -80,12 +80,12 @@ def informative_law(
     low: float = -1.0,
     high: float = 1.0,
 ) -> InitialLaw:
-    """The Gaussian of a class: its images' mean and covariance, draws clipped to the box.
+    """Returns a law with a class's mean and covariance, Gaussian but clipped to the box.
 
-    The covariance is the maximum-likelihood one (a division by n) of the flattened images, plus
-    ``jitter`` times the identity, without which fewer images than pixels have no density. Its
-    Cholesky factor is taken once, on the host in float64. Clipping makes the law of a draw the
-    Gaussian only where the box is wide; at JEM++'s it is not, and that is JEM++'s law.
+    The covariance is the maximum-likelihood one (division by n) of the flattened images, plus
+    ``jitter`` times the identity: fewer images than pixels have no density otherwise. Its Cholesky
+    factor is taken once, on the host in float64. Because of clipping, a draw is Gaussian only if
+    the box is wide. JEM++'s box is not wide; its draws are clipped in the same way.
 
     Args:
       images: (n, *shape), floating point, un-augmented, within the box.
@@ -96,8 +96,8 @@ def informative_law(
       high: upper end.
 
     Returns:
-      A law that holds num_classes * d * (d + 1) numbers on the device, d pixels an image (377 MB
-      for ten classes of 32 x 32 x 3 in float32).
+      A law that holds num_classes * d * (d + 1) numbers on the device, with d pixels an image: 377
+      MB for ten classes of 32 x 32 x 3 in float32.
 
     Raises:
       TypeError: if images are not floating point or labels not integers.
@@ -147,7 +147,8 @@ def _draw_informative(
 
 
 def _class_moments(flat: np.ndarray, jitter: float) -> tuple[jax.Array, jax.Array]:
-    """Mean and Cholesky factor of one class, computed in float64, of the default float type."""
+    """Returns mean and Cholesky factor of one class, computed in float64, in the default float
+    type."""
     flat = flat.astype(np.float64)
     mean = flat.mean(axis=0)
     centred = flat - mean

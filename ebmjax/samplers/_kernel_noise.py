@@ -1,4 +1,4 @@
-r"""Noise that is correlated between particles as their Gaussian kernel says, without its factor.
+r"""Noise whose covariance between particles is their Gaussian kernel, made without factoring it.
 
 A Gaussian kernel is a mean over plane waves (Bochner): with :math:`w \sim N(0, I / h^2)`
 
@@ -7,14 +7,14 @@ A Gaussian kernel is a mean over plane waves (Bochner): with :math:`w \sim N(0, 
 
 so :math:`\eta_i = \cos(w \cdot x_i)\, \zeta + \sin(w \cdot x_i)\, \zeta'`, with independent
 standard normal vectors :math:`\zeta, \zeta'`, has the covariance K between particles on average
-over w. For each particle alone it is N(0, I) exactly, since the squares of cosine and sine sum to
-one. With a separate phase for each particle, uniform on the circle, the same sum is uncorrelated
-between particles: a wave of infinite frequency.
+over w. Each particle alone has exactly N(0, I), since the squares of cosine and sine sum to one.
+With a separate phase for each particle, uniform on the circle, the same sum is uncorrelated between
+particles: a wave of infinite frequency.
 
 Sums of a few waves cost O(n d) and a handful of random numbers a particle. A Cholesky factor of K
 costs O(n^3) and n d random numbers, and most of its work runs on one thread.
 
-Source: Rahimi & Recht 2007 for the waves; to use them as noise is ours.
+Source: Rahimi & Recht 2007 for the waves; using them as noise is new here.
 """
 
 from typing import Any
@@ -27,20 +27,22 @@ from ebmjax.samplers._svgd import SteinTerms, centre, multiply
 from ebmjax.types import Key
 
 NUM_WAVES = 8
-"""Drawn anew at every step. From 4 on the error in law was that of a Cholesky factor's noise
-(docs/samplers/svgd.md)."""
+"""Number of waves, drawn anew at every step. With 4 or more, the error in law was that of exact
+noise from a Cholesky factor (docs/samplers/svgd.md)."""
 
 
 def kernel_noise(key: Key, terms: SteinTerms, independent: Any) -> jax.Array:
-    """(m, d): noise of the own particles, of mean zero and covariance K + ``independent`` I.
+    """Returns (m, d): noise for the own particles, with mean zero and covariance K +
+    ``independent`` I.
 
-    The covariance is between particles, the same in every coordinate and none between them, and an
-    average over the waves; one particle's own noise is N(0, (1 + ``independent``) I) given any.
+    The covariance is between particles, the same in every coordinate, and an average over waves.
+    Coordinates are independent. Given any waves, one particle's noise is N(0, (1 + ``independent``)
+    I).
 
     Args:
-      key: of this member; the waves of all are drawn by the first one's.
-      terms: of the particles.
-      independent: not negative, the variance of what is uncorrelated between particles.
+      key: this member's; all waves are drawn with the first member's key.
+      terms: kernel and scores of the particles.
+      independent: variance of the noise that is uncorrelated between particles; not negative.
     """
     positions = terms.own(centre(terms.positions))
     dimension, dtype = positions.shape[1], positions.dtype

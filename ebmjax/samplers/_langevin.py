@@ -58,8 +58,8 @@ def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinSta
       ValueError: if ``log_density_fn`` does not return a scalar.
     """
     check_floating("position", position)
-    # With its dtype spelt out: a Python number's weak type would change after one step, and the
-    # second step would be compiled anew.
+    # The dtype is explicit: a Python number's weak type would change after one step and compile the
+    # second step again.
     position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
     check_scalar_density(log_density_fn, position)
     log_density, score = jax.value_and_grad(log_density_fn)(position)
@@ -81,9 +81,9 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
 
 
 def check_one_noise(noise_scale: Any, temperature: Any) -> None:
-    """Raises ValueError where a sampler that never rejects gets both a noise and a temperature.
+    """Raises ValueError if a sampler that never rejects gets both a noise and a temperature.
 
-    Its noise alone decides what it samples; a temperature beside it would change nothing.
+    The noise alone decides what it samples, so a temperature would change nothing.
     """
     is_default = isinstance(temperature, int | float) and temperature == 1
     if noise_scale is not None and not is_default:
@@ -97,10 +97,10 @@ def check_one_noise(noise_scale: Any, temperature: Any) -> None:
 def target_temperature(
     step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
 ) -> jax.Array:
-    """``temperature``, or with a free noise the one that it implies.
+    """Returns ``temperature``, or the one that a free noise implies.
 
-    That is ``noise_scale^2 / (2 step_size)``, averaged over coordinates; and 1 for no noise at all,
-    under which no move has a way back at any temperature.
+    That is ``noise_scale^2 / (2 step_size)``, averaged over coordinates. It is 1 without noise,
+    where no move has a way back at any temperature.
     """
     if noise_scale is None:
         return temperature
@@ -115,10 +115,10 @@ def target_temperature(
 
 
 def check_langevin(step_size: Any, noise_scale: Any, temperature: Any, position: PyTree) -> None:
-    """Raises ValueError where a hyperparameter, if concrete, lies outside its range or its shape.
+    """Raises ValueError for a concrete hyperparameter out of range, and for a wrong shape.
 
-    Step and noise may be PyTrees with the structure of ``position``. One temperature per chain:
-    with more there is no one density, and no one decision to accept.
+    Step and noise may be PyTrees with the structure of ``position``. There is one temperature per
+    chain: several would leave no single density to accept by.
     """
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, position)
@@ -140,19 +140,19 @@ def move(position: PyTree, drift: PyTree, noise: PyTree) -> PyTree:
 
 
 def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
-    """``log q(x|y) - log q(y|x)`` of a Gaussian move ``y = x + a s(x) + b noise``.
+    """Returns ``log q(x|y) - log q(y|x)`` of a Gaussian move ``y = x + a s(x) + b noise``.
 
     ``shift`` is ``a (s(x) + s(y)) / b``, leaf by leaf: in units of the noise, the way back starts
-    at ``-(noise + shift)``. Neither density's normalising constant nor the positions are needed,
-    so nothing cancels in float32.
+    at ``-(noise + shift)``. Normalising constants and positions are not needed, so nothing cancels
+    in float32.
     """
 
     def total(n: jax.Array, r: jax.Array) -> jax.Array:
         products = ((n + 0.5 * r) * r).astype(jnp.promote_types(r.dtype, jnp.float32))
         if is_spread(products):  # whose product with ones an explicit mesh refuses
             return jnp.sum(products)
-        # A sum, written as a product with ones: over many chains it becomes one matrix product,
-        # where XLA's reduction on a CPU is slow enough to double the cost of a MALA step.
+        # The sum is written as a product with ones: over many chains it becomes one matrix product.
+        # XLA's reduction on a CPU would double the cost of a MALA step.
         products = jnp.ravel(products)
         ones = jnp.ones_like(products)
         return jnp.dot(products, ones, precision=jax.lax.Precision.HIGHEST)
@@ -176,11 +176,11 @@ def propose(
     temperature: Any,
     may_be_still: bool,
 ) -> tuple[LangevinState, jax.Array]:
-    """The move ``x + drift_fn(score) + noise_scales * xi`` and its acceptance probability.
+    """Returns the move ``x + drift_fn(score) + noise_scales * xi`` and its acceptance probability.
 
-    The probability is the Metropolis-Hastings one for the target ``log_density / temperature``
-    with the Gaussian this very move was drawn from, whatever its noise scale. Without noise the
-    way back is impossible, so it is 0; ``may_be_still`` says whether a noise scale can be 0.
+    The probability is Metropolis-Hastings' for the target ``log_density / temperature`` and the
+    Gaussian that this move was drawn from. Without noise the way back is impossible, so it is 0;
+    ``may_be_still`` says whether a noise scale can be 0.
     """
     noise = standard_normal_like(key, state.position)
     drift = drift_fn(state.score)
@@ -212,7 +212,7 @@ def propose_isotropic(
     noise_scale: Any,
     temperature: Any,
 ) -> tuple[LangevinState, jax.Array]:
-    """``propose`` with drift ``step_size * score`` and noise of ``noise_scale``, None for exact.
+    """Calls ``propose`` with drift ``step_size * score`` and noise ``noise_scale`` (None: exact).
 
     Either may be a PyTree with the structure of the position. Nothing is checked.
     """

@@ -20,8 +20,8 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 def mala_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
     """Scores ``position`` (any PyTree of floating-point arrays, one chain).
 
-    The state belongs to one density: when the density changes (a model in training), initialise
-    again, or the acceptance test compares numbers of two different functions.
+    The state belongs to one density. When the density changes (a model in training), initialise
+    again; otherwise the acceptance test compares two different functions.
 
     Raises:
       TypeError: if a leaf of ``position`` is not floating point.
@@ -46,8 +46,8 @@ def mala_step(
         \alpha = \min\Big(1,\; \frac{p(y)^{1/T}}{p(x)^{1/T}} \frac{q(x \mid y)}{q(y \mid x)}\Big),
         \qquad q(\cdot \mid x) = \mathcal N(x + \epsilon\, s(x),\, \sigma^2 I)
 
-    One gradient a step: the state carries the log density and the score of where the chain
-    stands. A proposal whose log density is +inf or whose ratio is NaN is rejected.
+    A step costs one gradient, because the state carries the chain's log density and score. A
+    proposal whose log density is +inf or whose ratio is NaN is rejected.
 
     Args:
       key: split once, for the noise and for the coin.
@@ -55,12 +55,11 @@ def mala_step(
       log_density_fn: position to scalar.
       step_size: drift coefficient :math:`\epsilon`, positive. A scalar, an array that broadcasts
         to the position, or a PyTree with the structure of the position, one entry a leaf.
-      noise_scale: standard deviation :math:`\sigma` of the proposal; None for
-        ``sqrt(2 step_size temperature)``. Shaped as ``step_size`` may be. Any positive value keeps
-        the target exact, because the ratio is that of the proposal really used; at 0 everything is
-        rejected.
-      temperature: T of the target, a scalar. Unlike SGLD's it may come with ``noise_scale``: one
-        makes the target, the other the proposal.
+      noise_scale: standard deviation :math:`\sigma` of the proposal; None for ``sqrt(2 step_size
+        temperature)``. Shaped as ``step_size`` may be. Any positive value keeps the target exact,
+        because the ratio uses the actual proposal; at 0 everything is rejected.
+      temperature: T of the target, a scalar. It may come with ``noise_scale``: T makes the target,
+        the noise the proposal.
 
     Returns:
       The new state (the old one where rejected) and a ``LangevinInfo``.
@@ -70,9 +69,9 @@ def mala_step(
         scalar, ``step_size`` or ``noise_scale`` does not fit the position, or ``state`` holds many
         chains.
 
-    Source: Roberts & Tweedie 1996; sampling-approaches thesis, Alg. 5. The thesis prints the
-    ratio of energies where the ratio of their exponentials belongs, and a proposal variance of
-    ``2 step_size`` whatever the noise; this is the correct one.
+    Source: Roberts & Tweedie 1996; sampling-approaches thesis, Alg. 5. The thesis prints a ratio of
+    energies, not of their exponentials, and a proposal variance of ``2 step_size`` whatever the
+    noise. Both are corrected here.
     """
     check_one_chain(state, "score")
     check_langevin(step_size, noise_scale, temperature, state.position)

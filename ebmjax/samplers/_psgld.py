@@ -29,8 +29,8 @@ class PSGLDState(NamedTuple):
       position: any PyTree of floating-point arrays; one chain.
       log_density: scalar.
       score: gradient of the log density at ``position``.
-      second_moment: V, shaped like ``position``; zero at the start. In float32 at least: each step
-        moves it by a hundredth or so, which bfloat16 would round away.
+      second_moment: V, shaped like ``position``; zero at the start. It is float32 or wider:
+        bfloat16 would round its small updates away.
     """
 
     position: PyTree
@@ -43,8 +43,7 @@ class PSGLDInfo(NamedTuple):
     """Report of one preconditioned step.
 
     Attributes:
-      acceptance_prob: scalar in [0, 1], of the move with the metric held where it was, in both
-        directions.
+      acceptance_prob: scalar in [0, 1], for the move with the metric held fixed in both directions.
       is_accepted: scalar bool, always true.
       log_density: scalar, at the new position.
       preconditioner: scalar, the mean over coordinates of G, which multiplies the step size.
@@ -64,7 +63,7 @@ def psgld_init(position: PyTree, log_density_fn: LogDensityFn) -> PSGLDState:
       ValueError: if ``log_density_fn`` does not return a scalar.
     """
     scored = langevin_init(position, log_density_fn)
-    # Like the score, so that under jax.shard_map it varies over the same axes.
+    # Made from the score, so that under jax.shard_map it varies over the same axes.
     second_moment = optax.tree.zeros_like(at_least_float32(scored.score))
     return PSGLDState(*scored, second_moment)
 
@@ -81,7 +80,7 @@ def psgld_step(
     damping: Any = 1e-5,
     curvature_drift: bool = False,
 ) -> tuple[PSGLDState, PSGLDInfo]:
-    r"""One step in the metric of a running second moment of the score, never rejected.
+    r"""Takes one step, never rejected, in the metric of the score's running second moment.
 
     .. math::
         V' = a V + (1 - a)\, s(x)^2, \qquad G = \frac{1}{\lambda + \sqrt{V'}}, \qquad
@@ -89,28 +88,27 @@ def psgld_step(
 
     all elementwise. At a constant decay below 1 this does not sample p: the metric follows the
     chain, and as the step shrinks the law tends to p / G. To sample p, let the adaptation end:
-    under ``ebmjax.samplers.scheduled`` give ``decay`` as a function of the step that becomes 1
-    (then G is frozen and this is SGLD in rescaled coordinates) or tends to it, as
-    ``1 - 1 / (step + 2)``.
+    under ``ebmjax.samplers.scheduled``, give a ``decay`` that tends to 1, such as ``1 - 1 / (step +
+    2)``. Once it is 1, G is frozen and this is SGLD in rescaled coordinates.
 
-    Both theses drop :math:`\Gamma_i = \partial G_i / \partial x_i`. With ``curvature_drift`` it is
-    added as Li et al. have it, the slope in the newest score alone; that corrects the law at a = 0
-    and hardly at 0.99. Its Hessian diagonal is estimated from one Hessian-vector product with
-    random signs (unbiased; exact where the coordinates are independent).
+    Both theses drop :math:`\Gamma_i = \partial G_i / \partial x_i`. ``curvature_drift`` adds it as
+    Li et al. do, with the slope in the newest score alone; that corrects the law at a = 0 and
+    hardly at 0.99. One Hessian-vector product with random signs estimates its Hessian diagonal:
+    unbiased, and exact for independent coordinates.
 
     Args:
-      key: consumed by the noise (split where ``curvature_drift`` needs signs too).
+      key: consumed by the noise; split if ``curvature_drift`` needs signs too.
       state: from ``psgld_init`` or an earlier step.
       log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive; in units of the preconditioned dynamics. A scalar, an
         array that broadcasts to the position, or a PyTree with its structure, one entry a leaf.
-      noise_scale: None for the exact, preconditioned noise; a number for the image form, plain
-        noise of that standard deviation (thesis Alg. 9), or a PyTree of them like ``step_size``. It
+      noise_scale: None for the exact, preconditioned noise. A number, or a PyTree of them like
+        ``step_size``, is the standard deviation of plain noise (the image form, thesis Alg. 9). It
         sets T in :math:`\Gamma` and in the reported acceptance, ``noise_scale^2 / (2 step_size)``.
       temperature: T of the target, a scalar; given without ``noise_scale``.
       decay: a in [0, 1]; at 1 the metric stays as the state has it.
-      damping: :math:`\lambda`, positive. While V is near zero the step is multiplied by about
-        ``1 / damping``: 1e-5 suits scores of order one, images want up to 1.
+      damping: :math:`\lambda`, positive. While V is near zero, the step is multiplied by about ``1
+        / damping``: 1e-5 suits scores of order one, images need up to 1.
       curvature_drift: whether to add :math:`\Gamma` (static).
 
     Returns:
@@ -121,9 +119,9 @@ def psgld_step(
         scalar or comes with ``noise_scale``, ``step_size`` or ``noise_scale`` does not fit the
         position, or ``state`` holds many chains.
 
-    Source: Li et al. 2016; sampling-approaches thesis, Alg. 6 and 9. Alg. 6 preconditions with
-    the moment of the step before, which is zero at first and makes the first step ``1 / damping``
-    times too long; this follows Alg. 9 and Li et al.
+    Source: Li et al. 2016; sampling-approaches thesis, Alg. 6 and 9. Alg. 6 uses the moment of the
+    previous step, which is zero at first and makes the first step ``1 / damping`` times too long.
+    This follows Alg. 9 and Li et al.
     """
     check_one_chain(state, "score", "second_moment")
     check_one_noise(noise_scale, temperature)
@@ -178,13 +176,13 @@ def _metric_slope(
     second_moment: PyTree,
     decay: Any,
 ) -> PyTree:
-    """``dG_i/dx_i = -G_i^2 (1 - decay) s_i H_ii / sqrt(V_i)``, with ``H_ii ~ v_i (H v)_i``."""
+    """Returns ``dG_i/dx_i = -G_i^2 (1 - decay) s_i H_ii / sqrt(V_i)``, ``H_ii ~ v_i (H v)_i``."""
     signs = optax.tree.random_like(key, state.position, jax.random.rademacher)
     signs = placed_like(signs, state.position)  # a tangent must be where its primal is
     _, curvature = jax.jvp(jax.grad(log_density_fn), (state.position,), (signs,))
 
     def slope(g: Any, v: Any, s: Any, sign: Any, hessian_sign: Any) -> jax.Array:
-        # Where V is zero so is the score, and the quotient tends to a finite number times zero.
+        # Where V is zero, so is the score: the quotient tends to a finite number times zero.
         unit_score = s / jnp.sqrt(jnp.where(v > 0, v, 1.0))
         return -(g**2) * (1.0 - decay) * unit_score * sign * hessian_sign
 

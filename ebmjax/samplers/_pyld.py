@@ -25,7 +25,7 @@ FirstLayerFn = Callable[[PyTree], PyTree]
 
 
 class PYLDState(NamedTuple):
-    """A position with the full gradient it was reached with, stopped at the first layer.
+    """A position with its full gradient at the first layer's output.
 
     Attributes:
       position: any PyTree of floating-point arrays; one chain.
@@ -87,37 +87,37 @@ def pyld_step(
     low: Any = -jnp.inf,
     high: Any = jnp.inf,
 ) -> tuple[PYLDState, PYLDInfo]:
-    r"""``num_inner`` Langevin moves at the price of one gradient of the network.
+    r"""Makes ``num_inner`` Langevin moves at the price of one gradient of the network.
 
-    With log density :math:`f(x) = h(g(x))`, first layer g and head h, the cotangent
-    :math:`p = \nabla h(g(x_0))` is taken once, where the step starts, and each inner move
-    differentiates the first layer alone, at the moving :math:`x_i`:
+    The log density is :math:`f(x) = h(g(x))` with first layer g and head h. The cotangent :math:`p
+    = \nabla h(g(x_0))` is taken once, at the start. Each inner move differentiates only the first
+    layer, at the moving :math:`x_i`:
 
     .. math::
         x_{i+1} = \Pi\big(x_i + \epsilon\, \mathrm{clip}(J_g(x_i)^\top p, \pm c)
                   + \sigma\, \xi_i\big)
 
-    where :math:`\Pi` projects onto the box. The first move is along the exact score and
-    ``num_inner=1`` is SGLD (proximal, with ``max_score``); the later ones are approximate, and the
-    chain has no exact law. Where the first layer is linear the score of all moves is the same.
+    where :math:`\Pi` projects onto the box. The first move is along the exact score, so
+    ``num_inner=1`` is SGLD (proximal, with ``max_score``). Later moves are approximate, and the
+    chain has no exact law. If the first layer is linear, all moves have the same score.
 
     Args:
       key: consumed by the noise.
       state: from ``pyld_init`` or an earlier step.
       first_layer_fn: position to hidden, such as a network's first convolution.
       head_fn: hidden to scalar; differentiated once a step, at the new position.
-      step_size: drift coefficient :math:`\epsilon` of each inner move (positive). This, the noise,
-        the bound and the outer step may each be a PyTree with the structure of the position.
+      step_size: drift coefficient :math:`\epsilon` of each inner move (positive). Step size, noise,
+        bound and outer step may each be a PyTree with the structure of the position.
       num_inner: N, the number of inner moves (static, at least 1).
       noise_scale: standard deviation :math:`\sigma` of each inner move's noise, in units of the
         position; None for the exact Langevin value ``sqrt(2 step_size)``.
-      max_score: c, the bound on the inner moves' scores, elementwise; None for none.
-      outer_step_size: of an extra move along the exact score before the inner ones, neither
-        clipped nor projected. YOPO has no such move; the public code of JEM++ makes one, of size
-        1.0 by default. 0 for none.
+      max_score: c, the elementwise bound on the inner moves' scores; None for no bound.
+      outer_step_size: step size of an extra move along the exact score before the inner ones,
+        neither clipped nor projected; 0 for none. YOPO has no such move; JEM++'s public code makes
+        one of size 1.0 by default.
       low: lower end of the box, in units of the position.
-      high: upper end. The inner moves are projected one by one, which ``clamp`` around a whole
-        step could not do. A start outside is pulled in by its first inner move.
+      high: upper end. Each inner move is projected, which ``clamp`` around a whole step could not
+        do. A start outside is pulled in by its first inner move.
 
     Returns:
       The new state and a ``PYLDInfo``.
@@ -126,8 +126,8 @@ def pyld_step(
       ValueError: if a concrete hyperparameter lies outside its range, or one that may be an array
         does not broadcast to the position.
 
-    Source: JEM++ (Yang & Ji 2021), PYLD-M-N, which is M of these steps with noise 0, step size 0.2,
-    N = 5, scores clipped at 1 and the box [-1, 1]; after YOPO (Zhang et al. 2019).
+    Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
+    with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].
     """
     check_one_chain(state, "cotangent")
     _check_hyperparameters(step_size, num_inner, noise_scale, max_score, outer_step_size)
@@ -187,9 +187,9 @@ def pyld(
 ) -> Sampler:
     """Binds ``pyld_init`` and ``pyld_step`` to a density in two parts and hyperparameters.
 
-    ``functools.partial(pyld, first_layer_fn)`` is what ``scheduled`` wraps. ``clamp``, ``reflect``
-    and ``clip_drift`` do not go with it, for they would act on the hidden layer: the box and the
-    clip are arguments here.
+    ``scheduled`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,
+    ``reflect`` or ``clip_drift`` with it: they would act on the hidden layer. Box and clip are
+    arguments here.
 
     Example:
       >>> import jax

@@ -1,4 +1,4 @@
-"""A box whose walls are mirrors: the one box inside which samplers keep their law."""
+"""A box whose walls are mirrors, so that samplers inside keep their law."""
 
 from functools import partial
 from typing import Any
@@ -13,15 +13,14 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
-    """Folds every position into the box ``[low, high]``, elementwise, as mirrors on its walls do.
+    """Folds every position into the box ``[low, high]`` by reflection at its walls, elementwise.
 
-    The sampler moves on the density continued by reflection beyond the walls, which gives a move
-    and its mirror image the same probability: MALA and HMC then sample the density restricted to
-    the box exactly, and Langevin chains without rejection do as their step goes to 0. Nothing piles
-    up on the walls, as it does under ``clamp``, and no move is lost there, as it is under
-    ``ebmjax.densities.within_box``. A step still costs one gradient.
+    The sampler moves on the density continued by reflection beyond the walls. MALA and HMC then
+    sample the density restricted to the box exactly; Langevin chains without rejection do so as
+    their step goes to 0. Nothing piles up on the walls (as under ``clamp``), and no move is lost
+    there (as under ``ebmjax.densities.within_box``). A step still costs one gradient.
 
-    Meant for samplers of one chain; particles are folded too, but their kernel does not know it.
+    Use it for samplers of one chain. Particles are folded too, but their kernel ignores that.
 
     Raises:
       ValueError: unless concrete ``low < high``, both finite; from the sampler, unless both
@@ -54,7 +53,7 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
 
 
 def _in_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
-    """The place in the box that ``x`` folds to, and its slope: -1 behind an odd mirror."""
+    """Returns the place in the box to which ``x`` folds, and the slope: -1 behind an odd mirror."""
     width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
     offset = jnp.mod(x - low, 2.0 * width)
     is_inside = (x >= low) & (x <= high)

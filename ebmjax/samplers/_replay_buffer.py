@@ -1,4 +1,4 @@
-"""A replay buffer: where persistent chains rest between training steps."""
+"""A replay buffer, which keeps persistent chains between training steps."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from ebmjax.types import Key, PyTree
 
 
 class ReplayBuffer(NamedTuple):
-    """Positions of chains that wait, one a slot.
+    """Positions of waiting chains, one a slot.
 
     Attributes:
       positions: PyTree whose leaves share a leading axis of slots. With class labels, equal
@@ -29,11 +29,11 @@ class Draw(NamedTuple):
 
     Attributes:
       positions: PyTree with leading axis ``num``.
-      slots: (num,) int32, all different, in random order; the number of slots, which no write
-        reaches, where a traced label is out of range.
-      labels: (num,) int32, the class asked for. Without class labels, a new position has the class
-        of the law it was drawn from; the others have the class of their slot's block. That is the
-        class they were first drawn from only if no slot was ever reinitialised.
+      slots: (num,) int32, all different, in random order. If a traced label is out of range, the
+        entry is the number of slots, where nothing is written.
+      labels: (num,) int32, the requested class. Without class labels, a new position has the class
+        of its law, and the others have the class of their slot's block (which is the class of their
+        first start only if no slot was ever reinitialised).
       is_new: (num,) bool, true where the position is fresh from the initial law.
     """
 
@@ -88,33 +88,32 @@ def replay_buffer_draw(
     reinit_prob: Any,
     labels: jax.Array | None = None,
 ) -> Draw:
-    """Takes ``num`` chains out of different slots; each starts anew with ``reinit_prob``.
+    """Takes ``num`` chains from different slots; each starts anew with ``reinit_prob``.
 
-    The buffer is read only: ``replay_buffer_write`` puts the moved chains back, new ones included.
-    Slots are drawn uniformly without replacement in O(num log num) work, whatever the size of the
-    buffer; new positions are drawn one by one, so a costly law is called for new slots only.
+    The buffer is only read: ``replay_buffer_write`` puts the moved chains back, new ones included.
+    Slots are drawn uniformly without replacement in O(num log num) work, whatever the buffer's
+    size. New positions are drawn one by one, so a costly law is called for new slots only.
 
     Args:
       key: consumed.
       buffer: from ``replay_buffer_init``.
       num: chains to draw (static).
       law: the initial law of new positions.
-      num_classes: as at ``replay_buffer_init``.
+      num_classes: as in ``replay_buffer_init``.
       reinit_prob: probability in [0, 1] of a new start, independently for each slot.
       labels: (num,) integers in [0, num_classes): entry i is then drawn from its class's block,
-        without duplicates, and from its class's law. A traced label that is out of range takes
-        some position and a slot that nothing is written to, see ``Draw``. None draws from the
-        whole buffer, and new positions from the laws of classes chosen uniformly at random.
+        without duplicates, or from its class's law. A traced label out of range gets some position
+        and a slot where nothing is written (see ``Draw``). None draws from the whole buffer, and
+        new positions from laws of random classes.
 
     Raises:
-      ValueError: if ``num`` exceeds the buffer, or with labels a class block (a batch of one class
-        alone must find different slots); if ``num_classes`` does not divide the buffer's size;
-        for ``reinit_prob`` outside [0, 1], labels of another shape or out of range, or a law whose
-        positions do not fit the buffer.
+      ValueError: if ``num`` exceeds the buffer (with labels: a class block, because a batch may
+        have one class only); if ``num_classes`` does not divide the buffer's size. Also for
+        ``reinit_prob`` outside [0, 1], bad labels, or a law whose positions do not fit the buffer.
       TypeError: if labels are not integers.
 
-    Source: JEM (Grathwohl et al. 2020) draws with replacement, so that of two chains from one
-    slot only one survives; here none is lost.
+    Source: JEM (Grathwohl et al. 2020). JEM draws with replacement and loses one of two chains from
+    the same slot; here none is lost.
     """
     size = leading_size("buffer.positions", buffer.positions)
     block_size = _block_size(size, num_classes)
@@ -131,7 +130,7 @@ def replay_buffer_draw(
     else:
         labels = _checked_labels(labels, num, num_classes)
         is_class = (labels >= 0) & (labels < num_classes)
-        # The others stand after the last class, where they take no slot from it, and out of reach.
+        # Labels out of range come after the last class, so they take no slot from it.
         grouped = jnp.where(is_class, labels, num_classes)
         slots = _distinct_slots(slots_key, grouped, num_classes, block_size)
         slots = jnp.where(is_class, slots, size)
@@ -166,12 +165,12 @@ def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTre
 
 
 def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: int) -> jax.Array:
-    """For each label a slot of its block, no slot twice; every such choice is equally likely.
+    """Returns a slot of its block for each label, no slot twice; all choices are equally likely.
 
-    Floyd's algorithm, all steps at once. Of n slots out of B, step r = 0, ..., n - 1 draws t
-    uniformly from 0, ..., j with j = B - n + r, and takes t, or j where t was taken before. It was
-    if an earlier step drew t too, or if t is the j of an earlier step which had to take it: that
-    is one link of a chain of steps, followed to its end by doubling.
+    Runs Floyd's algorithm, all steps at once. To choose n slots of B, step r = 0, ..., n - 1 draws
+    t uniformly from 0, ..., j with j = B - n + r. It takes t, or j if t was taken before: an
+    earlier step drew t too, or t is the j that an earlier step had to take. Such steps form a
+    chain, followed to its end by doubling.
     """
     order_key, draw_key = jax.random.split(key)
     step = jnp.arange(len(labels), dtype=jnp.int32)
@@ -195,7 +194,7 @@ def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: i
 
 
 def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, law: InitialLaw) -> PyTree:
-    """``positions`` with fresh draws where ``is_new``, and no work elsewhere."""
+    """Returns ``positions`` with fresh draws where ``is_new``; does no work elsewhere."""
     (new_entries,) = jnp.nonzero(is_new, size=len(is_new), fill_value=0)
 
     def restart_one(i: jax.Array, carry: tuple[Key, PyTree]) -> tuple[Key, PyTree]:

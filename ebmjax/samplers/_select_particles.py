@@ -21,17 +21,17 @@ def select_particles(
 ) -> PyTree:
     """Chooses which ``num`` of n moved particles go back to the buffer.
 
-    They go to the first ``num`` of the drawn slots, a uniformly random choice of them; the other
-    drawn slots keep what they held::
+    They go to the first ``num`` of the drawn slots, which are in random order. The other drawn
+    slots keep their chains::
 
         kept = select_particles(key, particles, log_densities, num)
         buffer = replay_buffer_write(buffer, draw.slots[:num], kept)
 
-    - ``"softmax"``: drawn with probabilities softmax(log densities), one after another, without
-      replacement. The thesis's default; it does not say with or without. A duplicate would be
-      lost for good: two equal particles feel equal forces, so SVGD never parts them.
+    - ``"softmax"``: drawn one after another, without replacement, with probabilities softmax(log
+      densities). This is the thesis's default, which does not say with or without. A duplicate
+      would never help: equal particles feel equal forces, so SVGD never parts them.
     - ``"argmax"``: the ``num`` of highest log density.
-    - ``"in_place"``: the first ``num``, each back in its own slot, whatever its density.
+    - ``"in_place"``: the first ``num``, each back to its slot, whatever its density.
 
     At ``num = n`` every policy keeps every particle, and softmax and argmax only reorder them.
     A particle whose log density is not finite is chosen last.
@@ -39,7 +39,7 @@ def select_particles(
     Args:
       key: consumed by ``"softmax"``.
       positions: PyTree with leading axis n.
-      log_densities: (n,), "energies" in the thesis, whose sign is the opposite of ours.
+      log_densities: (n,), the thesis's "energies" with the opposite sign.
       num: at most n (static).
       policy: one of the three (static).
 
@@ -47,7 +47,7 @@ def select_particles(
       PyTree with leading axis ``num``.
 
     Raises:
-      ValueError: for an unknown policy, ``num`` not in [1, n], or another number of log densities.
+      ValueError: for an unknown policy, ``num`` not in [1, n], or a wrong number of log densities.
 
     Source: SVGD-in-JEM thesis, section 3.3.1, phase two (which gives no formula).
     """
@@ -68,8 +68,8 @@ def select_particles(
     elif policy == "argmax":
         chosen = jax.lax.top_k(usable, num)[1]
     elif policy == "softmax":
-        # The largest of log weight + Gumbel noise are such draws without replacement.
-        # In bfloat16 they would tie, and of a tie the particle of the lowest index is taken.
+        # The largest of log weight + Gumbel noise are draws without replacement. In bfloat16 they
+        # would tie, and ties favour low indices.
         usable = at_least_float32(usable)
         gumbel = jax.random.gumbel(key, usable.shape, usable.dtype)
         chosen = jax.lax.top_k(usable + gumbel, num)[1]

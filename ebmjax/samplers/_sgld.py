@@ -37,7 +37,7 @@ def sgld_step(
     noise_scale: Any = None,
     temperature: Any = 1.0,
 ) -> tuple[LangevinState, LangevinInfo]:
-    r"""One step of Langevin dynamics, never rejected.
+    r"""Takes one step of Langevin dynamics, never rejected.
 
     .. math::
         x' = x + \epsilon\, s(x) + \sigma\, \xi, \qquad \xi \sim \mathcal N(0, I)
@@ -47,7 +47,7 @@ def sgld_step(
     :math:`\epsilon \to 0`. On N(0, v) it is N(0, v T / (1 - epsilon / 2v)) exactly.
 
     If the density changes from step to step (minibatches, a model in training), the move uses the
-    score that was taken when the position was reached. Each position is scored under one density.
+    score from when the position was reached. Each position is scored once.
 
     Args:
       key: consumed by the noise.
@@ -64,18 +64,17 @@ def sgld_step(
         ``noise_scale``.
 
     Returns:
-      The new state and a ``LangevinInfo`` whose ``acceptance_prob`` is what MALA would have
-      accepted this move with, at T or at the temperature that ``noise_scale`` sets (their mean,
-      where coordinates have several).
+      The new state and a ``LangevinInfo``. Its ``acceptance_prob`` is MALA's for this move, at T or
+      at the temperature that ``noise_scale`` sets (the mean, if coordinates have several).
 
     Raises:
-      TypeError: if ``state`` is no sampler's state.
+      TypeError: if ``state`` is not a sampler's state.
       ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
         scalar or comes with ``noise_scale``, ``step_size`` or ``noise_scale`` does not fit the
         position, or ``state`` holds many chains.
 
-    Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a
-    ``noise_scale`` of its own (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
+    Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a separate
+    ``noise_scale`` (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
     """
     check_one_chain(state, "score")
     check_one_noise(noise_scale, temperature)

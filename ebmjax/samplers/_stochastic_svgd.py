@@ -21,21 +21,21 @@ coordinate, with :math:`K_{ij} = k(x_i, x_j)`. Then
     \mathbb{E}\, \eta = 0, \quad \mathbb{E}\, \eta \eta^\top = K + \delta I
 
 has the law of n independent draws from p as :math:`\epsilon \to 0`, for every n and every
-:math:`\delta \ge 0`, when the bandwidth h is a constant: in that limit only the noise's mean and
-covariance count, and its third moments, which are zero. ``kernel_noise`` makes such noise without a
-factor of K, its covariance an average over random waves. A median rule's h moves with the
-particles, and the divergence has a second term,
+:math:`\delta \ge 0`, if the bandwidth h is constant. In that limit only the noise's mean,
+covariance and third moments (zero) count. ``kernel_noise`` makes such noise without a factor of K:
+its covariance is an average over random waves. With a median rule, h moves with the particles, and
+the divergence has a second term,
 
 .. math:: \tfrac1n \sum_j \frac{\partial k(x_i, x_j)}{\partial h}\, \nabla_{x_j} h,
    \qquad \frac{\partial k}{\partial h} = k\, \frac{\lVert x_i - x_j \rVert^2}{h^3},
 
-to which only the one or two pairs contribute that attain the median. It is not small: single
-particles diffuse at the rate 1/n themselves. Left out, the variance of a log-gamma law came out 3
-to 4 % too small with 10 particles and with 40, and three particles flew apart. It is part of the
-drift here.
+to which only the one or two pairs that attain the median contribute. It is not small, because
+single particles diffuse at the rate 1/n themselves. Without it, the variance of a log-gamma law was
+3 to 4 % too small with 10 and 40 particles, and three particles flew apart. The drift here includes
+it.
 
-:math:`\delta` is a share of plain Langevin dynamics. It lets particles part that have met: with
-:math:`\delta = 0` two particles that coincide receive the same noise for ever.
+:math:`\delta` is a share of plain Langevin dynamics. It separates particles that have met: with
+:math:`\delta = 0`, coinciding particles receive the same noise for ever.
 
 Source: Gallego & Rios Insua 2018; Nüsken & Renger 2021 for the noise :math:`2 \epsilon K / n`; the
 thesis on SVGD in JEM asks for it in 5.3.3 and 6.2.1.
@@ -90,18 +90,17 @@ def stochastic_svgd_step(
     langevin_weight: Any = 1e-3,
     axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
-    r"""One step of the SVGD/Langevin hybrid, whose particles are draws from :math:`p^{1/T}`.
+    r"""Takes one step of the SVGD/Langevin hybrid, whose particles are draws from :math:`p^{1/T}`.
 
     .. math::
         x_i' = x_i + \frac{\epsilon}{n} \Big( \sum_j k(x_i, x_j)\, s(x_j) + \delta\, s(x_i)
                + T \sum_j \nabla_{x_j} k(x_i, x_j) \Big) + \sqrt{2 \epsilon T / n}\; \eta_i,
         \qquad \mathbb{E}\, \eta \eta^\top = K + \delta I
 
-    with noise :math:`\eta_i` that is Gaussian for every particle and correlated between them, and
-    plus, with a median rule, the drift that a moving bandwidth asks for. The derivation stands
-    at the top of this module. Exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with
-    a median rule. One particle alone is plain Langevin dynamics with step
-    ``(1 + langevin_weight) step_size``.
+    with noise :math:`\eta_i` that is Gaussian for every particle and correlated between them. A
+    median rule adds the drift that a moving bandwidth needs. This module's docstring derives it.
+    The law is exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with a median rule. A
+    single particle follows Langevin dynamics with step ``(1 + langevin_weight) step_size``.
 
     Args:
       key: consumed by the noise; with ``axis_name`` every member needs a different one.
@@ -111,9 +110,9 @@ def stochastic_svgd_step(
         dynamics.
       bandwidth: as in ``svgd_direction``.
       temperature: T of the target.
-      langevin_weight: :math:`\delta`, positive: the share of independent Langevin dynamics.
-      axis_name: as in ``svgd_direction``. The noise is correlated between members as it is within
-        one: by the key of the first, and by each one's own what is independent.
+      langevin_weight: :math:`\delta`, positive share of independent Langevin dynamics.
+      axis_name: as in ``svgd_direction``. The first member's key draws the correlated noise of all;
+        each member's own key draws its independent part.
 
     Returns:
       The new state and an ``SVGDInfo`` about the drift.
@@ -145,10 +144,10 @@ def stochastic_svgd_step(
 
 
 def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
-    """(m, d): sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
+    """Returns (m, d): the sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
 
-    The median lies between the squared distances ``median.middle``. Only the pairs that attain one
-    of them move h: two at most, unless distances tie.
+    Only the pairs that attain a distance of ``median.middle`` move h: two at most, unless distances
+    tie.
     """
     squared, (_, middle, rule) = terms.squared, median
     # Differences do not change with the origin, their rounding does.
@@ -159,7 +158,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
         """From the particles ``rows``, given dh/d(squared distance) among them."""
         pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
         offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
-        # In this order no cube of a small bandwidth is formed, which float32 would round to zero.
+        # This order forms no cube of a small bandwidth, which float32 would round to zero.
         growth = terms.kernel[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
         return multiply(terms.own(growth), 2.0 * offsets)
 
@@ -176,7 +175,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     is_attained = ((squared == middle[0]) | (squared == middle[1])) & (squared > 0)
     num_attained = is_attained.astype(jnp.float32) @ jnp.ones(num_particles, jnp.float32)
     num_rows = jnp.count_nonzero(num_attained)
-    # None where the root mean square stands in for the median: then every pair moves h.
+    # None if the root mean square replaces the median: then every pair moves h.
     is_few = (num_rows > 0) & (num_rows <= _MEDIAN_PARTICLES)
     return jax.lax.cond(is_few, of_few, of_all)
 

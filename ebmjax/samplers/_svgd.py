@@ -21,7 +21,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 class SVGDState(NamedTuple):
-    """The particles, which are all that the next step needs.
+    """The particles; the next step needs nothing else.
 
     Attributes:
       particles: any PyTree of floating-point arrays with a leading axis of n particles.
@@ -35,14 +35,13 @@ class SVGDInfo(NamedTuple):
 
     Attributes:
       bandwidth: scalar, in units of the particles.
-      direction_norm: scalar, root mean square over particles of the direction's norm. The
-        distance travelled is ``step_size`` times this: with many particles in many dimensions the
-        rule of ``bandwidth=None`` leaves each particle about 1/n of its own score, and steps must
-        be larger.
+      direction_norm: scalar, root mean square over particles of the direction's norm; times
+        ``step_size`` it is the distance travelled. With many particles in many dimensions,
+        ``bandwidth=None`` leaves each particle about 1/n of its score, so steps must be larger.
       log_density: (n,), at the particles the step started from.
 
-    Where a system is spread over an axis, ``direction_norm`` and ``log_density`` are those of the
-    member's own particles.
+    If particles are spread over an axis, ``direction_norm`` and ``log_density`` are of the member's
+    own particles.
     """
 
     bandwidth: jax.Array
@@ -51,17 +50,17 @@ class SVGDInfo(NamedTuple):
 
 
 class SteinTerms(NamedTuple):
-    """One evaluation of the kernel and the scores, on particles flattened to rows.
+    """Kernel and scores of particles flattened to rows.
 
     Attributes:
-      positions: (n, d), float32 or wider: of all n particles, also where they are spread.
+      positions: (n, d), float32 or wider: all n particles, also if they are spread.
       scores: (n, d).
-      log_density: (m,), of the m = n / members own particles.
+      log_density: (m,), at the member's own m = n / members particles.
       squared: (n, n), squared distances.
       kernel: (n, n), entries in (0, 1].
       bandwidth: scalar.
-      median: of the rule that made the bandwidth; None where it was given.
-      axis_name: over which the particles are spread.
+      median: the one behind the bandwidth; None if the bandwidth was given.
+      axis_name: axis over which the particles are spread.
     """
 
     positions: jax.Array
@@ -74,14 +73,14 @@ class SteinTerms(NamedTuple):
     axis_name: AxisName
 
     def own(self, rows: jax.Array) -> jax.Array:
-        """(m, ...): of (n, ...) the rows of the own particles."""
+        """Returns (m, ...): the rows of (n, ...) that are the own particles'."""
         return own_rows(rows, len(self.log_density), self.axis_name)
 
     def direction(self, temperature: Any = 1.0) -> jax.Array:
-        r"""(m, d): attraction by the kernel-averaged score, plus ``temperature`` times repulsion.
+        r"""Returns (m, d): the kernel-averaged score plus ``temperature`` times repulsion.
 
-        With :math:`\nabla_{x_j} k = k\, (x_i - x_j) / h^2` the terms in :math:`x_j` join the score,
-        so one product with the kernel makes both sums.
+        Since :math:`\nabla_{x_j} k = k\, (x_i - x_j) / h^2`, one product with the kernel makes both
+        sums.
         """
         per_distance = temperature / self.bandwidth**2
         # Differences do not change with the origin, their rounding does.
@@ -93,40 +92,41 @@ class SteinTerms(NamedTuple):
 
 
 def multiply(left: jax.Array, right: jax.Array) -> jax.Array:
-    """A matrix product that keeps float32 on accelerators whose default is coarser."""
+    """Returns a matrix product in float32, also on accelerators whose default is coarser."""
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def flatten_particles(particles: PyTree) -> jax.Array:
-    """Rows (n, d), one a particle, in float32 or wider; all rows on every device of a mesh."""
+    """Returns rows (n, d), one a particle, in float32 or wider; a mesh has all rows on every
+    device."""
     rows = jax.vmap(lambda particle: ravel_pytree(particle)[0])(everywhere(particles))
     return rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
 
 
 def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
-    """Rows of shape (n, d) in the structure, dtypes and places of ``particles``."""
+    """Returns rows of shape (n, d) in the structure, dtypes and places of ``particles``."""
     whole = everywhere(particles)
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], whole))
     return placed_like(jax.vmap(unravel)(rows.astype(flat.dtype)), particles)
 
 
 def centre(positions: jax.Array) -> jax.Array:
-    """``positions`` (n, d) around their mean, the same numbers wherever they are used.
+    """Returns ``positions`` (n, d) around their mean, the same numbers for every use.
 
-    The 1/n stands inside the sum. Otherwise compilers fuse "minus sum times 1/n" into the uses of
-    the difference and round it in one use and not in the next. Two uses then see different points.
+    The 1/n is inside the sum. Otherwise compilers fuse "minus sum times 1/n" into each use and
+    round it differently, so that two uses see different points.
     """
     return positions - jnp.sum(positions * (1.0 / len(positions)), axis=0, keepdims=True)
 
 
 def squared_distances(positions: jax.Array) -> jax.Array:
-    """(n, n), from the Gram matrix of ``positions`` (n, d).
+    """Returns squared distances (n, n), from the Gram matrix of ``positions`` (n, d).
 
-    The norms come from the same product: for particles that coincide the difference is then exactly
-    zero. What lies below the rounding of the difference counts as zero too, or the median of mostly
-    coincident particles would be the median of rounding errors.
+    The norms come from the same product, so coinciding particles have a distance of exactly zero.
+    Distances below rounding also count as zero; otherwise the median of mostly coincident particles
+    would be a rounding error.
     """
-    # Distances do not change with the origin, their rounding does: it grows with the norms.
+    # The origin does not change distances; their rounding grows with the norms.
     centred = centre(positions)
     gram = multiply(centred, centred.T)
     norms = jnp.diagonal(gram)
@@ -137,18 +137,17 @@ def squared_distances(positions: jax.Array) -> jax.Array:
 
 
 def _first(particles: PyTree) -> PyTree:
-    """The shape of one particle."""
+    """Returns the shape of one particle."""
     return jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[0]), everywhere(particles))
 
 
 def stein_terms(
     particles: PyTree, log_density_fn: LogDensityFn, bandwidth: Any, axis_name: AxisName
 ) -> SteinTerms:
-    """Scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix.
+    """Returns scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix.
 
-    Every member of ``axis_name`` scores its own particles and has the matrices of all. Were their
-    rows computed apart, rounding could tell (i, j) from (j, i) and one member's bandwidth from
-    another's.
+    Every member of ``axis_name`` scores its own particles and holds the matrices of all. If each
+    computed only its rows, rounding could make members' bandwidths differ.
     """
     check_particles(particles)
     check_scalar_density(log_density_fn, _first(particles))
@@ -177,7 +176,7 @@ def svgd_direction(
     bandwidth: Any = None,
     axis_name: AxisName = None,
 ) -> PyTree:
-    r"""The direction in which SVGD moves each particle.
+    r"""Returns the direction in which SVGD moves each particle.
 
     .. math::
         \phi_i = \frac{1}{n} \sum_j \big[ k(x_j, x_i)\, s(x_j) + \nabla_{x_j} k(x_j, x_i) \big],
@@ -186,23 +185,22 @@ def svgd_direction(
     Args:
       particles: PyTree of floating-point arrays with a leading axis of n particles.
       log_density_fn: one particle to scalar.
-      bandwidth: h in units of the particles, a positive number; or a rule by the median distance
-        of these very particles: None for ``h^2 = median^2 / (2 log n)``, ``"median"`` for
-        ``h = median`` (static).
-      axis_name: mapped axis, or axes, over which one system is spread: every member holds equally
-        many of its particles, and n counts those of all. Positions and scores are gathered,
-        O(n d) numbers, and every member has the (n, n) kernel. None where ``particles`` are all.
+      bandwidth: h, a positive number in units of the particles; or a rule by their median distance:
+        None for ``h^2 = median^2 / (2 log n)``, ``"median"`` for ``h = median`` (static).
+      axis_name: mapped axis, or axes, over which the particles are spread, equally many a member; n
+        counts all. Positions and scores are gathered, O(n d) numbers, and every member has the (n,
+        n) kernel. None if ``particles`` are all.
 
     Returns:
-      A PyTree like ``particles``. One particle gets its score; particles that coincide do not
-      repel each other. In float32 pairs nearer than about 1e-3 of the particles' distance from
-      their mean count as coincident in the kernel: a Gram matrix cannot tell.
+      A PyTree like ``particles``. One particle gets its score; particles that coincide do not repel
+      each other. In float32 the Gram matrix treats pairs as coincident if they are nearer than
+      about 1e-3 of the particles' distance from their mean.
 
     Raises:
       TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size or hold no particle, if
-        ``log_density_fn`` does not return a scalar, a concrete bandwidth is neither a positive
-        scalar nor a rule, or ``axis_name`` is not mapped where this is called.
+      ValueError: if leaves differ in their leading size or hold no particle, or ``log_density_fn``
+        does not return a scalar. Also if a concrete bandwidth is neither a positive scalar nor a
+        rule, or ``axis_name`` is not mapped.
 
     Example:
       >>> import jax.numpy as jnp
@@ -226,7 +224,7 @@ def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
     """
     del log_density_fn
     check_particles(particles)
-    # With its dtype spelt out, as in langevin_init: a weak type would change after one step.
+    # The dtype is explicit, as in langevin_init: a weak type would change after one step.
     return SVGDState(jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), particles))
 
 
@@ -241,16 +239,16 @@ def svgd_step(
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
 
-    Deterministic: particles approximate the density together, and draws from it they are not
-    (for that, see ``stochastic_svgd_step``). To clip the score elementwise, as the SVGD-in-JEM
-    thesis does, give it ``ebmjax.samplers.clip_score(log_density_fn, ...)``.
+    The step is deterministic: particles together approximate the density but are not draws from it
+    (see ``stochastic_svgd_step`` for draws). To clip the score elementwise, as the SVGD-in-JEM
+    thesis does, pass ``ebmjax.samplers.clip_score(log_density_fn, ...)``.
 
     Args:
       key: unused; every sampler takes one.
       state: from ``svgd_init`` or an earlier step.
       log_density_fn: one particle to scalar.
-      step_size: :math:`\epsilon`, a positive scalar: one distance and one kernel span all leaves,
-        so particles have no step for each leaf. Rescale the coordinates instead.
+      step_size: :math:`\epsilon`, a positive scalar. One kernel spans all leaves, so there is no
+        step for each leaf; rescale the coordinates instead.
       bandwidth: as in ``svgd_direction``.
       axis_name: as in ``svgd_direction``.
 
@@ -270,7 +268,7 @@ def svgd_step(
 
 
 def stein_info(terms: SteinTerms, direction: jax.Array) -> SVGDInfo:
-    """The report of a step along ``direction`` (m, d)."""
+    """Returns the report of a step along ``direction`` (m, d)."""
     direction_norm = root(jnp.mean(jnp.sum(direction**2, axis=1)))
     return SVGDInfo(terms.bandwidth, direction_norm, terms.log_density)
 

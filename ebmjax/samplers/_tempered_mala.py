@@ -30,7 +30,7 @@ class TemperedMALAState(NamedTuple):
       temperature: scalar T of the current target ``log_density / T``.
       running_acceptance: scalar in [0, 1], exponential average since the last rise; starts at 1.
 
-    The last two are in float32 at least: in bfloat16 a slow average would stand still.
+    The last two are float32 or wider: in bfloat16 a slow average would stand still.
     """
 
     position: PyTree
@@ -69,7 +69,7 @@ def tempered_mala_init(
     check_positive("temperature", temperature)
     check_scalar("temperature", temperature)
     scored = langevin_init(position, log_density_fn)
-    # Like the log density, so that under jax.shard_map they vary over the same axes.
+    # Made from the log density, so that under jax.shard_map they vary over the same axes.
     like = at_least_float32(scored.log_density)
     return TemperedMALAState(*scored, jnp.full_like(like, temperature), jnp.ones_like(like))
 
@@ -85,7 +85,7 @@ def tempered_mala_step(
     temperature_growth: Any = 10.0,
     acceptance_decay: Any = 0.9,
 ) -> tuple[TemperedMALAState, TemperedMALAInfo]:
-    r"""One MALA step on :math:`E / T`, after which T may rise.
+    r"""Takes one MALA step on :math:`E / T`, after which T may rise.
 
     .. math::
         y = x + \frac{\epsilon}{T} s(x) + \sigma \xi, \qquad
@@ -93,8 +93,8 @@ def tempered_mala_step(
         T' = \begin{cases} g\, T & A' < u \\ T & \text{otherwise} \end{cases}
 
     with exact noise :math:`\sigma = \sqrt{2 \epsilon}`. After a rise the running acceptance A
-    starts again at 1, so that the new temperature is judged by its own moves. While T rises the
-    chain adapts and has no stationary law; once it rests, the target is :math:`p^{1/T}`.
+    restarts at 1, so that only moves at the new temperature count. While T rises, the chain has no
+    stationary law; once T rests, the target is :math:`p^{1/T}`.
 
     Args:
       key: as in ``mala_step``.
@@ -104,15 +104,14 @@ def tempered_mala_step(
       noise_scale: :math:`\sigma`; None for ``sqrt(2 step_size)``.
       acceptance_threshold: u in [0, 1].
       temperature_growth: g, positive.
-      acceptance_decay: d in [0, 1]. With 0 every single probability is judged, as in the
-        thesis's listing.
+      acceptance_decay: d in [0, 1]. At 0 every move is judged alone, as in the thesis's listing.
 
     Raises:
       ValueError: if a concrete hyperparameter lies outside its range, or ``step_size`` or
         ``noise_scale`` does not broadcast to the position.
 
-    Source: sampling-approaches thesis, Alg. 10, whose listing divides the energy again at every
-    step, so that one rise compounds; here the target is always ``E / T``.
+    Source: sampling-approaches thesis, Alg. 10. Its listing divides the energy again at every step,
+    so that one rise compounds; here the target is always ``E / T``.
     """
     check_one_chain(state, "score", "temperature")
     temperature = state.temperature

@@ -1,7 +1,7 @@
-"""Image habits, kept out of the samplers: clamping, clipping, schedules.
+"""Wrappers of samplers: clamping, clipping, schedules.
 
-Each of ``clamp``, ``clip_drift`` and ``scheduled`` takes the bound form of a sampler and returns
-one that is called the same way, so they compose::
+``clamp``, ``clip_drift`` and ``scheduled`` take the bound form of a sampler and return one that is
+called in the same way, so they compose::
 
     sampler = clamp(clip_drift(sgld, 1.0), -1.0, 1.0)(log_density_fn, step_size=1.0)
 """
@@ -22,14 +22,14 @@ MakeSampler = Callable[..., Sampler]
 
 
 def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
-    """The same density, whose gradient is clipped elementwise to ``[-max_abs, max_abs]``.
+    """Returns the same density with its gradient clipped elementwise to ``[-max_abs, max_abs]``.
 
-    MALA with a clipped score still samples the density exactly: the proposal uses the clipped
-    drift and so does its ratio.
+    MALA with a clipped score still samples the density exactly, because its ratio uses the clipped
+    drift too.
 
     Raises:
-      ValueError: if a concrete ``max_abs`` is not positive; from the density, if it neither
-        broadcasts to the position nor is a PyTree that does leaf by leaf.
+      ValueError: if a concrete ``max_abs`` is not positive; from the density, if it does not
+        broadcast to the position, as a whole or leaf by leaf.
     """
     check_positive("max_abs", max_abs)
     bound = jax.tree.map(lambda c: jnp.asarray(c, jnp.result_type(float)), max_abs)
@@ -49,7 +49,7 @@ def _clip(max_abs: Any, gradient: PyTree) -> PyTree:
 
 @jax.custom_vjp
 def _clip_gradient(position: PyTree, max_abs: PyTree) -> PyTree:
-    """``position``; an argument and no constant, ``max_abs`` may be traced."""
+    """Returns ``position``. ``max_abs`` is an argument because it may be traced."""
     del max_abs
     return position
 
@@ -66,7 +66,7 @@ _clip_gradient.defvjp(_clip_forward, _clip_backward)
 
 
 def _quotient(left: PyTree, right: PyTree) -> PyTree:
-    """``left / right``; where one is a PyTree, leaf by leaf."""
+    """Returns ``left / right``; leaf by leaf if one is a PyTree."""
     is_leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(right))
     like = left if is_leaf else right
     return jax.tree.map(lambda a, b: a / b, per_leaf(left, like), per_leaf(right, like))
@@ -77,9 +77,9 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
     With ``sgld`` this is the proximal SGLD of JEM++ and SADA-JEM.
 
-    Under ``scheduled`` no move is beyond ``max_drift`` either. A state carries the score as the
-    step before clipped it. If the step size has fallen since, a clipped entry moves by
-    ``max_drift`` times the new step size over the old. That step of MALA is not quite exact.
+    Under ``scheduled``, too, no move exceeds ``max_drift``. A state carries the score that the
+    previous step clipped. If the step size has fallen since, a clipped entry moves by ``max_drift``
+    times the new step size over the old, and that step of MALA is not quite exact.
 
     Raises:
       ValueError: if a concrete ``max_drift`` is not positive; from the sampler, if it does not
@@ -110,12 +110,11 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     """Projects every position onto the box ``[low, high]``, elementwise, after each step.
 
-    The density is evaluated at the projected position, where the chain really stands. So a state
-    that carries its score stays true, and a step still costs one gradient. A projected chain has no
-    exact law. Under MALA a proposal outside is judged by the energy at the wall: where
-    drifts point outwards hardly any is accepted (docs/results/igebm_digits.md). ``reflect`` and,
-    for MALA, ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated
-    density.
+    The density is evaluated at the projected position, so the state's score stays true and a step
+    costs one gradient. A projected chain has no exact law. MALA judges a proposal outside by the
+    energy at the wall: where drifts point outwards, hardly any is accepted
+    (docs/results/igebm_digits.md). ``reflect`` and, for MALA,
+    ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated density.
 
     Raises:
       ValueError: unless ``low < high``; from the sampler, unless both broadcast to the position.
@@ -147,7 +146,7 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
 
 @jax.custom_jvp
 def _project(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """``jnp.clip``, but the score of what it leads to is whole: clip's own slope is 0 outside."""
+    """Clips like ``jnp.clip``, but with slope 1 outside, so that the score stays whole."""
     return jnp.clip(x, low, high)
 
 
@@ -161,7 +160,7 @@ _project.defjvp(_whole_slope)
 
 
 def _ends(low: Any, high: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The ends of a box in the dtype of ``x``, to be arguments: either may be traced."""
+    """Returns the ends of a box in the dtype of ``x``; either may be traced."""
     return jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
 
 
@@ -178,16 +177,15 @@ class ScheduledState(NamedTuple):
 
     @property
     def position(self) -> PyTree:
-        """Position of the chain (the particles, for a particle sampler)."""
+        """Position of the chain (of a particle sampler: the particles)."""
         return position_of(self.inner)
 
 
 def scheduled(make: MakeSampler) -> MakeSampler:
     """Lets any hyperparameter be a function of the step within the chain.
 
-    A callable hyperparameter, such as an optax schedule, is evaluated at 0, 1, 2, ... as the chain
-    runs; numbers stay as they are. In a PyTree each leaf may be one or the other. Annealed
-    Langevin dynamics is
+    A callable hyperparameter, such as an optax schedule, is evaluated at steps 0, 1, 2, ...;
+    numbers stay as they are. In a PyTree each leaf may be either. Annealed Langevin dynamics is
     ``scheduled(sgld)(log_density_fn, step_size=optax.linear_schedule(1e-2, 1e-4, 100))``.
 
     Source: sampling-approaches thesis, section 3.4.
@@ -211,7 +209,7 @@ def scheduled(make: MakeSampler) -> MakeSampler:
 
 
 def replace_position(state: Any, position: PyTree) -> Any:
-    """``state`` with its chain moved to ``position``, nothing else recomputed."""
+    """Returns ``state`` with its chain at ``position``, nothing else recomputed."""
     if isinstance(state, ScheduledState):
         return state._replace(inner=replace_position(state.inner, position))
     name = "particles" if hasattr(state, "particles") else "position"
@@ -219,11 +217,11 @@ def replace_position(state: Any, position: PyTree) -> Any:
 
 
 _GRADIENTS = ("score", "logdensity_grad")
-"""What states call the gradient they carry, here and in BlackJAX."""
+"""Names that states give to the gradient they carry, here and in BlackJAX."""
 
 
 def map_gradient(function: Callable[[PyTree], PyTree], state: Any) -> Any:
-    """``state`` with ``function`` of the gradient that it carries, if any."""
+    """Returns ``state`` with ``function`` applied to the gradient that it carries, if any."""
     if isinstance(state, ScheduledState):
         return state._replace(inner=map_gradient(function, state.inner))
     for name in _GRADIENTS:
