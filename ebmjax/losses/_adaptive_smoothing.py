@@ -1,4 +1,4 @@
-"""Keeping the generative term of a joint loss at a set strength beside the classification."""
+"""Keeps the generative term of a joint loss at a set strength beside the classification."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def adapt_smoothing(
     low: Any = 1e-3,
     high: Any = 1e6,
 ) -> jax.Array:
-    r"""The smoothing factor for the next step, from the gradient norms of this one.
+    r"""Returns the smoothing factor for the next step, from this step's gradient norms.
 
     .. math::
         \log \alpha' = \log \alpha + \text{rate} \cdot
@@ -31,12 +31,12 @@ def adapt_smoothing(
 
     Args:
       smoothing: the current :math:`\alpha`, positive scalar.
-      generative_norm: norm of the gradient of the generative term as it enters the loss, that is
-        with :math:`1 / \alpha` and any weight; ``optax.tree.norm`` of a gradient PyTree.
-      classification_norm: norm of the gradient of the cross-entropy. Where either norm is zero,
-        negative, infinite or NaN, there is no ratio to steer by and the smoothing stays.
+      generative_norm: norm of the generative term's gradient as it enters the loss, with :math:`1 /
+        \alpha` and any weight; ``optax.tree.norm`` of a gradient PyTree.
+      classification_norm: norm of the gradient of the cross-entropy. If either norm is zero,
+        negative, infinite or NaN, the smoothing stays.
       target_ratio: the wanted generative : classification ratio, positive.
-      rate: in (0, 1]; 1 jumps, and follows the noise of every batch.
+      rate: in (0, 1]; 1 jumps and follows the noise of every batch.
       low, high: bounds of the result, positive and ordered.
 
     Returns:
@@ -46,7 +46,7 @@ def adapt_smoothing(
       ValueError: if a concrete hyperparameter lies outside its range, or an argument is not a
         scalar.
 
-    Source: SVGD-in-JEM thesis, section 5.3.2, which asks for it; the rule is this library's.
+    Source: SVGD-in-JEM thesis, section 5.3.2, asks for it; the rule is this library's.
 
     Example:
       >>> float(adapt_smoothing(2.0, 8.0, 1.0, target_ratio=2.0, rate=1.0))  # 4 times too strong

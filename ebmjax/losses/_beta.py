@@ -28,11 +28,11 @@ def beta_objective_loss(
 ) -> tuple[jax.Array, Metrics]:
     r"""Contrastive divergence whose negatives count by :math:`w_j \propto e^{b f(x^-_j)}`.
 
-    The model's log density is :math:`o f`; the negatives come from a sampler of
-    :math:`(1 - \beta)\, o f` (see ``beta_sampling_temperature``) and the weights make up for the
-    rest, with the exponent :math:`b = \beta o`. With :math:`w^+_i = e^{b f(x^+_i)} /
-    (e^{b f(x^+_i)} + \sum_j e^{b f(x^-_j)})` and :math:`g_i = \nabla f(x^+_i) - \sum_j w_j \nabla
-    f(x^-_j)`, minus the gradient of the loss is, by ``variant``,
+    The model's log density is :math:`o f`. The negatives come from a sampler of :math:`(1 -
+    \beta)\, o f` (see ``beta_sampling_temperature``); the weights make up for the rest, with
+    exponent :math:`b = \beta o`. With :math:`w^+_i = e^{b f(x^+_i)} / (e^{b f(x^+_i)} + \sum_j e^{b
+    f(x^-_j)})` and :math:`g_i = \nabla f(x^+_i) - \sum_j w_j \nabla f(x^-_j)`, minus the gradient
+    of the loss is, by ``variant``,
 
     .. math::
         \text{default (Eq. 8)} \quad & \tfrac1N \sum_i (1 - w^+_i)\, g_i \\
@@ -49,41 +49,41 @@ def beta_objective_loss(
         L_\text{no\_positive} &= \tfrac1b \log \tfrac1M \textstyle\sum_j e^{b f(x^-_j)}
             - \overline{f(x^+)}
 
-    The other two are gradients of nothing: they return the default's value with the gradient
+    The other two are not gradients of a loss: they return the default's value with the gradient
     above, so do not differentiate them twice. At ``beta`` 0, and only there, every variant is
-    contrastive divergence exactly (Alg. 1). As beta tends to 0 all but "no_positive" tend to
-    M / (M + 1) times its gradient (appendix F).
+    exactly contrastive divergence (Alg. 1). As beta tends to 0, all but "no_positive" tend to M /
+    (M + 1) times its gradient (appendix F).
 
-    The weights compare what one call holds: shards of a batch that call it apart have other weights
-    than the whole batch, unless ``batch_axis`` of the gradient function joins them.
+    The weights compare the samples of one call. Shards that call it separately get other weights
+    than the whole batch, unless the gradient function's ``batch_axis`` joins them.
 
-    Loss and gradient are in units of f, not of o f, so that ``output_scale`` does not weigh this
-    term against others; that is how JEM's code, and the paper on top of it, uses its 20000
-    (appendix M.2). Multiply the loss by o for the objective of o f.
+    Loss and gradient are in units of f, not of o f, so ``output_scale`` does not weigh this term
+    against others. JEM's code, and the paper's, use their 20000 in this way (appendix M.2).
+    Multiply the loss by o for the objective of o f.
 
     Args:
-      positive_log_density: f of the data, shape (N,), nats. "true_objective" compares the first
-        half with the second, so N is even and the order carries no meaning.
-      negative_log_density: f of the samples, shape (M,). Their positions are constants, their
-        values are not: the gradient flows through both arguments.
-      beta: the share of the density that the weights carry, in [0, 1); a scalar, may be traced.
+      positive_log_density: f of the data, shape (N,), nats. "true_objective" compares the two
+        halves, so N must be even and the order random.
+      negative_log_density: f of the samples, shape (M,). Positions are constants, values are not:
+        the gradient flows through both arguments.
+      beta: share of the density that the weights carry, in [0, 1); a scalar, may be traced.
       variant: one of the four names above.
-      output_scale: o, positive. An exponent b = beta o (the paper's beta*) is given as
-        ``beta=b / o``.
+      output_scale: o, positive. For an exponent b = beta o (the paper's beta*), pass ``beta=b /
+        o``.
       allow_negative: admits beta below 0, for samplers that sample too high a density.
 
     Returns:
-      The scalar loss, float32 or float64 as the log densities are, and metrics: ``objective`` (the
-      loss without its constant log(M + 1) / b, comparable across beta), ``positive_log_density``
-      and ``negative_log_density`` (means of f), ``log_density_gap`` (their difference),
-      ``positive_weight`` (mean w+: near 1 where no negative can compete and the batch teaches
-      nothing), ``effective_sample_fraction`` (1 / (M sum_j w_j^2), in [1/M, 1]) and
-      ``effective_positive_fraction`` (the same of the positives' weights 1 - w+_i, in [1/N, 1]).
+      The scalar loss, float32 or float64 as the log densities are, and metrics. ``objective`` is
+      the loss without its constant log(M + 1) / b, comparable across beta. ``positive_log_density``
+      and ``negative_log_density`` are means of f, ``log_density_gap`` their difference.
+      ``positive_weight`` is the mean w+: near 1, no negative can compete and the batch teaches
+      nothing. ``effective_sample_fraction`` is 1 / (M sum_j w_j^2), in [1/M, 1];
+      ``effective_positive_fraction`` is the same for the positives' weights 1 - w+_i, in [1/N, 1].
 
     Raises:
-      TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty, N
-        is odd for "true_objective", the variant is unknown, or a concrete ``beta`` or
-        ``output_scale`` lies outside its range or is not a scalar.
+      TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty. Also
+        if the variant is unknown, N is odd for "true_objective", or a concrete ``beta`` or
+        ``output_scale`` is out of range or not a scalar.
 
     Source: "Energy-based model training objective robust to inaccurate SGLD samples".
 
@@ -131,7 +131,7 @@ def beta_objective_loss(
 
 
 def _effective_fraction(log_weights: jax.Array) -> jax.Array:
-    """Effective fraction of n weights: 1 if all are equal, 1/n if one alone counts."""
+    """Returns the effective fraction of n weights: 1 if all are equal, 1/n if only one counts."""
     weights = jax.nn.softmax(log_weights)
     return 1.0 / (weights.size * jnp.sum(jnp.square(weights)))
 
@@ -141,10 +141,10 @@ def _is_zero(exponent: jax.Array) -> jax.Array:
 
 
 def _soft_mean(values: jax.Array, counts: jax.Array, exponent: jax.Array) -> jax.Array:
-    """``log(sum_k c_k exp(b v_k) / sum_k c_k) / b`` over the first axis; at b = 0 the mean.
+    """Returns ``log(sum_k c_k exp(b v_k) / sum_k c_k) / b`` over the first axis; at b = 0 the mean.
 
-    Its gradient are the weights ``c_k exp(b v_k)``, normalised. In this form its error is a few
-    eps times the spread of the values, however small b.
+    Its gradient is the normalised weights ``c_k exp(b v_k)``. In this form its error is a few eps
+    times the spread of the values, however small b is.
     """
     b = jnp.where(_is_zero(exponent), 1.0, exponent)
     top = jnp.where(b > 0, jnp.max(values, axis=0), jnp.min(values, axis=0))
@@ -158,16 +158,16 @@ def _soft_mean(values: jax.Array, counts: jax.Array, exponent: jax.Array) -> jax
 
 
 def _default_objective(excesses: jax.Array, exponent: jax.Array, num_negatives: int) -> jax.Array:
-    """Eq. 8's loss without its constant: each positive stands among the negatives as well."""
-    # Of the differences alone: both phases then get the very same factor 1 - w+, also where it is
-    # so small that Adam is all that sees it.
+    """Returns Eq. 8's loss without its constant; each positive also counts among the negatives."""
+    # Uses differences only, so both phases get exactly the same factor 1 - w+, even if it is tiny:
+    # Adam rescales tiny gradients.
     pairs = jnp.stack([jnp.zeros_like(excesses), excesses])
     joined = _soft_mean(pairs, jnp.array([1.0, num_negatives], excesses.dtype), exponent)
     return jnp.mean(jnp.where(_is_zero(exponent), excesses, joined))
 
 
 def _offset(exponent: jax.Array, num_negatives: int) -> jax.Array:
-    """The constant ``log(M + 1) / b`` between Alg. 1's loss and a mean; 0 at b = 0."""
+    """Returns the constant ``log(M + 1) / b`` between Alg. 1's loss and a mean; 0 at b = 0."""
     is_zero = _is_zero(exponent)
     return jnp.where(is_zero, 0.0, math.log1p(num_negatives) / jnp.where(is_zero, 1.0, exponent))
 
@@ -175,7 +175,7 @@ def _offset(exponent: jax.Array, num_negatives: int) -> jax.Array:
 def _rescaled(
     excesses: jax.Array, kept: jax.Array, exponent: jax.Array, num_parts: int
 ) -> jax.Array:
-    """Eq. 33, or Eq. 34 in two parts: each part scaled by what the other keeps, as a constant."""
+    """Returns Eq. 33, or Eq. 34 in two parts, each scaled by the other's 1 - w+ as a constant."""
     kept = jnp.where(_is_zero(exponent), 1.0, jax.lax.stop_gradient(kept))
     scales = jnp.flip(jnp.mean(kept.reshape(num_parts, -1), axis=1))
     return jnp.mean(scales * jnp.mean(excesses.reshape(num_parts, -1), axis=1))

@@ -12,7 +12,7 @@ from ebmjax.types import Metrics
 
 
 def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -> jax.Array:
-    """``energy_l2`` times the mean squares of both energies, added; 0 for a weight of 0.
+    """Returns ``energy_l2`` times the sum of both energies' mean squares; 0 for a weight of 0.
 
     Args:
       energy_l2: scalar weight, at least 0; may be traced.
@@ -41,27 +41,26 @@ def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -
 def contrastive_divergence_loss(
     positive_energy: Any, negative_energy: Any, *, energy_l2: Any = 0.0
 ) -> tuple[jax.Array, Metrics]:
-    r"""Contrastive divergence, persistent or not: that is up to where the samples come from.
+    r"""Returns the loss of contrastive divergence, persistent or not as the samples are.
 
     .. math::
         L = \overline{E(x^+)} - \overline{E(x^-)}
             + \alpha \big( \overline{E(x^+)^2} + \overline{E(x^-)^2} \big)
 
-    The negatives' positions are constants (the sampler's, ``stop_gradient``); their energies are
-    not: evaluate the network on them with the parameters being trained, so that the gradient
-    flows through both arguments.
+    The negatives' positions are constants (``stop_gradient``); their energies are not. Evaluate the
+    network on them with the parameters being trained, so that the gradient flows through both
+    arguments.
 
     Args:
       positive_energy: energies of the data, shape (N,), nats.
       negative_energy: energies of the samples, shape (M,); M need not be N.
-      energy_l2: weight :math:`\alpha` of the squared energies, which keeps the free constant of
-        the energy near zero; may be traced.
+      energy_l2: weight :math:`\alpha` of the squared energies, which keeps the energy's free
+        constant near zero; may be traced.
 
     Returns:
-      The scalar loss, float32 or float64 as the energies are, and metrics ``positive_energy`` and
-      ``negative_energy`` (means), ``energy_gap`` (negative minus positive: above 0 where the model
-      prefers the data) and
-      ``energy_l2`` (the weighted penalty as it enters the loss).
+      The scalar loss, float32 or float64 as the energies are, and metrics. ``positive_energy`` and
+      ``negative_energy`` are means; ``energy_gap`` is negative minus positive, above 0 if the model
+      prefers the data; ``energy_l2`` is the weighted penalty.
 
     Raises:
       TypeError, ValueError: if an argument is not floating point, not of shape (count,) or empty,

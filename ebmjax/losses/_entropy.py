@@ -1,4 +1,4 @@
-"""Entropy of a cloud of particles from the distance of each to its nearest neighbour."""
+"""Entropy of particles, estimated from distances to nearest neighbours."""
 
 import math
 from typing import Any
@@ -11,40 +11,40 @@ from ebmjax._precision import at_least_float32
 
 
 def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Array:
-    r"""The Kozachenko-Leonenko estimate of the differential entropy that particles came from.
+    r"""Returns the Kozachenko-Leonenko estimate of the differential entropy of the particles' law.
 
     .. math::
         \hat H = \psi(n) - \psi(1) + \log V_d + \frac d n \sum_i \log r_i
 
     with :math:`r_i` the Euclidean distance from particle i to the nearest other particle and
-    :math:`V_d` the volume of the unit ball. For independent draws its bias and variance vanish as
-    n grows, slowly in high dimension; for interacting particles, which keep their distance, it
-    reads high. Compare values at equal n and d only.
+    :math:`V_d` the volume of the unit ball. For independent draws, bias and variance vanish as n
+    grows, slowly in high dimension. For interacting particles, which keep their distance, it is too
+    high. Compare values at equal n and d only.
 
     The particles' dtype (float32 for narrower ones) cannot resolve distances below eps times the
-    largest absolute coordinate. Nearer neighbours, also coincident ones, count as that far apart.
-    So the estimate is finite, and still moves by d log c when all is scaled by c. It is
-    differentiable, with no gradient from pairs at that floor.
+    largest absolute coordinate. Nearer neighbours count as that far apart, so the estimate is
+    finite, and still moves by d log c when everything is scaled by c. It is differentiable; pairs
+    at that floor give no gradient.
 
     With ``references`` the neighbours are sought among those instead, and :math:`\psi(n)` becomes
-    :math:`\psi(m + 1)`. That estimates the cross-entropy :math:`-E_q \log p` of the particles'
-    law q to the references' law p: the entropy where both are one law, more elsewhere. References
-    are constants; the gradient pushes each particle away from its nearest. They should be drawn
-    independently of the particles: a chain is always near its own start.
+    :math:`\psi(m + 1)`. That estimates the cross-entropy :math:`-E_q \log p` of the particles' law
+    q to the references' law p, which is the entropy if both are equal. References are constants;
+    the gradient pushes each particle away from its nearest. Draw them independently of the
+    particles: a chain is always near its start.
 
     Args:
       particles: shape (n, ...), n at least 2; everything after the first axis is one event of d
         numbers. Cost: n^2 d. With references n may be 1.
       references: None, or shape (m, ...), m at least 1, events as in ``particles``. Cost: n m d in
-        time, n m + (n + m) d in memory. Of references whose squared distances differ by less than
-        float32 can tell, any may be taken.
+        time, n m + (n + m) d in memory. If squared distances are equal in float32, any of these
+        references may be taken.
 
     Returns:
       Scalar, float32 or float64 as the particles are, nats.
 
     Raises:
-      TypeError, ValueError: if ``particles`` or ``references`` are not floating point, are too few
-        or empty, or differ in the shape of their events.
+      TypeError, ValueError: if ``particles`` or ``references`` are not floating point, too few or
+        empty, or of different event shapes.
 
     Source: Kozachenko & Leonenko 1987; used for the entropy of samples in Du et al. 2021.
 
@@ -79,7 +79,7 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
 
 
 def _as_cloud(name: str, cloud: Any, at_least: int) -> jax.Array:
-    """``cloud`` of shape (n, ...) in float32 at least."""
+    """Returns ``cloud`` of shape (n, ...) in float32 or wider."""
     cloud = jnp.asarray(cloud)
     if not jnp.issubdtype(cloud.dtype, jnp.floating):
         raise TypeError(f"{name} must hold floating-point numbers, got dtype {cloud.dtype}.")
@@ -92,13 +92,13 @@ def _as_cloud(name: str, cloud: Any, at_least: int) -> jax.Array:
 
 
 def _to_each_other(points: jax.Array) -> jax.Array:
-    """Squared distances (n,) from each of ``points`` (n, d) to the nearest other one."""
+    """Returns squared distances (n,) from each of ``points`` (n, d) to the nearest other one."""
     squares = jnp.sum(jnp.square(points[:, None] - points[None, :]), axis=-1)
     return jnp.min(jnp.where(jnp.eye(len(points), dtype=bool), jnp.inf, squares), axis=1)
 
 
 def _to_references(points: jax.Array, references: jax.Array) -> jax.Array:
-    """Squared distances (n,) from each of ``points`` (n, d) to the nearest of ``references``.
+    """Returns squared distances (n,) from ``points`` (n, d) to the nearest of ``references``.
 
     The Gram matrix shows which one is nearest. Its distance is then taken by subtraction, because
     cancellation in the Gram matrix would lose small distances.

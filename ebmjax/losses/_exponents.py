@@ -11,12 +11,12 @@ from ebmjax._checks import check_positive, check_scalar
 
 
 def check_beta(beta: Any, allow_negative: bool) -> None:
-    """Raises ValueError unless a concrete ``beta`` lies in [0, 1), or below 0 where allowed."""
+    """Raises ValueError unless a concrete ``beta`` lies in [0, 1), or below 0 if allowed."""
     check_scalar("beta", beta)
     if isinstance(beta, jax.core.Tracer):
         return
     low = -np.inf if allow_negative else 0.0
-    # As float32, in which it is used: what rounds to 1 there is 1.
+    # It is used as float32: what rounds to 1 there is 1.
     if not (np.isfinite(beta) and low <= beta and np.float32(beta) < 1):
         hint = "" if allow_negative else "; allow_negative=True admits values below 0"
         raise ValueError(
@@ -29,13 +29,13 @@ def check_beta(beta: Any, allow_negative: bool) -> None:
 def beta_sampling_temperature(
     beta: Any, *, output_scale: Any = 1.0, allow_negative: bool = False
 ) -> jax.Array:
-    r"""The temperature at which the robust objective's negatives are to be drawn from f.
+    r"""Returns the temperature at which to draw the robust objective's negatives from f.
 
     The sampler's target is :math:`(1 - \beta)\, o f`, hence :math:`T = 1 / ((1 - \beta)\, o)`: give
     it to a sampler's ``temperature=`` or to ``ebmjax.densities.tempered``.
 
     Args:
-      beta: the share of the density that the weights carry, in [0, 1); may be traced.
+      beta: share of the density that the weights carry, in [0, 1); may be traced.
       output_scale: o, the factor that turns the network's f into the model's log density.
       allow_negative: admits beta below 0, for samplers known to sample too high a density.
 
@@ -57,17 +57,17 @@ def beta_sampling_temperature(
 def beta_from_exponents(
     sampling_exponent: Any, reweighting_exponent: Any
 ) -> tuple[jax.Array, jax.Array]:
-    r"""``(beta, output_scale)`` for negatives drawn from :math:`e^{a f}` and weighted by
-    :math:`e^{b f}`, where a and b need not add up to 1.
+    r"""Returns ``(beta, output_scale)`` for negatives from :math:`e^{a f}` with weights :math:`e^{b
+    f}`.
 
-    The update then trains the model :math:`p \propto e^{k f}` with :math:`k = a + b`; writing
-    :math:`a = k (1 - \beta)` and :math:`b = k \beta` shows that it is the robust objective with
-    :math:`\beta = b / k` and output scale :math:`o = k`.
+    a and b need not add up to 1: the update trains the model :math:`p \propto e^{k f}` with
+    :math:`k = a + b`. It is the robust objective with :math:`\beta = b / k` and output scale
+    :math:`o = k`, since :math:`a = k (1 - \beta)` and :math:`b = k \beta`.
 
     Args:
       sampling_exponent: a, positive: the inverse temperature of the sampler's target.
       reweighting_exponent: b, the exponent of the weights; above -a. Below 0 it gives a negative
-        beta, which the loss wants ``allow_negative=True`` for.
+        beta, for which the loss needs ``allow_negative=True``.
 
     Raises:
       ValueError: if a concrete exponent lies outside its range or is not a scalar.

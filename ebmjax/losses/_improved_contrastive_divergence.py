@@ -21,7 +21,7 @@ def improved_contrastive_divergence_loss(
     kl_weight: Any = 1.0,
     entropy_weight: Any,
 ) -> tuple[jax.Array, Metrics]:
-    r"""Contrastive divergence plus the divergence from the chains' law to the model.
+    r"""Returns contrastive divergence plus the divergence from the chains' law to the model.
 
     .. math::
         L = \overline{E_\theta(x^+)} - \overline{E_\theta(x^-)}
@@ -29,10 +29,10 @@ def improved_contrastive_divergence_loss(
             + w_{KL}\, \overline{E_{\bar\theta}(x_\theta)} - w_H\, \hat H(x_\theta)
 
     A bar over :math:`\theta` marks parameters held constant. :math:`x_\theta` are live samples:
-    where chains end as a function of the parameters, through the scores of their last steps.
-    :math:`x^-` are the same points as constants.
+    ends of chains that depend on the parameters through the scores of their last steps. :math:`x^-`
+    are the same points as constants.
 
-    **Where it comes from.** Let :math:`q_\theta` be the law of the chains' ends. Then
+    **Derivation.** Let :math:`q_\theta` be the law of the chains' ends. Then
 
     .. math::
         KL(q_\theta \| p_{\bar\theta}) = E_{q_\theta} E_{\bar\theta} - H(q_\theta)
@@ -47,36 +47,34 @@ def improved_contrastive_divergence_loss(
         = E_{p_D} \partial E_\theta - E_{q_\theta} \partial E_\theta - \tau
 
     so contrastive divergence leaves out **minus** :math:`\tau`. Du et al. and the thesis print the
-    bracket :math:`-(E_{p_D} \partial E - E_q \partial E + \tau)`, which is the same for
-    :math:`p \propto e^{+E}`, and then, with E low on the data, *add* the divergence to the loss.
-    This function does as they do. So the term is not the missing one but its negative: it does not
-    complete the gradient of Hinton's objective, it asks for parameters under which short chains
-    come close to the model.
+    bracket :math:`-(E_{p_D} \partial E - E_q \partial E + \tau)`, which is right for :math:`p
+    \propto e^{+E}`. With E low on the data, they then *add* the divergence to the loss. This
+    function does the same. So the term is the negative of the missing one. It does not complete
+    Hinton's gradient; it asks for parameters under which short chains come close to the model.
 
-    A sampler with noise scale s and step e is one for temperature :math:`T = s^2 / (2 e)`, to which
-    :math:`w_H = T w_{KL}` belongs. Du et al. use neither: their code takes 0.3 times the mean
-    log distance, which is :math:`w_H = 0.3 / d` in d dimensions.
+    A sampler with noise scale s and step e has temperature :math:`T = s^2 / (2 e)`, to which
+    :math:`w_H = T w_{KL}` belongs. Du et al.'s code takes 0.3 times the mean log distance, which is
+    :math:`w_H = 0.3 / d` in d dimensions.
 
     Args:
       positive_energy: energies of the data, shape (N,), nats.
       negative_energy: energies of the negatives, shape (M,), with the parameters being trained
         and ``stop_gradient`` on the negatives.
-      live_energy: energies of live samples, shape (K,), the other way round: with
-        ``stop_gradient`` on the parameters, not on the samples.
-        ``ebmjax.training.run_live_chains`` makes them.
-      live_entropy: scalar, an estimate of the live samples' entropy that is differentiable in
-        them, nats: ``nearest_neighbour_entropy(samples, references)`` with references from the
-        replay buffer.
+      live_energy: energies of live samples, shape (K,), with ``stop_gradient`` on the parameters
+        and not on the samples. ``ebmjax.training.run_live_chains`` makes them.
+      live_entropy: scalar in nats, an estimate of the live samples' entropy, differentiable in
+        them: ``nearest_neighbour_entropy(samples, references)`` with references from the replay
+        buffer.
       energy_l2: weight :math:`\alpha` of the squared energies, at least 0.
       kl_weight: :math:`w_{KL}`, at least 0; 0 for plain contrastive divergence.
-      entropy_weight: :math:`w_H`, at least 0. Without a default, because its size depends on the
+      entropy_weight: :math:`w_H`, at least 0. It has no default, because its size depends on the
         dimension.
 
     Returns:
       The scalar loss, float32 or float64 as the energies are, and the metrics of
       ``contrastive_divergence_loss`` with "live_energy" and "live_entropy" (mean and value as
       given) and "kl_terms", the last two terms of the loss.
-      The value of the loss says little: the live samples' energy is the negatives', so it cancels.
+      The loss's value says little: the live samples' energy equals the negatives' and cancels.
 
     Raises:
       TypeError, ValueError: if energies are not floating point, not of shape (count,) or empty,

@@ -1,4 +1,4 @@
-"""Checks of a loss's arrays: shape and dtype; converts them to float32 at least."""
+"""Checks a loss's arrays (shape, dtype) and converts them to float32 or wider."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ebmjax._precision import at_least_float32
 
 
 def as_batch(name: str, values: Any) -> jax.Array:
-    """``values`` of shape (count,), count at least 1, in float32 at least; or an error."""
+    """Returns ``values`` of shape (count,), count at least 1, in float32 or wider; or raises."""
     values = jnp.asarray(values)
     if not jnp.issubdtype(values.dtype, jnp.floating):
         raise TypeError(f"{name} must hold floating-point numbers, got dtype {values.dtype}.")
@@ -25,7 +25,7 @@ def as_batch(name: str, values: Any) -> jax.Array:
 
 
 def as_logits(logits: Any) -> jax.Array:
-    """``logits`` of shape (..., num_classes) in float32 at least."""
+    """Returns ``logits`` of shape (..., num_classes) in float32 or wider."""
     logits = jnp.asarray(logits)
     if not jnp.issubdtype(logits.dtype, jnp.floating):
         raise TypeError(f"logits must hold floating-point numbers, got dtype {logits.dtype}.")
@@ -38,9 +38,9 @@ def as_logits(logits: Any) -> jax.Array:
 
 
 def as_labels(logits: jax.Array, labels: Any) -> jax.Array:
-    """``labels`` in int32; TypeError unless they are integers, ValueError where they do not fit.
+    """Returns ``labels`` in int32; raises TypeError unless integers, ValueError unless they fit.
 
-    Of eight bits, labels would be compared with a number of classes that wraps round.
+    With eight bits, labels would be compared with a number of classes that wraps round.
     """
     if not isinstance(labels, jax.core.Tracer):
         labels = np.asarray(labels)

@@ -1,4 +1,4 @@
-"""A classifier read as an energy-based model: its logits as log densities, its cross-entropy."""
+"""A classifier as an energy-based model: its logits as log densities, and its cross-entropy."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ebmjax.types import Metrics
 
 
 def joint_log_density(logits: Any) -> jax.Array:
-    r"""The log density :math:`f(x) = \log \sum_y e^{h(x)[y]}` that logits :math:`h` imply.
+    r"""Returns the log density :math:`f(x) = \log \sum_y e^{h(x)[y]}` that logits :math:`h` imply.
 
     Args:
       logits: shape (..., num_classes), any floating dtype.
@@ -32,7 +32,7 @@ def joint_log_density(logits: Any) -> jax.Array:
 
 
 def joint_energy(logits: Any) -> jax.Array:
-    """``-joint_log_density(logits)``: low where some class is confidently present.
+    """Returns ``-joint_log_density(logits)``: low where some class is confidently present.
 
     Example:
       >>> joint_energy(jnp.zeros((5, 10))).shape
@@ -42,17 +42,16 @@ def joint_energy(logits: Any) -> jax.Array:
 
 
 def class_log_density(logits: Any, labels: Any) -> jax.Array:
-    """The log density of x within one class: ``logits[..., label]``, unnormalised.
+    """Returns the log density of x within one class: ``logits[..., label]``, unnormalised.
 
-    Its negative is the class-conditional energy, what class-conditional chains descend.
+    Its negative is the class-conditional energy, which class-conditional chains descend.
 
     Args:
       logits: shape (..., num_classes), any floating dtype.
       labels: integers of shape (...), each in [0, num_classes).
 
     Returns:
-      Shape (...), float32 or float64 as the logits are. Where a traced label is out of range, which
-      only shows once it runs, NaN.
+      Shape (...), float32 or float64 as the logits are; NaN for a traced label out of range.
 
     Raises:
       TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.
@@ -68,7 +67,7 @@ def class_log_density(logits: Any, labels: Any) -> jax.Array:
 
 
 def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
-    """The mean negative log probability of the labels, in nats: the -log p(y|x) of JEM.
+    """Returns the mean negative log probability of the labels, in nats: the -log p(y|x) of JEM.
 
     Args:
       logits: shape (..., num_classes), any floating dtype.
@@ -77,8 +76,7 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
     Returns:
       The scalar loss, float32 or float64 as the logits are, and metrics ``cross_entropy`` (the
       loss) and ``accuracy`` (the fraction whose largest logit is the label's). A traced label out
-      of range makes the loss NaN
-      rather than silently counting for another class.
+      of range makes the loss NaN.
 
     Raises:
       TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.

@@ -1,4 +1,4 @@
-"""The generative loss of SVGD-in-JEM, as it should be and as it was printed."""
+"""The generative loss of SVGD-in-JEM, corrected and as printed."""
 
 from typing import Any
 
@@ -20,33 +20,32 @@ def svgd_generative_loss(
     variant: str = "corrected",
     particle_entropy: Any = None,
 ) -> tuple[jax.Array, Metrics]:
-    r"""Minus the log likelihood of :math:`f / \alpha`, bounded through the particles' law q.
+    r"""Returns minus the log likelihood of :math:`f / \alpha`, bounded by the particles' law q.
 
     .. math::
         L = -\overline{f(x^+)} / \alpha + \overline{f(x^-)} / \alpha + H_q
 
     - "corrected": :math:`H_q` is the entropy of the particles, ``particle_entropy``. It does not
-      depend on the parameters, so it moves the value and not the gradient, which is that of
-      contrastive divergence over :math:`\alpha`.
+      depend on the parameters, so it changes only the value. The gradient is that of contrastive
+      divergence, divided by :math:`\alpha`.
     - "literal": the thesis's estimate :math:`H_q = -\overline{f(x^-)} / \alpha`. It cancels the
-      negative phase exactly: :math:`L = -\overline{f(x^+)} / \alpha`, unbounded below. Kept to
-      reproduce the thesis; do not train with it.
+      negative phase exactly: :math:`L = -\overline{f(x^+)} / \alpha`, unbounded below. It
+      reproduces the thesis; do not train with it.
 
     Args:
       positive_log_density: f of the data, shape (N,), nats.
-      negative_log_density: f of the particles, shape (M,). Their positions are constants, their
-        values are not: the gradient flows through both arguments.
-      smoothing: :math:`\alpha`, positive, a scalar, may be traced. The particles are to be drawn
-        from :math:`f / \alpha`, that is at this temperature.
+      negative_log_density: f of the particles, shape (M,). Positions are constants, values are not:
+        the gradient flows through both arguments.
+      smoothing: :math:`\alpha`, positive, a scalar, may be traced. Draw the particles from :math:`f
+        / \alpha`, that is at this temperature.
       variant: "corrected" or "literal".
-      particle_entropy: scalar, for example ``nearest_neighbour_entropy(particles)``; None leaves
-        it out of the value and of the metrics. "literal" only reports it.
+      particle_entropy: scalar, for example ``nearest_neighbour_entropy(particles)``; None leaves it
+        out of value and metrics; "literal" only reports it.
 
     Returns:
-      The scalar loss, float32 or float64 as the log densities are, and metrics
+      The scalar loss, float32 or float64 as the log densities are, and metrics:
       ``positive_log_density`` and ``negative_log_density`` (means of f), ``log_density_gap`` (their
-      difference), ``smoothing`` and, if given,
-      ``particle_entropy``.
+      difference), ``smoothing`` and, if given, ``particle_entropy``.
 
     Raises:
       TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty,

@@ -11,7 +11,7 @@ from ebmjax.types import PyTree
 
 
 class ParameterAverage(NamedTuple):
-    """Attributes: ``parameter_average``, shaped like the parameters, in float32 at least."""
+    """Holds ``parameter_average``, shaped like the parameters, in float32 or wider."""
 
     parameter_average: PyTree
 
@@ -19,16 +19,15 @@ class ParameterAverage(NamedTuple):
 def average_parameters(decay: float) -> optax.GradientTransformation:
     r"""Keeps :math:`\bar\theta \leftarrow d\, \bar\theta + (1 - d)\, \theta` from the start on.
 
-    The last member of an ``optax.chain``: it leaves updates as they are and averages the parameters
-    that they lead to. A step that is skipped or held does not count, since its optimiser state
-    does not either. The average of narrower parameters is in float32, in which a step of
-    ``1 - decay`` is not rounded away.
+    Put it last in an ``optax.chain``: it keeps updates as they are and averages the parameters that
+    they lead to. A skipped or held step does not count. The average is float32 or wider, so that a
+    step of ``1 - decay`` is not rounded away.
 
     Args:
       decay: d in [0, 1]; 0 for the newest parameters.
 
     Raises:
-      ValueError: if ``decay`` lies outside, or ``update`` is not given the parameters.
+      ValueError: if ``decay`` is out of range, or ``update`` gets no parameters.
 
     Source: Du et al. 2021 sample from such an average, d = 0.99 in their code.
 
@@ -43,7 +42,7 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
 
     def init(params: PyTree) -> ParameterAverage:
         check_floating("params", params)
-        # Arrays of their own: a buffer cannot be donated twice.
+        # Copies, because a buffer cannot be donated twice.
         return ParameterAverage(_widened(params))
 
     def update(
@@ -63,7 +62,7 @@ def _widened(params: PyTree) -> PyTree:
 
 
 def averaged_parameters(opt_state: Any) -> PyTree:
-    """The average that ``average_parameters`` keeps, found anywhere in an optimiser's state.
+    """Returns the average of ``average_parameters``, found anywhere in an optimiser's state.
 
     Raises:
       KeyError: if there is none, or several.

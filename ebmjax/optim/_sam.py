@@ -24,7 +24,7 @@ def sam_gradients(
     second_loss_fn: LossFn | None = None,
     axis_name: AxisName = None,
 ) -> tuple[tuple[jax.Array, PyTree], PyTree]:
-    r"""The gradient of a loss at parameters displaced to where it is highest nearby.
+    r"""Returns the gradient of a loss at the nearby parameters where the loss is highest.
 
     .. math::
         \nabla L(\theta + \epsilon), \qquad
@@ -32,19 +32,19 @@ def sam_gradients(
         \epsilon_\text{ASAM} = \rho \frac{T^2 g}{\lVert T g \rVert}, \quad T = |\theta|
 
     with :math:`g = \nabla L(\theta)` and one Euclidean norm over all parameters. SAM's ball has
-    radius rho in the units of the parameters; ASAM's is relative to each parameter's size, so it
-    does not change when a layer is scaled up and the next one down. A parameter that is exactly
-    zero stays there under ASAM: its paper's constant :math:`\eta`, added to T, is 0 here as in
-    SADA-JEM. Where the gradient is zero, no direction is highest and the result is that gradient,
-    finite; a gradient that is not finite gives gradients that are not finite.
+    radius rho in the units of the parameters. ASAM's is relative to each parameter's size, so
+    scaling one layer up and the next one down does not change it. Under ASAM a parameter of exactly
+    zero stays zero: the paper's constant :math:`\eta`, added to T, is 0 here as in SADA-JEM. A zero
+    gradient gives zero, a gradient that is not finite one that is not finite.
 
-    Below its Eq. 8 SADA-JEM prints :math:`\rho\, T \operatorname{sign}(g)` for ASAM, which leaves
-    the ball :math:`\lVert T^{-1} \epsilon \rVert \le \rho` of that very equation (for d parameters
-    its norm there is :math:`\rho \sqrt d`); the maximiser within the ball is Kwon et al.'s, above.
+    Below its Eq. 8, SADA-JEM prints :math:`\rho\, T \operatorname{sign}(g)` for ASAM. For d
+    parameters that has norm :math:`\rho \sqrt d` in the ball :math:`\lVert T^{-1} \epsilon \rVert
+    \le \rho` of the same equation, so it lies outside. Kwon et al.'s formula, above, is the
+    maximiser within the ball.
 
-    Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them:
-    draw negatives once, before the call, and let it read them. Running statistics belong in the
-    metrics, which come from the first pass alone, so they are updated once.
+    Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them, so
+    draw negatives before the call. Put running statistics into the metrics, which come from the
+    first pass alone: they are then updated once.
 
     Args:
       loss_fn: ``params -> (loss, metrics)``, ``metrics`` any PyTree.
@@ -52,11 +52,11 @@ def sam_gradients(
       rho: positive scalar, the radius; may be traced. SADA-JEM's best accuracies
         are at 0.2 with SAM and at 4 with ASAM, which diverges at 8 (its Table 6).
       adaptive: ASAM instead of SAM.
-      second_loss_fn: the loss of the second pass where it differs, by its normalisation
-        statistics for example; None for ``loss_fn``.
-      axis_name: mapped axis, or axes, of data-parallel shards. The displacement is then that of
-        the gradient averaged over them, the same on every shard. Without it each shard climbs its
-        own loss. Either way the gradients returned are the shard's own; average them as ever.
+      second_loss_fn: the loss of the second pass if it differs, for example in its normalisation
+        statistics; None for ``loss_fn``.
+      axis_name: mapped axis, or axes, of data-parallel shards. The displacement then uses the
+        gradient averaged over them, the same on every shard. Without it, each shard climbs its own
+        loss. In both cases average the returned gradients as usual: they are the shard's own.
 
     Returns:
       ``((loss, metrics), gradients)``: the value of the first pass at ``params``, and the
@@ -87,15 +87,16 @@ def sam_gradients(
 
 
 def _displacement(params: PyTree, gradients: PyTree, rho: Any, adaptive: bool) -> PyTree:
-    """SAM's or ASAM's epsilon, in float32 at least."""
+    """Returns SAM's or ASAM's epsilon, in float32 or wider."""
 
     def weigh(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda p, leaf: jnp.abs(p) * leaf, params, tree) if adaptive else tree
 
-    # A sum of squares, of 1 at most: in float16 it ends at 65504, in bfloat16 at 256 it stands.
+    # Squares are at most 1, but their sum needs float32: float16 ends at 65504, bfloat16 stands
+    # still at 256.
     params, gradients = at_least_float32((params, gradients))
     climb = weigh(gradients)
-    # By its largest entry first, because squares of small entries underflow.
+    # Divides by the largest entry first, because squares of small entries underflow.
     largest = _or_one(optax.tree.norm(climb, ord=jnp.inf))
     climb = jax.tree.map(lambda leaf: leaf / largest, climb)
     squared = optax.tree.norm(climb, squared=True)
@@ -103,5 +104,5 @@ def _displacement(params: PyTree, gradients: PyTree, rho: Any, adaptive: bool) -
 
 
 def _or_one(norm: jax.Array) -> jax.Array:
-    """The norm, and 1 in place of 0: a tree of zeros divided by it stays zeros."""
+    """Returns the norm, or 1 in place of 0: zeros divided by it stay zeros."""
     return jnp.where(norm == 0, 1, norm)
