@@ -12,38 +12,37 @@ from ebmjax.latent._schedule import check_whole_ladder
 def adaptive_schedule(
     powers: jax.Array, mean_log_likelihoods: jax.Array, num_intervals: int
 ) -> jax.Array:
-    r"""Powers that cut the way from prior to posterior into intervals of equal divergence.
+    r"""Returns powers that cut the way from prior to posterior into intervals of equal divergence.
 
     The divergences of two power posteriors sum, exactly and for every model, to
 
     .. math::
         J_i = KL(p_i \| p_{i+1}) + KL(p_{i+1} \| p_i) = (t_{i+1} - t_i)(E_{i+1} - E_i)
 
-    so the mean log likelihoods of a pilot run tell it. Of its thermodynamic length
-    :math:`\sum_i \sqrt{J_i}` every new interval gets an equal share; between the pilot's powers t
-    is linear in the length. With exact mean log likelihoods and a pilot of 20 intervals at
-    exponent 4, the largest J of 10 new intervals was 1.03 to 1.16 times the smallest in five
-    linear-Gaussian models; from 100 exact draws a power, the longest interval was 1.1 to 1.6 times
-    the average length. Smoother interpolation did no better from draws. A pilot at exponent 1 is
-    too coarse near the prior where the likelihood is sharp: J then differed 20 to 120 times.
+    so a pilot run's mean log likelihoods give it. Every new interval gets an equal share of the
+    thermodynamic length :math:`\sum_i \sqrt{J_i}`; between the pilot's powers, t is linear in the
+    length. In five linear-Gaussian models with a pilot of 20 intervals at exponent 4, the largest J
+    of 10 new intervals was 1.03 to 1.16 times the smallest. From 100 exact draws a power, the
+    longest interval was 1.1 to 1.6 times the average length. Smoother interpolation did no better.
+    If the likelihood is sharp, a pilot at exponent 1 is too coarse near the prior: J then differed
+    20 to 120 times.
 
-    E cannot fall with t. Where noise makes it, the interval counts as of no length.
+    E cannot fall with t. If noise makes it fall, the interval counts as length 0.
 
     Args:
-      powers: of the pilot run, shape (num_powers,), increasing from 0 to 1, best
-        ``power_schedule`` with an exponent of 4 to 6.
-      mean_log_likelihoods: of the pilot run, shape (num_powers,), in nats; averaged over
-        observations for one ladder that serves them all.
+      powers: the pilot run's, shape (num_powers,), increasing from 0 to 1; ``power_schedule`` with
+        an exponent of 4 to 6 works best.
+      mean_log_likelihoods: the pilot run's, shape (num_powers,), in nats; averaged over
+        observations if they share a ladder.
       num_intervals: of the new ladder (static).
 
     Returns:
-      Shape (num_intervals + 1,), strictly increasing from exactly 0 to exactly 1; NaN inside where
+      Shape (num_intervals + 1,), strictly increasing from exactly 0 to exactly 1; NaN inside if
       traced energies increase nowhere.
 
     Raises:
-      ValueError: if the shapes do not belong together, ``num_intervals`` is below 1, concrete
-        ``powers`` do not run from 0 to 1, or concrete ``mean_log_likelihoods`` are not finite or
-        increase nowhere.
+      ValueError: if shapes do not fit, ``num_intervals`` is below 1, concrete ``powers`` do not run
+        from 0 to 1, or concrete ``mean_log_likelihoods`` are not finite or increase nowhere.
 
     Example:
       >>> pilot, energies = jnp.array([0.0, 0.5, 1.0]), jnp.array([-9.0, -1.0, -1.0])

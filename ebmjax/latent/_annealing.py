@@ -26,12 +26,12 @@ class AnnealedSamples(NamedTuple):
     """The chains of annealed importance sampling, and their weights.
 
     Attributes:
-      log_weights: shape (chains,); ``exp`` of each is unbiased for the ratio of the two
+      log_weights: shape (chains,); ``exp`` of each is an unbiased estimate of the ratio of
         normalising constants.
       positions: ends of the chains, leading axis (chains,); with the weights, they represent the
         last density.
-      infos: the sampler's, of the last step at every power above 0; leading axes
-        (num_powers - 1, chains).
+      infos: the sampler's, from the last step at every power above 0; leading axes (num_powers - 1,
+        chains).
     """
 
     log_weights: jax.Array
@@ -43,8 +43,8 @@ class AnnealingPath(NamedTuple):
     """The densities ``exp(log_base_fn + t * log_tilt_fn)`` for t from 0 to 1.
 
     Attributes:
-      log_base_fn: position to scalar, where the path starts; normalised, if the ratio of the
-        normalising constants is to be the last density's constant.
+      log_base_fn: position to scalar, where the path starts. If it is normalised, the ratio is the
+        last density's normalising constant.
       log_tilt_fn: position to scalar.
     """
 
@@ -69,10 +69,10 @@ def annealed_importance_sampling(
         E[w] = Z_1 / Z_0
 
     where :math:`z_0` is the start and :math:`z_i` follows from :math:`z_{i-1}` by ``num_steps``
-    steps at power :math:`t_i`. The weights are unbiased however badly the chains mix, as long as
-    every step leaves its density invariant: MALA's and BlackJAX's adjusted samplers do, unadjusted
-    Langevin dynamics (``sgld``) does not, and its weights are biased. Slow mixing and wide
-    intervals cost variance. ``log_mean_exp`` of the weights is the estimate.
+    steps at power :math:`t_i`. The weights are unbiased, however badly the chains mix, if every
+    step leaves its density invariant. MALA and BlackJAX's adjusted samplers do; unadjusted Langevin
+    dynamics (``sgld``) does not, so its weights are biased. Slow mixing and wide intervals cost
+    variance. ``log_mean_exp`` of the weights is the estimate.
 
     Args:
       key: consumed.
@@ -87,8 +87,8 @@ def annealed_importance_sampling(
       ``AnnealedSamples``. The cost is ``(num_powers - 1) * num_steps`` gradients a chain.
 
     Raises:
-      ValueError: if ``num_steps`` is below 1, concrete ``powers`` do not run from 0 to 1, leaves
-        of ``start`` differ in their leading size, or the tilt is no scalar.
+      ValueError: if ``num_steps`` is below 1, concrete ``powers`` do not run from 0 to 1, leaves of
+        ``start`` differ in their leading size, or the tilt is not a scalar.
 
     Example:
       >>> import functools
@@ -130,14 +130,14 @@ def _first(inputs: PyTree) -> PyTree:
 
 
 def path_to_prior(params: LatentParams, model: LatentModel) -> AnnealingPath:
-    """From the base Gaussian, normalised, to the prior: the ratio is the prior's Z."""
+    """Returns the path from the normalised base to the prior; the ratio is the prior's Z."""
     return AnnealingPath(_log_base_fn(model), lambda z: -energy(params, model, z))
 
 
 def path_to_posterior(
     params: LatentParams, model: LatentModel, observation: jax.Array
 ) -> AnnealingPath:
-    """From the base Gaussian, normalised, to the posterior of one x: the ratio is Z p(x)."""
+    """Returns the path from the normalised base to a posterior; the ratio is Z p(x)."""
     return AnnealingPath(
         _log_base_fn(model),
         lambda z: log_likelihood(params, model, z, observation) - energy(params, model, z),
@@ -155,7 +155,7 @@ def ais_log_normalizer(
     sampler: SamplerFn,
     num_steps: int,
 ) -> Estimate:
-    """``log Z`` of the prior's tilt, by annealing exact draws of the base Gaussian to the prior.
+    """Returns ``log Z`` of the prior's tilt, by annealing exact draws of the base to the prior.
 
     Args:
       key: consumed.
@@ -192,11 +192,11 @@ def ais_log_evidence(
     sampler: SamplerFn,
     num_steps: int,
 ) -> Estimate:
-    """``log p(x)`` of one observation by annealing exact draws of the base to the posterior.
+    """Returns ``log p(x)`` of one x, by annealing exact draws of the base to the posterior.
 
-    The chains estimate ``log Z + log p(x)``; the prior's ``log Z`` is the same for all
-    observations, comes in as ``log_normalizer`` and is subtracted. For a batch, map over keys and
-    observations with ``jax.vmap``: the estimates then share the error of ``log_normalizer``.
+    The chains estimate ``log Z + log p(x)``. The prior's ``log Z``, the same for all observations,
+    is passed as ``log_normalizer`` and subtracted. For a batch, ``jax.vmap`` over keys and
+    observations: the estimates then share the error of ``log_normalizer``.
 
     Args:
       key: consumed.
@@ -239,7 +239,7 @@ def _anneal_from_base(
     check_at_least("latent_dim", shape[1], 1)
     start_key, chain_key = jax.random.split(key)
     start = model.base_scale * jax.random.normal(start_key, shape)
-    # Itself, but within shard_map it varies over the mesh wherever the observation does.
+    # The same value; within shard_map it now varies over the mesh as the observation does.
     start = jnp.where(jnp.isfinite(path.log_tilt_fn(start[0])), start, start)
     samples = annealed_importance_sampling(
         chain_key, start, powers, *path, sampler=sampler, num_steps=num_steps

@@ -6,8 +6,8 @@ For every field a(z) of latents, with s the score of the power posterior p_t and
     h = \nabla \cdot a + a \cdot s \quad\Rightarrow\quad
     E_{p_t} h = 0, \qquad E_{p_t}\, h\, g = -E_{p_t}\, a \cdot \nabla_z g,
 
-so that :math:`Cov_t(\ell, g) = Cov_t(\ell - h, g) - E_t\, a \cdot \nabla_z g`: what h explains of
-the log likelihood :math:`\ell` no longer multiplies the noise of g. If p_t is Gaussian and
+so :math:`Cov_t(\ell, g) = Cov_t(\ell - h, g) - E_t\, a \cdot \nabla_z g`. The part of the log
+likelihood :math:`\ell` that h explains no longer multiplies the noise of g. If p_t is Gaussian and
 :math:`\ell` quadratic, the field
 
 .. math::
@@ -16,8 +16,8 @@ the log likelihood :math:`\ell` no longer multiplies the noise of g. If p_t is G
 
 leaves nothing of :math:`\ell` but a constant, whatever the dimension.
 
-Source: Stein's identity; Oates, Papamarkou & Girolami 2016 control the mean log likelihood of
-thermodynamic integration by it, here it is the derivative of that mean.
+Source: Stein's identity. Oates, Papamarkou & Girolami 2016 use it for the mean log likelihood of
+thermodynamic integration; here it serves that mean's derivative.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-# Keeps the least squares solvable where the two parts of a field explain the same.
+# Keeps the least squares solvable if both parts of a field explain the same.
 _RIDGE = 1e-3
 
 
@@ -33,8 +33,8 @@ class ControlVariate(NamedTuple):
     """A fit for chains in groups that share a law, each group in two halves.
 
     Attributes:
-      residuals: log likelihoods less what is explained, shape (groups, 2, half), up to a constant
-        of every half.
+      residuals: log likelihoods minus the explained part, shape (groups, 2, half), up to a constant
+        in every half.
       fields: a at every chain, shape (groups, 2, half, d).
     """
 
@@ -45,13 +45,12 @@ class ControlVariate(NamedTuple):
 def stein_control(
     values: jax.Array, slopes: jax.Array, scores: jax.Array, latents: jax.Array
 ) -> ControlVariate:
-    r"""The control variate of each half of a group, by a field in which that half has no part.
+    r"""Returns each half's control variate, from a field in which that half has no part.
 
     m and :math:`\bar z` are means over the group's other half. :math:`\Sigma` and S are covariances
-    within the other halves of all groups. Each part of the field has a multiplier, which is fitted
-    to the log likelihoods of all groups but its own. So with independent draws the covariances stay
-    unbiased, for any model. With a single group there is nothing to fit, so the multipliers and the
-    field are 0.
+    within the other halves of all groups. Each part of the field has a multiplier, fitted to the
+    log likelihoods of the other groups. So with independent draws the covariances stay unbiased for
+    any model. With a single group there is nothing to fit, so multipliers and field are 0.
 
     Args:
       values: log likelihoods at one power, shape (groups, 2, half), half at least 2.
@@ -69,7 +68,7 @@ def stein_control(
     linear = -jnp.einsum("hij,ghj->ghi", spread, mean_slope)[:, :, None]
     offsets = latents - middle[:, :, None]
     quadratic = -0.5 * jnp.einsum("hij,ghnj->ghni", joint, offsets)
-    # The divergences are constants, which a covariance does not see.
+    # Divergences are constants, and a covariance ignores constants.
     explained = [jnp.sum(part * scores, axis=-1) for part in (linear, quadratic)]
     first, second = _multipliers(values, *explained)
     return ControlVariate(
@@ -81,9 +80,9 @@ def stein_control(
 def _multipliers(
     values: jax.Array, first: jax.Array, second: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Least squares of ``values`` on two explanations, within halves, over all groups but one's.
+    """Returns multipliers of two explanations of ``values``: least squares over all other groups.
 
-    All have shape (groups, 2, half), the multipliers (groups, 2).
+    Arguments have shape (groups, 2, half), the multipliers (groups, 2).
     """
 
     def product(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -34,7 +34,7 @@ def covariance_loss(
     control_variates: bool = False,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""The derivative of the trapezium sum, moving power posteriors included.
+    r"""Returns a loss whose gradient is the trapezium sum's, moving power posteriors included.
 
     With :math:`\ell = \log p_\beta(x | z)`, :math:`f = -E` and trapezium weights w it estimates
 
@@ -43,39 +43,38 @@ def covariance_loss(
         d_\beta = \textstyle\sum_i w_i \left( E_{t_i} \nabla \ell
             + t_i\, Cov_{t_i}(\ell, \nabla \ell) \right)
 
-    for each observation, and averages over observations. With exact samples it is unbiased for
-    that sum, which tends to the gradient of the log evidence as the intervals narrow. The
-    covariances (over n - 1) belong to one observation, so each needs several chains. Only the
-    prior does not know the observation: at power 0 every chain serves every observation, through
-    the mean log likelihood over observations, which leaves the expectation and lowers the
-    variance. The variance is that of :math:`\ell`, hundreds of nats for images under short
-    chains: expect it to be unstable there, or take ``control_variates``.
+    for each observation, and averages over observations. With exact samples it is unbiased for that
+    sum, which tends to the gradient of the log evidence as the intervals narrow. Covariances (over
+    n - 1) belong to one observation, so each observation needs several chains. The prior does not
+    depend on the observation: at power 0 every chain serves all observations, through their mean
+    log likelihood. That keeps the expectation and lowers the variance. The variance is that of
+    :math:`\ell`, hundreds of nats for images under short chains. Expect instability there, or use
+    ``control_variates``.
 
     Args:
       params: to differentiate with respect to.
       model: the latent EBM.
-      observations: each ``num_chains`` times in a row, shape (batch * num_chains, *event), as
-        ``jnp.repeat(x, num_chains, axis=0)`` makes them.
+      observations: ``jnp.repeat(x, num_chains, axis=0)``, shape (batch * num_chains, *event).
       power_latents: independent chains, shape (num_powers, batch * num_chains, d): the prior's at
         the first power, the posterior's at the last.
-      prior_latents: shape (num_prior, d); they enter the metrics and the penalty alone.
+      prior_latents: shape (num_prior, d); used only for metrics and penalty.
       powers: increasing from 0 to 1, shape (num_powers,).
-      num_chains: of each observation, at least 2 (static).
-      control_variates: whether Stein's control variates take from :math:`\ell` what a field linear
-        in z explains, for a gradient and a directional derivative more at every chain (static).
-        The expectation under exact samples stays. They need an even ``num_chains`` of at least 4,
-        of which the halves are centred separately, and more observations than one.
+      num_chains: chains of each observation, at least 2 (static).
+      control_variates: whether Stein's control variates remove the part of :math:`\ell` that a
+        field linear in z explains (static). The expectation under exact samples stays; every chain
+        costs one more gradient and one directional derivative. They need an even ``num_chains`` of
+        at least 4 (halves are centred separately) and several observations.
       energy_l2: as in ``vanilla_loss``.
 
     Returns:
-      The scalar loss, a surrogate whose gradient alone means something, and the metrics of
-      ``tempered_loss``; the mean log likelihood at power 0 is over all pairs of prior chain and
+      The scalar loss, a surrogate of which only the gradient has a meaning, and the metrics of
+      ``tempered_loss``. The mean log likelihood at power 0 is over all pairs of prior chain and
       observation.
 
     Raises:
-      ValueError: if the shapes do not belong together, ``num_chains`` is below 2 or does not
-        divide them, or is odd or below 4 with ``control_variates``, concrete ``powers`` are no
-        whole ladder or a concrete ``energy_l2`` is negative.
+      ValueError: if shapes do not fit, or ``num_chains`` is below 2 or does not divide them (with
+        ``control_variates``: is odd or below 4). Also if concrete ``powers`` are not a whole ladder
+        or a concrete ``energy_l2`` is negative.
 
     Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function); Oates,
     Papamarkou & Girolami 2016 for the control variates.
@@ -101,13 +100,13 @@ def covariance_loss(
 
 
 def _covariances(values: jax.Array, log_law: jax.Array, group: int) -> jax.Array:
-    """Covariances of log likelihoods with the log law, group averages of shape (num_powers,).
+    """Returns covariances of log likelihoods with the log law, averaged over groups, (num_powers,).
 
-    Both have shape (num_powers, groups * group). A group's chains share their law. Only the law is
-    live: how the mean of ``values`` follows it, not how the values themselves change.
+    Both arguments have shape (num_powers, groups * group). A group's chains share their law. Only
+    the law is differentiated, not ``values``.
     """
     values, log_law = (array.reshape(len(array), -1, group) for array in (values, log_law))
-    # One factor centred is enough; that its mean is the group's own is what group - 1 pays for.
+    # Centring one factor suffices; dividing by group - 1 corrects for the estimated mean.
     centred = jax.lax.stop_gradient(values - jnp.mean(values, axis=2, keepdims=True))
     return jnp.mean(jnp.sum(centred * log_law, axis=2), axis=1) / (group - 1)
 
@@ -120,7 +119,7 @@ def _controlled_covariances(
     powers: jax.Array,
     num_chains: int,
 ) -> jax.Array:
-    """``_covariances`` of half groups, less the noise that Stein's control variates explain."""
+    """Returns ``_covariances`` of half groups without the noise that control variates explain."""
 
     def values_fn(params: LatentParams, latents: jax.Array) -> jax.Array:
         return _log_likelihoods(params, model, observations, latents)[0]
@@ -147,7 +146,7 @@ def _controlled_covariances(
 def _log_likelihoods(
     params: LatentParams, model: LatentModel, observations: jax.Array, latents: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Log likelihoods, shape (num_powers, chains), and the squared errors of the powers above 0.
+    """Returns log likelihoods, (num_powers, chains), and squared errors of the powers above 0.
 
     At power 0 they are means over all observations.
     """
@@ -159,9 +158,9 @@ def _log_likelihoods(
 def _mean_squared_errors(
     params: LatentParams, model: LatentModel, observations: jax.Array, latents: jax.Array
 ) -> jax.Array:
-    """Mean over all observations of each latent's squared error, shape (1, chains).
+    """Returns each latent's squared error, averaged over all observations, shape (1, chains).
 
-    That to the mean observation plus the spread around it: no pair is ever formed.
+    It is the error to the mean observation plus the spread around it, so no pair is formed.
     """
     centre = jnp.mean(observations, axis=0)
     to_centre = squared_errors(params, model, jnp.broadcast_to(centre, observations.shape), latents)

@@ -1,4 +1,4 @@
-"""Divergences between neighbours of a ladder: of given Gaussians, and estimated from draws."""
+"""Divergences between neighbours of a ladder, for given Gaussians or from draws."""
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,15 @@ from ebmjax.latent._gaussian import gaussian_moments, kl_of_factors
 
 
 def adjacent_divergences(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both divergences between neighbours of a ladder of Gaussians, for ``log_evidence``.
+    """Returns both divergences between neighbours of a ladder of Gaussians, for ``log_evidence``.
 
     Args:
       mean: of each rung, shape (N_t + 1, ..., d).
       covariance: positive definite, shape (N_t + 1, ..., d, d).
 
     Returns:
-      ``kl_forward`` and ``kl_backward``, each of shape (N_t, ...) in nats: entry i is
-      KL(p_i || p_{i+1}), and KL(p_{i+1} || p_i); NaN where a covariance is not positive definite.
+      ``kl_forward`` and ``kl_backward``, each of shape (N_t, ...) in nats: entry i is KL(p_i ||
+      p_{i+1}) and KL(p_{i+1} || p_i). NaN where a covariance is not positive definite.
 
     Raises:
       ValueError: if the shapes do not belong together or there are fewer than two rungs.
@@ -41,13 +41,13 @@ def adjacent_divergences(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Ar
 def fitted_divergences(
     samples: jax.Array, *, covariance: str = "full"
 ) -> tuple[jax.Array, jax.Array]:
-    r"""Estimates of both divergences between neighbours, from draws of every rung of a ladder.
+    r"""Estimates both divergences between neighbours from draws at every rung of a ladder.
 
-    Divergences between fitted Gaussians are too large, and the one to the narrower neighbour is too
-    large by more, so that their difference in ``log_evidence`` does not cancel: with 64 draws in 16
-    dimensions it is wrong by several nats. An inverse sample covariance is too large by the factor
-    1 / c on average, and distances of sample means by the means' variance; taken out, what is
-    left is unbiased for Gaussians, term by term:
+    Divergences between fitted Gaussians are too large, most of all the one to the narrower
+    neighbour. So their difference in ``log_evidence`` is biased: by several nats with 64 draws in
+    16 dimensions. On average an inverse sample covariance is too large by the factor 1 / c, and
+    distances of sample means by the means' variance. Without these errors, each term is unbiased
+    for Gaussians:
 
     .. math::
         KL(p \| q) \approx \tfrac12 \left\{ c \left(1 - \tfrac1n\right)
@@ -59,17 +59,16 @@ def fitted_divergences(
     covariances.
 
     Args:
-      samples: n draws at every rung, shape (N_t + 1, ..., n, d), independent of those at the
-        neighbours; where chains were annealed from rung to rung, the correction is too large by the
-        share of its neighbour that a rung remembers.
+      samples: n draws at every rung, shape (N_t + 1, ..., n, d), independent of the neighbours'
+        draws. For chains annealed from rung to rung, the correction is too large by the share of
+        its neighbour that a rung remembers.
       covariance: ``"full"``, for n of at least d + 3; ``"diagonal"``, for uncorrelated coordinates
-        and n of at least 4; or ``"shrunk"`` as in ``gaussian_moments``, for which no correction is
-        known and none is made.
+        and n of at least 4; or ``"shrunk"`` as in ``gaussian_moments``, which is not corrected.
 
     Returns:
-      ``kl_forward`` and ``kl_backward`` as from ``adjacent_divergences``. Being unbiased, they can
-      be negative. NaN where draws are not finite and, under ``jit``, where their covariance is
-      singular.
+      ``kl_forward`` and ``kl_backward`` as from ``adjacent_divergences``. They can be negative,
+      because they are unbiased. NaN for draws that are not finite and, under ``jit``, for a
+      singular covariance.
 
     Raises:
       ValueError: for too few draws, rungs or axes, an unknown ``covariance``, or concrete draws
@@ -109,15 +108,15 @@ def fitted_divergences(
 
 
 def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) -> None:
-    """Raises ValueError at the first rung with a covariance that is singular up to rounding.
+    """Raises ValueError for the first rung whose covariance is singular up to rounding.
 
-    A covariance counts as singular in two cases. A deviation lies within n eps of the mean, which
-    is the rounding of a mean of n. Or an eigenvalue of the correlations lies within d eps of 0.
+    A covariance counts as singular if a deviation lies within n eps of the mean (the rounding of a
+    mean of n), or an eigenvalue of the correlations within d eps of 0.
     """
     if is_traced(fitted):
         return
     means, matrices = np.asarray(mean, np.float64), np.asarray(fitted, np.float64)
-    # Draws that are not finite make NaN, which needs no error.
+    # Draws that are not finite give NaN, without an error.
     is_known = np.isfinite(matrices).all(axis=(-2, -1))
     means, matrices = means[is_known], matrices[is_known]
     eps, d = float(jnp.finfo(fitted.dtype).eps), means.shape[-1]
@@ -136,7 +135,7 @@ def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) 
 
 
 def _pairs(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, ...]:
-    """Mean and factor of p, then of q, for ``(p_i, p_{i+1})`` and, behind, ``(p_{i+1}, p_i)``."""
+    """Returns means and factors of p and q for ``(p_i, p_{i+1})``, then for ``(p_{i+1}, p_i)``."""
     factor = jnp.linalg.cholesky(covariance)  # each once, in one call; see gaussian_kl
     mean, factor = (jnp.stack([array[:-1], array[1:]]) for array in (mean, factor))
     return mean, factor, mean[::-1], factor[::-1]

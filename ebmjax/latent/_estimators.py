@@ -1,7 +1,7 @@
 """Learning gradients of the log evidence, as losses over frozen samples.
 
-Each loss is a surrogate: its gradient is minus the learning gradient averaged over the batch; its
-value is no bound on anything and may drift. None samples, and none lets a gradient into a sample.
+Each loss is a surrogate: its gradient is minus the learning gradient averaged over the batch. Its
+value bounds nothing and may drift. No loss draws samples or differentiates through them.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def vanilla_loss(
     *,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""Maximum likelihood from posterior and prior samples.
+    r"""Returns the loss of maximum likelihood, from posterior and prior samples.
 
     Estimates, with :math:`f = -E`,
 
@@ -39,7 +39,7 @@ def vanilla_loss(
         \nabla_\alpha \log p(x) = E_{p(z|x)} \nabla f_\alpha - E_{p(z)} \nabla f_\alpha, \qquad
         \nabla_\beta \log p(x) = E_{p(z|x)} \nabla \log p_\beta(x | z)
 
-    Unbiased for exact samples; short chains bring their own bias.
+    It is unbiased for exact samples; short chains bring a bias.
 
     Args:
       params: to differentiate with respect to.
@@ -47,8 +47,8 @@ def vanilla_loss(
       observations: shape (batch, *event).
       posterior_latents: one draw from each observation's posterior, shape (batch, d).
       prior_latents: shape (num_prior, d).
-      energy_l2: weight of the penalty on squared energies, their mean over the posterior samples
-        plus that over the prior samples, which keeps the energies bounded; may be traced.
+      energy_l2: weight of the penalty that keeps energies bounded: the mean squared energy of the
+        posterior samples plus that of the prior samples; may be traced.
 
     Returns:
       The scalar loss and metrics: ``reconstruction_error``, the squared error a pixel at the
@@ -56,7 +56,7 @@ def vanilla_loss(
       ``prior_energy``, means over samples.
 
     Raises:
-      ValueError: if the shapes do not belong together or a concrete ``energy_l2`` is negative.
+      ValueError: if shapes do not fit or a concrete ``energy_l2`` is negative.
 
     Source: Pang et al. 2020; thermodynamic-integration thesis, Eq. 7 and 8; Du & Mordatch 2019
     for the penalty.
@@ -80,7 +80,7 @@ def tempered_loss(
     *,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""The thesis's training of the generator along the powers, with the prior's contrast kept.
+    r"""Trains the generator along the powers, as the thesis does, and the prior by contrast.
 
     With trapezium weights w and power posteriors :math:`p_i` it estimates
 
@@ -88,16 +88,16 @@ def tempered_loss(
         d_\beta = \textstyle\sum_i w_i\, E_{p_i} \nabla \log p_\beta(x | z), \qquad
         d_\alpha = E_{p(z|x)} \nabla f_\alpha - E_{p(z)} \nabla f_\alpha
 
-    The prior's part is that of ``vanilla_loss``. The generator's is biased even for exact
-    samples: it differentiates the thermodynamic integral with its power posteriors held fixed,
-    and so lacks :math:`t\, Cov_t(\log p, \nabla \log p)` at every power. It is stable and cheap.
+    The prior's part is that of ``vanilla_loss``. The generator's part is biased even for exact
+    samples: it holds the power posteriors fixed, so it lacks :math:`t\, Cov_t(\log p, \nabla \log
+    p)` at every power. It is stable and cheap.
 
     Args:
       params: to differentiate with respect to.
       model: the latent EBM.
       observations: shape (batch, *event).
-      power_latents: a draw for each power and observation, shape (num_powers, batch, d): the
-        prior's at the first, the posterior's at the last.
+      power_latents: a draw for each power and observation, shape (num_powers, batch, d), from the
+        prior (first power) to the posterior (last).
       prior_latents: shape (num_prior, d).
       powers: increasing from 0 to 1, shape (num_powers,).
       energy_l2: as in ``vanilla_loss``.
@@ -107,11 +107,11 @@ def tempered_loss(
       :math:`E_t` averaged over the batch, of shape (num_powers,).
 
     Raises:
-      ValueError: if the shapes do not belong together, concrete ``powers`` are no whole ladder or
-        a concrete ``energy_l2`` is negative.
+      ValueError: if shapes do not fit, concrete ``powers`` are not a whole ladder or a concrete
+        ``energy_l2`` is negative.
 
-    Source: thermodynamic-integration thesis, Eq. 19 without its divergences; the prior's contrast
-    is the one that its public code loses.
+    Source: thermodynamic-integration thesis, Eq. 19 without its divergences. Its public code loses
+    the prior's contrast.
     """
     loss, metrics = frozen_prior_loss(
         params, model, observations, power_latents, prior_latents, powers, energy_l2=energy_l2
@@ -129,13 +129,13 @@ def telescoped_loss(
     *,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""The gradient of the exact thermodynamic identity, of which only the ends remain.
+    r"""Returns a loss with the gradient of the exact thermodynamic identity.
 
     Each interval contributes :math:`\nabla \log Z_i - \nabla \log Z_{i-1}`, where
-    :math:`\nabla_\alpha \log Z_t = E_t \nabla f_\alpha` and :math:`\nabla_\beta \log Z_t = t\,
-    E_t \nabla \log p_\beta(x | z)`. The sum telescopes to power 1 less power 0: what
-    ``vanilla_loss`` estimates, whatever the powers between. They only help the chains arrive
-    (``warm_start``) and fill the metrics. Unbiased for exact samples.
+    :math:`\nabla_\alpha \log Z_t = E_t \nabla f_\alpha` and :math:`\nabla_\beta \log Z_t = t\, E_t
+    \nabla \log p_\beta(x | z)`. The sum telescopes to power 1 minus power 0, which ``vanilla_loss``
+    estimates. The powers between only help the chains arrive (``warm_start``) and fill the metrics.
+    It is unbiased for exact samples.
 
     Args, returns and errors are those of ``tempered_loss``.
 
@@ -163,17 +163,16 @@ def frozen_prior_loss(
     *,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""Trains the generator alone, as the thesis's public code does. Only for its published curves.
+    r"""Trains the generator alone, as the thesis's public code does; only for its published curves.
 
-    The trapezium sum of the :math:`E_t`, its samples held fixed, does not depend on the prior:
+    With samples held fixed, the trapezium sum of the :math:`E_t` does not depend on the prior:
 
     .. math::
         d_\beta = \textstyle\sum_i w_i\, E_{p_i} \nabla \log p_\beta(x | z), \qquad
         d_\alpha = 0
 
-    The prior is never trained. Its gradient is exactly zero, and with ``energy_l2`` that of the
-    penalty alone, which pulls the energies to zero. Use ``tempered_loss`` to train: it differs by
-    the prior's contrast and nothing else.
+    The prior is never trained: its gradient is zero or, with ``energy_l2``, the penalty's, which
+    pulls energies to zero. Use ``tempered_loss`` to train: it only adds the prior's contrast.
 
     Args, returns and errors are those of ``tempered_loss``.
 

@@ -17,16 +17,16 @@ def log_evidence(
     kl_backward: jax.Array | None = None,
     kl_weight: Any = 1.0,
 ) -> jax.Array:
-    r"""``log p(x)`` by thermodynamic integration.
+    r"""Returns ``log p(x)`` by thermodynamic integration.
 
     .. math::
         \log p(x) = \sum_{i=1}^{N_t} \left\{ \frac{(t_i - t_{i-1})(E_{i-1} + E_i)}{2}
             + \eta\, \frac{KL(p_{i-1} \| p_i) - KL(p_i \| p_{i-1})}{2} \right\}
 
     with :math:`E_i` the mean log likelihood under the power posterior :math:`p_i`. With both
-    divergences and :math:`\eta = 1` it is an identity for every schedule and every number of
-    intervals; without them it is the trapezium rule, whose error falls as the intervals narrow.
-    The thesis prints a plus between the divergences (Eq. 19 and 22), which is no identity.
+    divergences and :math:`\eta = 1` it is an identity for every schedule. Without them it is the
+    trapezium rule, whose error falls as the intervals narrow. The thesis prints a plus between the
+    divergences (Eq. 19 and 22), which is not an identity.
 
     Args:
       mean_log_likelihoods: :math:`E_i` in nats, shape (num_powers, ...), the likelihood's
@@ -40,8 +40,8 @@ def log_evidence(
       Shape (...), in nats.
 
     Raises:
-      ValueError: if the shapes do not belong together, concrete ``powers`` do not run from 0 to
-        1, or only one of the divergences is given.
+      ValueError: if shapes do not fit, concrete ``powers`` do not run from 0 to 1, or only one of
+        the divergences is given.
 
     Example:
       >>> float(log_evidence(jax.numpy.array([-3.0, -1.0]), jax.numpy.array([0.0, 1.0])))
@@ -52,7 +52,7 @@ def log_evidence(
     check_whole_ladder(powers)
     _check_shapes(mean_log_likelihoods, powers, kl_forward, kl_backward)
     energies = jnp.asarray(mean_log_likelihoods)
-    # A product and a sum, not a matrix product, which accelerators round to TF32.
+    # A product and a sum, because accelerators round matrix products to TF32.
     weights = trapezium_weights(powers).reshape(-1, *[1] * (energies.ndim - 1))
     trapezium = jnp.sum(weights * energies, axis=0)
     if kl_forward is None or kl_backward is None:
@@ -69,14 +69,14 @@ def thermodynamic_log_evidence(
     kl_backward: jax.Array | None = None,
     kl_weight: Any = 1.0,
 ) -> Estimate:
-    r"""``log_evidence`` from the chains themselves, with its standard error.
+    r"""Returns ``log_evidence`` from chains, with its standard error.
 
     .. math::
         \operatorname{se} = \operatorname{sd}_c\Big(\sum_i w_i l_{ic}\Big) / \sqrt n
 
-    with the trapezium weights w and the spread over the n chains c of what each adds along the
-    ladder. It is the error of the trapezium part alone: that of divergences fitted to the same
-    chains is not in it, nor is the quadrature error of the trapezium rule without them.
+    with trapezium weights w and the spread over the n chains c. It is the error of the trapezium
+    part alone. It contains neither the error of divergences fitted to the same chains nor the
+    quadrature error of the rule without them.
 
     Args:
       log_likelihoods: of the chains at every power, in nats with the likelihood's constant, shape
@@ -87,9 +87,8 @@ def thermodynamic_log_evidence(
       kl_weight: as in ``log_evidence``.
 
     Returns:
-      Shape (...). The standard error is that of chains that are independent of each other. Each
-      may be independent at every power, too, or remember the powers below because it was annealed;
-      then it must have the same place at every power.
+      Shape (...). The standard error assumes chains that are independent of each other. A chain
+      that was annealed, and so remembers the powers below, must have the same place at every power.
 
     Raises:
       ValueError: as ``log_evidence``, and for fewer than two chains.

@@ -10,7 +10,7 @@ _COVARIANCES = ("full", "diagonal", "shrunk")
 def gaussian_kl(
     mean_p: jax.Array, cov_p: jax.Array, mean_q: jax.Array, cov_q: jax.Array
 ) -> jax.Array:
-    r"""KL(p || q) of two Gaussians, by Cholesky factors and triangular solves alone.
+    r"""Returns KL(p || q) of two Gaussians, by Cholesky factors and triangular solves.
 
     With :math:`\Sigma = L L^\top`, :math:`D = L_q^{-1}(L_p - L_q)` and
     :math:`w = L_q^{-1}(\mu_p - \mu_q)`,
@@ -19,8 +19,8 @@ def gaussian_kl(
         KL(p \| q) = \tfrac12 \|D\|_F^2 + \tfrac12 \|w\|^2
             + \textstyle\sum_i \left(D_{ii} - \log(1 + D_{ii})\right)
 
-    which equals the usual trace and log-determinant form, but adds non-negative terms only: it
-    is 0 exactly for equal arguments and loses no digits for close ones.
+    which equals the usual trace and log-determinant form but only adds non-negative terms. It is
+    exactly 0 for equal arguments and loses no digits for close ones.
 
     Args:
       mean_p: shape (..., d).
@@ -32,7 +32,7 @@ def gaussian_kl(
       Shape (...), in nats; NaN where a covariance is not positive definite.
 
     Raises:
-      ValueError: if the shapes do not belong together.
+      ValueError: if shapes do not fit.
 
     Example:
       >>> eye = jax.numpy.eye(2)
@@ -47,8 +47,8 @@ def gaussian_kl(
             "gaussian_kl needs means of one shape (..., d) and covariances of shape (..., d, d), "
             f"got mean_p {shapes[0]}, cov_p {shapes[1]}, mean_q {shapes[2]}, cov_q {shapes[3]}."
         )
-    # One call for both: two batched factorisations that run at once can block each other for ever
-    # on a CPU backend of two threads (JAX 0.10.2).
+    # One call for both: two batched factorisations at once can deadlock on a CPU backend of two
+    # threads (JAX 0.10.2).
     factor_p, factor_q = jnp.linalg.cholesky(jnp.stack([cov_p, cov_q]))
     return kl_of_factors(mean_p, factor_p, mean_q, factor_q)
 
@@ -56,7 +56,7 @@ def gaussian_kl(
 def kl_of_factors(
     mean_p: jax.Array, factor_p: jax.Array, mean_q: jax.Array, factor_q: jax.Array
 ) -> jax.Array:
-    """``gaussian_kl`` from Cholesky factors."""
+    """Returns ``gaussian_kl`` from Cholesky factors."""
     offset = (mean_p - mean_q)[..., None]
     solved = solve_triangular(
         factor_q, jnp.concatenate([factor_p - factor_q, offset], axis=-1), lower=True
@@ -77,16 +77,15 @@ def kl_of_factors(
 def gaussian_moments(
     samples: jax.Array, *, covariance: str = "full"
 ) -> tuple[jax.Array, jax.Array]:
-    r"""Mean and covariance of samples.
+    r"""Returns mean and covariance of samples.
 
     Args:
       samples: shape (..., n, d): n draws in d dimensions, one Gaussian per leading index.
-      covariance: ``"full"``, the unbiased sample covariance S, singular unless n > d;
-        ``"diagonal"``, its diagonal, which forgets correlations; ``"shrunk"``, oracle
-        approximating shrinkage :math:`(1 - \rho) S + \rho \mu I` with
-        :math:`\mu = \operatorname{tr} S / d`, :math:`a = \|S\|_F^2 / d^2` and
-        :math:`\rho = \min(1, (a + \mu^2) / ((n + 1)(a - \mu^2 / d)))`, positive definite for any
-        n >= 2 draws that are not all the same.
+      covariance: ``"full"`` is the unbiased sample covariance S, singular unless n > d.
+        ``"diagonal"`` is its diagonal. ``"shrunk"`` is oracle approximating shrinkage :math:`(1 -
+        \rho) S + \rho \mu I`, positive definite unless all draws are the same. Its :math:`\mu =
+        \operatorname{tr} S / d`, :math:`a = \|S\|_F^2 / d^2` and :math:`\rho = \min(1, (a + \mu^2)
+        / ((n + 1)(a - \mu^2 / d)))`.
 
     Returns:
       Means of shape (..., d) and covariances of shape (..., d, d). Divergences between such
@@ -94,7 +93,7 @@ def gaussian_moments(
 
     Raises:
       ValueError: if ``samples`` lacks the two axes, n is below 2, n <= d with ``"full"``, or
-        ``covariance`` is none of the three.
+        ``covariance`` is unknown.
 
     Source: Chen, Wiesel, Eldar & Hero 2010, Eq. 23, without its terms in 2 / d, as scikit-learn.
     """

@@ -1,4 +1,4 @@
-"""The chains that every learning gradient needs, at every power from prior to posterior."""
+"""Runs the chains of the learning gradients, at every power from prior to posterior."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from ebmjax.types import Key, Metrics
 
 
 class LadderSamples(NamedTuple):
-    """The samples of a whole ladder, in the order in which the losses take them.
+    """Samples of a whole ladder, in the order of the losses' arguments.
 
-    Every loss over a ladder is called as ``loss_fn(params, model, observations, *samples,
-    powers)``; ``vanilla_loss`` takes ``power_latents[-1]`` in place of ``power_latents``.
+    Call a loss as ``loss_fn(params, model, observations, *samples, powers)``; ``vanilla_loss``
+    takes ``power_latents[-1]`` instead of ``power_latents``.
 
     Attributes:
       power_latents: one latent for each power and observation, shape (num_powers, batch, d): the
@@ -43,10 +43,9 @@ def sample_ladder(
     prior_start: jax.Array | None = None,
     posterior_start: jax.Array | None = None,
 ) -> tuple[LadderSamples, Metrics]:
-    """Ends of one chain at every power for each observation: what the losses take.
+    """Returns the end of one chain at every power for each observation, as the losses need them.
 
-    At power 0 runs the prior's own chain, by ``prior_sampler``; above it run those of the power
-    posteriors.
+    At power 0 the prior's chain runs, by ``prior_sampler``; above it the power posteriors' chains.
 
     Differentiable in ``params``, as ``sample_prior`` is.
 
@@ -55,24 +54,24 @@ def sample_ladder(
       params: the model's parameters.
       model: the latent EBM.
       observations: shape (batch, *event).
-      powers: the whole ladder, increasing from 0 to 1, shape (num_powers,): what the losses and
-        ``log_evidence`` take. For vanilla training ``[0, 1]``.
+      powers: the whole ladder, increasing from 0 to 1, shape (num_powers,), as for losses and
+        ``log_evidence``. Vanilla training uses ``[0, 1]``.
       latent_dim: d (static).
       prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
-      prior_steps: of each chain of the prior (static).
+      prior_steps: steps of each prior chain (static).
       posterior_sampler: log density to sampler, for the powers above 0.
-      posterior_steps: of each chain at each power above 0 (static).
+      posterior_steps: steps of each chain at each power above 0 (static).
       warm_start: whether the powers above 0 are annealed instead of started afresh (static).
-      prior_start: where the prior's chains go on from, shape (batch, d).
-      posterior_start: where those of the powers above 0 do, shape (num_powers - 1, batch, d).
+      prior_start: where the prior's chains continue, shape (batch, d).
+      posterior_start: where the other chains continue, shape (num_powers - 1, batch, d).
 
     Returns:
-      ``LadderSamples`` and, where the samplers report it, "prior_acceptance", a scalar, and
-      "posterior_acceptance", one for each power above 0.
+      ``LadderSamples`` and, if the samplers report them, "prior_acceptance" (scalar) and
+      "posterior_acceptance" (one for each power above 0).
 
     Raises:
-      ValueError: if concrete ``powers`` do not run from 0 to 1; else as ``sample_prior`` and
-        ``sample_power_posteriors`` do.
+      ValueError: if concrete ``powers`` do not run from 0 to 1; also as ``sample_prior`` and
+        ``sample_power_posteriors``.
     """
     check_whole_ladder(powers)
     prior_key, posterior_key = jax.random.split(key)

@@ -1,7 +1,7 @@
-"""The latent EBM with everything known: a linear generator under a quadratic energy.
+"""A latent EBM with exact answers: a linear generator and a quadratic energy.
 
-Its power posteriors are Gaussian, so every quantity that thermodynamic integration estimates has
-a closed form. It is the test bed of the samplers and estimators of this room.
+Its power posteriors are Gaussian, so every quantity of thermodynamic integration has a closed form.
+It is the test bed of this folder's samplers and estimators.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class QuadraticPrior(NamedTuple):
     """``E(z) = z^T precision z / 2 - shift^T z``.
 
     Attributes:
-      precision: shape (d, d); only its symmetric part acts, and with ``I / base_scale^2`` added it
+      precision: shape (d, d), of which only the symmetric part acts. Plus ``I / base_scale^2`` it
         must be positive definite.
       shift: shape (d,).
     """
@@ -53,7 +53,7 @@ class GaussianMoments(NamedTuple):
 
 
 class ThermodynamicTerms(NamedTuple):
-    """Exact values of the terms that ``log_evidence`` takes.
+    """Exact values of the arguments of ``log_evidence``.
 
     Attributes:
       mean_log_likelihoods: shape (num_powers,), in nats.
@@ -67,7 +67,7 @@ class ThermodynamicTerms(NamedTuple):
 
 
 def linear_gaussian_model(*, base_scale: float = 1.0, likelihood_scale: float = 0.3) -> LatentModel:
-    """The model whose params are ``LatentParams(QuadraticPrior, LinearGenerator)``.
+    """Returns the model whose params are ``LatentParams(QuadraticPrior, LinearGenerator)``.
 
     Example:
       >>> import jax.numpy as jnp
@@ -88,7 +88,7 @@ def linear_gaussian_model(*, base_scale: float = 1.0, likelihood_scale: float = 
 def linear_gaussian_power_posterior(
     params: LatentParams, model: LatentModel, observation: jax.Array, power: Any
 ) -> GaussianMoments:
-    """The exact Gaussian ``p_t(z | x)``: the prior at power 0, the posterior at power 1.
+    """Returns the exact Gaussian ``p_t(z | x)``: the prior at power 0, the posterior at power 1.
 
     Args:
       params: the model's parameters.
@@ -109,7 +109,7 @@ def linear_gaussian_power_posterior(
 def linear_gaussian_mean_log_likelihood(
     params: LatentParams, model: LatentModel, observation: jax.Array, power: Any
 ) -> jax.Array:
-    """The exact ``E_t = E_{p_t}[log p(x | z)]`` of one observation, a scalar in nats."""
+    """Returns the exact ``E_t = E_{p_t}[log p(x | z)]`` of one observation, a scalar in nats."""
     mean, covariance = linear_gaussian_power_posterior(params, model, observation, power)
     weight, bias = params.generator
     offset = observation - _dot(weight, mean) - bias
@@ -120,7 +120,7 @@ def linear_gaussian_mean_log_likelihood(
 def linear_gaussian_terms(
     params: LatentParams, model: LatentModel, observation: jax.Array, powers: jax.Array
 ) -> ThermodynamicTerms:
-    """The exact mean log likelihoods and divergences of one observation along ``powers``."""
+    """Returns one observation's exact mean log likelihoods and divergences along ``powers``."""
     energies = jax.vmap(
         lambda t: linear_gaussian_mean_log_likelihood(params, model, observation, t)
     )(powers)
@@ -131,7 +131,7 @@ def linear_gaussian_terms(
 
 
 def linear_gaussian_log_normalizer(params: LatentParams, model: LatentModel) -> jax.Array:
-    """The exact ``log Z = log E_{N(0, base_scale^2 I)}[exp(-E(z))]`` of the prior, a scalar."""
+    """Returns the prior's exact ``log Z = log E_{N(0, base_scale^2 I)}[exp(-E(z))]``, a scalar."""
     precision, shift = _prior_natural_parameters(params, model)
     factor = cho_factor(precision, lower=True)
     log_scales = jnp.log(jnp.diagonal(factor[0])) + jnp.log(model.base_scale)
@@ -141,7 +141,7 @@ def linear_gaussian_log_normalizer(params: LatentParams, model: LatentModel) -> 
 def linear_gaussian_log_evidence(
     params: LatentParams, model: LatentModel, observation: jax.Array
 ) -> jax.Array:
-    """The exact ``log p(x)`` of one observation: the Gaussian marginal of x, a scalar in nats."""
+    """Returns one observation's exact ``log p(x)``, by x's Gaussian marginal; a scalar in nats."""
     mean, covariance = linear_gaussian_power_posterior(params, model, observation, 0.0)
     weight, bias = params.generator
     noise = model.likelihood_scale**2 * jnp.eye(observation.size, dtype=observation.dtype)
@@ -181,5 +181,5 @@ def _natural_parameters(
 
 
 def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    # The closed forms are the yardstick: no TF32 on accelerators.
+    # Closed forms are the reference: no TF32 on accelerators.
     return jnp.matmul(a, b, precision="highest")

@@ -1,4 +1,4 @@
-"""The thesis's sum for the log evidence with the sign it prints, to reproduce its numbers."""
+"""The thesis's sum for the log evidence with its printed sign, to reproduce its numbers."""
 
 from typing import Any
 
@@ -15,17 +15,16 @@ def literal_log_evidence(
     kl_backward: jax.Array,
     kl_weight: Any = 1.0,
 ) -> jax.Array:
-    r"""The thesis's Eq. 22 as printed, a plus between the divergences: not a log evidence.
+    r"""Returns the thesis's Eq. 22 as printed, a plus between divergences: not a log evidence.
 
     .. math::
         \sum_{i=1}^{N_t} \left\{ \frac{(t_i - t_{i-1})(E_{i-1} + E_i)}{2}
             + \eta\, \frac{KL(p_{i-1} \| p_i) + KL(p_i \| p_{i-1})}{2} \right\}
 
     The two divergences of neighbours sum to :math:`(t_i - t_{i-1})(E_i - E_{i-1})`. So with exact
-    ones and :math:`\eta = 1` this is the right-hand Riemann sum
-    :math:`\sum_i (t_i - t_{i-1}) E_i`: above the log evidence by :math:`\sum_i KL(p_i \| p_{i-1})`
-    for every ladder, and with an error that falls no faster than 1 / N_t. ``log_evidence`` is the
-    identity.
+    divergences and :math:`\eta = 1` this is the right-hand Riemann sum :math:`\sum_i (t_i -
+    t_{i-1}) E_i`. It is above the log evidence by :math:`\sum_i KL(p_i \| p_{i-1})`, and its error
+    falls no faster than 1 / N_t. ``log_evidence`` is the identity.
 
     Args:
       mean_log_likelihoods: as in ``log_evidence``.

@@ -23,7 +23,7 @@ class LatentParams(NamedTuple):
 
 
 class LatentModel(NamedTuple):
-    r"""The functions and scales that define the model; one example at a time, no batch axis.
+    r"""Functions and scales that define the model, for one example without a batch axis.
 
     .. math::
         z \sim p_\alpha(z) = \exp(-E_\alpha(z))\, \mathcal N(z; 0, \sigma_0^2 I) / Z_\alpha,
@@ -45,7 +45,7 @@ class LatentModel(NamedTuple):
 
 
 def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
-    """``-E(z) + log N(z; 0, base_scale^2 I)``: the base normalised, the tilt not.
+    """Returns ``-E(z) + log N(z; 0, base_scale^2 I)``: the base is normalised, the tilt is not.
 
     Args:
       params: the model's parameters; the generator's are not used.
@@ -53,7 +53,7 @@ def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Arr
       z: one latent, shape (d,).
 
     Returns:
-      A scalar in nats, short of the true log prior by the constant log Z of the tilt.
+      A scalar in nats: the log prior plus the constant log Z of the tilt.
 
     Raises:
       ValueError: if ``energy_fn`` does not return a scalar or ``base_scale`` is not positive.
@@ -68,7 +68,7 @@ def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Arr
 def log_likelihood(
     params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array
 ) -> jax.Array:
-    """``log N(x; generator(z), likelihood_scale^2 I)``, its constant included.
+    """Returns ``log N(x; generator(z), likelihood_scale^2 I)``, with its constant.
 
     Args:
       params: the model's parameters; the prior's are not used.
@@ -96,12 +96,12 @@ def log_likelihood(
 
 
 def log_joint(params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array) -> jax.Array:
-    """``log_likelihood + log_prior`` of one pair: the unnormalised log posterior of ``z``."""
+    """Returns ``log_likelihood + log_prior`` of one pair: ``z``'s unnormalised log posterior."""
     return log_likelihood(params, model, z, x) + log_prior(params, model, z)
 
 
 def energy(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
-    """``energy_fn`` of one latent, refused unless it is a scalar."""
+    """Returns ``energy_fn`` of one latent; raises unless it is a scalar."""
     value = jnp.asarray(model.energy_fn(params.prior, z))
     if value.shape != ():
         raise ValueError(
@@ -114,7 +114,7 @@ def energy(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
 def squared_error(
     params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array
 ) -> jax.Array:
-    """``||x - generator(z)||^2`` of one pair, summed in at least float32."""
+    """Returns ``||x - generator(z)||^2`` of one pair, summed in at least float32."""
     mean = model.generator_fn(params.generator, z)
     if mean.shape != x.shape:
         raise ValueError(
@@ -126,7 +126,8 @@ def squared_error(
 
 
 def gaussian_log_density(squares: jax.Array, size: int, scale: float) -> jax.Array:
-    """``log N`` of ``size`` independent coordinates whose offsets' squares sum to ``squares``."""
+    """Returns ``log N`` of ``size`` independent coordinates with sum of squared offsets
+    ``squares``."""
     return -0.5 * (squares / scale**2 + size * jnp.log(2.0 * jnp.pi * scale**2))
 
 

@@ -16,7 +16,7 @@ from ebmjax.samplers import batch_step
 from ebmjax.types import Key, LogDensityFn, Metrics, Step
 
 SamplerFn = Callable[[LogDensityFn], Any]
-"""From a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm``."""
+"""Function from a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm``."""
 
 
 def sample_prior(
@@ -30,28 +30,28 @@ def sample_prior(
     num_steps: int,
     start: jax.Array | None = None,
 ) -> tuple[jax.Array, Metrics]:
-    """Ends of chains on the prior, started afresh from N(0, base_scale^2 I) or from ``start``.
+    """Returns ends of prior chains that start from N(0, base_scale^2 I) or from ``start``.
 
-    Differentiable in ``params`` through every step; each step is then computed again on the way
-    back, so that of the chains only their states are kept, twice to three times the positions.
+    It is differentiable in ``params`` through every step. The backward pass computes each step
+    again, so only the chains' states are kept, two to three times the positions.
 
     Args:
       key: consumed.
       params: the model's parameters; the generator's are not used.
       model: the latent EBM.
-      num_chains: independent chains (static).
+      num_chains: number of independent chains (static).
       latent_dim: d (static).
       sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
       num_steps: steps of each chain, one gradient of the energy each (static).
-      start: where the chains go on from, shape (num_chains, latent_dim), for persistent chains.
+      start: where persistent chains continue, shape (num_chains, latent_dim).
 
     Returns:
-      Latents of shape (num_chains, latent_dim) and, where the sampler reports one, the
-      ``acceptance_prob`` averaged over chains and steps.
+      Latents of shape (num_chains, latent_dim) and, if the sampler reports it, ``acceptance_prob``
+      averaged over chains and steps.
 
     Raises:
-      ValueError: if a count is below 1, ``start`` has another shape or ``energy_fn`` does not
-        return a scalar, or ``sampler`` moves particles together.
+      ValueError: if a count is below 1, ``start`` has another shape, ``energy_fn`` does not return
+        a scalar, or ``sampler`` moves particles together.
 
     Source: thermodynamic-integration thesis, Eq. 10 and 11.
     """
@@ -79,13 +79,13 @@ def sample_power_posteriors(
     warm_start: bool = False,
     start: jax.Array | None = None,
 ) -> tuple[jax.Array, Metrics]:
-    """Ends of chains on ``p(x | z)^t p(z)``, one for every power t and observation x.
+    """Returns ends of chains on ``p(x | z)^t p(z)``, one for every power t and observation x.
 
-    Every chain starts afresh from N(0, base_scale^2 I) and all powers run at once, as one wide
-    problem. With ``warm_start`` the powers run one after the other, the chains of each starting
-    (with a fresh sampler state) where those of the one before ended. The cost in gradients is the
-    same. For several chains an observation, repeat the observation. With ``start`` the chains go on
-    from there instead. Differentiable in ``params`` as ``sample_prior`` is.
+    Every chain starts from N(0, base_scale^2 I), and all powers run at once. With ``warm_start``
+    the powers run one after the other; each starts (with a fresh sampler state) where the previous
+    power's chains ended. The number of gradients is the same. With ``start`` the chains continue
+    from there. For several chains an observation, repeat the observation. It is differentiable in
+    ``params``, as ``sample_prior`` is.
 
     Args:
       key: consumed.
@@ -99,17 +99,17 @@ def sample_power_posteriors(
       num_steps: steps of each chain at each power, one gradient of energy and generator each
         (static).
       warm_start: whether to anneal along the powers (static).
-      start: where the chains of every power go on from, shape (num_powers, batch, latent_dim), for
-        persistent chains; excludes ``warm_start``.
+      start: where persistent chains continue, shape (num_powers, batch, latent_dim); excludes
+        ``warm_start``.
 
     Returns:
-      Latents of shape (num_powers, batch, latent_dim) and, where the sampler reports one, the
+      Latents of shape (num_powers, batch, latent_dim) and, if the sampler reports it,
       ``acceptance_prob`` of shape (num_powers,), averaged over observations and steps.
 
     Raises:
-      ValueError: if a count is below 1, concrete ``powers`` do not increase within (0, 1],
-        ``start`` has another shape or comes with ``warm_start``, the functions of the model return
-        other shapes than theirs, or ``sampler`` moves particles together.
+      ValueError: if a count is below 1, concrete ``powers`` do not increase within (0, 1], or
+        ``start`` has another shape or comes with ``warm_start``. Also if a function of the model
+        returns a wrong shape, or ``sampler`` moves particles together.
 
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """
@@ -184,7 +184,7 @@ def _check_above_zero(powers: jax.Array) -> None:
 def _start(
     key: Key, model: LatentModel, start: jax.Array | None, shape: tuple[int, ...]
 ) -> jax.Array:
-    """``start`` if it has ``shape``, or draws from the base."""
+    """Returns ``start`` if it has ``shape``, or draws from the base."""
     if start is None:
         return model.base_scale * jax.random.normal(key, shape)
     start = jnp.asarray(start)
@@ -219,8 +219,8 @@ def _run_grid(
 def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
     """Scans ``step``; keeps the last positions and, over the last axis, the mean acceptance."""
     _check_one_position(states)
-    # Differentiated, a chain keeps its states and repeats each step on the way back: 20 steps at 10
-    # powers then need the memory of one. Within a scan there is no common code to keep apart.
+    # The backward pass keeps states and repeats each step: 20 steps at 10 powers need the memory of
+    # one. A scan has no common code to keep apart.
     step = jax.checkpoint(step, prevent_cse=False)
     states, acceptance = jax.lax.scan(
         lambda states, key: _with_acceptance(*step(key, states)),

@@ -11,18 +11,18 @@ from ebmjax._checks import check_at_least, check_positive, check_scalar, shown
 
 
 def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
-    r"""The powers :math:`t_i = (i / N_t)^p`, both ends included.
+    r"""Returns the powers :math:`t_i = (i / N_t)^p`, both ends included.
 
     Args:
       num_intervals: :math:`N_t`, at least 1.
-      exponent: p, positive; above 1 crowds the prior's end, below 1 the posterior's.
+      exponent: p, positive. Above 1, powers crowd near the prior; below 1, near the posterior.
 
     Returns:
       Shape (num_intervals + 1,), from exactly 0 to exactly 1.
 
     Raises:
-      ValueError: if ``num_intervals`` is below 1, or ``exponent`` is not a scalar or, concrete, not
-        positive.
+      ValueError: if ``num_intervals`` is below 1, or ``exponent`` is not a scalar or, if concrete,
+        not positive.
 
     Example:
       >>> power_schedule(2, 3.0).tolist()
@@ -37,7 +37,7 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
 
 
 def trapezium_weights(powers: jax.Array) -> jax.Array:
-    """Weights w with ``sum_i w_i f(t_i)`` the trapezium rule for the integral of f.
+    """Returns weights w such that ``sum_i w_i f(t_i)`` is the trapezium rule for the integral of f.
 
     Args:
       powers: strictly increasing, shape (num_powers,) with at least two.
@@ -59,7 +59,7 @@ def trapezium_weights(powers: jax.Array) -> jax.Array:
 
 
 def check_powers(powers: jax.Array, *, minimum: int) -> None:
-    """Raises ValueError unless ``powers`` holds ``minimum`` or more, increasing within [0, 1]."""
+    """Raises ValueError unless ``minimum`` or more ``powers`` increase within [0, 1]."""
     if jnp.ndim(powers) != 1 or jnp.shape(powers)[0] < minimum:
         raise ValueError(
             f"powers must have shape (num_powers,) with at least {minimum} of them, got shape "
@@ -76,7 +76,7 @@ def check_powers(powers: jax.Array, *, minimum: int) -> None:
 
 
 def check_whole_ladder(powers: jax.Array) -> None:
-    """Raises ValueError unless ``powers`` also run from exactly 0 to exactly 1."""
+    """Raises ValueError unless ``powers`` increase from exactly 0 to exactly 1."""
     check_powers(powers, minimum=2)
     if isinstance(powers, Tracer):
         return

@@ -1,4 +1,4 @@
-"""Tempered sequential Monte Carlo, BlackJAX's, for normalising constants."""
+"""BlackJAX's tempered sequential Monte Carlo, for normalising constants."""
 
 from typing import Any
 
@@ -22,18 +22,17 @@ def smc_log_normalizer(
     sampler: SamplerFn,
     num_steps: int,
 ) -> Estimate:
-    """``log Z_1 / Z_0`` along ``exp(log_base + t * log_tilt)`` by BlackJAX's tempered SMC.
+    """Returns ``log Z_1 / Z_0`` along ``exp(log_base + t * log_tilt)`` by BlackJAX's tempered SMC.
 
-    As annealed importance sampling, but at every power the particles are resampled
-    (systematically) by their weights before they move, so that none is carried to the end for
-    nothing. The estimated ratio of each repeat is unbiased if the steps leave their densities
-    invariant, so the ratios are averaged, not their logs.
+    It is annealed importance sampling with systematic resampling by weights at every power before
+    particles move. Each repeat's ratio is unbiased if the steps leave their densities invariant, so
+    ratios are averaged, not their logs.
 
     Args:
       key: consumed.
       start: exact independent draws of ``exp(log_base)``, leading axes (repeats, particles).
         Particles interact, so the standard error comes from the independent repeats, at least 2;
-        with a handful of them it is rough.
+        with few repeats it is rough.
       powers: shape (num_powers,), increasing from 0 to 1.
       log_base_fn: one position to a scalar.
       log_tilt_fn: one position to a scalar.
@@ -46,8 +45,8 @@ def smc_log_normalizer(
 
     Raises:
       ImportError: if BlackJAX is not installed.
-      ValueError: if ``num_steps`` is below 1, there are fewer than two repeats, concrete
-        ``powers`` do not run from 0 to 1, or the tilt is no scalar.
+      ValueError: if ``num_steps`` is below 1, there are fewer than two repeats, concrete ``powers``
+        do not run from 0 to 1, or the tilt is not a scalar.
 
     Source: Del Moral, Doucet & Jasra 2006; BlackJAX, ``blackjax.tempered_smc``.
     """
@@ -63,7 +62,7 @@ def smc_log_normalizer(
             state, info = algorithm.step(inputs[0], state, inputs[1])
             return state, info.log_likelihood_increment
 
-        # BlackJAX starts at a Python 0.0, whose weak type a scan refuses.
+        # BlackJAX starts at a Python 0.0, whose weak type a scan does not accept.
         state = algorithm.init(particles)._replace(tempering_param=powers[0])
         keys = jax.random.split(key, powers.shape[0] - 1)
         return jnp.sum(jax.lax.scan(rung, state, (keys, powers[1:]))[1])

@@ -9,27 +9,27 @@ from ebmjax.latent._weights import Estimate, mean_error
 
 
 def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -> Estimate:
-    r"""``log p(x)`` by stepping stones, each rung weighing the next.
+    r"""Returns ``log p(x)`` by stepping stones: each rung weighs the next.
 
     .. math::
         \log p(x) = \sum_{i=1}^{N_t} \log E_{p_{i-1}}\!\left[ p(x \mid z)^{t_i - t_{i-1}} \right]
 
-    There is no quadrature: with exact draws the product of the means is unbiased for p(x) on any
-    ladder, and the sum of their logs too low by about half its squared standard error.
+    There is no quadrature. With exact draws, the product of the means is unbiased for p(x) on any
+    ladder; the sum of their logs is too low by about half its squared standard error.
 
     Args:
       log_likelihoods: of the chains at every power, in nats with the likelihood's constant, shape
-        (num_powers, chains, ...); trailing axes, such as one per observation, are kept. The last
-        power's, t = 1, are not used.
+        (num_powers, chains, ...); trailing axes, such as one per observation, are kept. Those at
+        the last power, t = 1, are not used.
       powers: shape (num_powers,), increasing from 0 to 1.
 
     Returns:
-      Shape (...). The standard error is that of independent chains, as in
+      Shape (...). The standard error assumes independent chains, as in
       ``thermodynamic_log_evidence``.
 
     Raises:
-      ValueError: if the shapes do not belong together, there are fewer than two chains, or
-        concrete ``powers`` do not run from 0 to 1.
+      ValueError: if shapes do not fit, there are fewer than two chains, or concrete ``powers`` do
+        not run from 0 to 1.
 
     Example:
       >>> log_likelihoods = jnp.log(jnp.array([[1.0, 3.0], [7.0, 7.0]]))
@@ -45,6 +45,6 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
     widths = jnp.diff(jnp.asarray(powers)).reshape(-1, *[1] * (log_likelihoods.ndim - 1))
     log_weights = widths * log_likelihoods[:-1]
     log_ratios = logsumexp(log_weights, axis=1) - jnp.log(num_chains)
-    # Of every chain the sum of its influences, so that it may remember the powers below.
+    # Sums each chain's influences, so that chains may remember the powers below.
     influences = jnp.sum(jnp.exp(log_weights - log_ratios[:, None]), axis=0)
     return Estimate(jnp.sum(log_ratios, axis=0), mean_error(influences))

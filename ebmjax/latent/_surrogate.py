@@ -1,4 +1,4 @@
-"""Parts that the learning-gradient losses share: terms at samples, metrics, penalty, checks."""
+"""Shared parts of the learning-gradient losses: terms at samples, metrics, penalty, checks."""
 
 from typing import Any, NamedTuple
 
@@ -18,12 +18,12 @@ from ebmjax.types import Metrics
 
 
 class SampleTerms(NamedTuple):
-    """The model at its samples, live in the parameters.
+    """Terms of the model at its samples, differentiable in the parameters.
 
     Attributes:
       posterior_energies: at the last power's latents, shape (batch,).
       prior_energies: shape (num_prior,).
-      squared_errors: of each power and observation, summed over the event, shape (num_powers,
+      squared_errors: at each power and observation, summed over the event, shape (num_powers,
         batch).
     """
 
@@ -39,7 +39,7 @@ def frozen_terms(
     power_latents: jax.Array,
     prior_latents: jax.Array,
 ) -> SampleTerms:
-    """The terms at latents through which no gradient passes."""
+    """Returns the terms at latents, with no gradient through the latents."""
     power_latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
     return SampleTerms(
         energies(params, model, power_latents[-1]),
@@ -49,7 +49,7 @@ def frozen_terms(
 
 
 def energies(params: LatentParams, model: LatentModel, latents: jax.Array) -> jax.Array:
-    """Energies of latents (..., d), shape (...)."""
+    """Returns energies, shape (...), of latents (..., d)."""
     flat = jax.vmap(lambda z: energy(params, model, z))(latents.reshape(-1, latents.shape[-1]))
     return flat.reshape(latents.shape[:-1])
 
@@ -57,20 +57,20 @@ def energies(params: LatentParams, model: LatentModel, latents: jax.Array) -> ja
 def squared_errors(
     params: LatentParams, model: LatentModel, observations: jax.Array, power_latents: jax.Array
 ) -> jax.Array:
-    """Shape (num_powers, batch), summed over the event."""
+    """Returns squared errors of shape (num_powers, batch), summed over the event."""
     over_batch = jax.vmap(lambda z, x: squared_error(params, model, z, x))
     return jax.vmap(over_batch, in_axes=(0, None))(power_latents, observations)
 
 
 def log_likelihoods(model: LatentModel, observations: jax.Array, errors: jax.Array) -> jax.Array:
-    """Log likelihoods of one observation each, in nats, from squared errors or their means."""
+    """Returns log likelihoods of single observations in nats, from (mean) squared errors."""
     return gaussian_log_density(errors, observations[0].size, model.likelihood_scale)
 
 
 def sample_metrics(
     observations: jax.Array, terms: SampleTerms, mean_log_likelihoods: jax.Array
 ) -> Metrics:
-    """The metrics of every loss of this room."""
+    """Returns the metrics of every learning-gradient loss."""
     return {
         "reconstruction_error": jnp.mean(terms.squared_errors[-1]) / observations[0].size,
         "mean_log_likelihoods": mean_log_likelihoods,
@@ -80,7 +80,7 @@ def sample_metrics(
 
 
 def energy_penalty(terms: SampleTerms, energy_l2: Any) -> jax.Array:
-    """``energy_l2`` times the mean squares of both kinds of energies, added."""
+    """Returns ``energy_l2`` times the sum of both kinds of energies' mean squares."""
     check_not_negative("energy_l2", energy_l2)
     energies = (terms.posterior_energies, terms.prior_energies)
     posterior, prior = (weighted_mean_square(energy_l2, energy) for energy in energies)

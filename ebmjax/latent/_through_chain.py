@@ -1,4 +1,4 @@
-"""The log evidence's estimate differentiated through the chains that it was made from."""
+"""Differentiates the log evidence's estimate through its chains."""
 
 from typing import Any, Literal
 
@@ -45,23 +45,22 @@ def through_chain_loss(
     kl_sum: Literal["corrected", "literal"] = "corrected",
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""Minus the log evidence's estimate from short chains, with the chains part of the graph.
+    r"""Returns minus the log evidence's estimate from short chains, which are part of the graph.
 
     .. math::
         L = -\overline{\textstyle\sum_i \left\{ w_i\, \hat E_i + \tfrac{\eta}{2} \left[
             \widehat{KL}(p_{i-1} \| p_i) - \widehat{KL}(p_i \| p_{i-1}) \right] \right\}}
 
-    the bar being the mean over observations. Samples are drawn with the parameters live: both
-    the prior's and the generator's follow how every step of every chain moves when they change.
-    This is the training that the thesis describes. The gradient is the derivative of this very
-    number with the noise held, a pathwise derivative. Under a sampler that never rejects (ULA) it
-    is unbiased for the loss's expectation under the short chains' law, which is not that of
-    exact samples. A sampler that accepts or rejects jumps as the parameters change; the jumps are
-    not differentiated, so the gradient is biased even for the chains' own law.
+    where the bar is the mean over observations. The gradient follows how every step of every chain
+    moves when the parameters change. This is the training that the thesis describes. It is a
+    pathwise derivative, with the noise held fixed. For a sampler that never rejects (ULA), it is
+    unbiased for the loss's expectation under the short chains' law, which is not that of exact
+    samples. A sampler that rejects jumps as the parameters change. Jumps are not differentiated, so
+    the gradient is biased even for the chains' law.
 
     The backward pass keeps the states of the chains: position, score and, under accept/reject, log
     density. These are about 2 * num_steps * num_powers * batch * num_chains * d numbers. It
-    computes each step again, so it takes a few times as long as the frozen estimators.
+    computes each step again and takes a few times as long as the frozen estimators.
 
     Args:
       key: consumed.
@@ -71,27 +70,25 @@ def through_chain_loss(
       powers: increasing from 0 to 1, shape (num_powers,).
       latent_dim: d (static).
       prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
-      prior_steps: of each chain of the prior, which is the node at power 0 (static).
+      prior_steps: steps of each prior chain, the node at power 0 (static).
       posterior_sampler: log density to sampler, for the powers above 0.
-      posterior_steps: of each chain at each of them (static).
+      posterior_steps: steps of each chain at each of them (static).
       num_chains: independent chains of each observation at every power (static).
       warm_start: whether the powers above 0 are annealed instead of started afresh (static).
       kl_weight: :math:`\eta`, 0 for the trapezium sum alone (a Python number, static). Above 0,
         Gaussians are fitted to the ``num_chains`` chains of each observation at each power.
-      kl_covariance: of those Gaussians, as in ``fitted_divergences``.
-      kl_sum: "corrected" for the bracket above, "literal" for a plus in it, as the thesis prints:
-        ``literal_log_evidence``, which is no log evidence and rewards neighbours that differ.
-      energy_l2: as in ``vanilla_loss``; the penalty alone takes its samples as given.
+      kl_covariance: covariance of those Gaussians, as in ``fitted_divergences``.
+      kl_sum: "corrected" for the bracket above. "literal" puts a plus in it, as the thesis prints
+        (``literal_log_evidence``); that is not a log evidence and rewards neighbours that differ.
+      energy_l2: as in ``vanilla_loss``; the penalty does not differentiate its samples.
 
     Returns:
-      The scalar loss in nats and the metrics of ``tempered_loss``; where the samplers report it,
-      also ``prior_acceptance``, a scalar, and ``posterior_acceptance``, one for each power above
-      0.
+      The scalar loss in nats and the metrics of ``tempered_loss``; if the samplers report them,
+      also ``prior_acceptance`` (scalar) and ``posterior_acceptance`` (one for each power above 0).
 
     Raises:
-      ValueError: if a count is below 1, ``num_chains`` too small for the Gaussians, ``powers`` are
-        no whole ladder, ``kl_weight`` or ``energy_l2`` is negative, or ``kl_covariance`` or
-        ``kl_sum`` unknown.
+      ValueError: if a count is below 1, ``num_chains`` is too small for the Gaussians, ``powers``
+        are not a whole ladder, a weight is negative, or ``kl_covariance`` or ``kl_sum`` is unknown.
 
     Source: thermodynamic-integration thesis, Eq. 22, with the sign of Calderhead & Girolami 2009.
     """
@@ -144,7 +141,7 @@ def _log_evidences(
     kl_covariance: str,
     kl_sum: str,
 ) -> jax.Array:
-    """One estimate for each observation from its own chains, shape (batch,)."""
+    """Returns one estimate for each observation, from its chains, shape (batch,)."""
     num_powers, _, latent_dim = latents.shape
     means = jnp.mean(log_likelihood.reshape(num_powers, -1, num_chains), axis=2)
     if kl_weight == 0:

@@ -8,12 +8,12 @@ from jax.scipy.special import logsumexp
 
 
 class Estimate(NamedTuple):
-    """An estimate and how far to trust it.
+    """An estimate and its standard error.
 
     Attributes:
       value: in nats, an array of any shape or a number.
-      standard_error: of ``value``, in nats, shaped alike. It knows of the spread of the draws, not
-        of a bias, such as that of chains that did not mix.
+      standard_error: of ``value``, in nats, with its shape. It measures the draws' spread, not a
+        bias, such as that of chains that did not mix.
     """
 
     value: Any
@@ -21,7 +21,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_difference(first: Estimate, second: Estimate) -> Estimate:
-    """``first - second`` of two independent estimates; their squared errors add.
+    """Returns ``first - second`` of two independent estimates; their squared errors add.
 
     Example:
       >>> value, standard_error = estimate_difference(Estimate(5.0, 3.0), Estimate(1.0, 4.0))
@@ -34,20 +34,20 @@ def estimate_difference(first: Estimate, second: Estimate) -> Estimate:
 
 
 def log_mean_exp(log_weights: jax.Array) -> Estimate:
-    r"""The log of the mean weight over the leading axis, with its standard error.
+    r"""Returns the log of the mean weight over the leading axis, with its standard error.
 
     .. math::
         \log \bar w, \qquad \operatorname{se} = \frac{\operatorname{sd}(w)}{\bar w \sqrt n}
 
-    The mean is unbiased where the weights are; its log is too low, by about half the squared
-    standard error while that is small. The error cannot pass 1, which it nears when one weight
-    dominates, however far the estimate is off: above 0.3 trust neither.
+    The mean is unbiased if the weights are. Its log is too low, by about half the squared standard
+    error while that is small. The error stays below 1 even if one weight dominates, however wrong
+    the estimate is: above 0.3 trust neither.
 
     Args:
       log_weights: of n >= 2 independent draws, shape (n, ...); -inf is a weight of 0.
 
     Returns:
-      Shape (...). Where all weights are 0 the value is -inf and the error NaN.
+      Shape (...). If all weights are 0, the value is -inf and the error NaN.
 
     Raises:
       ValueError: for fewer than two draws.
@@ -67,12 +67,12 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
 
 
 def mean_error(values: jax.Array) -> jax.Array:
-    """The standard error of the mean of independent values over the leading axis."""
+    """Returns the standard error of the mean of independent values over the leading axis."""
     return jnp.std(values, axis=0, ddof=1) / jnp.sqrt(values.shape[0])
 
 
 def weight_sample_size(log_weights: jax.Array) -> jax.Array:
-    r"""Number of equal weights that would do as well, between 1 and n.
+    r"""Returns the number of equal weights that would do as well, between 1 and n.
 
     It is :math:`(\sum w)^2 / \sum w^2`. Below some ten, neither the estimate nor its standard error
     means much.
