@@ -1,4 +1,4 @@
-"""Numbers that judge a model or its chains: pure functions, jittable but for host code."""
+"""Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins

@@ -11,16 +11,16 @@ REPORTED_AS = ("acceptance_prob", "acceptance_rate")  # ours, BlackJAX's
 
 
 def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
-    """The mean acceptance probability of each chain, over its draws.
+    """Returns the mean acceptance probability of each chain, over its draws.
 
-    The mean of probabilities, not of decisions: the same expectation, with less noise, and defined
+    A mean of probabilities has the expectation of a mean of decisions, with less noise, and exists
     for samplers that never reject.
 
     Args:
       infos: from ``ebmjax.samplers.run_chain``: ``acceptance_prob`` (``acceptance_rate`` in
         BlackJAX's infos) of shape (draws,) or (chains, draws).
-      allow_few_draws: whether there may be fewer draws than chains (static). They are refused
-        otherwise, because most often such infos have their draws first.
+      allow_few_draws: whether there may be fewer draws than chains (static). False raises, because
+        such infos usually have their draws first.
 
     Returns:
       A scalar for one chain, (chains,) for many.

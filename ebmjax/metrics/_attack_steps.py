@@ -1,4 +1,4 @@
-"""Parts of an attack: the ball it stays in, and the margins and gradients it follows."""
+"""Parts of an attack: its ball, and the margins and gradients it follows."""
 
 import math
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from ebmjax._precision import root
 from ebmjax.types import Key
 
 LogitsFn = Callable[[Key, jax.Array], jax.Array]
-"""``logits_fn(key, images) -> (N, classes)``, each row depends only on its own image."""
+"""``logits_fn(key, images) -> (N, classes)``; each row depends only on its image."""
 
 
 class Ball(NamedTuple):
-    """The ball of a norm for (N, ...) displacements, each image on its own."""
+    """Ball of a norm for (N, ...) displacements, one an image."""
 
     direction: Callable[[jax.Array], jax.Array]
     project: Callable[[jax.Array, Any], jax.Array]
@@ -27,7 +27,7 @@ class Ball(NamedTuple):
 
 
 def _norms(x: jax.Array) -> jax.Array:
-    """Euclidean norms, shaped to broadcast; scaled first, for gradients whose squares underflow."""
+    """Returns Euclidean norms, shaped to broadcast; scales first, so squares do not underflow."""
     axes = tuple(range(1, x.ndim))
     largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
     scaled = x / jnp.where(largest > 0, largest, 1.0)
@@ -64,7 +64,7 @@ BALLS = {
 def margins_of(
     logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> jax.Array:
-    """Margins (N,) of the mean logits over ``num_eot`` copies."""
+    """Returns margins (N,) of the mean logits over ``num_eot`` copies."""
     logits = jax.lax.map(lambda key: logits_fn(key, images), jax.random.split(key, num_eot))
     return _margin_and_bracket(jnp.mean(logits.astype(jnp.float32), axis=0), labels)[0]
 
@@ -72,7 +72,7 @@ def margins_of(
 def margins_and_gradients(
     logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """``margins_of``, and the copies' mean gradient of the attack's objective, (N, ...)."""
+    """Returns ``margins_of`` and the copies' mean gradient of the attack's objective, (N, ...)."""
 
     def one_copy(key: Key) -> tuple[jax.Array, jax.Array]:
         def climbed(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -87,7 +87,7 @@ def margins_and_gradients(
 
 
 def _margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The label's logit minus the largest other, NaN as the worst; and what the attack climbs."""
+    """Returns margins, label's logit minus the largest other, and the attack's objective."""
     is_label = jax.nn.one_hot(labels, logits.shape[1], dtype=bool)
     own = jnp.sum(jnp.where(is_label, logits, 0.0), axis=1)
     others = jnp.where(is_label, -jnp.inf, logits)

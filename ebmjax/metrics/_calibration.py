@@ -1,4 +1,4 @@
-"""Is the classifier right, and does it know how often: accuracy, proper scores, calibration."""
+"""Accuracy, proper scores and calibration of a classifier."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class ReliabilityBins(NamedTuple):
 def reliability_bins(
     probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
 ) -> ReliabilityBins:
-    """Accuracy against confidence: examples sorted into bins by their largest probability.
+    """Returns accuracy against confidence, in bins of the examples' largest probability.
 
     A calibrated model is right in 80% of the cases in which it is 80% sure. The prediction is the
     first of the most probable classes.
@@ -42,13 +42,13 @@ def reliability_bins(
       num_bins: static.
 
     Returns:
-      A ``ReliabilityBins``. Inside ``jit``, where values cannot be checked, a row with NaN makes
-      the last bin's confidence NaN, and with it the calibration error.
+      A ``ReliabilityBins``. Inside ``jit`` values are not checked: a row with NaN makes the last
+      bin's confidence, and so the calibration error, NaN.
 
     Raises:
-      ValueError: if shapes do not fit, there are no examples, or ``num_bins`` is below 1; of
-        concrete values, if a label is out of range, a probability negative or NaN, or a row does
-        not sum to one within 1e-3 (2e-2 in half precision).
+      ValueError: if shapes do not fit, there are no examples, or ``num_bins`` is below 1. For
+        concrete values, also if a label is out of range, a probability is negative or NaN, or a row
+        does not sum to one within 1e-3 (2e-2 in half precision).
       TypeError: if ``labels`` are not integers.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 2.
@@ -67,8 +67,8 @@ def reliability_bins(
     is_in_bin = index[None] == jnp.arange(num_bins)[:, None]
 
     def per_bin(values: jax.Array) -> jax.Array:
-        # XLA adds a row of many numbers pairwise, but the values of a segment one by one, which
-        # loses digits: with a million examples some 1 % of a mean confidence.
+        # XLA adds a segment's values one by one, which loses digits: with a million examples, about
+        # 1 % of a mean confidence. It adds a row pairwise.
         return jnp.sum(jnp.where(is_in_bin, values[None], 0), axis=1)
 
     count = per_bin(jnp.ones_like(index)).astype(jnp.int32)
@@ -83,7 +83,7 @@ def reliability_bins(
 def expected_calibration_error(
     probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
 ) -> jax.Array:
-    r"""ECE: the gap between accuracy and confidence, averaged over the examples' bins.
+    r"""Returns the ECE: the gap between accuracy and confidence, averaged over the examples' bins.
 
     .. math::
         \mathrm{ECE} = \sum_b \frac{n_b}{N} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
@@ -96,7 +96,7 @@ def expected_calibration_error(
       num_bins: static.
 
     Returns:
-      Scalar in [0, 1], a fraction: papers print it in percent.
+      Scalar in [0, 1]; papers print it in percent.
 
     Raises:
       ValueError, TypeError: as ``reliability_bins``.
@@ -116,11 +116,11 @@ def expected_calibration_error(
 def calibration_gaps(
     probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
 ) -> jax.Array:
-    """One number for each example, whose mean is the expected calibration error.
+    """Returns a number for each example; their mean is the expected calibration error.
 
-    It is "right, as 0 or 1, minus confidence", with the sign of that gap in the example's bin.
-    ``sampling_error`` and ``paired_difference`` of these numbers take the signs as known (the delta
-    method). They are a little too large if a bin's gap is within its own error.
+    It is correctness (0 or 1) minus confidence, with the sign of that gap in the example's bin.
+    ``sampling_error`` and ``paired_difference`` of these numbers take the signs as known (delta
+    method). They are a little too large if a bin's gap is within its error.
 
     Args:
       probabilities: (N, classes), each row a distribution.
@@ -147,26 +147,26 @@ def calibration_gaps(
 
 
 def _bins_of(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
-    """The bins' edges, and for each confidence the bin that holds it."""
-    # Divided by numpy, each edge is the float nearest to b / num_bins, and a confidence of 0.15
-    # falls into (0.1, 0.15]. Within a program XLA may multiply by an inexact 1 / num_bins.
+    """Returns the bins' edges, and for each confidence the bin that holds it."""
+    # NumPy's division gives the float nearest to b / num_bins, so a confidence of 0.15 falls into
+    # (0.1, 0.15]. XLA may multiply by an inexact 1 / num_bins.
     edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
     return edges, jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
 
 
 def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """The fraction of examples whose largest logit is the label's; of equal ones, the first.
+    """Returns the fraction of examples whose largest logit (the first of equals) is the label's.
 
     Args:
-      logits: (N, classes); probabilities serve as well.
+      logits: (N, classes); probabilities also work.
       labels: (N,), integers in [0, classes).
 
     Returns:
-      Scalar in [0, 1]; NaN where a traced logit is.
+      Scalar in [0, 1]; NaN if a traced logit is NaN.
 
     Raises:
-      ValueError: if shapes do not fit or there are no examples; of concrete values, if a label is
-        out of range or a logit is NaN.
+      ValueError: if shapes do not fit or there are no examples; for concrete values, also if a
+        label is out of range or a logit is NaN.
       TypeError: if ``labels`` are not integers.
 
     Example:
@@ -174,13 +174,13 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
       0.5
     """
     logits, labels = _checked_logits(logits, labels)
-    # The largest of a row with NaN would be the NaN, a class like any other.
+    # Without this, NaN would count as a row's largest entry, as a class like any other.
     is_right = jnp.argmax(logits, axis=-1) == labels
     return jnp.where(jnp.any(jnp.isnan(logits)), jnp.nan, jnp.mean(is_right))
 
 
 def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    r"""The mean of :math:`-\log p(y \mid x)`, with p the softmax of the logits.
+    r"""Returns the mean of :math:`-\log p(y \mid x)`, with p the softmax of the logits.
 
     Args:
       logits: (N, classes).
@@ -201,13 +201,13 @@ def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
-    r"""The mean squared error of the probabilities, summed over the classes.
+    r"""Returns the mean squared error of the probabilities, summed over the classes.
 
     .. math::
         \frac1N \sum_n \sum_k (p_{nk} - [y_n = k])^2
 
-    The original score of many classes: between 0 and 2, and for two classes twice the score of
-    the probability of one of them.
+    This is the original score for many classes, between 0 and 2. With two classes it is twice the
+    score of one class's probability.
 
     Args:
       probabilities: (N, classes), each row a distribution.
@@ -267,7 +267,7 @@ def _checked_probabilities(
 def _checked_examples(
     name: str, values: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """``values`` in float32 at least and ``labels`` in int32, checked against each other."""
+    """Returns ``values`` in float32 or wider and ``labels`` in int32, after checks."""
     values, labels = jnp.asarray(values), jnp.asarray(labels)
     if values.ndim != 2 or not values.size or labels.shape != values.shape[:1]:
         raise ValueError(

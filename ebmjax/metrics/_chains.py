@@ -1,8 +1,8 @@
-"""Have the chains mixed, and how many independent draws are theirs worth?
+"""Diagnostics of chains: R-hat and effective sample size.
 
-Draws come as ``(chains, draws, ...)``, an array or a PyTree of them: ``run_chain`` returns them so
-for a ``batch_step``. The trailing event axes are diagnosed coordinate by coordinate, so results
-have the event's shape.
+Draws come as ``(chains, draws, ...)``, an array or a PyTree of arrays, as ``run_chain`` returns
+them for a ``batch_step``. Each coordinate of the trailing event axes is diagnosed, so results have
+the event's shape.
 """
 
 from collections.abc import Callable
@@ -22,34 +22,34 @@ def potential_scale_reduction(
     method: Literal["rank", "classic"] = "rank",
     allow_few_draws: bool = False,
 ) -> PyTree:
-    r"""R-hat: by how much the draws of all chains spread wider than those within one chain.
+    r"""Returns R-hat: how much wider the draws of all chains spread than those within a chain.
 
-    ``"classic"``, of M chains with N draws each:
+    ``"classic"``, for M chains with N draws each:
 
     .. math::
         \hat R = \sqrt{\widehat{\mathrm{var}}^+ / W}, \qquad
         \widehat{\mathrm{var}}^+ = \tfrac{N-1}{N} W + \tfrac1N B, \qquad
         B = \tfrac{N}{M-1} \sum_m (\bar x_m - \bar x)^2
 
-    with W the mean over chains of the unbiased variance within a chain. Chains that drift
-    together, or share a mean but not a scale, pass it with a value near 1.
+    with W the mean over chains of the unbiased variance within a chain. Chains that drift together,
+    or share a mean but not a scale, also have a value near 1.
 
-    ``"rank"`` cuts every chain in half (the middle draw of an odd number is left out) and replaces
-    the draws by the normal scores of their pooled ranks. It takes the larger of two classic R-hats:
-    of these scores, and of those of the folded draws :math:`|x - \mathrm{median}|`. Drift,
-    different scales and infinite variance then show. Mixed chains stay below 1.01.
+    ``"rank"`` cuts every chain in half (without the middle draw of an odd number) and replaces
+    draws by normal scores of their pooled ranks. It is the larger of two classic R-hats: of these
+    scores, and of the scores of the folded draws :math:`|x - \mathrm{median}|`. So it shows drift,
+    different scales and infinite variance. Mixed chains stay below 1.01.
 
     Args:
       chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; at least 2 chains, and 4
         draws for ``"rank"`` or 2 for ``"classic"``.
       method: static.
-      allow_few_draws: whether there may be fewer draws than chains (static). They are refused
-        otherwise, because most often such an array has its draws first.
+      allow_few_draws: whether there may be fewer draws than chains (static). False raises, because
+        such an array usually has its draws first.
 
     Returns:
-      ``(...)``, no units; a PyTree where ``chains`` are one. Infinite where every chain stands
-      still at a different place; NaN where all draws are equal (there is nothing to compare),
-      where one is NaN, and for ``"classic"`` where one is infinite.
+      ``(...)``, no units; a PyTree if ``chains`` is one. Infinite if every chain stands still at a
+      different place. NaN if all draws are equal, if one is NaN, and for ``"classic"`` if one is
+      infinite.
 
     Raises:
       ValueError: if ``method`` is unknown, there are too few chains or draws, or fewer draws than
@@ -77,20 +77,20 @@ def potential_scale_reduction(
 def effective_sample_size(
     chains: PyTree, *, kind: Literal["bulk", "tail"] = "bulk", allow_few_draws: bool = False
 ) -> PyTree:
-    r"""Number of independent draws that would estimate as well as these correlated ones.
+    r"""Returns the number of independent draws that would estimate as well as these draws.
 
     .. math::
         \mathrm{ESS} = \frac{M N}{\tau}, \qquad \tau = -1 + 2 \sum_{k < K} P_k + \rho_{2K}^+,
         \qquad P_k = \min_{j \le k} (\rho_{2j} + \rho_{2j+1})
 
-    where :math:`\rho_t` is the autocorrelation at lag t, with the spread between chains counted
-    as correlation, and K is the first pair whose sum is not positive (Geyer's initial monotone
-    sequence). Negative correlation can raise the result above the number of draws, at most by
-    the factor :math:`\log_{10}(M N)`. Chains are cut in half first.
+    where :math:`\rho_t` is the autocorrelation at lag t, which includes the spread between chains.
+    K is the first pair whose sum is not positive (Geyer's initial monotone sequence). Negative
+    correlation can raise the result above the number of draws, at most by the factor
+    :math:`\log_{10}(M N)`. Chains are cut in half first.
 
-    ``"bulk"`` takes it of the normal scores of the pooled ranks: trust in means and medians.
-    ``"tail"`` takes the smaller one of the indicators of lying at or below the 5% and the 95%
-    quantile: trust in the ends of intervals.
+    ``"bulk"`` uses the normal scores of the pooled ranks, for means and medians. ``"tail"`` is the
+    smaller one for the indicators of draws up to the 5% and the 95% quantile, for ends of
+    intervals.
 
     Args:
       chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; at least 1 chain and 4
@@ -99,9 +99,8 @@ def effective_sample_size(
       allow_few_draws: as in ``potential_scale_reduction``.
 
     Returns:
-      ``(...)``, in draws; a PyTree where ``chains`` are one. NaN where one draw is NaN or all are
-      equal. Where ties leave one of the two tail indicators constant, the other decides; NaN where
-      both are.
+      ``(...)``, in draws; a PyTree if ``chains`` is one. NaN if one draw is NaN or all are equal.
+      If ties make one tail indicator constant, the other decides; NaN if both are.
 
     Raises:
       ValueError: if ``kind`` is unknown, there are too few draws, or fewer draws than chains.
@@ -129,7 +128,7 @@ def _per_coordinate(
     min_draws: int,
     allow_few_draws: bool,
 ) -> PyTree:
-    """``diagnostic`` of every coordinate of every leaf, given its draws ``(chains, draws)``."""
+    """Applies ``diagnostic`` to the draws ``(chains, draws)`` of every coordinate of every leaf."""
     checked = partial(_checked, min_chains=min_chains, min_draws=min_draws)
     leaves = jax.tree_util.tree_map_with_path(checked, chains)
     if len({leaf.shape[:2] for leaf in jax.tree.leaves(leaves)}) != 1:
@@ -149,7 +148,7 @@ def _per_coordinate(
 
 
 def _checked(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
-    """``chains`` in float32 or wider, whole on every device."""
+    """Returns ``chains`` in float32 or wider, whole on every device."""
     name = "chains" + jax.tree_util.keystr(path)
     chains = jnp.asarray(chains)
     if chains.ndim < 2 or chains.shape[0] < min_chains or chains.shape[1] < min_draws:
@@ -167,12 +166,12 @@ def _rank_scale_reduction(x: jax.Array) -> jax.Array:
     halves = _split(x)
     bulk = _scale_reduction(_normal_scores(halves))
     folded = _scale_reduction(_normal_scores(jnp.abs(halves - jnp.median(halves))))
-    # Draws of two values can fold onto one, which compares nothing: fmax then leaves the bulk.
+    # Draws of two values can fold onto one value, which gives NaN: fmax then takes the bulk.
     return jnp.fmax(bulk, folded)
 
 
 def _classic_scale_reduction(x: jax.Array) -> jax.Array:
-    """In units of a power of two, the largest draw's, because squares leave float32's range."""
+    """Scales by a power of two, the largest draw's, because squares leave float32's range."""
     _, exponent = jnp.frexp(jnp.max(jnp.abs(x)))
     widest = jnp.finfo(x.dtype).maxexp - 3  # of which the inverse is a normal number too
     unit = jnp.ldexp(jnp.ones((), x.dtype), -jnp.clip(exponent, -widest, widest))
@@ -190,7 +189,7 @@ def _bulk_sample_size(x: jax.Array) -> jax.Array:
 
 def _tail_sample_size(x: jax.Array) -> jax.Array:
     ordered = jnp.sort(x, axis=None)
-    # No draw lies between a quantile and the order statistic below it, so none is interpolated.
+    # No draw lies between a quantile and the order statistic below it: no interpolation.
     low, high = (ordered[(x.size - 1) * percent // 100] for percent in (5, 95))
     return jnp.fmin(*(_sample_size(_split((x <= q).astype(x.dtype))) for q in (low, high)))
 
@@ -201,18 +200,18 @@ def _split(x: jax.Array) -> jax.Array:
 
 
 def _normal_scores(x: jax.Array) -> jax.Array:
-    """Blom's normal scores of the pooled ranks, ties sharing their average rank."""
+    """Returns Blom's normal scores of the pooled ranks; ties share their average rank."""
     rank = jax.scipy.stats.rankdata(x).reshape(x.shape).astype(x.dtype)
-    # Taken from the nearer end: 1 - p has no digits left where p is small.
+    # Counts from the nearer end, because 1 - p loses the digits of a small p.
     nearer = jnp.minimum(rank, x.size + 1 - rank)
     score = jax.scipy.special.ndtri((nearer - 0.375) / (x.size + 0.25))
     return jnp.where(rank > nearer, -score, score)
 
 
 def _variances(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The mean variance within a chain, and the estimate of the variance of all draws."""
+    """Returns the mean variance within a chain, and the estimated variance of all draws."""
     first = x[:, :1]
-    # Measured from a chain's first draw: exactly 0 where it stands still, nothing cancels.
+    # Relative to a chain's first draw: exactly 0 if it stands still, and nothing cancels.
     within = jnp.mean(jnp.var(x - first, axis=1, ddof=1))
     means = jnp.mean(x - first, axis=1) + (first[:, 0] - x[0, 0])
     num_draws = x.shape[1]
@@ -220,17 +219,17 @@ def _variances(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _sample_size(x: jax.Array) -> jax.Array:
-    """Effective sample size of chains taken as they are."""
+    """Returns the effective sample size of chains taken as they are."""
     within, total = _variances(x)
     correlation = 1.0 - (within - jnp.mean(_autocovariance(x), axis=0)) / total
-    # At lag 0 the biased autocovariance falls short of the unbiased variance.
+    # At lag 0 the biased autocovariance is below the unbiased variance.
     correlation = correlation.at[0].set(1.0)
     size = x.size / jnp.maximum(_correlation_time(correlation), 1.0 / jnp.log10(x.size))
     return jnp.where(total > 0, size, jnp.nan)
 
 
 def _autocovariance(x: jax.Array) -> jax.Array:
-    """Biased autocovariance (divided by the number of draws) at every lag, chain by chain."""
+    """Returns each chain's biased autocovariance (divided by the number of draws) at every lag."""
     num_draws = x.shape[1]
     centred = x - x[:, :1]
     centred = centred - jnp.mean(centred, axis=1, keepdims=True)
@@ -240,18 +239,18 @@ def _autocovariance(x: jax.Array) -> jax.Array:
 
 
 def _correlation_time(correlation: jax.Array) -> jax.Array:
-    """``tau`` of ``effective_sample_size``, by Geyer's initial monotone sequence."""
+    """Returns ``tau`` of ``effective_sample_size``, by Geyer's initial monotone sequence."""
     num_pairs = max(1, (correlation.shape[0] - 1) // 2)
     even, odd = correlation[: 2 * num_pairs].reshape(num_pairs, 2).T
     pairs = even + odd
-    # The last pair is never kept whole, so that there is always a first one left out.
+    # The last pair is never kept, so that there is always a first pair left out.
     is_kept = jnp.cumprod((pairs > 0).at[-1].set(False)).astype(bool)
     kept = jnp.where(is_kept, jax.lax.cummin(pairs), 0.0)
     return -1.0 + 2.0 * jnp.sum(kept) + jnp.maximum(even[jnp.sum(is_kept)], 0.0)
 
 
 def check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
-    """Raises ValueError where ``shape`` (chains, draws) has fewer draws, as if they came first."""
+    """Raises ValueError if ``shape`` (chains, draws) has fewer draws than chains."""
     num_chains, num_draws = shape
     if num_draws < num_chains and not allow_few_draws:
         raise ValueError(

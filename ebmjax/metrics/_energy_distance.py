@@ -1,4 +1,4 @@
-"""The energy distance between two sets of samples. Host code in NumPy, float64."""
+"""Energy distance between two sets of samples. Host code in NumPy, float64."""
 
 import math
 
@@ -9,23 +9,23 @@ from ebmjax.metrics._generation import check_features
 
 
 def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
-    r"""Distance between two laws, from samples of either. Host code, float64.
+    r"""Returns the distance between two laws, from samples of each. Host code, float64.
 
     .. math::
         D = \sqrt{2\, \overline{|a_i - b_j|} - \overline{|a_i - a_j|} - \overline{|b_i - b_j|}}
 
-    with Euclidean norms and means over all pairs, those of a sample with itself included. It has
-    no kernel and no bandwidth to choose, and is 0 only between equal laws. Samples of one law are
-    not at distance 0: there the expectation of D^2 is the mean distance of two draws times
-    ``1 / n + 1 / m``. Compare with what as many fresh samples score.
+    with Euclidean norms and means over all pairs, including a sample with itself. There is no
+    kernel or bandwidth to choose, and it is 0 only between equal laws. Samples of one law have a
+    positive distance: E[D^2] is the mean distance of two draws times ``1 / n + 1 / m``. Compare
+    with the score of as many fresh samples.
 
     Args:
       samples_a: (n, d), n >= 2, finite.
       samples_b: (m, d), m >= 2, finite, in the same units.
 
     Returns:
-      Zero or more, in the square root of the samples' unit; ``scipy.stats.energy_distance`` of
-      samples in one dimension. Time in proportion to (n + m)^2 d, memory to (n + m) d.
+      Zero or more, in the square root of the samples' unit; in one dimension
+      ``scipy.stats.energy_distance``. Time grows with (n + m)^2 d, memory with (n + m) d.
 
     Raises:
       ValueError: for shapes that do not fit, or samples that are not finite.

@@ -17,9 +17,9 @@ class LineFit(NamedTuple):
     Attributes:
       intercept: the extrapolated value.
       slope: the bias of the metric, times the number of images N.
-      standard_error: of the intercept, from the scatter about the line; NaN for two sizes. The
-        values of ``metric_at_sizes`` share images, so it is then too small: repeat the whole for
-        an honest one.
+      standard_error: of the intercept, from the scatter about the line; NaN for two sizes. It is
+        too small for ``metric_at_sizes``, whose values share images: repeat the whole for a valid
+        one.
     """
 
     intercept: float
@@ -28,11 +28,10 @@ class LineFit(NamedTuple):
 
 
 def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:
-    """The intercept of the least-squares line through ``values`` over ``1 / sizes``. Host code.
+    """Returns the intercept of the least-squares line of ``values`` over ``1 / sizes``. Host code.
 
-    FID is biased in proportion to 1/N to first order, by an amount that depends on the model, so
-    numbers at one N can order models wrongly. KID has no such bias; extrapolating it only adds
-    noise.
+    To first order FID is biased in proportion to 1/N, by an amount that depends on the model. So
+    numbers at one N can order models wrongly. KID has no such bias; extrapolation only adds noise.
 
     Args:
       sizes: (k,), numbers of images, at least two different ones.
@@ -40,7 +39,7 @@ def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:
 
     Raises:
       ValueError: for fewer than two different sizes, sizes that are not positive, values that are
-        not finite, or lengths that differ.
+        not finite, or different lengths.
 
     Source: Chong and Forsyth 2020, "Effectively Unbiased FID and Inception Score".
 
@@ -52,7 +51,7 @@ def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:
 
 
 def fit_in_inverse_size(sizes: ArrayLike, values: ArrayLike) -> LineFit:
-    """The line behind ``extrapolate_to_infinity``, with its slope and standard error. Host code.
+    """Returns the line of ``extrapolate_to_infinity`` with slope and standard error. Host code.
 
     Raises:
       ValueError: as ``extrapolate_to_infinity``.
@@ -96,7 +95,7 @@ def metric_at_sizes(
     features: ArrayLike,
     sizes: Sequence[int],
 ) -> np.ndarray:
-    """The metric of a random subset of every size, to be extrapolated. Host code.
+    """Returns the metric of a random subset of every size, to be extrapolated. Host code.
 
     Every size draws anew, without replacement.
 

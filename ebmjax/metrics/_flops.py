@@ -1,4 +1,4 @@
-"""Floating-point operations of a compiled program, loops counted as often as they run."""
+"""Counts floating-point operations of a compiled program, loops as often as they run."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,20 +8,19 @@ from jax.extend import core
 
 
 def compiled_flops(fn: Callable[..., Any], *args: Any) -> float:
-    """Floating-point operations of one call of ``fn``, from XLA's own cost analysis. Host code.
+    """Returns floating-point operations of one call of ``fn``, from XLA's cost analysis. Host code.
 
-    XLA counts the body of a loop once, however often it runs, so that a chain of 60 steps seems to
-    cost as much as one of 20. Here every ``scan`` is compiled on its own as well and counted with
-    its length. A ``while_loop``, whose length nobody knows beforehand, stays counted once, and of a
-    ``cond`` the dearest branch.
+    XLA counts the body of a loop once, so a chain of 60 steps seems to cost as much as one of 20.
+    Here every ``scan`` is also compiled separately and counted with its length. A ``while_loop`` of
+    unknown length counts once, a ``cond`` as its most expensive branch.
 
     Args:
       fn: any function that ``jax.jit`` takes.
       *args: arrays or their ``jax.ShapeDtypeStruct``; nothing is computed with them.
 
     Returns:
-      The operations of this backend's program: fused multiply-adds count as two, and what XLA
-      recomputes or leaves out differs a little from one backend to the next.
+      The operations of this backend's program. Fused multiply-adds count as two; what XLA
+      recomputes or leaves out differs a little between backends.
 
     Example:
       >>> w = jax.numpy.ones((8, 8))
@@ -41,7 +40,7 @@ def _flops(program: core.ClosedJaxpr) -> float:
             total += max(map(_flops, branches)) - max(map(_counted_once, branches))
         else:
             length, unroll, body = (equation.params[k] for k in ("length", "unroll", "jaxpr"))
-            # How often the program holds the body: in the loop, and for what is left over.
+            # Counts how often the program holds the body: in the loop, and for the remainder.
             written = length if unroll >= length else unroll + length % unroll
             total += length * _flops(body) - written * _counted_once(body)
     return total
@@ -49,15 +48,15 @@ def _flops(program: core.ClosedJaxpr) -> float:
 
 def _counted_once(program: core.ClosedJaxpr) -> float:
     lowered = jax.jit(core.jaxpr_as_fun(program)).lower(*program.in_avals)
-    # XLA counts before the machine code is made: nothing here runs, so none of it is polished. For
-    # GPUs XLA has no level below 2.
+    # XLA counts before it makes machine code, so it need not optimise. For GPUs XLA has no level
+    # below 2.
     level = "0" if jax.default_backend() == "cpu" else "2"
     compiled = lowered.compile({"xla_backend_optimization_level": level})
     return float((compiled.cost_analysis() or {}).get("flops", 0.0))
 
 
 def _scans_and_branches(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
-    """Every scan and cond that is not inside another one."""
+    """Yields every scan and cond that is not inside another one."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in ("scan", "cond"):
             yield equation

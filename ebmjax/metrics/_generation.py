@@ -1,8 +1,7 @@
-"""Scores of generated images against real ones: Frechet distance and inception score.
+"""Frechet distance and inception score of generated images.
 
-Features come from a device, in batches; their statistics are taken on the host, by NumPy in
-float64, because differences of traces over 2048 dimensions do not survive float32. So nothing in
-this file can be jitted.
+Features come from a device in batches. Their statistics are taken on the host by NumPy in float64,
+because float32 loses differences of traces over 2048 dimensions. So nothing here can be jitted.
 """
 
 from collections.abc import Callable
@@ -30,12 +29,12 @@ class FeatureMoments(NamedTuple):
 
 
 class InceptionScore(NamedTuple):
-    """The inception score of a set of images.
+    """Inception score of a set of images.
 
     Attributes:
       mean: over the splits; from 1 to the number of classes.
       standard_deviation: between the splits, dividing by their number, as papers print it. It is
-        no standard error: every split's score has the bias of a split's size.
+        not a standard error: every split's score has the bias of its size.
     """
 
     mean: float
@@ -45,22 +44,22 @@ class InceptionScore(NamedTuple):
 def extract_in_batches(
     features_fn: Callable[[Any], PyTree], images: ArrayLike, batch_size: int
 ) -> PyTree:
-    """Features of all images, ``batch_size`` at a time.
+    """Returns features of all images, computed ``batch_size`` at a time.
 
-    The last batch is filled up with copies of its last image, whose features are dropped: no image
-    is lost, and ``features_fn`` sees one shape and so compiles once.
+    Copies of the last image fill up the last batch and are dropped, so ``features_fn`` sees one
+    shape and compiles once.
 
     Args:
-      features_fn: an extractor, ``(batch_size, H, W, C) -> (batch_size, d)``; several outputs in a
-        PyTree are kept apart. Every image's features must depend on that image alone.
+      features_fn: an extractor, ``(batch_size, H, W, C) -> (batch_size, d)`` or a PyTree of such
+        outputs. Every image's features must depend on that image alone.
       images: (N, H, W, C), uint8 for extractors of natural images.
       batch_size: images a call.
 
     Returns:
-      What ``features_fn`` returns, for all N images, as NumPy arrays on the host.
+      Outputs of ``features_fn`` for all N images, as NumPy arrays on the host.
 
     Raises:
-      ValueError: for no images, a batch size below one, or features without a row an image.
+      ValueError: for no images, a batch size below one, or features without one row an image.
 
     Example:
       >>> brightness = lambda images: images.reshape(len(images), -1).mean(1, keepdims=True)
@@ -91,7 +90,7 @@ def _check_rows(features: PyTree, batch_size: int) -> None:
 
 
 def feature_moments(features: ArrayLike) -> FeatureMoments:
-    """Mean and unbiased covariance of features, for ``frechet_distance``. Host code, float64.
+    """Returns mean and unbiased covariance of features. Host code, float64.
 
     Args:
       features: (n, d), n >= 2.
@@ -109,7 +108,7 @@ def feature_moments(features: ArrayLike) -> FeatureMoments:
 
 
 def check_features(name: str, features: ArrayLike) -> np.ndarray:
-    """Features in float64; ValueError unless they are (n, d) with n >= 2, and finite."""
+    """Returns features in float64; raises ValueError unless (n, d) with n >= 2, and finite."""
     rows = np.asarray(features, np.float64)
     if rows.ndim != 2 or rows.shape[0] < 2 or rows.shape[1] < 1:
         raise ValueError(
@@ -127,16 +126,16 @@ def check_features(name: str, features: ArrayLike) -> np.ndarray:
 def frechet_distance(
     mean_a: ArrayLike, cov_a: ArrayLike, mean_b: ArrayLike, cov_b: ArrayLike
 ) -> float:
-    r"""Squared Frechet (2-Wasserstein) distance between two Gaussians. Host code, float64.
+    r"""Returns the squared Frechet (2-Wasserstein) distance of two Gaussians. Host code, float64.
 
     .. math::
         |m_a - m_b|^2 + \mathrm{tr}\, S_a + \mathrm{tr}\, S_b
         - 2\, \mathrm{tr} (S_a^{1/2} S_b S_a^{1/2})^{1/2}
 
     The last trace is the sum of the singular values of ``F_a^T F_b``, where ``S = F F^T`` from the
-    eigenvectors of S. No square root is taken of a rounding error. So singular covariances (fewer
-    images than dimensions) are as exact as others, and nothing is added to their diagonals. The
-    distance of a distribution to itself is zero up to rounding, of either sign.
+    eigenvectors of S. No square root of a rounding error is taken. So singular covariances (fewer
+    images than dimensions) are as exact as others and need nothing added to their diagonals. The
+    distance of a distribution to itself is zero up to rounding.
 
     Args:
       mean_a: mean of the first distribution, shape (d,).
@@ -145,10 +144,11 @@ def frechet_distance(
       cov_b: its covariance, shape (d, d), symmetric and without negative eigenvalues.
 
     Returns:
-      In squared units of the features. It is FID only with the features of the 2015 Inception-v3.
+      The distance in squared units of the features. It is FID only with the 2015 Inception-v3's
+      features.
 
     Raises:
-      ValueError: for shapes that do not fit, or matrices that are no covariances.
+      ValueError: for shapes that do not fit, or matrices that are not covariances.
 
     Source: Dowson and Landau 1982; Heusel et al. 2017, equation 6.
 
@@ -178,14 +178,14 @@ def _check_moments(side: str, mean: ArrayLike, cov: ArrayLike) -> tuple[np.ndarr
         )
     if not (np.isfinite(mean).all() and np.isfinite(cov).all()):
         raise ValueError(f"mean_{side} and cov_{side} must be finite.")
-    # What float32 leaves of symmetry passes; the wrong matrix does not.
+    # A float32 covariance is symmetric enough to pass; a wrong matrix is not.
     if np.abs(cov - cov.T).max() > 1e-3 * np.abs(cov).max():
         raise ValueError(f"cov_{side} must be symmetric.")
     return mean, cov
 
 
 def _factor(name: str, cov: np.ndarray) -> np.ndarray:
-    """(d, rank) F with ``F F^T = cov``; eigenvalues within rounding of zero are zero."""
+    """Returns F (d, rank) with ``F F^T = cov``; eigenvalues within rounding of zero are zero."""
     values, vectors = np.linalg.eigh((cov + cov.T) / 2)
     if values[0] < -1e-3 * values[-1]:
         raise ValueError(f"{name} has a negative eigenvalue, {values[0]}; covariances have none.")
@@ -194,20 +194,20 @@ def _factor(name: str, cov: np.ndarray) -> np.ndarray:
 
 
 def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> InceptionScore:
-    r"""exp of the mean divergence of each image's classes from all images' classes. Host code.
+    r"""Returns exp of the mean divergence of each image's classes from all images'. Host code.
 
     .. math::
         \exp \mathbb{E}_x\, \mathrm{KL}(p(y|x) \,\|\, p(y))
 
-    Each split of consecutive rows has its own p(y), so shuffle rows that come in an order (by
-    class, by chain).
+    Each split of consecutive rows has a separate p(y), so shuffle rows that are ordered by class or
+    chain.
 
     Args:
       probabilities: (n, classes), rows that sum to one: softmax of ``InceptionOutputs.logits``.
-      num_splits: into how many parts; papers use 10 of 5,000 images.
+      num_splits: number of parts; papers use 10 of 5,000 images.
 
     Raises:
-      ValueError: for rows that are no probabilities, or fewer rows than splits.
+      ValueError: for rows that are not probabilities, or fewer rows than splits.
 
     Source: Salimans et al. 2016, "Improved Techniques for Training GANs".
 
@@ -222,7 +222,7 @@ def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> Incept
             "probabilities must have shape (n, classes) with a row a split or more, got shape "
             f"{p.shape} and num_splits={num_splits}."
         )
-    # A softmax in float32 sums to one within the rounding of its classes; logits do not.
+    # A float32 softmax sums to one up to its classes' rounding; logits do not.
     if not ((p >= 0).all() and np.allclose(p.sum(1), 1, rtol=0, atol=1e-3)):
         raise ValueError(
             "probabilities must be zero or more and sum to one in every row; logits want "

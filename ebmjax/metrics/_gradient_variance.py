@@ -1,4 +1,4 @@
-"""Learning-gradient variance: the thesis's, over coordinates, and the statistical, over repeats."""
+"""Learning-gradient variance: the thesis's, over coordinates, and over repeats."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ class GradientVariance(NamedTuple):
     Attributes:
       variance: unbiased variance across repeats, averaged over parameters; squared units of the
         gradient.
-      mean_norm: Euclidean norm of the mean gradient. Its square lies, in expectation, above that
-        of the true gradient by ``variance * d / n``.
+      mean_norm: Euclidean norm of the mean gradient. Its expected square exceeds the true
+        gradient's by ``variance * d / n``.
       signal_to_noise: squared norm of the true gradient over the summed variance of one repeat,
         no units. The mean of k repeats has k times this ratio.
     """
@@ -29,14 +29,14 @@ class GradientVariance(NamedTuple):
 
 
 def coordinate_gradient_variance(gradients: PyTree) -> jax.Array:
-    r"""The thermodynamic-integration thesis's learning-gradient variance, of one gradient.
+    r"""Returns the thermodynamic-integration thesis's learning-gradient variance of one gradient.
 
     .. math::
         \frac1d \sum_{j=1}^d (g_j - \bar g)^2, \qquad \bar g = \frac1d \sum_j g_j
 
-    over all d coordinates of all leaves together. It compares the parameters of one gradient
-    with each other, so an exact, noiseless gradient has one too, and noise that moves every
-    coordinate alike has none: for noise, see ``gradient_variance``.
+    over all d coordinates of all leaves together. It compares coordinates of one gradient. So an
+    exact gradient has such a variance, and noise that is equal in all coordinates has none. To
+    measure noise, see ``gradient_variance``.
 
     Args:
       gradients: any PyTree of floating-point arrays; the thesis's is the pair of the prior's and
@@ -63,7 +63,7 @@ def coordinate_gradient_variance(gradients: PyTree) -> jax.Array:
 
 
 def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
-    r"""Variance of a gradient estimator over independent minibatches and chains.
+    r"""Returns the variance of a gradient estimator over independent minibatches and chains.
 
     With mean :math:`\bar g_j` and unbiased variance :math:`s_j^2` of parameter j over n repeats:
 
@@ -73,13 +73,13 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
         \mathrm{signal\_to\_noise} =
             \frac{\lVert \bar g \rVert^2 - \tfrac1n \sum_j s_j^2}{\sum_j s_j^2}
 
-    The subtraction takes out what noise adds to :math:`\lVert \bar g \rVert^2`, so numerator and
-    denominator are each unbiased. A gradient that drowns in noise gives a ratio around 0, of
-    either sign and never below -1/n; repeats that all agree give infinity, or NaN at zero.
+    The subtraction removes what noise adds to :math:`\lVert \bar g \rVert^2`, so numerator and
+    denominator are each unbiased. A gradient far below the noise gives a ratio around 0, of either
+    sign and never below -1/n. Repeats that all agree give infinity, or NaN at zero.
 
     Args:
-      stacked_gradients: any PyTree of floating-point arrays, each ``(repeats, ...)`` with at
-        least 2 repeats that share neither data nor keys; at the same parameters.
+      stacked_gradients: any PyTree of floating-point arrays, each ``(repeats, ...)``: at least 2
+        repeats at the same parameters that share neither data nor keys.
 
     Returns:
       A ``GradientVariance``.
@@ -104,7 +104,7 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
             "one gradient alone shows no variance. See coordinate_gradient_variance for one."
         )
     gradients = everywhere(jax.tree.map(_at_least_single, stacked_gradients))
-    # Measured from the first repeat: exactly 0 where the repeats agree.
+    # Relative to the first repeat: exactly 0 if the repeats agree.
     mean = jax.tree.map(lambda g: g[0] + jnp.mean(g - g[:1], axis=0), gradients)
     variance = jax.tree.map(lambda g: jnp.var(g - g[:1], axis=0, ddof=1), gradients)
     squared_norm = optax.tree.norm(mean, squared=True)

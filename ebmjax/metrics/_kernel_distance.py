@@ -16,9 +16,9 @@ Kernel = Literal["polynomial", "rbf"]
 KernelFn = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 ROWS = 1024
-"""Rows of a Gram matrix held at a time."""
+"""Number of rows of a Gram matrix held at a time."""
 MEDIAN_ROWS = 1000
-"""Rows of either side from which the median rule is computed."""
+"""Number of rows of each side that the median rule uses."""
 
 
 class KernelDistance(NamedTuple):
@@ -40,31 +40,32 @@ def kernel_distance(
     kernel: Kernel = "polynomial",
     bandwidth: float | None = None,
 ) -> float:
-    r"""Unbiased estimate of the squared maximum mean discrepancy. Host code, float64.
+    r"""Returns an unbiased estimate of the squared maximum mean discrepancy. Host code, float64.
 
     .. math::
         \frac{\sum_{i \ne j} k(x_i, x_j)}{n (n-1)} + \frac{\sum_{i \ne j} k(y_i, y_j)}{m (m-1)}
         - \frac{2}{n m} \sum_{i, j} k(x_i, y_j)
 
-    Unbiased at every size, hence negative at times when both sides have one distribution; it wants
-    no extrapolation in the number of images. Gram matrices are made 1,024 rows at a time: memory
-    8 * 1024 * max(n, m) bytes, time in proportion to (n + m)^2 d.
+    It is unbiased at every size, so it needs no extrapolation and can be negative if both sides
+    have one distribution. Gram matrices are made 1,024 rows at a time, in 8 * 1024 * max(n, m)
+    bytes; time grows with (n + m)^2 d.
 
     Args:
       features_a: (n, d), n >= 2.
       features_b: (m, d), m >= 2.
       kernel: ``"polynomial"``, ``(x.y / d + 1)^3``, that of KID; or ``"rbf"``,
         ``exp(-|x - y|^2 / (2 bandwidth^2))``.
-      bandwidth: of ``"rbf"``; None is the median distance within both sides together (of the first
-        1,000 rows of each). The rule follows the data, so numbers compare only under one bandwidth:
-        give one for a table. The thermodynamic-integration thesis's is ``sqrt(d / 2)``.
+      bandwidth: of ``"rbf"``; None is the median distance within both sides together (first 1,000
+        rows of each). Only numbers at one bandwidth compare, so give one for a table. The
+        thermodynamic-integration thesis's is ``sqrt(d / 2)``.
 
     Returns:
-      KID only with the features of the 2015 Inception-v3 and the polynomial kernel.
+      The estimate, which is KID only with the 2015 Inception-v3's features and the polynomial
+      kernel.
 
     Raises:
       ValueError: for shapes that do not fit, non-finite features, an unknown kernel, a bandwidth
-        that is not positive or has no kernel to serve, or a median distance of 0.
+        that is not positive or not used, or a median distance of 0.
 
     Source: Gretton et al. 2012, "A Kernel Two-Sample Test", equation 3; Binkowski et al. 2018,
     "Demystifying MMD GANs".
@@ -87,10 +88,10 @@ def kernel_distance_subsets(
     kernel: Kernel = "polynomial",
     bandwidth: float | None = None,
 ) -> KernelDistance:
-    """``kernel_distance`` over random disjoint subsets, with its standard error. Host code.
+    """Returns ``kernel_distance`` over random disjoint subsets, with standard error. Host code.
 
-    Subsets share no image, so their estimates are independent and the standard error is one; the
-    usual hundred overlapping subsets give the same expectation and too small an error.
+    Subsets share no image, so their estimates are independent and the standard error is valid. The
+    usual hundred overlapping subsets have the same expectation and too small an error.
 
     Args:
       key: chooses the subsets.
@@ -124,7 +125,7 @@ def kernel_distance_subsets(
 
 
 def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Both sides' features by ``check_features``; ValueError unless they have one dimension."""
+    """Returns both sides' checked features; raises ValueError unless they have one dimension."""
     (name_a, a), (name_b, b) = (
         (name, check_features(name, features)) for name, features in sides.items()
     )
@@ -163,7 +164,7 @@ def _gaussian(bandwidth: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n, m), of all rows of x (n, d) to all rows of y (m, d)."""
+    """Returns (n, m), from all rows of x (n, d) to all rows of y (m, d)."""
     squared = np.sum(x**2, 1)[:, None] + np.sum(y**2, 1)[None] - 2 * x @ y.T
     return np.maximum(squared, 0)
 

@@ -13,20 +13,18 @@ from ebmjax.types import Key, PyTree
 
 
 def filter_normalised_direction(key: Key, params: PyTree) -> PyTree:
-    r"""A Gaussian direction in which a step of 1 changes every filter by its own norm.
+    r"""Returns a Gaussian direction in which a step of 1 changes every filter by its norm.
 
-    A network whose layers are scaled up and down against each other computes the same function,
-    yet looks flatter or sharper along a plain Gaussian direction. Therefore each filter i of each
-    kernel j is rescaled,
+    Scaling one layer up and the next one down keeps the function, yet changes its sharpness along a
+    plain Gaussian direction. Therefore each filter i of each kernel j is rescaled,
 
     .. math::
         d_{ij} \leftarrow \frac{d_{ij}}{\lVert d_{ij} \rVert} \lVert w_{ij} \rVert,
 
-    where a filter is everything that feeds one output feature, all axes but the last: of a
-    kernel (h, w, inputs, outputs) a block (h, w, inputs), of (inputs, outputs) a column. Leaves of
-    one axis or none, which are biases, the scales and offsets of normalisations, and running
-    statistics, get the direction zero, as in the authors' code: such perturbations can dominate
-    the picture.
+    where a filter is everything that feeds one output feature: a block (h, w, inputs) of a kernel
+    (h, w, inputs, outputs), a column of (inputs, outputs). Leaves with one axis or none (biases,
+    scales and offsets of normalisations, running statistics) get the direction zero, as in the
+    authors' code, because they can dominate the picture.
 
     Args:
       key: consumed by the Gaussian.
@@ -62,14 +60,14 @@ def energy_landscape(
     coordinates_x: jax.Array,
     coordinates_y: jax.Array,
 ) -> jax.Array:
-    """``value_fn(params + a * direction_x + b * direction_y)`` on a grid of (a, b).
+    """Returns ``value_fn(params + a * direction_x + b * direction_y)`` on a grid of (a, b).
 
-    The points are visited one after the other, so the memory is that of one evaluation. For a
-    line instead of a plane, pass zero as the only ``coordinates_y``.
+    Points are evaluated one after the other, in the memory of one. For a line instead of a plane,
+    pass zero as the only ``coordinates_y``.
 
     Args:
-      value_fn: parameters to a scalar, with the data bound; for instance the mean energy of a
-        tenth of the training images.
+      value_fn: parameters to a scalar, with the data bound; for example the mean energy of some
+        training images.
       params: PyTree of floating-point arrays: the centre.
       direction_x: a PyTree like ``params``, see ``filter_normalised_direction``.
       direction_y: another one.
@@ -77,14 +75,13 @@ def energy_landscape(
       coordinates_y: (len_y,), the values of b.
 
     Returns:
-      (len_y, len_x), rows along y as ``matplotlib``'s ``contour`` takes them, in the units of
-      ``value_fn``.
+      (len_y, len_x) in the units of ``value_fn``, rows along y as for ``matplotlib``'s ``contour``.
 
     Raises:
       TypeError: if a leaf of ``params`` is not floating point.
-      ValueError: if a direction's structure or shapes are not those of ``params``, if the
-        coordinates are not one-dimensional, empty, or (where concrete) not finite, or if
-        ``value_fn`` does not return a scalar.
+      ValueError: if a direction's structure or shapes differ from ``params``, if coordinates are
+        empty, not one-dimensional or (if concrete) not finite, or if ``value_fn`` does not return a
+        scalar.
 
     Source: Li et al. 2018; SADA-JEM, Figures 1 and 7.
 

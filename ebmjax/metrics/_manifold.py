@@ -1,4 +1,4 @@
-"""Are generated images like real ones, and are they of all kinds: precision, recall and kin.
+"""Precision, recall, density and coverage of generated images.
 
 Host code in NumPy, float64.
 """
@@ -13,14 +13,14 @@ from ebmjax.metrics._kernel_distance import ROWS, check_sides, squared_distances
 
 
 class ManifoldScores(NamedTuple):
-    """Overlap of two sets of features, measured by their neighbourhoods.
+    """Overlap of two sets of features, measured by neighbourhoods.
 
     Attributes:
       precision: the fraction of generated images within the reference's balls.
       recall: the fraction of reference images within the generated images' balls.
-      density: in how many of the reference's balls a generated image lies, over how many would be
-        expected of one distribution; 1 in expectation then, and not bounded by it.
-      coverage: the fraction of the reference's balls that a generated image lies in.
+      density: number of reference balls that hold a generated image, divided by the number expected
+        for equal distributions. Its expectation is then 1, but it may exceed 1.
+      coverage: the fraction of the reference's balls that hold a generated image.
     """
 
     precision: float
@@ -32,10 +32,10 @@ class ManifoldScores(NamedTuple):
 def manifold_scores(
     generated_features: ArrayLike, reference_features: ArrayLike, *, num_neighbours: int = 5
 ) -> ManifoldScores:
-    r"""Precision, recall, density and coverage by nearest neighbours. Host code, float64.
+    r"""Returns precision, recall, density and coverage by neighbours. Host code, float64.
 
     The ball :math:`B(x)` of an image reaches to the ``num_neighbours``-th nearest *other* image of
-    its own set, which still lies in it. With n generated images y and m of the reference x
+    its set, included. With n generated images y and m of the reference x
 
     .. math::
         \mathrm{precision} = \frac1n \sum_j \Big[y_j \in \bigcup_i B(x_i)\Big], \quad
@@ -44,15 +44,15 @@ def manifold_scores(
         \mathrm{density} = \frac{1}{k n} \sum_{i, j} [y_j \in B(x_i)], \quad
         \mathrm{coverage} = \frac1m \sum_i \Big[\exists j: y_j \in B(x_i)\Big].
 
-    All four depend on n, m and k: compare at equal ones. Precision and recall trust the outliers,
-    whose balls are large; density and coverage have no balls but the reference's, which do not
-    change with the model. Of two samples of one distribution without atoms, density is 1 in
-    expectation and coverage :math:`1 - \prod_{l=1}^{k} \frac{m - l}{n + m - l}`, about
-    :math:`1 - 2^{-k}` where n = m.
+    All four depend on n, m and k: compare at equal ones. Precision and recall trust outliers, whose
+    balls are large. Density and coverage use only the reference's balls, which do not change with
+    the model. For two samples of one distribution without atoms, the expected density is 1 and the
+    expected coverage :math:`1 - \prod_{l=1}^{k} \frac{m - l}{n + m - l}`, about :math:`1 - 2^{-k}`
+    if n = m.
 
-    Images at a ball's edge, copies of one image in particular, lie in it whatever the rounding of
-    their distances: radii are drawn larger by its bound. Distances are made 1,024 rows at a time:
-    memory a few times 8 * 1024 * max(n, m) bytes, time in proportion to (n^2 + m^2 + n m) d.
+    Images at a ball's edge (copies, for example) count as inside: radii are larger by the bound of
+    rounding. Distances are made 1,024 rows at a time, in a few times 8 * 1024 * max(n, m) bytes;
+    time grows with (n^2 + m^2 + n m) d.
 
     Args:
       generated_features: (n, d), n > num_neighbours.
@@ -62,10 +62,9 @@ def manifold_scores(
     Raises:
       ValueError: for shapes that do not fit, non-finite features, or too few rows.
 
-    Source: Kynkaanniemi et al. 2019, "Improved Precision and Recall Metric for Assessing Generative
-    Models", equations 1 and 2; Naeem et al. 2020, "Reliable Fidelity and Diversity Metrics for
-    Generative Models", section 3, with the expectations in Lemmas 1 and 2. The code of the latter
-    leaves out what lies at a ball's edge.
+    Source: Kynkaanniemi et al. 2019, arXiv:1904.06991, equations 1 and 2; Naeem et al. 2020,
+    arXiv:2002.09797, section 3, with the expectations in Lemmas 1 and 2. The latter's code leaves
+    out images at a ball's edge.
 
     Example:
       >>> reference = [[0.0], [1.0], [10.0], [11.0]]  # two modes, one of which is generated
@@ -79,7 +78,7 @@ def manifold_scores(
     )
     _check_rows("generated_features", generated, num_neighbours)
     _check_rows("reference_features", reference, num_neighbours)
-    # Rounding of distances is in proportion to the norms, which an offset would make large.
+    # Rounding of distances grows with the norms, which an offset would make large.
     centre = reference.mean(0)
     generated, reference = generated - centre, reference - centre
     generated_radii = _squared_radii(generated, num_neighbours)
@@ -110,17 +109,17 @@ def _check_rows(name: str, rows: np.ndarray, num_neighbours: int) -> None:
 
 
 def _squared_radii(rows: np.ndarray, num_neighbours: int) -> np.ndarray:
-    """Squared distances (n,) to the ``num_neighbours``-th nearest other row, and a little more.
+    """Returns squared distances (n,) to the ``num_neighbours``-th nearest other row, plus rounding.
 
-    More by what rounding may add to the difference of two squared distances. One of centred rows
-    is within ``(d + 4) eps / 2 (|x| + |y|)^2``. Where y lies at x's radius r, |y| is at most
-    |x| + r and this at most ``3 (d + 4) eps (|x|^2 + r^2)``.
+    The addition is the rounding of a difference of two squared distances. A squared distance of
+    centred rows is accurate within ``(d + 4) eps / 2 (|x| + |y|)^2``. If y lies at x's radius r,
+    then |y| is at most |x| + r, and this at most ``3 (d + 4) eps (|x|^2 + r^2)``.
     """
     radii = np.empty(len(rows))
     for start in range(0, len(rows), ROWS):
         block = slice(start, start + ROWS)
         distances = squared_distances(rows[block], rows)
-        # The nearest row of all is the row itself.
+        # The nearest row is the row itself.
         radii[block] = np.partition(distances, num_neighbours, axis=1)[:, num_neighbours]
     slack = 6 * (rows.shape[1] + 4) * np.finfo(np.float64).eps
     return radii + slack * (np.sum(rows**2, 1) + radii)

@@ -1,6 +1,6 @@
-"""Does the model notice what it has not seen: scores of images, and how well they separate.
+"""Scores of images for out-of-distribution detection, and how well they separate.
 
-In-distribution is the positive class throughout: a good score is high on it and low elsewhere.
+In-distribution is always the positive class: a good score is high there and low elsewhere.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,24 @@ from ebmjax.metrics._calibration import check_values
 
 
 def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
-    r"""The area under the ROC curve, which is a probability of pairs.
+    r"""Returns the area under the ROC curve, a probability over pairs.
 
     .. math::
         P(s_\mathrm{in} > s_\mathrm{out}) + \tfrac12 P(s_\mathrm{in} = s_\mathrm{out})
 
-    over all pairs of one in-distribution and one out-of-distribution score, counted exactly by
-    sorting: 1/2 for a score that knows nothing, 1 where it separates, below 1/2 where it is
-    misled. The sizes of the two sets do not matter.
+    over all pairs of an in-distribution and an out-of-distribution score, counted exactly by
+    sorting. It is 1/2 for a score without information, 1 if the score separates, below 1/2 if it is
+    misled. The sizes of the sets do not matter.
 
     Args:
       in_scores: (n,), of in-distribution images, the positive class.
       out_scores: (m,), of the others. Infinite scores are ordered like any other.
 
     Returns:
-      Scalar in [0, 1]; inside ``jit``, where values cannot be checked, NaN if a score is NaN.
+      Scalar in [0, 1]; inside ``jit`` NaN if a score is NaN.
 
     Raises:
-      ValueError: if a set is empty or not one-dimensional; of concrete scores, if one is NaN.
+      ValueError: if a set is empty or not one-dimensional, or a concrete score is NaN.
 
     Source: Hanley & McNeil 1982; the measure of JEM's and SADA-JEM's tables.
 
@@ -48,12 +48,12 @@ def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
 
 
 def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-    r"""The area under the ROC curve as a sum of two means, one over each set of images.
+    r"""Returns the area under the ROC curve as a sum of two means, one over each set of images.
 
-    An in-distribution image's part is the fraction of the others that it is above, so that the
-    parts' mean is ``auroc``. The others' parts are the same fraction for each of them, less the
-    area, so that their mean is zero. ``sampling_error`` and ``paired_difference`` take the pair as
-    it is: their variance is then DeLong's.
+    An in-distribution image's part is the fraction of the others below it, so the mean is
+    ``auroc``. Each other image's part is the fraction of in-distribution images above it minus the
+    area, so the mean is zero. Pass the pair to ``sampling_error`` or ``paired_difference``: the
+    variance is then DeLong's.
 
     Args:
       in_scores: (n,), of in-distribution images.
@@ -79,7 +79,7 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
 
 
 def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
-    """For each score the fraction of the others below it; equal ones count half."""
+    """Returns, for each score, the fraction of the others below it; equal ones count half."""
     ordered = jnp.sort(others)
     below = jnp.searchsorted(ordered, scores, side="left")
     not_above = jnp.searchsorted(ordered, scores, side="right")
@@ -87,16 +87,16 @@ def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
 
 
 def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
-    r"""The area under the precision-recall curve (AUPR), as a sum without interpolation.
+    r"""Returns the area under the precision-recall curve (AUPR), a sum without interpolation.
 
     .. math::
         \sum_k (R_k - R_{k-1}) P_k
         = \frac1n \sum_{i \in \mathrm{in}}
           \frac{\#\{\mathrm{in} \ge s_i\}}{\#\{\mathrm{in} \ge s_i\} + \#\{\mathrm{out} \ge s_i\}}
 
-    over the distinct scores as thresholds k, so that equal scores are taken in together. Unlike
-    ``auroc`` it depends on the sizes of the sets: a score that knows nothing gets about
-    n / (n + m). Compare it at equal sizes only.
+    over the distinct scores as thresholds k, so that equal scores enter together. Unlike ``auroc``
+    it depends on the sizes of the sets: a score without information gets about n / (n + m). Compare
+    it at equal sizes only.
 
     Args:
       in_scores: (n,), of in-distribution images, the positive class.
@@ -123,10 +123,10 @@ def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
 def fpr_at_tpr(
     in_scores: jax.Array, out_scores: jax.Array, *, tpr: float | jax.Array = 0.95
 ) -> jax.Array:
-    """FPR@95: how much of the other set passes when 95% of the in-distribution images must.
+    """Returns FPR@95: the fraction of the others accepted with 95% of in-distribution images.
 
-    The threshold is the highest in-distribution score that at least the fraction ``tpr`` of the
-    in-distribution scores reaches; the result is the fraction of the others that reach it too.
+    The threshold is the highest in-distribution score that a fraction ``tpr`` of in-distribution
+    scores reaches. The result is the fraction of the others that reach it.
 
     Args:
       in_scores: (n,), of in-distribution images, the positive class.
@@ -149,7 +149,7 @@ def fpr_at_tpr(
     check_fraction("tpr", tpr)
     check_positive("tpr", tpr)
     in_scores, out_scores = _checked_scores(in_scores, out_scores)
-    # Compared with k / n rather than k with n * tpr, whose rounding can ask for one score more.
+    # Compares with k / n, because the rounding of n * tpr can require one score more.
     recall = jnp.asarray(np.arange(1, in_scores.size + 1) / in_scores.size, in_scores.dtype)
     num_above = jnp.sum(recall < jnp.asarray(tpr, recall.dtype))
     threshold = jnp.sort(in_scores)[in_scores.size - 1 - num_above]
@@ -160,7 +160,7 @@ def fpr_at_tpr(
 def ood_scores(
     logits_fn: Callable[[jax.Array], jax.Array], images: jax.Array
 ) -> dict[str, jax.Array]:
-    r"""Three scores of each image, high where a classifier-as-energy-model finds it familiar.
+    r"""Returns three scores of each image, high if the classifier, as an energy model, knows it.
 
     - ``"log_density"``: :math:`\log \sum_k e^{f_k(x)}`, the joint energy model's log p(x) up to a
       constant that is the same for all images; nats.
@@ -168,9 +168,9 @@ def ood_scores(
     - ``"negative_score_norm"``: minus the Euclidean norm, over an image's pixels and channels, of
       the score :math:`\nabla_x \log p(x)`; nats per unit of the pixels' range.
 
-    All scores come from one evaluation and one gradient of the batch. The gradient is that of the
-    log densities' sum, so an image's logits must depend on that image alone: batch normalisation
-    has to use its running statistics here.
+    All scores come from one evaluation and one gradient of the batch. The gradient is of the sum of
+    log densities, so an image's logits must depend on that image alone: batch normalisation must
+    use running statistics here.
 
     Args:
       logits_fn: (N, ...) to (N, classes), parameters bound.
@@ -204,7 +204,7 @@ def ood_scores(
     def summed_log_density(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         logits = _checked_logits(logits_fn(x), len(x))
         log_density = jax.nn.logsumexp(logits, axis=-1)
-        # Not exp(max - log_density): at large logits that difference has few digits left.
+        # exp(max - log_density) would lose digits at large logits.
         max_probability = jnp.max(jax.nn.softmax(logits, axis=-1), axis=-1)
         return jnp.sum(log_density), (log_density, max_probability)
 
@@ -240,7 +240,7 @@ def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Ar
 
 
 def _ranked(*scores: Any) -> tuple[Any, ...]:
-    """Wide scores of NumPy as ranks, which are all that counts: as float32 some would tie."""
+    """Returns ranks of NumPy's float64 scores, because some would tie in float32."""
     if any(isinstance(s, Tracer) for s in scores):
         return scores
     arrays = [np.asarray(s) for s in scores]
@@ -261,6 +261,6 @@ def _count_at_least(scores: jax.Array, thresholds: jax.Array) -> jax.Array:
 
 
 def _nan_where_nan(result: jax.Array, in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
-    """Sorting puts NaN above every number, where it would pass for a perfect score."""
+    """Returns NaN for scores with NaN: sorting would rank NaN as a perfect score."""
     has_nan = jnp.any(jnp.isnan(in_scores)) | jnp.any(jnp.isnan(out_scores))
     return jnp.where(has_nan, jnp.nan, result)

@@ -1,4 +1,4 @@
-"""Two errors of a number measured on test images: the test set's own, and a difference's."""
+"""Errors of numbers measured on test images: of a mean, and of a difference of models."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ class PairedDifference(NamedTuple):
     Attributes:
       difference: the mean of the values minus that of the reference.
       low: lower end of the interval.
-      high: upper end; the two are not distinguished where the interval includes 0.
+      high: upper end; the models are not distinguished if the interval includes 0.
     """
 
     difference: float
@@ -23,24 +23,24 @@ class PairedDifference(NamedTuple):
 
 
 def sampling_error(values: Any) -> float:
-    r"""Standard error of a mean over test images, because the test set is finite.
+    r"""Returns the standard error of a mean over test images, because the test set is finite.
 
     .. math::
         \sqrt{\tfrac{1}{N (N - 1)} \sum_i (\bar v_i - \bar v)^2}
 
-    with :math:`\bar v_i` the mean over seeds for image i. It says how far the number would move on
-    another test set of this size. The spread over seeds does not contain it: all seeds share the
-    images. For N right or wrong answers of one model it is the binomial error.
+    with :math:`\bar v_i` the mean over seeds for image i. It estimates how much the number would
+    differ on another test set of this size. The spread over seeds does not contain it, because all
+    seeds share the images. For N right or wrong answers of one model it is the binomial error.
 
     Args:
-      values: (images,), or (seeds, images), one number for each image. For a number that is a sum
-        of means over several sets of images, a tuple of such arrays: see ``auroc_parts``.
+      values: (images,), or (seeds, images), one number for each image. A sum of means over several
+        sets of images takes a tuple of such arrays: see ``auroc_parts``.
 
     Returns:
       The standard error, in the unit of the values.
 
     Raises:
-      ValueError: if a shape does not fit, there is one image alone, or a value is not finite.
+      ValueError: if a shape does not fit, there is only one image, or a value is not finite.
 
     Source: the binomial case, Dietterich 1998, "Approximate statistical tests for comparing
     supervised classification learning algorithms".
@@ -54,39 +54,38 @@ def sampling_error(values: Any) -> float:
 
 
 def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) -> PairedDifference:
-    r"""The difference of two models' means on the same images, with an interval over images and
-    seeds.
+    r"""Returns the difference of two models' means on the same images, with an interval.
 
-    The difference of seed s on image i is taken as a common mean plus an effect of the seed, one of
-    the image and one of the pair. The variance of the overall mean is then
+    The interval covers images and seeds. The difference of seed s on image i is modelled as a mean
+    plus effects of the seed, of the image and of the pair. The variance of the overall mean is then
 
     .. math::
         V = V_\mathrm{images} + \max(0, V_\mathrm{seeds} - V_\mathrm{pairs}),
 
-    each from the mean square of its margin, and the interval is Student's with Satterthwaite's
-    degrees of freedom. With one seed it is the paired t interval over the images: it then holds for
-    these two trained models, not for two ways of training.
+    each from the mean square of its margin. The interval is Student's with Satterthwaite's degrees
+    of freedom. With one seed it is the paired t interval over images, which holds for these two
+    trained models, not for two ways of training.
 
-    Right and wrong answers, as booleans, count two more images: one that only the first model gets
-    right and one that only the second does. Without them a handful of images would decide. With
-    them an interval at 95 % excludes 0 about where the exact test of McNemar does.
+    For booleans (right or wrong answers), two images are added: one that only the first model gets
+    right, one that only the second does. Without them a handful of images would decide. With them,
+    a 95 % interval excludes 0 about when McNemar's exact test rejects.
 
     Args:
       values: (images,), or (seeds, images), one number for each image; or a tuple of such arrays,
         as for ``sampling_error``.
-      reference: the same of the model to compare with, on the same images in the same order.
+      reference: the same for the model to compare with, on the same images in the same order.
       confidence: of the interval, between 0 and 1.
 
     Returns:
       A ``PairedDifference``.
 
     Raises:
-      ValueError: if shapes do not fit each other, there is one image alone, a value is not finite,
-        or ``confidence`` is not between 0 and 1.
+      ValueError: if shapes do not fit, there is only one image, a value is not finite, or
+        ``confidence`` is not between 0 and 1.
 
-    Source: two crossed random effects, Cornfield & Tukey 1956, as in studies of several readers
-    and cases (Obuchowski & Rockette 1995). Degrees of freedom: Satterthwaite 1946. The two images:
-    Bonett & Price 2012, recommended by Fagerland, Lydersen & Laake 2014.
+    Source: crossed random effects: Cornfield & Tukey 1956, Obuchowski & Rockette 1995. Degrees of
+    freedom: Satterthwaite 1946. The two images: Bonett & Price 2012, Fagerland, Lydersen & Laake
+    2014.
 
     Example:
       >>> ours, theirs = [True] * 97 + [False] * 3, [True] * 95 + [False] * 5
@@ -113,7 +112,7 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
 
 
 def _parts(name: str, values: Any) -> list[np.ndarray]:
-    """Each set of images as (seeds, images), checked."""
+    """Returns each set of images as (seeds, images), checked."""
     parts = [np.asarray(part) for part in (values if isinstance(values, tuple) else (values,))]
     for part in parts:
         if part.ndim not in (1, 2) or part.shape[-1] < 2 or not part.size:
@@ -126,7 +125,7 @@ def _parts(name: str, values: Any) -> list[np.ndarray]:
 
 
 def _difference(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """(seeds, images), of booleans with the two images that are added."""
+    """Returns (seeds, images); booleans get the two added images."""
     found = values.astype(float) - reference.astype(float)
     if values.dtype != bool or reference.dtype != bool:
         return found
@@ -134,12 +133,12 @@ def _difference(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def _of_images(values: np.ndarray) -> float:
-    """Variance of the mean over images, of the values' means over seeds."""
+    """Returns the variance of the mean over images of the values' means over seeds."""
     return float(np.var(values.mean(axis=0), ddof=1)) / values.shape[1]
 
 
 def _of_pairs(values: np.ndarray) -> float:
-    """Variance of the mean of what neither a seed nor an image explains."""
+    """Returns the variance of the mean of the part that neither seed nor image explains."""
     seeds, images = values.shape
     by_seed, by_image = values.mean(axis=1, keepdims=True), values.mean(axis=0, keepdims=True)
     rest = values - by_seed - by_image + values.mean()
@@ -147,7 +146,7 @@ def _of_pairs(values: np.ndarray) -> float:
 
 
 def _variance(differences: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Variance of the sum of means, and its degrees of freedom."""
+    """Returns the variance of the sum of means, and its degrees of freedom."""
     seeds = len(differences[0])
     images = [_of_images(part) for part in differences]
     variance = sum(images)

@@ -1,4 +1,4 @@
-"""Robust accuracy: projected gradient descent against a classifier, deterministic or randomised."""
+"""Robust accuracy under projected gradient descent, for any classifier, also randomised."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,17 +26,17 @@ Transform = Callable[[Key, jax.Array], jax.Array]
 """``transform(key, images) -> images`` of the same shape and dtype."""
 
 Worst = tuple[jax.Array, jax.Array]
-"""The image of the smallest margin so far, and that margin."""
+"""Image of the smallest margin so far, and that margin."""
 
 
 class PGDResult(NamedTuple):
     """Results of an attack on N images.
 
     Attributes:
-      adversarial: the shape of the images; of all images tried, the clean one included, the one
-        with the smallest margin, over every step of every restart.
-      is_correct: bool (N,); False where any image tried was misclassified: ``margin <= 0``.
-      margin: float32 (N,), the smallest margin met, label's logit minus the largest other one.
+      adversarial: shaped like the images; the tried image with the smallest margin, over every step
+        of every restart, the clean image included.
+      is_correct: bool (N,); False if any tried image was misclassified: ``margin <= 0``.
+      margin: float32 (N,), the smallest margin: the label's logit minus the largest other one.
     """
 
     adversarial: jax.Array
@@ -45,7 +45,7 @@ class PGDResult(NamedTuple):
 
 
 def epsilon_from_levels(levels: Any) -> jax.Array:
-    """Radii given in levels 0..255 in units of images in [-1, 1]: ``2 levels / 255``.
+    """Converts radii from levels 0..255 to units of images in [-1, 1]: ``2 levels / 255``.
 
     A paper's epsilon of 8/255 is for pixels in [0, 1]; in [-1, 1] distances are twice as long.
 
@@ -61,12 +61,11 @@ def epsilon_from_levels(levels: Any) -> jax.Array:
 
 
 def straight_through(transform: Transform) -> Transform:
-    """``transform`` with the identity for its derivative: the BPDA of a purification.
+    """Returns ``transform`` with the identity as its derivative: the BPDA of a purification.
 
-    An attack through ``classifier(straight_through(purify)(key, images))`` follows the
-    classifier's gradient at the purified images as if it were the gradient at the images. Use it
-    where the true gradient is zero, noise or too long a chain. It suits transforms that change an
-    image little.
+    An attack through ``classifier(straight_through(purify)(key, images))`` uses the classifier's
+    gradient at the purified images as the gradient at the images. Use it if the true gradient is
+    zero, noise or a long chain's. It suits transforms that change an image little.
 
     Args:
       transform: a ``Transform``, such as a few Langevin steps from each image.
@@ -94,7 +93,7 @@ def straight_through(transform: Transform) -> Transform:
                 f"the identity; got {transformed.shape} {transformed.dtype} from {images.shape} "
                 f"{images.dtype}."
             )
-        # An exact zero whose derivative is the identity: the value stays the transform's own.
+        # An exact zero whose derivative is the identity, so the value stays the transform's.
         return transformed + (images - jax.lax.stop_gradient(images))
 
     return transform_straight_through
@@ -122,27 +121,27 @@ def pgd_attack(
         x_{k+1} = \Pi\big(x_k + \eta\, d(g_k)\big), \qquad
         g = \nabla_x \Big(\log \sum_{j \ne y} e^{f_j(x)} - f_y(x)\Big)
 
-    with :math:`d` the sign (linf) or the unit vector (l2) of each image's gradient, and
-    :math:`\Pi` onto the ball around the image, then onto the box [low, high]. Cross-entropy is
-    log(1 + exp(.)) of the same bracket, so its steps are these; but its gradient rounds to zero
-    where the classifier is sure, and an attack that stands still looks like robustness.
+    with :math:`d` the sign (linf) or the unit vector (l2) of each image's gradient, and :math:`\Pi`
+    onto the ball around the image, then onto the box [low, high]. Cross-entropy is log(1 + exp(.))
+    of the same bracket, so it gives the same steps. But its gradient rounds to zero if the
+    classifier is sure, and an attack that stands still looks like robustness.
 
-    **Broken at any step is broken**: the clean image, the start and every step of every restart
-    are judged, and one misclassification counts. A tie counts too, and so do logits that are NaN.
-    ``adversarial`` is the worst image met, by its margin.
+    **Broken at any step is broken**: the clean image, the start and every step of every restart are
+    judged, and one misclassification, tie or NaN logit counts. ``adversarial`` has the smallest
+    margin.
 
     A randomised ``logits_fn`` gets a new key for every evaluation, so no step knows the noise that
-    judges it. With ``num_eot`` copies the step follows their mean gradient and their mean logits
-    judge. A random defence is judged ``num_restarts (num_steps + 1) + 1`` times, and one slip
-    breaks it: use copies enough that a clean image does not fail by chance.
+    judges it. With ``num_eot`` copies, the step follows their mean gradient, and their mean logits
+    judge. A random defence is judged ``num_restarts (num_steps + 1) + 1`` times, and one failure
+    breaks it: use enough copies that a clean image does not fail by chance.
 
-    Jittable, with ``epsilon`` and ``step_size`` traced; memory does not grow with steps, restarts
-    or copies, which run one after the other (an image-sized gradient is kept for each copy).
+    It is jittable, with ``epsilon`` and ``step_size`` traced. Steps, restarts and copies run one
+    after the other, so memory does not grow with them (except one image-sized gradient a copy).
 
     Args:
       key: consumed by starts and evaluations.
-      logits_fn: ``(key, images) -> (N, classes)``; rows independent of each other, so batch
-        normalisation in its evaluation mode. A deterministic one ignores its key.
+      logits_fn: ``(key, images) -> (N, classes)`` with independent rows, so batch normalisation
+        must use running averages. A deterministic one ignores its key.
       images: floating point (N, ...), within [low, high].
       labels: integers (N,).
       epsilon: radius of the ball, at least 0, in units of the images: for [-1, 1] see
@@ -152,8 +151,9 @@ def pgd_attack(
       step_size: length of a step, in units of the images; None for ``2.5 epsilon / num_steps``,
         which can cross the ball whatever its radius (Madry et al. 2018).
       num_restarts: at least 1; the worst counts.
-      random_start: begin uniformly in the ball, or else at the image.
-      num_eot: copies a randomised classifier is averaged over, at least 1 (Athalye et al. 2018).
+      random_start: whether to begin uniformly in the ball instead of at the image.
+      num_eot: copies over which a randomised classifier is averaged, at least 1 (Athalye et al.
+        2018).
       low: lower end of the images' range.
       high: upper end.
 
@@ -162,8 +162,8 @@ def pgd_attack(
 
     Raises:
       TypeError: if ``images`` are not floating point or ``labels`` not integers.
-      ValueError: if an argument lies outside its range, a shape does not fit, or a concrete image
-        or label is NaN or out of range.
+      ValueError: if an argument is out of range, a shape does not fit, or a concrete image or label
+        is NaN or out of range.
 
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
@@ -183,7 +183,7 @@ def pgd_attack(
     def move(carry: tuple[jax.Array, Worst], key: Key) -> tuple[Any, None]:
         x, worst = carry
         margins, gradients = evaluate(key, x)
-        # A pixel whose derivative is NaN or infinite stays, rather than spoil the image.
+        # A pixel whose derivative is NaN or infinite stays.
         direction = ball.direction(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
         return (project(x + step_size * direction), _worse(worst, x, margins)), None
 
@@ -210,13 +210,13 @@ def robust_accuracy_curve(
     epsilons: jax.Array,
     **attack: Any,
 ) -> jax.Array:
-    """The fraction of images that ``pgd_attack`` does not break, at each radius.
+    """Returns the fraction of images that ``pgd_attack`` does not break, at each radius.
 
-    Radius 0 gives the clean accuracy. The attacks are independent, and nothing makes the curve
-    fall: where it rises by more than a few images, the attack is too weak there, so more steps
-    or restarts are due. (An image broken at one radius is broken at every larger one.)
+    Radius 0 gives the clean accuracy. The attacks are independent, so the curve may rise. If it
+    rises by more than a few images, the attack is too weak there: use more steps or restarts, since
+    an image broken at one radius is broken at every larger one.
 
-    Each call outside ``jit`` compiles anew; wrap it for many batches of images.
+    Each call outside ``jit`` compiles again; jit it for many batches of images.
 
     Args:
       key: split over the radii.
@@ -244,7 +244,7 @@ def robust_images(
     epsilons: jax.Array,
     **attack: Any,
 ) -> jax.Array:
-    """The images that ``pgd_attack`` does not break, at each radius, bool (E, N).
+    """Returns which images ``pgd_attack`` does not break, at each radius, bool (E, N).
 
     Their means are ``robust_accuracy_curve``, which has the same arguments and errors.
     """
@@ -261,7 +261,7 @@ def robust_images(
 
 
 def _worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:
-    """Image by image, whichever has the smaller margin."""
+    """Returns, for each image, whichever has the smaller margin."""
     is_worse = margins < worst[1]
     chosen = is_worse.reshape((-1,) + (1,) * (images.ndim - 1))
     return jnp.where(chosen, images, worst[0]), jnp.where(is_worse, margins, worst[1])

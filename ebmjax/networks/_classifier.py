@@ -1,4 +1,4 @@
-"""A network as two pure functions, with its normalisation statistics in plain sight."""
+"""A network as two pure functions, with normalisation statistics as arguments and results."""
 
 import inspect
 from collections.abc import Callable
@@ -13,24 +13,24 @@ from ebmjax.types import Key, PyTree
 
 
 class Classifier(NamedTuple):
-    """Images to logits as pure functions, all that trainers and evaluations ask of a network.
+    """Pure functions from images to logits; trainers and evaluations need nothing else.
 
-    Make one from a Flax Linen network with ``classifier(network)``, or from any two functions:
-    a plain JAX or Equinox network without running statistics passes ``{}`` through.
+    Make one from a Flax Linen network with ``classifier(network)``, or from any two functions. A
+    network without running statistics passes ``{}`` through.
 
     Attributes:
-      init: ``init(key, images) -> (params, statistics)``; ``statistics`` holds the running
-        averages of batch normalisation, ``{}`` where there are none.
-      logits: ``logits(params, statistics, images, *, use="running", batch_axis=None) ->
-        (logits, new_statistics)``. Images (..., H, W, C) give logits (..., classes) in float32.
-        With ``use="batch"`` the images are normalised by their own statistics, averaged over the
-        mapped axis ``batch_axis`` too where one is named, and ``new_statistics`` are the running
-        averages updated by them: keep them or not, as a ``NormPolicy`` says. Otherwise
-        ``new_statistics`` is ``statistics``.
+      init: ``init(key, images) -> (params, statistics)``; ``statistics`` holds the running averages
+        of batch normalisation, or ``{}``.
+      logits: ``logits(params, statistics, images, *, use="running", batch_axis=None) -> (logits,
+        new_statistics)``. Images (..., H, W, C) give logits (..., classes) in float32. With
+        ``use="batch"`` the images are normalised by their own statistics, averaged also over the
+        mapped axis ``batch_axis`` if given; ``new_statistics`` are then the updated running
+        averages. A ``NormPolicy`` says whether to keep them. Otherwise ``new_statistics`` is
+        ``statistics``.
       first_layer: ``first_layer(params, images) -> hidden``, the part of the network that PYLD
-        differentiates once per outer step; None where the network has no such split.
+        differentiates once per outer step; None if the network has no such split.
       head: ``head(params, statistics, hidden, *, use="running", batch_axis=None) -> (logits,
-        new_statistics)``, the rest of it, so ``logits`` is ``head`` after ``first_layer``.
+        new_statistics)``, the rest, so ``logits`` is ``head`` after ``first_layer``.
 
     Example:
       >>> def init(key, images):
@@ -51,15 +51,16 @@ class Classifier(NamedTuple):
 
 
 def classifier(network: nn.Module) -> Classifier:
-    """The ``Classifier`` of a Linen network that maps images to logits.
+    """Returns the ``Classifier`` of a Linen network that maps images to logits.
 
-    A network whose ``__call__`` has a ``statistics`` argument (``"running"`` or ``"batch"``) and a
-    ``batch_axis`` attribute, as ``WideResNet``, is asked for either. Any other keeps no statistics
-    and both uses are the same. Methods ``first_layer`` and ``head`` become the fields of that name.
+    Both uses work if ``__call__`` has a ``statistics`` argument (``"running"`` or ``"batch"``) and
+    the network has a ``batch_axis`` attribute, as ``WideResNet`` does. Any other network keeps no
+    statistics, and both uses are the same. Methods ``first_layer`` and ``head`` become the fields
+    of that name.
 
     Raises:
       TypeError: unless ``network`` is a Linen module.
-      ValueError: from ``logits`` and ``head``, where ``use`` is unknown.
+      ValueError: from ``logits`` and ``head``, if ``use`` is unknown.
 
     Example:
       >>> from ebmjax.networks import WideResNet
@@ -91,7 +92,7 @@ def classifier(network: nn.Module) -> Classifier:
 
 
 def _bind(network: nn.Module, method: str) -> Callable[..., tuple[jax.Array, PyTree]]:
-    """``Classifier.logits``, by the ``method`` of ``network`` that computes them."""
+    """Returns ``Classifier.logits``, by the ``method`` of ``network`` that computes them."""
     has_statistics = "statistics" in inspect.signature(getattr(network, method)).parameters
 
     def logits(

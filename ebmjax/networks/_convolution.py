@@ -19,7 +19,7 @@ from ebmjax.networks._convolve import (
 )
 
 pytorch_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
-"""Uniform within 1/sqrt(fan_in), PyTorch's default weights of a convolution."""
+"""Draws uniformly within 1/sqrt(fan_in), PyTorch's default for a convolution's weights."""
 
 
 class Convolution(nn.Module):
@@ -60,7 +60,7 @@ class Convolution(nn.Module):
 class TransposedConvolution(nn.Module):
     """``convolve_transposed`` with learned ``kernel`` (size, size, I, O) and ``bias`` (O,).
 
-    Parameters are float32, named and shaped as those of ``flax.linen.ConvTranspose``.
+    Parameters are float32, with the names and shapes of ``flax.linen.ConvTranspose``.
 
     Attributes:
       features: number of output channels O.
@@ -86,7 +86,7 @@ class TransposedConvolution(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
         images, kernel, bias = _parameters(self, images)
-        # A lone pixel reaches each pixel of the output by one tap.
+        # A lone pixel reaches each output pixel by one tap.
         is_stamp = images.shape[-3:-1] == (1, 1) and self.kernel_size >= self.stride
         takes_bias = is_stamp and is_matmul(self.lowering)
         if takes_bias:
@@ -100,7 +100,7 @@ class TransposedConvolution(nn.Module):
 def _parameters(
     module: Convolution | TransposedConvolution, images: jax.Array
 ) -> tuple[jax.Array, ...]:
-    """The images, the kernel and the bias of ``module``, in the dtype it computes in."""
+    """Returns images, kernel and bias of ``module``, in the dtype it computes in."""
     for name in ("features", "kernel_size", "stride"):
         check_at_least(name, getattr(module, name), 1)
     check_images(images)
@@ -113,10 +113,10 @@ def _parameters(
 def _bias_as_channel(
     images: jax.Array, kernel: jax.Array, bias: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """One more input channel, of ones, whose weight is the bias.
+    """Adds an input channel of ones, whose weight is the bias.
 
-    The sum is then part of the product. In a separate loop, repeated in the backward pass, XLA
-    looks the bias up entry by entry: a fifth of the time of a chain of thermo_digits on a CPU.
+    The sum is then part of the product. Otherwise XLA looks the bias up entry by entry in a
+    separate loop: a fifth of the time of a thermo_digits chain on a CPU.
     """
     taps = jnp.broadcast_to(bias, (*kernel.shape[:2], 1, len(bias)))
     ones = jnp.ones((*images.shape[:-1], 1), images.dtype)

@@ -1,7 +1,7 @@
 """Two-dimensional convolution as matrix products, or as XLA's own convolution.
 
-XLA's CPU convolutions lose their threads inside ``lax.scan`` and ``lax.while_loop``, which is
-where samplers live; matrix products keep them (docs/networks.md has the measurements).
+XLA's CPU convolutions lose their threads inside ``lax.scan`` and ``lax.while_loop``, where samplers
+run; matrix products keep them (measured in docs/networks.md).
 """
 
 import functools
@@ -38,16 +38,15 @@ def convolve(
       stride: step of the window along both axes.
       padding: ``"SAME"`` (output ceil(H / stride), as XLA pads: the odd pixel at the end) or
         ``"VALID"``.
-      lowering: ``"matmul"`` gathers the patches by shifted slices and takes one matrix product;
-        ``"xla"`` is XLA's convolution; None is matmul on the CPU backend, XLA elsewhere, decided
-        when traced.
+      lowering: ``"matmul"`` gathers patches by shifted slices for one matrix product; ``"xla"`` is
+        XLA's convolution. None is matmul on the CPU backend, XLA elsewhere, decided when traced.
 
     Returns:
       (..., H', W', O).
 
     Raises:
       ValueError: for images without H, W and channels, a window larger than unpadded images, an
-        unknown lowering or padding, a stride below 1, or channels that differ from the kernel's.
+        unknown lowering or padding, a stride below 1, or other channels than the kernel's.
     """
     check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)
@@ -77,17 +76,17 @@ def convolve_transposed(
     padding: Padding = "SAME",
     lowering: Lowering | None = None,
 ) -> jax.Array:
-    """The transposed convolution of ``jax.lax.conv_transpose`` and ``flax.linen.ConvTranspose``.
+    """Transposed convolution, as ``jax.lax.conv_transpose`` and ``flax.linen.ConvTranspose``.
 
-    The kernel is not flipped: the dilated input is cross-correlated with it as it is stored.
-    Input pixel i therefore adds ``kernel[size - 1 - j]`` to output pixel ``stride i + j - crop``.
-    A PyTorch ``ConvTranspose2d`` weight (I, O, size, size) is this kernel after a flip of both
-    spatial axes and a transposition to (size, size, I, O).
+    The kernel is not flipped: it is cross-correlated with the dilated input. So input pixel i adds
+    ``kernel[size - 1 - j]`` to output pixel ``stride i + j - crop``. A PyTorch ``ConvTranspose2d``
+    weight (I, O, size, size) is this kernel after a flip of both spatial axes and a transposition
+    to (size, size, I, O).
 
     Args:
       images: (..., H, W, I), with any leading axes or none.
       kernel: (size, size, I, O).
-      stride: how many output pixels an input pixel is apart from the next.
+      stride: distance of neighbouring input pixels, in output pixels.
       padding: ``"SAME"`` (output exactly stride H) or ``"VALID"`` (output
         stride H + max(size - stride, 0), so a 1x1 image becomes size x size).
       lowering: as in ``convolve``; the matmul form is one matrix product and shifted additions.
@@ -135,21 +134,21 @@ def _check(images: jax.Array, kernel: jax.Array, padding: str, lowering: str | N
 
 
 def is_matmul(lowering: Lowering | None) -> bool:
-    """Whether ``lowering`` means matrix products on the backend at hand."""
+    """Returns whether ``lowering`` means matrix products on the current backend."""
     if lowering is None:
         return jax.default_backend() == "cpu"
     return lowering == "matmul"
 
 
 def _pad(images: jax.Array, rows: tuple[int, int], columns: tuple[int, int]) -> jax.Array:
-    """Zeros around the height and width of (..., H, W, C)."""
+    """Pads the height and width of (..., H, W, C) with zeros."""
     return jnp.pad(images, [(0, 0)] * (images.ndim - 3) + [rows, columns, (0, 0)])
 
 
 def _patches(
     images: jax.Array, size: int, stride: int, pads: Sequence[tuple[int, int]]
 ) -> jax.Array:
-    """(..., H', W', size * size * I): the window at each output pixel, in the kernel's order."""
+    """Returns (..., H', W', size * size * I): each output pixel's window, in the kernel's order."""
     padded = _pad(images, *pads)
     rows, columns = ((n - size) // stride + 1 for n in padded.shape[-3:-1])
 
@@ -162,11 +161,11 @@ def _patches(
 
 
 def _add_stamps(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
-    """The stamp of size x size that each input pixel makes, added where stamps overlap."""
+    """Adds the stamps of size x size that the input pixels make."""
     size, _, channels, features = kernel.shape
     shape = [_transposed_size(n, size, stride, padding) for n in images.shape[-3:-1]]
-    # One product where it costs no more than making the stamps: XLA's additions on a CPU go entry
-    # by entry where images have few features, and took a sixth of the time of thermo_digits.
+    # One product, if it costs no more than making the stamps: for few features, XLA's additions on
+    # a CPU took a sixth of the time of thermo_digits.
     has_overlap = math.prod(images.shape[-3:-1]) > 1
     if has_overlap and math.prod(shape) * features <= channels:
         return _product_add(images, kernel, stride, padding)
@@ -183,7 +182,7 @@ def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Pad
     first = max(size - stride, 0) // 2 if padding == "SAME" else 0
 
     def landing(n: int) -> np.ndarray:
-        """(n, size, output): one where that entry of that pixel's stamp comes to lie."""
+        """Returns (n, size, output): one at the place of each entry of a pixel's stamp."""
         reached = stride * np.arange(n)[:, None] + np.arange(size) - first
         return reached[..., None] == np.arange(_transposed_size(n, size, stride, padding))
 
@@ -197,11 +196,11 @@ def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Pad
 
 
 def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
-    """Each input pixel's stamp of size x size, in blocks, added where the stamps overlap.
+    """Adds the input pixels' stamps of size x size in blocks.
 
-    Neighbouring stamps are ``stride`` apart. Cut into ``m x m`` blocks of that side, they overlap
-    in whole blocks. So their sum is m * m shifted additions on the grid of blocks, without a
-    scatter. A lone pixel overlaps nothing and is one block.
+    Neighbouring stamps are ``stride`` apart, so stamps cut into ``m x m`` blocks of that side
+    overlap in whole blocks. Their sum is m * m shifted additions, without a scatter. A lone pixel
+    is one block.
     """
     size, _, channels, features = kernel.shape
     height, width = images.shape[-3:-1]

@@ -12,16 +12,16 @@ from ebmjax._checks import check_at_least
 
 
 class MLPEnergy(nn.Module):
-    """A multilayer perceptron from a position (..., d) to an energy (...,), in float32.
+    """Multilayer perceptron from a position (..., d) to an energy (...,), in float32.
 
-    The default is the 2-32-64-64-64-1 network for two-dimensional toy densities, with the swish
-    activation: Langevin dynamics and MALA assume a score that varies smoothly, and a
-    piecewise-linear activation would make it piecewise constant, without curvature.
+    The default is the 2-32-64-64-64-1 network for toy densities in the plane, with the swish
+    activation. Langevin dynamics and MALA assume a smooth score; a piecewise-linear activation
+    would make it piecewise constant.
 
     Attributes:
       hidden: widths of the hidden layers.
       activation: elementwise.
-      dtype: of the hidden layers; the last one and the energy are float32 whatever it is.
+      dtype: dtype of the hidden layers; the last layer and the energy are always float32.
 
     Weights start LeCun normal, biases at zero.
 
@@ -52,12 +52,12 @@ class MLPEnergy(nn.Module):
 
 
 class LatentEnergy(MLPEnergy):
-    """The energy of a latent vector z (..., d) relative to its base Gaussian: a scalar (...,).
+    """Energy (...,) of a latent vector z (..., d) relative to its base Gaussian.
 
-    The prior is ``exp(-energy(z)) N(z; 0, sigma_0^2 I) / Z``, so this is minus the tilt f_alpha
-    of the papers: low where the prior puts more mass than the Gaussian. An ``MLPEnergy`` with the
-    thesis's widths and leaky ReLU of slope 0.1. It starts LeCun normal with zero biases, as the
-    thesis's public code does by keeping Flax's defaults.
+    The prior is ``exp(-energy(z)) N(z; 0, sigma_0^2 I) / Z``, so this is minus the papers' tilt
+    f_alpha: low where the prior puts more mass than the Gaussian. It is an ``MLPEnergy`` with the
+    thesis's widths and leaky ReLU of slope 0.1. Weights start LeCun normal and biases at zero, as
+    in the thesis's public code.
 
     Source: Pang et al. 2020; thermodynamic-integration thesis, Table 5 (z-100-100-1).
 

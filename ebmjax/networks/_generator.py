@@ -18,27 +18,27 @@ LEAK = 0.2
 class ConvGenerator(nn.Module):
     """4x4 transposed convolutions from z (..., d) to images (..., H, W, channels) in (-1, 1).
 
-    The first takes the 1x1 latent to 4x4 pixels without padding; each later one doubles the side,
-    so H = W = 4 * 2^len(features). Leaky ReLU of slope 0.2 between, tanh last, no normalisation.
-    ``features=(16 f, 8 f, 4 f)`` gives 32x32, ``(16 f, 8 f, 4 f, 2 f)`` 64x64, one entry 8x8.
+    The first layer takes the 1x1 latent to 4x4 pixels without padding. Each later layer doubles the
+    side, so H = W = 4 * 2^len(features). Leaky ReLU of slope 0.2 lies between layers, tanh at the
+    end; there is no normalisation. ``features=(16 f, 8 f, 4 f)`` gives 32x32, ``(16 f, 8 f, 4 f, 2
+    f)`` 64x64, one entry 8x8.
 
-    Weights start LeCun normal and biases at zero, as in the thesis's public code (Flax's
-    defaults; that code has no biases). The fan-in counts all 16 taps where only 4 reach a pixel
-    (1 in the first layer), so the images start nearly grey: quiet, and what the published
-    Langevin step sizes were chosen with.
+    Weights start LeCun normal and biases at zero, as in the thesis's public code (which has no
+    biases). The fan-in counts all 16 taps, but only 4 reach a pixel (1 in the first layer). So
+    images start nearly grey; the published Langevin step sizes were chosen with that.
 
     Attributes:
-      features: channels after every layer but the last.
+      features: output channels of every layer but the last.
       channels: of the image.
       lowering: of the convolutions, see ``Convolution``.
-      dtype: of the computation; the image is float32 whatever it is.
+      dtype: of the computation; the image is always float32.
       kernel_init: of every layer.
 
     Raises:
       ValueError: if a number of channels is below one or z is a scalar.
 
-    Source: thermodynamic-integration thesis and its public code (f = 64); its Table 5 prints one
-    layer more, which would double the images.
+    Source: thermodynamic-integration thesis and its public code (f = 64). Its Table 5 prints one
+    more layer, which would double the images' side.
 
     Example:
       >>> generator = ConvGenerator(features=(64,), channels=1)
@@ -73,5 +73,5 @@ class ConvGenerator(nn.Module):
 
 
 def _leaky_relu(x: jax.Array) -> jax.Array:
-    """``flax.linen.leaky_relu``, with one selection in the backward pass instead of two."""
+    """Computes ``flax.linen.leaky_relu`` with one selection in the backward pass instead of two."""
     return x * jnp.where(x >= 0, 1.0, LEAK)

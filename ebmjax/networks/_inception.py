@@ -11,7 +11,7 @@ FEATURES = 2048
 CLASSES = 1008
 INPUT_SIZE = 299
 SMALLEST_SIZE = 75
-# What a GPU or a TPU rounds away by default is of the order of the differences between papers.
+# A GPU's or TPU's default rounding is as large as differences between papers.
 PRECISION = jax.lax.Precision.HIGHEST
 
 Unit = tuple[str, int, int | tuple[int, int]]
@@ -22,10 +22,9 @@ class InceptionOutputs(NamedTuple):
     """Outputs that the metrics of generated images need, one row an image.
 
     Attributes:
-      features: (N, 2048), the averages over the last grid ("pool_3"): for FID and KID.
-      logits: (N, 1008), for the inception score. The original score multiplies the features by
-        the last layer's weights and leaves its bias out, and so does every number published
-        since; these have no bias either.
+      features: (N, 2048), averages over the last grid ("pool_3"), for FID and KID.
+      logits: (N, 1008), for the inception score. The original score leaves out the last layer's
+        bias, as do published numbers since; these logits have no bias either.
     """
 
     features: jax.Array
@@ -33,12 +32,11 @@ class InceptionOutputs(NamedTuple):
 
 
 def inception_inputs(images: jax.Array) -> jax.Array:
-    """Images as the 2015 graph sees them: 299x299, in [-1, 1).
+    """Returns images as the 2015 graph sees them: 299x299, in [-1, 1).
 
-    The graph resizes by TensorFlow 1's bilinear rule: output pixel i reads input position
-    ``i * H / 299``, from the corner rather than from pixel centres, with no smoothing before an
-    image is made smaller. It then takes ``(x - 128) / 128``. PyTorch's and Pillow's resizing
-    differ, which moves FID.
+    The graph resizes by TensorFlow 1's bilinear rule: output pixel i reads input position ``i * H /
+    299``, counted from the corner, not from pixel centres, and without smoothing before shrinking.
+    It then takes ``(x - 128) / 128``. PyTorch's and Pillow's resizing differ, which changes FID.
 
     Args:
       images: (N, H, W, C) uint8, C = 3, or 1 for grey, which is repeated.
@@ -69,7 +67,7 @@ def inception_inputs(images: jax.Array) -> jax.Array:
 
 def _interpolate(images: jax.Array, axis: int) -> jax.Array:
     size = images.shape[axis]
-    # In float32 as TensorFlow does it, on which side of a pixel a position falls included.
+    # In float32 as in TensorFlow, so that positions fall on the same side of a pixel.
     position = np.arange(INPUT_SIZE, dtype=np.float32) * np.float32(size / INPUT_SIZE)
     below = np.minimum(np.floor(position).astype(np.int32), size - 1)
     above = np.minimum(below + 1, size - 1)
@@ -79,11 +77,11 @@ def _interpolate(images: jax.Array, axis: int) -> jax.Array:
 
 
 class InceptionV3(nn.Module):
-    """Inception-v3 as the FID of Heusel et al. uses it, for inference only.
+    """Inception-v3 as used for the FID of Heusel et al., for inference only.
 
-    It differs from the network of the paper, and from torchvision's, in three ways: average
-    pooling does not count the padding, the last block pools by the maximum, and there are 1008
-    classes. Modules carry PyTorch's names, so a weight's name says where it belongs.
+    It differs from the paper's network, and torchvision's, in three ways: average pooling does not
+    count the padding, the last block pools by the maximum, and there are 1008 classes. Modules have
+    PyTorch's names, so a weight's name says where it belongs.
 
     Call:
       ``apply(variables, images)``: (N, H, W, 3) floats from ``inception_inputs``, at least 75x75,
@@ -147,7 +145,7 @@ class ConvolutionUnit(nn.Module):
 
 
 class MixedA(nn.Module):
-    """The 35x35 blocks, with a 5x5 branch."""
+    """35x35 block with a 5x5 branch."""
 
     pool_features: int
 
@@ -163,7 +161,7 @@ class MixedA(nn.Module):
 
 
 class MixedB(nn.Module):
-    """From 35x35 to 17x17."""
+    """Block from 35x35 to 17x17."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -176,7 +174,7 @@ class MixedB(nn.Module):
 
 
 class MixedC(nn.Module):
-    """The 17x17 blocks, with 7x7 windows factored into a row and a column."""
+    """17x17 block with 7x7 windows factored into a row and a column."""
 
     width: int
 
@@ -204,7 +202,7 @@ class MixedC(nn.Module):
 
 
 class MixedD(nn.Module):
-    """From 17x17 to 8x8."""
+    """Block from 17x17 to 8x8."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -222,7 +220,7 @@ class MixedD(nn.Module):
 
 
 class MixedE(nn.Module):
-    """The 8x8 blocks, whose 3x3 windows end in a row beside a column."""
+    """8x8 block whose 3x3 windows end in a row beside a column."""
 
     pool: Literal["average", "max"]
 
@@ -242,7 +240,7 @@ class MixedE(nn.Module):
 
 
 def _chain(x: jax.Array, *units: Unit) -> jax.Array:
-    """The units one after the other, as submodules of the module that calls."""
+    """Applies the units one after the other, as submodules of the calling module."""
     for name, features, kernel_size in units:
         x = ConvolutionUnit(features, kernel_size, name=name)(x)
     return x

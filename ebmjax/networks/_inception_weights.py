@@ -1,4 +1,4 @@
-"""Inception's weights from a local file that can hold numbers and nothing else."""
+"""Inception's weights from a local file that can hold only numbers."""
 
 import hashlib
 import io
@@ -26,7 +26,7 @@ from ebmjax.networks._inception import (
 CONVERT = (
     "experiments/convert_inception.py writes the file, and docs/generation_metrics.md has the steps"
 )
-# What NumPy, zipfile and json raise at bytes that are not what the file's name says.
+# Errors of NumPy, zipfile and json for bytes that do not fit the file's name.
 DAMAGE = (
     ValueError,
     KeyError,
@@ -47,7 +47,7 @@ SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I
 def load_inception(
     path: str | Path, sha256: str | None = None
 ) -> Callable[[jax.Array], InceptionOutputs]:
-    """The FID Inception-v3 with the weights of a local file, as a compiled function of images.
+    """Returns the FID Inception-v3 with a local file's weights, as a compiled function of images.
 
     Args:
       path: a ``.npz`` or ``.safetensors`` file from ``experiments/convert_inception.py``.
@@ -55,7 +55,7 @@ def load_inception(
 
     Returns:
       ``inception_fn(images) -> InceptionOutputs``, images (N, H, W, 3 or 1) uint8, resized and
-      scaled as in ``inception_inputs``. Compiled anew for every shape of images, so go through
+      scaled as in ``inception_inputs``. It compiles for every shape of images, so call it through
       ``ebmjax.metrics.extract_in_batches``.
 
     Raises:
@@ -63,13 +63,13 @@ def load_inception(
     """
     variables = jax.device_put(inception_variables(read_tensors(path, sha256)))
     network = InceptionV3()
-    # An argument rather than a constant of the compiled function, which would hold a second copy.
+    # An argument, because the compiled function would hold a second copy of a constant.
     apply = jax.jit(lambda variables, images: network.apply(variables, inception_inputs(images)))
     return lambda images: apply(variables, jnp.asarray(images))
 
 
 def inception_variables(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The variables of ``InceptionV3`` from named tensors, each present once and of its shape.
+    """Returns the variables of ``InceptionV3`` from named tensors, checked one by one.
 
     Args:
       tensors: by path, as ``params/Mixed_5b/branch1x1/conv/kernel``; convolution kernels
@@ -111,15 +111,14 @@ def _is_finite(tensor: np.ndarray) -> bool:
 
 
 def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.ndarray]:
-    """Named tensors of a ``.npz`` or ``.safetensors`` file, read without executing any of it.
+    """Returns named tensors of a ``.npz`` or ``.safetensors`` file; executes nothing in it.
 
-    Pickles, and hence PyTorch's ``.pt`` and ``.pth``, can run any program when they are opened;
-    they are refused, and so are arrays of Python objects inside ``.npz``.
+    Pickles, such as PyTorch's ``.pt`` and ``.pth``, can run any program when opened. They are
+    refused, and so are arrays of Python objects inside ``.npz``.
 
     Args:
       path: the file.
-      sha256: hexadecimal SHA-256 the file must have; None checks nothing. The bytes that are
-        hashed are the bytes that are read.
+      sha256: hexadecimal SHA-256 the file must have; None checks nothing.
 
     Returns:
       Each tensor by its name.
@@ -155,7 +154,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
 def _read_npz(data: bytes) -> dict[str, np.ndarray]:
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
         tensors = dict(archive)
-    # NumPy hands out what is no array as bytes: PyTorch's .pth is an archive with a pickle in it.
+    # NumPy returns members that are not arrays as bytes, such as the pickle in PyTorch's .pth.
     strange = [name for name, tensor in tensors.items() if not isinstance(tensor, np.ndarray)]
     if strange:
         raise ValueError(f"{strange[0]} is not an array")
@@ -163,7 +162,7 @@ def _read_npz(data: bytes) -> dict[str, np.ndarray]:
 
 
 def _read_safetensors(data: bytes) -> dict[str, np.ndarray]:
-    """Eight bytes with the header's length, a JSON header, then the tensors' bytes."""
+    """Reads eight bytes with the header's length, a JSON header, then the tensors' bytes."""
     header_size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or header_size > len(data) - 8:
         raise ValueError("the header is cut off")

@@ -1,4 +1,4 @@
-"""Which batches normalise themselves in training, and which are remembered."""
+"""Choice of the batches that normalise themselves in training and update the averages."""
 
 import dataclasses
 from typing import Any, Literal, get_args
@@ -15,29 +15,27 @@ def check_statistics(name: str, value: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class NormPolicy:
-    """Whose statistics batch normalisation uses in each of a training step's passes.
+    """Statistics that batch normalisation uses in each pass of a training step.
 
-    A step passes four kinds of images through the network, its roles: ``"classified"`` (labelled
-    images, whose cross-entropy is taken), ``"positives"`` and ``"negatives"`` (the two phases of
-    the energy term) and ``"chains"`` (the sampler's). Normalised by its ``"batch"``, an image's
-    energy depends on the images beside it; normalised by the ``"running"`` averages it does not.
+    A step passes images in four roles through the network: ``"classified"`` (labelled images, whose
+    cross-entropy is taken), ``"positives"`` and ``"negatives"`` (the two phases of the energy term)
+    and ``"chains"`` (the sampler's). If normalised by its ``"batch"``, an image's energy depends on
+    the images beside it; if normalised by the ``"running"`` averages, it does not.
 
-    The default: every pass normalises by its batch, chains by that of all chains, so that they
-    follow the energy that is trained. Only real images update the averages, so that these are what
-    the network will meet when it is evaluated. The price is that chains interact: a Metropolis test
-    of a single chain is not valid, and samplers of interacting particles are refused. The second
-    SAM pass repeats the first, since SAM takes the gradient of the same loss at displaced
-    parameters.
+    By default, every pass normalises by its batch, chains by that of all chains, so that they
+    follow the trained energy. Only real images update the averages, because the network is
+    evaluated on real images. The price is that chains interact: a Metropolis test of a single chain
+    is not valid, and samplers of interacting particles are refused. The second SAM pass normalises
+    like the first, since SAM takes the gradient of the same loss.
 
-    With ``chains="running"`` alone chains do not interact, but follow another energy than the
-    trained one, by as much as a batch differs from the averages: in every trial samples and
-    energies ran apart. Give positives and negatives the running averages, too, where chains must
-    not interact; that is consistent, and trains worse.
+    With ``chains="running"`` alone, chains do not interact but follow another energy than the
+    trained one. In every trial, samples and energies ran apart. If chains must not interact, give
+    positives and negatives the running averages, too: that is consistent but trains worse.
 
-    A batch is that of one shard, or of all where ``JointObjective.batch_axis`` names their axes.
+    A batch is that of one shard, or of all shards if ``JointObjective.batch_axis`` names their
+    axes.
 
-    Classified images always use their batch. In the second pass nothing updates the averages: the
-    displaced parameters are never kept, so neither are their statistics.
+    Classified images always use their batch. The second pass never updates the averages.
 
     Attributes:
       positives: ``"batch"`` or ``"running"``.
@@ -45,12 +43,12 @@ class NormPolicy:
       chains: ``"batch"`` or ``"running"``.
       second_pass: ``"batch"`` for every role as in the first pass, ``"running"`` for running
         averages in every role.
-      updated_by: roles whose first pass updates the running averages. Where several do, the later
-        pass outweighs the earlier: nine to one with ``WideResNet``'s momentum.
+      updated_by: roles whose first pass updates the running averages. If several do, the later pass
+        outweighs the earlier one, nine to one with ``WideResNet``'s momentum.
 
     Raises:
       ValueError: for an unknown choice or role, and for a role in ``updated_by`` that uses the
-        running averages and so has nothing to update them with.
+        running averages.
 
     Example:
       >>> policy = NormPolicy()
@@ -80,7 +78,7 @@ class NormPolicy:
                 )
 
     def use(self, role: Role, *, second_pass: bool = False) -> Statistics:
-        """The statistics that a pass of ``role`` normalises with, for ``Classifier.logits``."""
+        """Returns the statistics that a pass of ``role`` uses, for ``Classifier.logits``."""
         if role not in get_args(Role):
             raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
         if second_pass and self.second_pass == "running":
@@ -88,7 +86,7 @@ class NormPolicy:
         return "batch" if role == "classified" else getattr(self, role)
 
     def updates(self, role: Role, *, second_pass: bool = False) -> bool:
-        """Whether the statistics that a pass of ``role`` returns are to be kept."""
+        """Returns whether to keep the statistics that a pass of ``role`` returns."""
         return not second_pass and self.use(role) == "batch" and role in self.updated_by
 
 
@@ -99,6 +97,6 @@ SADA_JEM_POLICY = NormPolicy(
     second_pass="batch",
     updated_by=("positives", "chains", "negatives", "classified"),
 )
-"""What SADA-JEM's published code does: batch statistics everywhere, the running ones updated by
-every pass of the first round, chains included, and left alone in the second SAM pass. Its passes
-come in the order written in ``updated_by``, so the labelled images weigh most."""
+"""SADA-JEM's published code: batch statistics everywhere; every first pass, chains included,
+updates the running ones. Passes run in the order of ``updated_by``, so the labelled images weigh
+most."""

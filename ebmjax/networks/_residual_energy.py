@@ -21,48 +21,47 @@ Activation = Callable[[jax.Array], jax.Array]
 
 
 class ResidualEnergy(nn.Module):
-    """Images (..., H, W, C), or one image (H, W, C), to energies (...,), in float32.
+    """Network from images (..., H, W, C), or one image (H, W, C), to energies (...,) in float32.
 
-    A 3x3 convolution and activation; stages of residual blocks, the first of each stage halving
-    the image by its mean over 2x2 pixels; the sum over all pixels; a linear head. No layer
+    It is a 3x3 convolution and activation, stages of residual blocks, the sum over all pixels, and
+    a linear head. The first block of each stage halves the image by means over 2x2 pixels. No layer
     normalises activations, so an image's energy depends on that image alone. A block is
-    ``activation(halve(x + conv(activation(conv(x)))))`` with a 3x3 convolution on x where the
-    number of channels changes. Its second convolution starts at zero, so the network starts as a
-    shallow one; the other kernels start He normal, the head LeCun normal, biases at zero.
+    ``activation(halve(x + conv(activation(conv(x)))))``, with a 3x3 convolution on x if the number
+    of channels changes. Its second convolution starts at zero, so the network starts shallow. The
+    other kernels start He normal, the head LeCun normal, biases at zero.
 
     **Spectral norm.** Every kernel except the head's enters as ``W min(1, limit / norm(W))``, see
     ``spectral_norm``: a pure function of the parameters, without state. A kernel above the limit
-    gets no gradient along itself, so steps of gradient descent only lengthen it and it stays at
-    the limit. (IGEBM's code divides by the norm always, and caps the second convolution of a
-    block; the two differ for kernels that start below the limit.) Gains are not bounded. Chains
-    need not repeat the power iterations at every step: see ``folded``.
+    gets no gradient along itself, so gradient descent only lengthens it and it stays at the limit.
+    (IGEBM's code always divides by the norm, and caps only the second convolution of a block.)
+    Gains are not bounded. ``folded`` saves chains the power iterations at every step.
 
     **Classes.** With ``num_classes`` the energy is E(x, y) and the call takes labels. Each block
-    adds to the input of its two convolutions a bias of its class, and multiplies the output of the
-    second by a gain of its class; biases start at 0, gains at 1, so all classes start alike.
+    adds a bias of the class to the input of its two convolutions and multiplies the second's output
+    by a gain of the class. Biases start at 0 and gains at 1, so all classes start equal.
 
-    **Scales.** With ``num_scales`` above 1 the energy is the sum of the energies of the image and
-    of its means over 2x2, 4x4, ... pixels, each by a separate network.
+    **Scales.** With ``num_scales`` above 1, the energy is a sum over the image and its means over
+    2x2, 4x4, ... pixels, each with a separate network.
 
     Attributes:
-      features: channels of each stage; the first is the first convolution's too.
+      features: channels of each stage; the first also of the first convolution.
       depth: residual blocks in a stage.
       num_classes: number of classes; None for an energy of images alone.
       num_scales: number of resolutions.
       spectral_norm: the limit; None leaves kernels as they are.
       activation: elementwise; leaky ReLU of slope 0.2. IGEBM takes swish for large images.
       lowering: of the convolutions, see ``Convolution``.
-      dtype: of the computation up to the sum over pixels; from there on float32.
+      dtype: of the computation up to the sum over pixels; then float32.
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
-    8x8 digits. An odd last row or column has no partner when the image is halved and is left out,
-    after the convolutions before have seen it.
+    8x8 digits. Halving leaves out an odd last row or column, after earlier convolutions have seen
+    it.
 
     Raises:
       ValueError: when built, if a size is below one or the limit is not positive. When called, if
-        the images have another shape than images or cannot be halved so often, if labels are given
-        without classes or missing with them, or if labels have another shape or are out of range.
-        A traced label out of range makes the energy NaN.
+        images have a wrong shape or cannot be halved so often, if labels are given without classes
+        or missing with them, or if labels have a wrong shape or range. A traced label out of range
+        makes the energy NaN.
       TypeError: if labels are not integers.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.
@@ -126,10 +125,10 @@ class ResidualEnergy(nn.Module):
 
     @nn.nowrap
     def folded(self, params: PyTree) -> tuple["ResidualEnergy", PyTree]:
-        """The same energy as a network without a limit, and parameters that keep it.
+        """Returns the same energy as a network without a limit, and parameters with capped kernels.
 
-        Fold once a training step and run chains on the result: they then cost what they would
-        without spectral normalisation. Differentiable, so a loss may use it too.
+        Fold once a training step and run chains on the result: they then cost no more than without
+        spectral normalisation. It is differentiable, so a loss may use it too.
 
         Args:
           params: as ``apply`` takes them.
@@ -153,7 +152,7 @@ class ResidualEnergy(nn.Module):
 
 
 class ScaleEnergy(nn.Module):
-    """The energy of the images at one resolution; see ``ResidualEnergy``."""
+    """Energy of the images at one resolution; see ``ResidualEnergy``."""
 
     features: Sequence[int]
     depth: int
@@ -181,7 +180,7 @@ class ScaleEnergy(nn.Module):
 
 
 class EnergyBlock(nn.Module):
-    """Two convolutions and a shortcut, moved by the class; see ``ResidualEnergy``."""
+    """Two convolutions and a shortcut, conditioned on the class; see ``ResidualEnergy``."""
 
     features: int
     num_classes: int | None
@@ -206,13 +205,13 @@ class EnergyBlock(nn.Module):
         return x + self._of_class(name, nn.initializers.zeros_init(), x, labels)
 
     def _of_class(self, name: str, init: Any, x: jax.Array, labels: jax.Array) -> jax.Array:
-        """The channels' parameters of each image's class, (..., 1, 1, channels)."""
+        """Returns the channels' parameters of each image's class, (..., 1, 1, channels)."""
         table = self.param(name, init, (self.num_classes, x.shape[-1]))
         return jnp.asarray(table)[labels][..., None, None, :].astype(x.dtype)
 
 
 def halve(images: jax.Array) -> jax.Array:
-    """The means over 2x2 pixels of (..., H, W, C); an odd last row or column is left out."""
+    """Returns means over 2x2 pixels of (..., H, W, C), without an odd last row or column."""
     height, width = (side // 2 for side in images.shape[-3:-1])
     even = images[..., : 2 * height, : 2 * width, :]
     quads = even.reshape(*images.shape[:-3], height, 2, width, 2, images.shape[-1])

@@ -1,4 +1,4 @@
-"""Kernels whose spectral norm is capped, so that an energy cannot become steep without limit."""
+"""Caps the spectral norm of kernels, which bounds the steepness of an energy."""
 
 from typing import Any
 
@@ -12,25 +12,24 @@ NUM_ITERATIONS = 20
 
 
 def spectral_norm(kernel: jax.Array, *, num_iterations: int = NUM_ITERATIONS) -> jax.Array:
-    r"""An estimate, from below, of the largest singular value of ``kernel`` as a matrix.
+    r"""Returns an estimate, from below, of the largest singular value of ``kernel`` as a matrix.
 
     .. math::
         v \leftarrow W^\top W v / \lVert W^\top W v \rVert, \qquad
         \hat\sigma = u^\top W v = \lVert W v \rVert
 
-    from a start that never changes, so this is a pure function of the kernel: there is no state to
-    carry, and the same kernel has the same norm in a chain, in the loss and after averaging
-    parameters over time. Its relative error falls like ``(s_2 / s_1)^(4 num_iterations)`` in the
-    two largest singular values. The gradient holds both singular vectors fixed and is ``u v^T``,
-    exact where the iteration has converged.
+    from a fixed start, so this is a pure function of the kernel: there is no state to carry. The
+    relative error falls like ``(s_2 / s_1)^(4 num_iterations)`` in the two largest singular values.
+    The gradient holds both singular vectors fixed and is ``u v^T``, exact if the iteration has
+    converged.
 
     Args:
-      kernel: (..., O), floating point; all axes but the last become the rows of W, as a
-        convolution's (size, size, I, O) become (size^2 I, O). The convolution itself, as a linear
-        map of images, has a norm of at most ``size`` times the matrix's.
-      num_iterations: products with W and its transpose, each, at least 1 (static). With the
-        default of 20, kernels of independent normal entries, whose largest singular values lie
-        close together, come out 1 to 2 % low.
+      kernel: (..., O), floating point; all axes but the last become the rows of W: a convolution's
+        (size, size, I, O) becomes (size^2 I, O). As a linear map of images, the convolution has at
+        most ``size`` times the matrix's norm.
+      num_iterations: products with W and with its transpose, at least 1 (static). With 20, kernels
+        of independent normal entries, whose largest singular values are close, come out 1 to 2 %
+        low.
 
     Returns:
       Scalar, at least float32; 0 for a kernel of zeros.
@@ -56,9 +55,9 @@ def spectral_norm(kernel: jax.Array, *, num_iterations: int = NUM_ITERATIONS) ->
     def iterate(_: Any, right: jax.Array) -> jax.Array:
         return _unit(_unit(held @ right) @ held)
 
-    # A random direction: one of equal entries would miss, for example, kernels that sum to zero.
+    # A random direction: equal entries would miss, for example, kernels that sum to zero.
     start = jax.random.normal(jax.random.key(0), (matrix.shape[1],), matrix.dtype)
-    # Itself, but within shard_map it varies over the mesh wherever the kernel does.
+    # The same value; within shard_map it now varies over the mesh as the kernel does.
     start = jnp.where(jnp.isfinite(held[0]), start, start)
     with jax.default_matmul_precision("highest"):
         right = jax.lax.fori_loop(0, num_iterations, iterate, _unit(start))
@@ -66,7 +65,7 @@ def spectral_norm(kernel: jax.Array, *, num_iterations: int = NUM_ITERATIONS) ->
 
 
 def cap_kernels(params: PyTree, limit: Any) -> PyTree:
-    """``params`` whose kernels have a ``spectral_norm`` of at most ``limit``; the rest unchanged.
+    """Returns ``params`` with kernels of ``spectral_norm`` at most ``limit``.
 
     A kernel W becomes ``W min(1, limit / spectral_norm(W))``. Kernels are the leaves called
     "kernel", except in layers called "head", whose scale is the energy's.
@@ -96,6 +95,6 @@ def cap_kernels(params: PyTree, limit: Any) -> PyTree:
 
 
 def _unit(vector: jax.Array) -> jax.Array:
-    """``vector`` at length 1, or zero where it is zero."""
+    """Returns ``vector`` at length 1, or zero for zero."""
     length = jnp.linalg.norm(vector)
     return vector / jnp.maximum(length, jnp.finfo(vector.dtype).tiny)

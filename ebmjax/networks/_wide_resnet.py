@@ -20,45 +20,43 @@ NUM_GROUPS = 8
 PIXELS_AND_CHANNELS = (-3, -2, -1)
 EPSILON = 1e-5
 # Flax weighs the old average with it: running = 0.1 running + 0.9 batch. PyTorch weighs the batch,
-# so this is the momentum 0.9 of JEM++'s and SADA-JEM's code.
+# so JEM++'s and SADA-JEM's code calls it momentum 0.9.
 MOMENTUM = 0.1
 
 
 class WideResNet(nn.Module):
-    """Images (..., H, W, C), or one image (H, W, C), to logits (..., num_classes) in float32.
+    """Network from images (..., H, W, C), or one image, to logits (..., num_classes) in float32.
 
-    WRN-d-w with d = 6n + 4: a 3x3 convolution to 16 channels, three stages of n pre-activation
-    blocks with 16w, 32w and 64w channels at strides 1, 2 and 2, leaky ReLU of slope 0.2, global
-    average, linear layer. Every convolution has a bias. As in JEM's code the second convolution
-    of a block carries the stride, and the 1x1 shortcut, present where the shape changes, takes
-    the block's input before its activation. As an energy, E(x) = -logsumexp(logits) and
-    E(x, y) = -logits[y].
+    It is WRN-d-w with d = 6n + 4: a 3x3 convolution to 16 channels, then three stages of n
+    pre-activation blocks with 16w, 32w and 64w channels at strides 1, 2 and 2. Leaky ReLU of slope
+    0.2, global average and a linear layer follow. Every convolution has a bias. As in JEM's code,
+    the second convolution of a block has the stride. A 1x1 shortcut, used if the shape changes,
+    takes the block's input before its activation. As an energy, E(x) = -logsumexp(logits) and E(x,
+    y) = -logits[y].
 
-    Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on: the
-    residual branches are quiet at the start, which a deep network without normalisation needs.
-    The linear layer starts LeCun normal, biases at zero.
+    Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on:
+    residual branches start small, as a deep network without normalisation needs. The linear layer
+    starts LeCun normal, biases at zero.
 
     Attributes:
       depth: d, one of 10, 16, 22, 28, ...
       widen_factor: w.
       num_classes: number of logits.
-      norm: what comes before each activation. None (JEM); ``"group"`` for group normalisation (8
-        groups), which has no running statistics, so an example's logits depend on it alone; or
-        ``"batch"`` for batch normalisation (JEM++, SADA-JEM), with running averages in the
-        collection ``batch_stats``: running = 0.1 running + 0.9 batch, in float32.
+      norm: normalisation before each activation. None is JEM's. ``"group"`` (8 groups) has no
+        running statistics, so an example's logits depend on it alone. ``"batch"`` (JEM++, SADA-JEM)
+        keeps running averages in the collection ``batch_stats``: running = 0.1 running + 0.9 batch,
+        in float32.
       lowering: of the convolutions, see ``Convolution``.
-      dtype: of the computation up to the global average; from there on float32.
-      batch_axis: the name, or names, of mapped axes (``jax.vmap(..., axis_name="chains")``) over
-        which batch statistics are averaged, besides the pixels and the leading axes of ``images``.
-        A network mapped over single images then normalises by the batch they make up, and one
-        mapped over data-parallel shards by that of all shards.
+      dtype: of the computation up to the global average; then float32.
+      batch_axis: names of mapped axes (``jax.vmap(..., axis_name="chains")``) over which batch
+        statistics are also averaged. A network mapped over single images then normalises by their
+        batch, one mapped over shards by the batch of all shards.
 
-    The call takes ``statistics``: ``"running"`` normalises by the running averages, ``"batch"`` by
-    the images at hand, which also updates the averages (``mutable=["batch_stats"]``); without
-    batch normalisation the two are the same. It is ``head(first_layer(images))``: the first
-    convolution, whose output PYLD holds fixed, and the rest; reach them with
-    ``network.apply(variables, images, method="first_layer")``. Method ``features`` gives the global
-    averages that the linear layer sees.
+    Argument ``statistics`` of the call: ``"running"`` normalises by the running averages,
+    ``"batch"`` by these images, and updates the averages (``mutable=["batch_stats"]``). Without
+    batch normalisation both are the same. The call is ``head(first_layer(images))``: the first
+    convolution, which PYLD uses, and the rest. Reach them with ``network.apply(variables, images,
+    method="first_layer")``. Method ``features`` returns the linear layer's inputs.
 
     Raises:
       ValueError: when built with a depth that is not 6n + 4, sizes below one or an unknown norm;
@@ -92,8 +90,7 @@ class WideResNet(nn.Module):
         super().__post_init__()
 
     def setup(self) -> None:
-        # An attribute's name becomes its parameters' name (a list's gets an index), and checkpoints
-        # know these.
+        # Attribute names become parameter names (a list's get an index), which checkpoints contain.
         self.Convolution_0 = Convolution(16, lowering=self.lowering, dtype=self.dtype)
         self.ResidualBlock = [
             ResidualBlock(
@@ -116,16 +113,16 @@ class WideResNet(nn.Module):
         return self.head(self.first_layer(images), statistics=statistics)
 
     def first_layer(self, images: jax.Array) -> jax.Array:
-        """The first convolution: images (..., H, W, C) to (..., H, W, 16)."""
+        """Applies the first convolution: images (..., H, W, C) to (..., H, W, 16)."""
         check_images(images)
         return self.Convolution_0(images)
 
     def head(self, hidden: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
-        """Everything after the first convolution: (..., H, W, 16) to logits (..., num_classes)."""
+        """Applies the rest: (..., H, W, 16) to logits (..., num_classes)."""
         return self.Dense_0(self._pooled(hidden, statistics))
 
     def features(self, images: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
-        """Inputs of the linear layer: images (..., H, W, C) to (..., 64 widen_factor), float32."""
+        """Returns the linear layer's inputs (..., 64 widen_factor) in float32."""
         return self._pooled(self.first_layer(images), statistics)
 
     def _pooled(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:
@@ -137,7 +134,7 @@ class WideResNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Twice (norm, leaky ReLU, 3x3 convolution), added to the input; see ``WideResNet``."""
+    """Adds twice (norm, leaky ReLU, 3x3 convolution) to the input; see ``WideResNet``."""
 
     features: int
     stride: int
