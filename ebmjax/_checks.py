@@ -18,7 +18,7 @@ MAX_SHOWN = 160
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a value is known only when a compiled program runs."""
+    """Returns whether a value is known only when a compiled program runs."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 

@@ -1,4 +1,4 @@
-"""Image data decoded once to uint8, the step -> batch sampler, and on-device transforms."""
+"""Image data decoded once to uint8, the batch of each step, and on-device transforms."""
 
 from ebmjax.data._augment import add_gaussian_noise as add_gaussian_noise
 from ebmjax.data._augment import random_flip as random_flip

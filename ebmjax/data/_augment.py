@@ -1,4 +1,4 @@
-"""Images on their way to the network, augmented inside the train step."""
+"""Augmentation of images inside the train step."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from ebmjax.types import Key
 
 
 def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
-    """Moves each image by its own random offset, filling in by reflection at the border.
+    """Moves each image by a random offset, filling in by reflection at the border.
 
     Pads every side by ``padding`` pixels, mirrored without repeating the edge, and cuts out the
-    original size at a place uniform over the ``(2 padding + 1)^2`` possible ones.
+    original size at one of the ``(2 padding + 1)^2`` places, all equally likely.
 
     Args:
       key: consumed by the places.
@@ -54,7 +54,7 @@ def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
 def random_flip(key: Key, images: jax.Array) -> jax.Array:
     """Mirrors each image left to right with probability 1/2, independently.
 
-    Not for digits or house numbers, whose mirror images are no such thing.
+    Do not use it for digits or house numbers: their mirror images are not digits.
 
     Args:
       key: consumed by the coins.
@@ -70,16 +70,16 @@ def random_flip(key: Key, images: jax.Array) -> jax.Array:
 
 
 def add_gaussian_noise(key: Key, images: jax.Array, *, scale: Any) -> jax.Array:
-    """``images + scale * noise`` with standard normal noise; nothing is clipped.
+    """Returns ``images + scale * noise`` with standard normal noise; clips nothing.
 
-    The noise smooths the data's law, which otherwise lies on 256 levels. Clipping would pile
-    its tails up at the ends of the range, so images may leave [-1, 1].
+    The noise smooths the data's law, which otherwise lies on 256 levels. Images may leave [-1, 1],
+    because clipping would pile up the tails at the ends.
 
     Args:
       key: consumed by the noise.
       images: floating point (N, height, width, channels).
-      scale: standard deviation in units of the images, at least 0, may be traced; JEM's is 0.03
-        for images in [-1, 1], SADA-JEM's 0, which returns the images unchanged.
+      scale: standard deviation in units of the images, at least 0, may be traced. For images in
+        [-1, 1], JEM uses 0.03 and SADA-JEM 0 (no change).
 
     Raises:
       TypeError: if ``images`` are not floating point.

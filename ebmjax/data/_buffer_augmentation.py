@@ -1,4 +1,4 @@
-"""Augmentation of the images that chains start from, as improved contrastive divergence does."""
+"""Augmentation of chains' starts, as in improved contrastive divergence."""
 
 import math
 from typing import Any
@@ -26,16 +26,16 @@ def augment_starts(
     grey_prob: Any = 0.2,
     max_blur: Any = 0.0,
 ) -> jax.Array:
-    """Moves each image far along directions that leave it an image, before its chain continues.
+    """Changes each image in ways that leave it an image, before its chain continues.
 
-    Chains of a few steps do not leave the mode they are in. A crop, a mirror image or another tint
-    is a move that they would not make; the steps that follow repair what it broke. The defaults
-    are those of the published code for CIFAR-10: ``random_resized_crop``, ``random_flip``,
-    ``random_colour_jitter`` and ``random_grey``, in that order, then ``random_blur`` where
-    ``max_blur`` is above 0 (which other data sets had). For digits: ``is_flipped=False`` and a
-    larger ``min_area``, since a mirrored 2 is none.
+    Chains of a few steps do not leave their mode. A crop, a mirror image or another tint is a move
+    that they would not make; later steps repair the image. The defaults are the published code's
+    for CIFAR-10: ``random_resized_crop``, ``random_flip``, ``random_colour_jitter`` and
+    ``random_grey``, in this order. ``random_blur`` follows if ``max_blur`` is above 0, as for other
+    data sets. For digits use ``is_flipped=False`` (a mirrored 2 is not a 2) and a larger
+    ``min_area``.
 
-    Give it the starts that come from the buffer; new ones are noise anyway. Data stay as they are.
+    Use it for starts from the buffer, not for new starts, which are noise, and not for data.
 
     Args:
       key: split; each image draws its own.
@@ -72,11 +72,11 @@ def augment_starts(
 
 
 def random_resized_crop(key: Key, images: jax.Array, *, min_area: Any = 0.08) -> jax.Array:
-    """Cuts a random rectangle out of each image and enlarges it to the whole, bilinearly.
+    """Cuts a random rectangle out of each image and enlarges it to full size, bilinearly.
 
-    The rectangle's area is uniform over ``[min_area, 1]``, in units of the image's. Its aspect,
-    width over height in units of the image's sides, lies between 3/4 and 4/3, and nearer to 1
-    where a rectangle of that area would not fit; the logarithm is uniform. Its place is uniform.
+    The rectangle's area is uniform over ``[min_area, 1]``, in units of the image's. The logarithm
+    of its aspect (width over height, relative to the image's) is uniform between 3/4 and 4/3, or
+    nearer to 1 if the rectangle would not fit. Its place is uniform.
 
     Args:
       key: consumed.
@@ -99,7 +99,7 @@ def random_resized_crop(key: Key, images: jax.Array, *, min_area: Any = 0.08) ->
     corners = jax.random.uniform(place_key, (num, 2)) * (1.0 - sides)
 
     def crop(image: jax.Array, side: jax.Array, corner: jax.Array) -> jax.Array:
-        # What is at corner + side * t in the image, in units of its sides, comes to t.
+        # The point corner + side * t of the image, in units of its sides, moves to t.
         shift = -corner / side * jnp.array([height, width], side.dtype)
         return jax.image.scale_and_translate(
             image, image.shape, (0, 1), 1.0 / side, shift, "linear", antialias=False
@@ -122,17 +122,16 @@ def random_colour_jitter(
 ) -> jax.Array:
     """Changes brightness, contrast, saturation and hue of some of the images, in this order.
 
-    With levels counted from 0 at ``low`` to 1 at ``high``: brightness multiplies them; contrast
-    multiplies their distance from the image's mean luminance; saturation their distance from the
-    pixel's luminance; each by a factor uniform within 1 plus or minus the setting. Hue turns
-    colours about the grey axis by an angle uniform within plus or minus ``hue`` of a full turn.
-    After each, levels are clipped to the range. Images of one channel have brightness and
-    contrast only.
+    Levels count from 0 at ``low`` to 1 at ``high``. Brightness multiplies them, contrast their
+    distance from the image's mean luminance, saturation their distance from the pixel's luminance.
+    Each factor is uniform within 1 plus or minus the setting. Hue turns colours about the grey axis
+    by an angle uniform within plus or minus ``hue`` of a full turn. Levels are clipped after each
+    change. Images of one channel change in brightness and contrast only.
 
     Args:
       key: consumed.
       images: floating point (N, height, width, 1 or 3) within ``[low, high]``.
-      probability: of each image to be changed at all.
+      probability: probability that an image changes at all.
       brightness: from 0 to 1.
       contrast: from 0 to 1.
       saturation: from 0 to 1.
@@ -169,7 +168,7 @@ def random_colour_jitter(
 
 
 def random_grey(key: Key, images: jax.Array, *, probability: Any = 0.2) -> jax.Array:
-    """Replaces the three channels of some of the images by their luminance; one is left alone.
+    """Replaces the three channels of some images by their luminance; keeps a single channel.
 
     Args:
       key: consumed.
@@ -188,7 +187,7 @@ def random_grey(key: Key, images: jax.Array, *, probability: Any = 0.2) -> jax.A
 def random_blur(key: Key, images: jax.Array, *, max_scale: Any) -> jax.Array:
     """Blurs each image by a Gaussian whose standard deviation is uniform in [0, max_scale] pixels.
 
-    The weights of each pixel sum to 1 over the pixels there are, at the border too.
+    The weights sum to 1 over existing pixels, also at the border.
 
     Args:
       key: consumed.
@@ -210,15 +209,15 @@ def random_blur(key: Key, images: jax.Array, *, max_scale: Any) -> jax.Array:
 
 
 def _gaussian_weights(side: int, scales: jax.Array) -> jax.Array:
-    """(N, side, side): how much of each pixel comes to each other along one axis."""
+    """Returns (N, side, side): the weight of each pixel in each other, along one axis."""
     places = jnp.arange(side, dtype=scales.dtype)
     offsets = places[:, None] - places[None, :]
-    # A scale of 0 must not divide; from 0.01 on only the pixel itself has weight.
+    # A scale of 0 must not divide; at 0.01 only the pixel itself has weight.
     return jax.nn.softmax(-0.5 * jnp.square(offsets[None] / jnp.maximum(scales, 0.01)), axis=-1)
 
 
 def _turn_colours(images: jax.Array, turns: jax.Array) -> jax.Array:
-    """Colours (N, H, W, 3) rotated about the axis of greys by ``turns`` (N,) of a full turn."""
+    """Rotates colours (N, H, W, 3) about the axis of greys by ``turns`` (N,) of a full turn."""
     angle = 2.0 * jnp.pi * turns[:, None, None]
     across = jnp.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]) / math.sqrt(3)
     along = jnp.full((1, 3, 3), 1 / 3)
@@ -227,7 +226,7 @@ def _turn_colours(images: jax.Array, turns: jax.Array) -> jax.Array:
 
 
 def _luminance(images: jax.Array) -> jax.Array:
-    """(N, H, W, 1): the weighted sum of three channels, or the only one."""
+    """Returns (N, H, W, 1): the weighted sum of three channels, or the only channel."""
     if images.shape[-1] == 1:
         return images
     weights = jnp.array(LUMINANCE, images.dtype).reshape(1, 1, 1, 3)

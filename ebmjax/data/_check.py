@@ -1,4 +1,4 @@
-"""Images and labels from elsewhere, checked once on the host."""
+"""Checks a user's images and labels once, on the host."""
 
 import warnings
 from typing import Any
@@ -10,25 +10,25 @@ from ebmjax.data._images import ImageData
 
 
 def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageData:
-    """The split as the trainers take it, in NumPy's arrays; raises where it cannot be that.
+    """Returns the split in the trainers' form, as NumPy arrays; raises if that is impossible.
 
-    Inside ``jit`` nobody can look at values: a label out of range would pick another class's
-    logit, and a NaN pixel would spoil the parameters for good.
+    Inside ``jit`` values are not checked: a label out of range would pick another class's logit,
+    and a NaN pixel would spoil the parameters.
 
-    Warns of images that are most likely not what they should be: with their channels in front of
-    height and width, or with no other levels than 0 and 1.
+    Warns of images that are most likely wrong: with channels before height and width, or with
+    levels 0 and 1 only.
 
     Args:
       data: ``images`` uint8 (N, height, width, channels) and integer ``labels`` (N,), N >= 1;
         arrays, or lists of arrays or numbers.
-      num_classes: labels must lie in 0, ..., num_classes - 1; None where they stand for no class.
+      num_classes: labels must lie in 0, ..., num_classes - 1; None if they are not classes.
 
     Returns:
       ``ImageData`` of uint8 images and int32 labels.
 
     Raises:
-      TypeError: if images are not uint8 (the message says how to get there from the range that
-        they have, and counts pixels that are not finite), or labels are not integers.
+      TypeError: if images are not uint8 (the message says how to convert them and counts pixels
+        that are not finite), or labels are not integers.
       ValueError: if a shape or a label is wrong, or there are no images.
 
     Example:

@@ -1,4 +1,4 @@
-"""The 8x8 digits that scikit-learn ships: real images without a network."""
+"""The 8x8 digits of scikit-learn: real images without a download."""
 
 from typing import Literal
 
@@ -12,12 +12,12 @@ NUM_TRAIN = 1440
 
 
 def load_digits(split: Literal["train", "test"]) -> ImageData:
-    """One split of scikit-learn's packaged digits: 1,440 train or 357 test images, 10 classes.
+    """Returns a split of scikit-learn's digits: 1,440 train or 357 test images, 10 classes.
 
-    Images are uint8 (N, 8, 8, 1): the packaged levels 0..16 become ``round(255 level / 16)``,
-    halves to even, so 17 of the 256 levels occur. The split is fixed: the first 1,440 and the
-    last 357 of ``epoch_indices(0, 0, 1797)``. Writers appear in both splits, since the packaged
-    file does not name them.
+    Images are uint8 (N, 8, 8, 1): the packaged levels 0..16 become ``round(255 level / 16)``, so 17
+    of the 256 levels occur. The split is fixed: the first 1,440 and the last 357 of
+    ``epoch_indices(0, 0, 1797)``. Writers appear in both splits, because the file does not name
+    them.
 
     Args:
       split: "train" or "test".

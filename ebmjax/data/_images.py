@@ -1,4 +1,4 @@
-"""The one form image data takes in memory, and its way to and from the network's range."""
+"""The form of image data in memory, and conversions to and from the network's range."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ def _check_uint8(images: jax.Array) -> None:
 
 
 def to_signed_unit(images: jax.Array) -> jax.Array:
-    """Levels 0..255 to float32 in [-1, 1]: ``x / 127.5 - 1``, in the shape of ``images``.
+    """Converts levels 0..255 to float32 in [-1, 1]: ``x / 127.5 - 1``.
 
     Raises:
       TypeError: if ``images`` is not uint8.
@@ -40,14 +40,14 @@ def to_signed_unit(images: jax.Array) -> jax.Array:
       [-1.0, 1.0]
     """
     _check_uint8(images)
-    # One division of exact integers: both ends and the odd symmetry about 127.5 stay exact.
+    # One division of exact integers keeps both ends and the symmetry about 127.5 exact.
     return (2.0 * images.astype(jnp.float32) - 255.0) / 255.0
 
 
 def from_signed_unit(x: jax.Array) -> jax.Array:
-    """The nearest level 0..255 (uint8) of ``x`` in [-1, 1]; values outside are clipped.
+    """Returns the nearest level 0..255 (uint8) of ``x`` in [-1, 1]; clips values outside.
 
-    The inverse of ``to_signed_unit``, for looking at samples.
+    It is the inverse of ``to_signed_unit``, for looking at samples.
 
     Example:
       >>> from_signed_unit(jnp.array([-3.0, 0.0, 1.0])).tolist()
@@ -57,11 +57,10 @@ def from_signed_unit(x: jax.Array) -> jax.Array:
 
 
 def dequantise(key: Key, images: jax.Array) -> jax.Array:
-    """Uniform dequantisation: ``2 (x + u) / 256 - 1`` with u ~ U[0, 1), float32 in [-1, 1].
+    """Returns ``2 (x + u) / 256 - 1`` with u ~ U[0, 1), float32 in [-1, 1].
 
-    Each level becomes an interval of width 2/256, so that a density over the reals can fit
-    discrete levels without collapsing onto them. The lower level's edge is -1; the upper one's
-    is 1, which rounding to float32 can reach.
+    Uniform dequantisation makes each level an interval of width 2/256, so that a density over the
+    reals does not collapse onto levels. Values lie in [-1, 1); rounding to float32 can reach 1.
 
     Args:
       key: consumed by the noise.

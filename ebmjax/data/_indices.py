@@ -1,4 +1,4 @@
-"""From the step to the examples of its batch: no state but the step, so resuming is exact."""
+"""Examples of each step's batch, from the step alone, so resuming is exact."""
 
 from functools import lru_cache
 
@@ -9,11 +9,11 @@ from ebmjax._checks import check_at_least
 
 @lru_cache(maxsize=32)
 def epoch_indices(seed: int, epoch: int, num_examples: int) -> np.ndarray:
-    """The order in which an epoch visits the examples: a permutation, int32 (num_examples,).
+    """Returns the order in which an epoch visits the examples, int32 (num_examples,).
 
-    It sorts the raw 64-bit stream of Philox keyed by (seed, epoch). NumPy promises that stream
-    for good, but not that of ``Generator.permutation``; so a run resumed under another NumPy sees
-    the same batches. The last few orders are cached; the arrays are read-only.
+    It sorts the raw 64-bit stream of Philox keyed by (seed, epoch). NumPy guarantees that stream
+    (but not ``Generator.permutation``), so a run resumed under another NumPy sees the same batches.
+    The last few orders are cached; the arrays are read-only.
 
     Args:
       seed: at least 0.
@@ -35,10 +35,10 @@ def epoch_indices(seed: int, epoch: int, num_examples: int) -> np.ndarray:
 
 
 def batch_indices(seed: int, step: int, *, num_examples: int, batch_size: int) -> np.ndarray:
-    """The examples of one step's batch, int32 (batch_size,): a function of (seed, step) alone.
+    """Returns the examples of one step's batch, int32 (batch_size,), from (seed, step) alone.
 
-    An epoch is ``num_examples // batch_size`` steps; the examples left over are dropped, others
-    each time. Give independent streams different seeds.
+    An epoch is ``num_examples // batch_size`` steps; remaining examples, different each time, are
+    dropped. Give independent streams different seeds.
 
     Args:
       seed: at least 0; chooses the order of every epoch.
@@ -69,10 +69,10 @@ def batch_indices(seed: int, step: int, *, num_examples: int, batch_size: int) -
 def block_indices(
     seed: int, first_step: int, num_steps: int, *, num_examples: int, batch_size: int
 ) -> np.ndarray:
-    """The batches of ``num_steps`` successive steps, int32 (num_steps, batch_size).
+    """Returns the batches of ``num_steps`` successive steps, int32 (num_steps, batch_size).
 
-    For a trainer that dispatches several steps at once; a block may cross epochs. Row i is
-    ``batch_indices(seed, first_step + i, ...)``, so the size of the blocks changes nothing.
+    It serves trainers that dispatch several steps at once; a block may cross epochs. Row i is
+    ``batch_indices(seed, first_step + i, ...)``, so the block size changes nothing.
 
     Raises:
       ValueError: if an argument lies outside its range.

@@ -1,4 +1,4 @@
-"""Image sets that a model of other data should find unlikely; made on the host, no network."""
+"""Image sets that a model of other data should find unlikely, made on the host offline."""
 
 import numpy as np
 
@@ -7,20 +7,19 @@ from ebmjax._extras import needs_experiments
 from ebmjax.data._indices import epoch_indices
 
 LUMA = np.array([299, 587, 114])
-"""Thousandths of red, green and blue in grey, ITU-R BT.601."""
+"""Weights of red, green and blue in grey, in thousandths; ITU-R BT.601."""
 
 
 def natural_patches(
     num: int, *, size: int, channels: int, seed: int, downscale: int = 1
 ) -> np.ndarray:
-    """Square patches cut from the two photographs that scikit-learn packages.
+    """Returns square patches of scikit-learn's two photographs.
 
-    A photograph (427x640 pixels: a temple, a flower) hardly changes over 8 pixels. With
-    ``downscale=f`` it is first shrunk, f x f pixels to their mean, so that a small patch shows
-    structure. All places are distinct and, over the seeds, equally likely; patches may overlap.
+    A photograph (427x640 pixels: a temple, a flower) hardly changes over 8 pixels. ``downscale=f``
+    first shrinks it, f x f pixels to their mean, so that small patches show structure. Places are
+    distinct and equally likely; patches may overlap.
 
-    Decoding JPEG is the installed Pillow's work, and its versions may differ by a level; all else
-    is exact.
+    Pillow decodes the JPEG files; its versions may differ by a level. All else is exact.
 
     Args:
       num: patches; at most the number of places, (h - size + 1)(w - size + 1) summed over both
@@ -66,7 +65,7 @@ def _photographs() -> list[np.ndarray]:
 
 
 def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:
-    """Grey or colour levels, box-averaged; sums are of integers, so there is one rounding."""
+    """Returns box-averaged grey or colour levels; integer sums are rounded once."""
     levels = photo.astype(np.int64)
     levels, weight = (levels @ LUMA[:, None], LUMA.sum()) if channels == 1 else (levels, 1)
     height, width = (side // factor for side in levels.shape[:2])
@@ -77,7 +76,7 @@ def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:
 
 
 def _windows(photo: np.ndarray, size: int) -> np.ndarray:
-    """Every patch as a view: (rows, columns, channels, size, size), empty if none fits."""
+    """Returns every patch as a view (rows, columns, channels, size, size); empty if none fits."""
     if size > min(photo.shape[:2]):
         return np.empty((0, 0, photo.shape[2], size, size), np.uint8)
     return np.lib.stride_tricks.sliding_window_view(photo, (size, size), axis=(0, 1))
@@ -94,10 +93,10 @@ def _cut(windows: list[np.ndarray], counts: np.ndarray, places: np.ndarray) -> n
 
 
 def interpolated_images(images: np.ndarray, *, seed: int) -> np.ndarray:
-    """Means of random pairs of different images: the set called "interp".
+    """Returns means of random pairs of different images: the set called "interp".
 
-    The images are shuffled into a ring and each is averaged with its neighbour, so every one
-    enters exactly two means. Halves round to even levels.
+    The images are shuffled into a ring, and each is averaged with its neighbour, so each enters two
+    means. Halves round to even levels.
 
     Args:
       images: uint8 (N, height, width, channels), at least two.
@@ -125,9 +124,9 @@ def interpolated_images(images: np.ndarray, *, seed: int) -> np.ndarray:
 
 
 def uniform_noise_images(num: int, *, size: int, channels: int, seed: int) -> np.ndarray:
-    """Independent pixels, uniform over the 256 levels: uint8 (num, size, size, channels).
+    """Returns independent uniform pixels, uint8 (num, size, size, channels).
 
-    An easy set: what fails here detects nothing.
+    It is an easy set: a score that fails here detects nothing.
 
     Raises:
       ValueError: if an argument lies outside its range.
@@ -137,9 +136,9 @@ def uniform_noise_images(num: int, *, size: int, channels: int, seed: int) -> np
 
 
 def constant_images(num: int, *, size: int, channels: int, seed: int) -> np.ndarray:
-    """One random colour an image, uniform over the levels: uint8 (num, size, size, channels).
+    """Returns images of one random colour each, uint8 (num, size, size, channels).
 
-    Easy for a classifier's confidence, a known trap for log densities: smooth images may score
+    They are easy for a classifier's confidence. Log densities may fail: smooth images can score
     above the data.
 
     Raises:
@@ -153,7 +152,7 @@ def constant_images(num: int, *, size: int, channels: int, seed: int) -> np.ndar
 
 
 def _random_levels(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    """The bytes of the raw Philox stream, low byte first: NumPy promises it for good."""
+    """Returns the bytes of the raw Philox stream, low byte first; NumPy guarantees that stream."""
     check_at_least("seed", seed, 0)
     stream = np.random.Philox(key=np.array([seed, 0], np.uint64))
     count = int(np.prod(shape))

@@ -1,4 +1,4 @@
-"""Finds a tensorflow-datasets copy on disk or makes one; where it cannot, says what to do."""
+"""Finds a tensorflow-datasets copy on disk or makes one; otherwise says what to do."""
 
 import contextlib
 import os
@@ -15,19 +15,19 @@ from ebmjax.data._tfds_without_tensorflow import tfds_without_tensorflow
 
 
 class DataUnavailableError(RuntimeError):
-    """A data set is not on disk in a readable form; the message says why and what to do."""
+    """Raised if a data set is not on disk in a readable form; the message says what to do."""
 
 
 def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
-    """The tensorflow-datasets builder of ``name`` looking in ``data_dir``.
+    """Returns the tensorflow-datasets builder of ``name`` for ``data_dir``.
 
-    A version that the installed tensorflow-datasets no longer makes is read where it lies.
+    It also reads versions that the installed tensorflow-datasets no longer makes.
 
     Raises:
       ImportError: if tensorflow-datasets is not installed.
       ValueError: if tensorflow-datasets has no data set called ``name``.
-      DataUnavailableError: if there is a copy whose description cannot be read, or the version
-        that ``name`` asks for is neither there nor one that can be prepared.
+      DataUnavailableError: if a copy's description cannot be read, or the version in ``name`` is
+        neither there nor one that can be prepared.
     """
     with needs_experiments("load_tfds", "tensorflow-datasets"):
         import tensorflow_datasets as tfds
@@ -77,10 +77,10 @@ def _check_name(name: str, root: Path) -> None:
 
 
 def is_prepared(builder: Any) -> bool:
-    """Whether the builder's folder holds a copy that can be read without TensorFlow.
+    """Returns whether the builder's folder holds a copy that can be read without TensorFlow.
 
     Raises:
-      DataUnavailableError: if the folder is there, but is no complete array_record copy.
+      DataUnavailableError: if the folder exists but is not a complete array_record copy.
     """
     folder = Path(builder.data_path)
     if not folder.exists():
@@ -100,20 +100,20 @@ def is_prepared(builder: Any) -> bool:
 def prepare_tfds(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
     """Downloads and prepares a data set as array_record, without TensorFlow; shows progress.
 
-    Does nothing where it is prepared already. A failure leaves nothing half-written behind; files
-    that were downloaded whole and match their checksum stay for the next attempt. Downloads are
-    not retried: a dead network fails in seconds, a silent one within about a minute.
+    It does nothing if the set is already prepared. A failure leaves nothing half-written; complete
+    downloads with the right checksum stay for the next attempt. Downloads are not retried: a dead
+    network fails in seconds, a silent one within about a minute.
 
     Args:
       name: cifar10, cifar100, svhn_cropped (fetches the 1.3 GB of its "extra" split too), mnist,
         fashion_mnist or celeb_a (from Google Drive, which often refuses).
-      data_dir: the folder that holds one folder a data set, made where missing; None for
-        tensorflow-datasets' own, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
+      data_dir: the folder that holds one folder a data set, made if missing; None for
+        tensorflow-datasets' default, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
 
     Raises:
       ImportError: if tensorflow-datasets is not installed.
-      DataUnavailableError: if it cannot be prepared here (no network, quota, disk), or what lies
-        there cannot be read.
+      DataUnavailableError: if it cannot be prepared here (no network, quota, disk), or the existing
+        copy cannot be read.
       NotADirectoryError: if ``data_dir`` is a file.
       ValueError: if there is no such data set.
     """
@@ -132,7 +132,7 @@ def prepare_tfds(name: str, data_dir: str | os.PathLike[str] | None = None) -> N
 
 
 def check_is_folder_or_missing(data_dir: str | os.PathLike[str] | None) -> None:
-    """Raises NotADirectoryError where ``data_dir`` is a file."""
+    """Raises NotADirectoryError if ``data_dir`` is a file."""
     if data_dir is not None and Path(data_dir).expanduser().is_file():
         raise NotADirectoryError(
             f"data_dir must be a folder that holds one folder a data set, got the file {data_dir}."
@@ -140,7 +140,7 @@ def check_is_folder_or_missing(data_dir: str | os.PathLike[str] | None) -> None:
 
 
 def remedy(builder: Any) -> str:
-    """Instructions for a person who needs the data set here."""
+    """Returns instructions for getting the data set here."""
     name, root = builder.name, Path(builder.data_dir_root)
     files = ", ".join(sorted(str(info.filename) for info in builder.url_infos.values()))
     return (
@@ -168,7 +168,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _leaving_nothing_half_written(builder: Any) -> Iterator[None]:
-    """On any failure, Ctrl-C included, deletes what the preparation began and did not finish."""
+    """Deletes unfinished files of the preparation on any failure, Ctrl-C included."""
     before = set(_paths(builder))
     try:
         yield
@@ -182,7 +182,7 @@ def _leaving_nothing_half_written(builder: Any) -> Iterator[None]:
 
 
 def _paths(builder: Any) -> list[Path]:
-    """Every folder a preparation may make, parents before children."""
+    """Returns every folder that a preparation may make, parents before children."""
     root = Path(builder.data_dir_root)
     downloads = root / "downloads"
     makes = [root, *root.parents, root / builder.name, downloads, downloads / "extracted"]

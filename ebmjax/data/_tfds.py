@@ -35,28 +35,27 @@ def load_tfds(
 ) -> ImageData:
     """Decodes a split once into uint8 (N, height, width, channels) and int32 labels (N,).
 
-    TensorFlow is never imported. The order is the one on disk. celeb_a has no class: its labels
-    are all 0.
+    TensorFlow is never imported. The order is the one on disk. celeb_a has no classes: its labels
+    are 0.
 
     Args:
       name: cifar10, cifar100, svhn_cropped, mnist, fashion_mnist, celeb_a, or another data set of
         tensorflow-datasets that has an "image".
       split: "train", "test", or a slice such as "train[:1000]".
-      data_dir: an existing folder that holds one folder a data set; None for
-        tensorflow-datasets' own, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
-      image_size: side in pixels; larger or smaller images are cut to their central square, then
-        resized bilinearly (celeb_a loses 20 rows at the top and at the bottom). The
-        thermodynamic-integration thesis resizes celeb_a without cutting, so its faces are
-        squeezed. None keeps the size on disk.
-      max_examples: only the first so many are decoded; None for all.
-      prepare: whether to download and prepare what is not there, as ``prepare_tfds`` does.
+      data_dir: an existing folder that holds one folder a data set; None for tensorflow-datasets'
+        default, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
+      image_size: side in pixels; None keeps the size on disk. Other images are cut to their central
+        square, then resized bilinearly (celeb_a loses 20 rows at top and bottom). The
+        thermodynamic-integration thesis resizes celeb_a without cutting, so its faces are squeezed.
+      max_examples: number of examples to decode; None for all.
+      prepare: whether to download and prepare a missing data set, as ``prepare_tfds`` does.
 
     Raises:
       ImportError: if tensorflow-datasets is not installed.
       FileNotFoundError: if ``data_dir`` does not exist.
       NotADirectoryError: if ``data_dir`` is a file.
-      DataUnavailableError: if the data set is not there and cannot be or is not to be prepared,
-        is there only in another format, or is damaged.
+      DataUnavailableError: if the data set is missing and not prepared, exists only in another
+        format, or is damaged.
       ValueError: if there is no such data set or split, or an argument lies outside its range.
     """
     if image_size is not None:
@@ -103,7 +102,7 @@ def _prepared_builder(name: str, data_dir: Any, prepare: bool) -> Any:
 
 
 def _check_is_nowhere_near(builder: Any) -> None:
-    """Raises DataUnavailableError for a copy in a neighbouring folder, or of another version.
+    """Raises DataUnavailableError if a copy lies in a neighbouring folder or has another version.
 
     Otherwise a mistake in ``data_dir`` would start a download.
     """
@@ -125,7 +124,7 @@ def _check_is_nowhere_near(builder: Any) -> None:
 
 
 def _examples(source: Any, count: int) -> Iterator[dict[str, Any]]:
-    """The first ``count`` examples, decoded; read by the block, since one by one is 10x slower."""
+    """Returns the first ``count`` examples, decoded in blocks: one by one is 10x slower."""
     read: Callable[[Sequence[int]], Sequence[dict[str, Any]]] = source.__getitems__
     if not hasattr(type(source.data_source), "__getitems__"):  # tfds.testing.mock_data, parquet
         read = lambda block: [source[index] for index in block]  # noqa: E731
@@ -154,7 +153,7 @@ def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | No
 
 
 def _fitted(image: np.ndarray, size: int | None) -> np.ndarray:
-    """The image as it is, or its central square (size, size, channels) where a size is given."""
+    """Returns the image, or its central square (size, size, channels) if a size is given."""
     if size is None:
         return image
     with needs_experiments("load_tfds with image_size", "pillow"):

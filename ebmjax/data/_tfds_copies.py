@@ -1,4 +1,4 @@
-"""Copies of tensorflow-datasets on a disk: which there are, where, and whether they are whole."""
+"""Finds copies of tensorflow-datasets on a disk and says whether they are whole."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,14 @@ MAX_NAMED = 8
 
 
 def copies(root: Path, name: str = "*") -> list[Path]:
-    """Folders below ``root`` that hold a version of the data set ``name``, or of any."""
+    """Returns folders below ``root`` that hold a version of the data set ``name``, or of any."""
     patterns = (f"{name}/*/{INFO}", f"{name}/*/*/{INFO}")  # the second for data sets with configs
     found = [path.parent for pattern in patterns for path in root.glob(pattern)]
     return sorted(path for path in found if path.parts[len(root.parts)] != "downloads")
 
 
 def described_copies(root: Path) -> str:
-    """In a sentence, what ``root`` holds."""
+    """Returns a sentence that says what ``root`` holds."""
     if not root.is_dir():
         return f"There is no folder {root}."
     found = [str(path.relative_to(root)) for path in copies(root)]
@@ -26,7 +26,7 @@ def described_copies(root: Path) -> str:
 
 
 def other_root(root: Path, name: str) -> Path | None:
-    """The folder to give in place of ``root``, where ``name`` lies above it or one level below."""
+    """Returns the right folder, if ``name`` lies above ``root`` or one level below."""
     above = [folder for folder in (root.parent, root.parent.parent) if copies(folder, name)]
     is_within = any(folder / name in (root, *root.parents) for folder in above)
     if above and is_within:
@@ -36,7 +36,7 @@ def other_root(root: Path, name: str) -> Path | None:
 
 
 def damage(folder: Path) -> str:
-    """In words, what is wrong with the description of the copy in ``folder``; "" if nothing is."""
+    """Returns what is wrong with the description of the copy in ``folder``; "" if nothing is."""
     path = folder / INFO
     if not path.exists():
         return f"{INFO} is missing"

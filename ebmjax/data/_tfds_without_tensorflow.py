@@ -1,7 +1,6 @@
-"""Lets tensorflow-datasets prepare image data where TensorFlow is not installed.
+"""Lets tensorflow-datasets prepare image data without TensorFlow.
 
-Everything in this module touches private names of tensorflow-datasets; nothing else in the
-library does. Version 4.9.10 is the one it was tried on. There,
+This module alone uses private names of tensorflow-datasets. It was tried on version 4.9.10. There,
 
 - four modules open plain files through ``tf.io.gfile.GFile``;
 - arrays are encoded to PNG inside a TensorFlow graph;
@@ -26,9 +25,9 @@ SILENCE_SECONDS = 60.0
 
 
 class _PlainFile(io.FileIO):
-    """A binary file that, as TensorFlow's GFile does, still reads after its ``with`` block.
+    """Binary file that still reads after its ``with`` block, as TensorFlow's GFile does.
 
-    celeb_a's builder collects handles into the archive and reads them when it is already closed.
+    celeb_a's builder collects handles into the archive and reads them after closing it.
     """
 
     def __exit__(self, *error: Any) -> None:
@@ -61,10 +60,10 @@ def _until(endings: list[Exception], blocks: Iterable[bytes]) -> Iterator[bytes]
 
 
 def _bounded(open_url: Callable[..., Any], endings: list[Exception]) -> Callable[..., Any]:
-    """``open_url`` with time limits; all downloads end with the first failure or the preparation.
+    """Calls ``open_url`` with time limits; ends all downloads at the first failure or at the end.
 
-    Unbounded, a failed download is reported only when those before it in the alphabet are
-    complete, and the interpreter waits at exit for threads that still fetch gigabytes.
+    Without limits, a failed download is reported only after those before it in the alphabet, and
+    the interpreter waits at exit for threads that fetch gigabytes.
     """
 
     @contextlib.contextmanager
@@ -81,7 +80,7 @@ def _bounded(open_url: Callable[..., Any], endings: list[Exception]) -> Callable
 
 
 def _substitutions(endings: list[Exception]) -> list[tuple[Any, str, Any]]:
-    """Names that are replaced while preparing: (owner, private name, substitute)."""
+    """Returns names to replace while preparing: (owner, private name, substitute)."""
     from tensorflow_datasets.core.download import downloader
     from tensorflow_datasets.core.features import image_feature
 
@@ -95,10 +94,10 @@ def _substitutions(endings: list[Exception]) -> list[tuple[Any, str, Any]]:
 
 @contextlib.contextmanager
 def tfds_without_tensorflow() -> Iterator[None]:
-    """While active, tensorflow-datasets prepares images without TensorFlow and fails fast offline.
+    """Makes tensorflow-datasets prepare images without TensorFlow and fail fast offline.
 
-    Covers cifar10, cifar100, svhn_cropped, mnist, fashion_mnist and celeb_a. Whatever happens
-    inside, every name is restored on the way out, and downloads still running are ended.
+    It covers cifar10, cifar100, svhn_cropped, mnist, fashion_mnist and celeb_a. On exit every name
+    is restored and running downloads end.
 
     Raises:
       NotImplementedError: if this version of tensorflow-datasets has moved one of the names.

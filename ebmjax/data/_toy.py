@@ -1,4 +1,4 @@
-"""Points whose log density is known exactly, its constant included: mixtures and rings."""
+"""Points with an exact, normalised log density: mixtures and rings."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from ebmjax.types import Key
 
 
 def circle_means(num: int, radius: float = 1.0) -> jax.Array:
-    """``num`` points evenly spaced on a circle, shape (num, 2), the first at (radius, 0).
+    """Returns ``num`` points evenly spaced on a circle, (num, 2), the first at (radius, 0).
 
     Raises:
       ValueError: if ``num`` is below 1 or a concrete ``radius`` is not positive.
@@ -41,8 +41,8 @@ def gaussian_mixture_points(
       weights: (k,) shares of the components, not negative; scaled to sum to 1. None: equal.
 
     Raises:
-      ValueError: for shapes that do not match, a ``scale`` that is no positive scalar, or weights
-        that are negative, not finite or all zero (where concrete).
+      ValueError: for shapes that do not match, a ``scale`` that is not a positive scalar, or
+        concrete weights that are negative, not finite or all zero.
 
     Example:
       >>> points = gaussian_mixture_points(
@@ -60,7 +60,7 @@ def gaussian_mixture_points(
 def gaussian_mixture_log_density(
     position: jax.Array, *, means: Any, scale: Any, weights: Any = None
 ) -> jax.Array:
-    """The normalised log density of ``gaussian_mixture_points`` at one ``position`` (d,), nats.
+    """Returns ``gaussian_mixture_points``'s normalised log density at ``position`` (d,), nats.
 
     Raises:
       ValueError: as ``gaussian_mixture_points``, or if the position is not of shape (d,).
@@ -81,16 +81,15 @@ def gaussian_mixture_log_density(
 def ring_points(key: Key, num: int, *, radii: Any, scale: Any, weights: Any = None) -> jax.Array:
     """Draws from rings around the origin of the plane, shape (num, 2).
 
-    A point lies in a uniform direction at a distance of N(radius, scale^2), of which the absolute
-    value counts.
+    A point lies in a uniform direction at the absolute value of a distance from N(radius, scale^2).
 
     Args:
       key: consumed.
       num: of points, at least 1 (static).
       radii: (k,), in units of the position.
       scale: standard deviation of the distance, in the same units.
-      weights: (k,) shares of the rings, not negative; scaled to sum to 1. None: equal, so that
-        the density along the outer rings is lower.
+      weights: (k,) shares of the rings, not negative; scaled to sum to 1. None: equal, so outer
+        rings have a lower density.
 
     Raises:
       ValueError: as ``gaussian_mixture_points``; also for a radius that is not positive.
@@ -106,20 +105,20 @@ def ring_points(key: Key, num: int, *, radii: Any, scale: Any, weights: Any = No
     ring = jax.random.categorical(ring_key, log_weights, shape=(num,))
     distance = radii[ring] + scale * jax.random.normal(noise_key, (num,))
     angle = jax.random.uniform(angle_key, (num,), maxval=2 * jnp.pi)
-    # A negative distance is the opposite direction, which is as likely.
+    # A negative distance is the opposite direction, which is equally likely.
     return distance[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
 
 
 def ring_log_density(
     position: jax.Array, *, radii: Any, scale: Any, weights: Any = None
 ) -> jax.Array:
-    r"""The normalised log density of ``ring_points`` at one ``position`` (2,), nats.
+    r"""Returns the normalised log density of ``ring_points`` at ``position`` (2,), nats.
 
     .. math::
         p(x) = \frac{1}{2 \pi |x|} \sum_k w_k
             \left[ N(|x|; R_k, s^2) + N(-|x|; R_k, s^2) \right]
 
-    which is infinite at the origin itself, where it has next to no mass if radii are many scales.
+    which is infinite at the origin, where it has almost no mass if radii are many scales.
 
     Raises:
       ValueError: as ``ring_points``, or if the position is not of shape (2,).
@@ -143,7 +142,7 @@ def ring_log_density(
 def _components(
     name: str, places: Any, num_axes: int, scale: Any, weights: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Places of the components in a floating type, and the logarithms of their shares, (k,)."""
+    """Returns the components' places as floats, and the logarithms of their shares, (k,)."""
     check_scalar("scale", scale)
     check_positive("scale", scale)
     places = jnp.asarray(places, jnp.result_type(float))

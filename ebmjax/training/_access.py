@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# A file that is not there, or is of another kind, is damage and no error of the system.
+# A missing file, or one of another kind, is damage, not an error of the system.
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 EXHAUSTED = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 ROOM_FOR_METADATA = 2**16
 
 
 class CheckpointAccessError(OSError):
-    """The system did not let a checkpoint be read or written; its content is not at fault.
+    """Raised if the system refuses to read or write a checkpoint; its content is not at fault.
 
     ``errno`` holds the system's number.
     """
@@ -26,7 +26,7 @@ class CheckpointAccessError(OSError):
 
     @classmethod
     def of_read(cls, number: int, checkpoint: Path) -> "CheckpointAccessError":
-        """The error for a checkpoint that could not be read."""
+        """Returns the error for a checkpoint that could not be read."""
         return cls(
             number,
             f"Checkpoint {checkpoint} could not be read: {os.strerror(number)}. It may be whole, "
@@ -37,7 +37,7 @@ class CheckpointAccessError(OSError):
 
 @contextlib.contextmanager
 def access_explained(done: str, directory: Path) -> Iterator[None]:
-    """Turns what the system refuses into one CheckpointAccessError: "could not be ``done``"."""
+    """Turns errors of the system into a CheckpointAccessError: "could not be ``done``"."""
     try:
         yield
     except Exception as error:  # orbax has many types for it
@@ -57,7 +57,7 @@ def check_room(directory: Path, num_bytes: int) -> None:
     Without this check, Orbax fails in the background and prints hundreds of lines.
 
     Raises:
-      OSError: if there is no room: the disk is full, a quota is used up, or it is read-only.
+      OSError: if there is no room: the disk is full or read-only, or a quota is used up.
     """
     with tempfile.TemporaryFile(dir=directory) as file:
         if hasattr(os, "posix_fallocate"):  # macOS and Windows have none
@@ -65,7 +65,7 @@ def check_room(directory: Path, num_bytes: int) -> None:
 
 
 def silence_orbax_errors() -> None:
-    """Drops errors that orbax logs, each with a traceback: it raises every one of them, too."""
+    """Drops errors that orbax logs with tracebacks, because orbax also raises them."""
     logging.getLogger("absl").addFilter(_is_of_others)
 
 
@@ -74,7 +74,7 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 
 
 def system_errno(error: BaseException | None) -> int | None:
-    """The errno behind an error where the system failed; None where the content is wrong.
+    """Returns the errno of an error of the system; None if the content is wrong.
 
     TensorStore reports the system's errors only in its messages.
     """

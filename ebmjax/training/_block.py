@@ -19,13 +19,13 @@ Block = Callable[[Key, TrainState, PyTree, PyTree], tuple[TrainState, Metrics]]
 
 @functools.lru_cache(maxsize=1)  # check_fits and then fit ask for the same: one trace for both
 def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
-    """``block(key, state, data, indices) -> (state, metrics)``, jitted over ``mesh``.
+    """Returns ``block(key, state, data, indices) -> (state, metrics)``, jitted over ``mesh``.
 
-    ``indices``, one array or a tuple of them, have shape (steps, shards, examples of a shard) and
-    pick from ``data``, whose leaves lie whole on every device; the batch is as they are, one pick
-    or a tuple of them. Step i uses ``fold_in(key, i)``. The state is donated. Metrics gain
-    a leading axis of steps. With R keys for R repeats, indices have shape (steps, shards, R,
-    examples of a shard), and state and metrics are those of ``repeat_step``.
+    ``indices`` is an array or a tuple of arrays of shape (steps, shards, examples of a shard). They
+    pick from ``data``, whose leaves lie whole on every device; the batch is a tuple if they are.
+    Step i uses ``fold_in(key, i)``. The state is donated. Metrics gain a leading axis of steps.
+    With R keys for R repeats, indices have shape (steps, shards, R, examples of a shard), and state
+    and metrics are those of ``repeat_step``.
     """
 
     def keyed_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
@@ -48,14 +48,14 @@ def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
         mesh=mesh,
         in_specs=(everywhere, state_specs(), everywhere, PartitionSpec(None, AXIS)),
         out_specs=(state_specs(), everywhere),
-        # The step averages its gradients itself. Checking would make JAX sum them once more.
+        # The step averages its gradients; with the check, JAX would sum them again.
         check_vma=False,
     )
     return jax.jit(sharded, donate_argnums=1)
 
 
 class BlockRunner:
-    """Compiles a block once for each length it is asked for, and says how long that took.
+    """Compiles a block once for each length, and counts the time.
 
     Attributes:
       compile_seconds: spent compiling so far.

@@ -1,4 +1,4 @@
-"""Checkpoints that prove they are intact, and step back when the last one is not."""
+"""Checkpoints with digests; a damaged one is skipped for the one before it."""
 
 import hashlib
 import json
@@ -29,26 +29,25 @@ T = TypeVar("T")
 
 
 class CheckpointMismatchError(ValueError):
-    """The checkpoint holds another model or another configuration than the run."""
+    """Raised if a checkpoint holds another model or configuration than the run."""
 
 
 class CheckpointDamagedError(RuntimeError):
-    """No checkpoint of the folder could be read back as it was written."""
+    """Raised if no checkpoint of the folder can be read back as it was written."""
 
 
 class Checkpoints:
-    """A folder of checkpoints of one run, the newest few kept.
+    """Folder with the newest few checkpoints of one run.
 
-    Arrays are stored whole, as host arrays, so a checkpoint moves between device counts. Each
-    carries a digest of its bytes: storage that silently flips one is caught, which the format
-    alone would not do.
+    Arrays are stored whole, as host arrays, so a checkpoint moves between device counts. Each has a
+    digest of its bytes, which shows silent damage by the storage.
 
     Use it once, in a ``with`` statement or by handing it to ``fit``, which closes it.
 
     Args:
-      directory: made where missing.
-      max_to_keep: older checkpoints are removed; at least 1. With 1, nothing is left to step back
-        to when that one is damaged.
+      directory: made if missing.
+      max_to_keep: older checkpoints are removed; at least 1. With 1, no other is left if it is
+        damaged.
 
     Raises:
       ValueError: if ``max_to_keep`` is below 1.
@@ -57,7 +56,7 @@ class Checkpoints:
 
     def __init__(self, directory: str | Path, *, max_to_keep: int = 3):
         check_at_least("max_to_keep", max_to_keep, 1)
-        import orbax.checkpoint as ocp  # 0.7 s to import, and only runs that save need it
+        import orbax.checkpoint as ocp  # it takes 0.7 s to import, and only runs that save need it
 
         self._ocp = ocp
         self.directory = Path(directory).absolute()
@@ -67,17 +66,17 @@ class Checkpoints:
         silence_orbax_errors()
 
     def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
-        """Writes ``tree`` as of ``step``, with ``meta`` (anything JSON can hold).
+        """Writes the ``tree`` of ``step``, with ``meta`` (anything JSON can hold).
 
-        Copies to the host first, then writes in the background; the caller may donate ``tree``.
+        It copies to the host, then writes in the background; the caller may donate ``tree``.
 
         Raises:
           TypeError: if JSON cannot hold ``meta``.
-          CheckpointAccessError: if there is no room for it, or the folder cannot be written, or
-            the checkpoint before it could not be. Checkpoints that are there stay as they are.
+          CheckpointAccessError: if there is no room, or the folder or the previous checkpoint could
+            not be written. Existing checkpoints stay as they are.
         """
         leaves = _host_leaves(tree)
-        # As it will be read back: JSON's keys are strings, which sort otherwise than numbers.
+        # As it will be read back: JSON's keys are strings, whose order differs from numbers'.
         user = json.loads(json.dumps(meta))
         record = {
             "step": step,
@@ -97,16 +96,16 @@ class Checkpoints:
             raise RuntimeError(f"orbax refused to save step {step} in {self.directory}.")
 
     def restore_latest(self, template: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
-        """The newest intact checkpoint as (tree like ``template``, meta), or None if there is none.
+        """Returns the newest intact checkpoint as (tree like ``template``, meta), or None.
 
-        Damaged checkpoints on the way are reported and moved aside, to ``<step>.damaged``, so that
-        the run can save those steps again.
+        Damaged newer checkpoints are reported and moved to ``<step>.damaged``, so that the run can
+        save those steps again.
 
         Raises:
           CheckpointMismatchError: if the newest readable one does not fit ``template``.
           CheckpointDamagedError: if there are checkpoints and all are damaged. Nothing is moved.
-          CheckpointAccessError: if memory, file handles or permissions did not suffice to read
-            one, which may be whole. Nothing is moved.
+          CheckpointAccessError: if memory, file handles or permissions did not suffice to read one.
+            Nothing is moved.
         """
         found, damaged = self._newest(lambda step: self._restore(step, template))
         if found is not None:
@@ -115,7 +114,7 @@ class Checkpoints:
         return found
 
     def _set_aside(self, step: int) -> None:
-        """Moved and not deleted: a disk that failed to read it once may read it again."""
+        """Moves it, because a disk that failed to read it once may read it later."""
         folder = self.directory / str(step)
         aside = folder.with_name(f"{step}.damaged")
         if aside.exists():
@@ -124,10 +123,10 @@ class Checkpoints:
         self._manager.reload()
 
     def read_latest(self) -> tuple[dict[str, np.ndarray], int] | None:
-        """The newest intact checkpoint as (leaves, step), or None if there is none.
+        """Returns the newest intact checkpoint as (leaves, step), or None.
 
-        The leaves go by their path in the tree that was saved, as ``jax.tree_util.keystr`` writes
-        it; of a random key it is the key data, and those without elements are left out. Nothing is
+        Leaves have their path in the saved tree as key, as written by ``jax.tree_util.keystr``. A
+        random key is given by its key data; leaves without elements are left out. Nothing is
         removed.
 
         Raises:
@@ -143,14 +142,14 @@ class Checkpoints:
         return self._newest(read)[0]
 
     def _newest(self, read: Callable[[int], T]) -> tuple[T | None, list[int]]:
-        """The result of ``read`` on the newest intact checkpoint, and the damaged ones above it."""
+        """Returns the result of ``read`` on the newest intact checkpoint, and damaged ones."""
         damaged: list[int] = []
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
                 return read(step), damaged
             except CheckpointMismatchError:
                 raise
-            except Exception as error:  # orbax raises many types for what damage can do
+            except Exception as error:  # orbax raises many types for damage
                 reason = str(error)[:200]
                 if (number := system_errno(error)) is not None:
                     raise CheckpointAccessError.of_read(
@@ -170,7 +169,7 @@ class Checkpoints:
         return _like(template, restored), record["user"]
 
     def _intact(self, step: int, template: PyTree) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Leaves by number, as they were written and fit ``template``, and what describes them."""
+        """Returns leaves by number, checked against ``template``, and their description."""
         ocp = self._ocp
         meta = self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))
         record = meta["meta"]["record"]
@@ -204,16 +203,16 @@ class Checkpoints:
 
 
 def _host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
-    """Leaves by number, copied: training donates the device buffers that a view would show.
+    """Returns leaves by number, copied: training donates the device buffers behind views.
 
-    Those without elements are left out, because orbax refuses them.
+    Leaves without elements are left out, because orbax refuses them.
     """
     leaves = {f"{i:05d}": as_numpy(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
     return {name: np.array(leaf) for name, leaf in leaves.items() if leaf.size}
 
 
 def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
-    """The inverse of ``_host_leaves``."""
+    """Inverts ``_host_leaves``."""
     leaves, treedef = jax.tree.flatten(template)
     names = (f"{i:05d}" for i in range(len(leaves)))
     return treedef.unflatten(
@@ -223,7 +222,7 @@ def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
 
 
 def revive(host_leaf: np.ndarray, like: Any) -> Any:
-    """The value that was saved as ``host_leaf``: a random key where ``like`` is one."""
+    """Returns the value saved as ``host_leaf``: a random key if ``like`` is one."""
     if not is_key(like):
         return host_leaf
     return jax.random.wrap_key_data(jnp.asarray(host_leaf), impl=jax.random.key_impl(like))
@@ -234,7 +233,7 @@ def _json_digest(value: Any) -> str:
 
 
 def _layout(tree: PyTree) -> dict[str, str]:
-    """Path to "dtype(shape)" of every leaf."""
+    """Returns path to "dtype(shape)" of every leaf."""
     return {
         jax.tree_util.keystr(path): f"{leaf.dtype}{tuple(leaf.shape)}"
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)

@@ -30,15 +30,15 @@ def check_arguments(gradient_fn: Callable[..., Any]) -> None:
 
 
 def check_returned(returned: Any, params: PyTree, shards: PyTree) -> tuple[PyTree, PyTree, Metrics]:
-    """The (gradients, shards, metrics) of all shards of a device, each leaf with their axis.
+    """Returns the checked (gradients, shards, metrics) of all shards of a device.
 
     Args:
       returned: by ``gradient_fn`` under ``vmap``.
-      params: which the gradients must be like.
-      shards: before the step, which the new ones must be like.
+      params: the gradients must have their structure and shapes.
+      shards: those before the step; the new ones must be like them.
 
     Raises:
-      TypeError: if they are no three, or a leaf has another dtype.
+      TypeError: if they are not three, or a leaf has another dtype.
       ValueError: if structures or shapes differ, or metrics lack a scalar "loss".
     """
     if not isinstance(returned, tuple) or len(returned) != 3:
@@ -70,7 +70,7 @@ def update(
     params: PyTree,
     loss: jax.Array,
 ) -> tuple[PyTree, PyTree]:
-    """``optimizer.update``, which is given ``value=loss`` and ``grad=gradients`` if it takes them.
+    """Calls ``optimizer.update``, with ``value=loss`` and ``grad=gradients`` if it takes them.
 
     Raises:
       TypeError: if the optimiser needs more than a training step has.
@@ -100,7 +100,7 @@ def _paths(tree: PyTree) -> dict[str, Any]:
 
 
 def _pairs(new: PyTree, old: PyTree) -> list[tuple[str, Any, Any]]:
-    """(path, new leaf, old leaf) of two trees of one structure."""
+    """Yields (path, new leaf, old leaf) of two trees of one structure."""
     before = _paths(old)
     return [(path, leaf, before[path]) for path, leaf in _paths(new).items()]
 
@@ -126,7 +126,7 @@ def _check_shape(name: str, shape: tuple[int, ...], like: str, expected: tuple[i
 
 
 def _check_leaf(path: str, new: Any, old: Any) -> None:
-    """One leaf of the shards, all with their leading axis; a ``SlotWrite`` names some slots."""
+    """Checks one leaf of all shards; a ``SlotWrite`` names some slots."""
     name, like = f"shard{path}", f"TrainState.shards{path} of one shard"
     if _is_write(new):
         _check_shape(f"{name}.values[0]", new.values.shape[2:], f"{like}[0]", old.shape[2:])

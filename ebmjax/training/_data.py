@@ -1,4 +1,4 @@
-"""Data of a run: checked once on the host, and recognised when the run goes on."""
+"""Checks a run's data once on the host, and recognises them when the run continues."""
 
 import hashlib
 import json
@@ -19,17 +19,17 @@ logger = logging.getLogger(__name__)
 
 
 DataDigest = dict[str, tuple[str, str]]
-"""Path of every array of the data to ("dtype(shape)", SHA-256 of its bytes)."""
+"""Path of every data array to ("dtype(shape)", SHA-256 of its bytes)."""
 
 
 def check_data(train_step: Any, state: TrainState, data: PyTree) -> int:
-    """Looks at all data once, on the host; returns the number of examples.
+    """Checks all data once, on the host; returns the number of examples.
 
-    Inside ``jit`` nobody can look at values, and a NaN would spoil every step that meets it.
+    Inside ``jit`` values are not checked, and a NaN would spoil every step that uses it.
 
     Raises:
       ValueError: if the arrays do not share their leading axis, or hold a number that is not
-        finite; and what the model's own check raises (``CheckData``).
+        finite; and errors of the model's check (``CheckData``).
     """
     num_examples = leading_size("data", data)
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
@@ -63,7 +63,7 @@ def digest_data(data: PyTree) -> DataDigest:
 
 
 def as_sha256(digest: DataDigest) -> str:
-    """One for all arrays, 64 hexadecimal digits."""
+    """Returns one digest for all arrays, 64 hexadecimal digits."""
     return hashlib.sha256(json.dumps(digest, sort_keys=True).encode()).hexdigest()
 
 
@@ -73,14 +73,14 @@ def _digest(array: np.ndarray) -> tuple[str, str]:
 
 
 def check_same_data(meta: dict[str, Any], step: int, ours: DataDigest) -> None:
-    """Refuses to go on with other data than those that a checkpoint was made with.
+    """Raises unless the data are those that a checkpoint was made with.
 
-    Checkpoints of an older version do not identify their data; then a warning is raised instead.
+    For checkpoints of an older version, which do not identify their data, it only warns.
 
     Args:
-      meta: of the checkpoint, from ``Checkpoints.restore_latest``.
-      step: of the checkpoint.
-      ours: of the data that there are now.
+      meta: the checkpoint's, from ``Checkpoints.restore_latest``.
+      step: the checkpoint's.
+      ours: digest of the present data.
 
     Raises:
       CheckpointMismatchError: naming what differs and what to do.

@@ -1,4 +1,4 @@
-"""The one training loop."""
+"""The training loop."""
 
 import contextlib
 import time
@@ -34,7 +34,7 @@ from ebmjax.types import Key, PyTree
 Monitor = Callable[[TrainState, int], dict[str, Any]]
 """``monitor(state, step) -> row``: host code run between blocks; its row joins the step's.
 
-Copy what is to outlive the call: the state is donated to the next block.
+Copy everything that must outlive the call: the state is donated to the next block.
 """
 
 
@@ -43,12 +43,12 @@ class FitResult(NamedTuple):
 
     Attributes:
       state: after the last step taken.
-      first_step: steps that earlier sittings of the run had taken.
+      first_step: steps taken by earlier sittings of the run.
       row: the last row logged, with what ``monitor`` returned; {} if none was.
       signum: the signal that stopped the run early, or None.
-      wall_seconds: of this and all earlier sittings of the run, compilation included.
-      compile_seconds: the part of it spent compiling the training step.
-      data_sha256: of the data, 64 hexadecimal digits; None without checkpoints.
+      wall_seconds: time of this and all earlier sittings, compilation included.
+      compile_seconds: time spent compiling the training step.
+      data_sha256: digest of the data, 64 hexadecimal digits; None without checkpoints.
     """
 
     state: TrainState
@@ -74,43 +74,42 @@ def fit(
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
 
-    The only place that jits (donating the state), shards, folds keys, saves, logs and resumes.
-    A run that was killed and continued with the same arguments takes the same steps, bit for bit
-    on the same device, and logs each row once. SIGINT and SIGTERM end it at the next border
-    between blocks, after a checkpoint.
+    This is the only place that jits (donating the state), shards, folds keys, saves, logs and
+    resumes. A run that was killed and continued with the same arguments takes the same steps, bit
+    for bit on the same device, and logs each row once. SIGINT and SIGTERM end it after the current
+    block, with a checkpoint.
 
     Args:
       key: root of all randomness; step i uses ``fold_in(key, i)``. An array of R keys trains R
-        repeats as one program; each takes the steps of the single run with its key, state and
-        data seed, up to rounding.
-      state: from ``init_state``, or for repeats from ``stack_states``; also the template that a
-        checkpoint must fit.
+        repeats as one program. Up to rounding, each takes the steps of the single run with its key,
+        state and data seed.
+      state: from ``init_state``, or for repeats from ``stack_states``; checkpoints must fit it.
       train_step: from ``make_train_step`` with ``axis_name="data"``, or any function like it.
-      data: arrays that share a leading axis of examples; they are kept whole on every device,
-        and step i sees the examples ``batch_indices(plan.data_seed, i, ...)``. Further streams
-        (see ``Plan.batch_size``) visit them in orders of their own.
+      data: arrays that share a leading axis of examples, kept whole on every device. Step i sees
+        the examples ``batch_indices(plan.data_seed, i, ...)``; further streams (see
+        ``Plan.batch_size``) have other orders.
       plan: lengths and intervals; for repeats, its ``data_seed`` is a tuple of R.
-      checkpoints: where to save and look for a start; None to do neither. Closed on return.
+      checkpoints: where to save and to resume from; None for neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
-        ``fit`` starts them and the caller closes them.
-      monitor: called at ``plan.monitor_every``, at the end and, unless the plan says otherwise,
-        before the first step.
-      devices: to spread the shards over; default all.
+        ``fit`` starts them; the caller closes them.
+      monitor: called every ``plan.monitor_every`` steps, at the end and, by default, before the
+        first step.
+      devices: devices for the shards; default all.
 
     Returns:
       A ``FitResult``.
 
     Raises:
       DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update
-        of any repeat.
+        in any repeat.
       CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the checkpoint was made
-        with other data, by a digest of all of them.
+        with other data.
       CheckpointDamagedError: see ``Checkpoints.restore_latest``.
-      TypeError, ValueError: before anything compiles, for a key that is not typed, and for what
-        ``make_train_step`` refuses while it is traced.
-      ValueError: if the batch is larger than the data, or ``state.shards`` are not as many as the
-        plan's, or key, state and plan are not of the same repeats; if the data hold a number that
-        is not finite, or labels that the model of ``train_step`` has no class for.
+      TypeError, ValueError: before anything compiles, for a key that is not typed, and as the step
+        of ``make_train_step`` while it is traced.
+      ValueError: if the batch is larger than the data, ``state.shards`` has another number of
+        shards than the plan, or key, state and plan have different repeats. Also if the data hold a
+        number that is not finite, or labels for which the model has no class.
     """
     started = time.perf_counter()
     _check_repeats(key, state, plan)
@@ -149,11 +148,11 @@ def fit(
             if signum is not None or watch.divergence is not None:
                 break
             state, metrics = run_block(state, _indices(plan, first, size, num_examples))
-            log.flush()  # the block before this one, while the device works on this one
+            log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
             monitored = monitor(state, step) if monitor and plan.is_monitored(step) else {}
             log.pending = PendingBlock(first, metrics, monitored)
-            signum = stop.signum  # read once: it may come at any time, and what ends is saved
+            signum = stop.signum  # read once, because it may change at any time
             if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()
                 if checkpoints:
@@ -161,7 +160,7 @@ def fit(
                     checkpoints.save(step, state, meta)
     if watch.divergence is not None:
         raise watch.divergence
-    # A run that had finished before took no time of this sitting but to be read.
+    # A finished run took no training time in this sitting.
     spent = elapsed() if first_step < plan.total_steps else seconds
     return FitResult(
         state,
@@ -185,8 +184,8 @@ def check_fits(
 ) -> None:
     """Traces what ``fit`` would compile for these arguments, and runs nothing.
 
-    Some of what does not fit together shows only while tracing. A program that fills a
-    folder calls this first, so that a mistake leaves no folder behind.
+    Some errors show only while tracing. Call this before you make a folder, so that a mistake
+    leaves no folder behind.
 
     Raises:
       ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
@@ -200,7 +199,7 @@ def check_fits(
 def _check_trace(
     key: Key, state: TrainState, train_step: TrainStep, data: PyTree, plan: Plan, mesh: Mesh
 ) -> None:
-    """Traces the next block, if there is one; what runs it later finds it traced."""
+    """Traces the next block, if there is one; its later run reuses the trace."""
     num_examples = leading_size("data", data)
     block = next(plan.blocks(int(state.step)), None)
     if block is None:
@@ -238,14 +237,14 @@ def _check_shards(state: TrainState, plan: Plan) -> None:
 
 
 def _indices(plan: Plan, first_step: int, size: int, num_examples: int) -> PyTree:
-    """The examples of a block, (size, num_shards, examples of a shard), for every stream.
+    """Returns a block's examples, (size, num_shards, examples of a shard), for every stream.
 
-    Those of R repeats are (size, num_shards, R, examples of a shard).
+    For R repeats the shape is (size, num_shards, R, examples of a shard).
     """
 
     def stream(number: int, batch_size: int) -> np.ndarray:
         def order(seed: int) -> np.ndarray:
-            # Far apart: the second stream of one seed must not be the first stream of the next.
+            # Far apart, because the second stream of a seed must not be the first of the next seed.
             indices = block_indices(
                 seed + number * 2**32,
                 first_step,

@@ -1,4 +1,4 @@
-"""Plan of a run: its length, how its work is cut, and when to log, monitor and save."""
+"""Plan of a run: its length, its blocks, and when to log, monitor and save."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ MAX_STEPS = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The arithmetic of a run.
+    """Lengths and intervals of a run.
 
-    Steps are dispatched to the device in blocks. Their borders depend on the plan alone, so an
-    interrupted run is cut into the same compiled programs as an uninterrupted one. Both end with
-    the same bits.
+    Steps are dispatched to the device in blocks, whose borders depend on the plan alone. So an
+    interrupted run uses the same compiled programs as an uninterrupted one and ends with the same
+    bits.
 
     Attributes:
       total_steps: at least 1.
-      batch_size: examples a step, over all shards. A tuple asks for as many independent streams
-        over the same examples, each with separate epochs; a batch is then a tuple, too.
-      num_shards: logical shards of a batch; any number of devices that divides it gives the same
-        trajectory (with threefry keys, JAX's default; ``vmap`` mixes up those of "rbg").
-      steps_per_dispatch: steps in one compiled call. More hides the host behind the device.
-      log_every: a row is logged whenever the step is a multiple of it, and at the end.
+      batch_size: examples a step, over all shards. A tuple makes as many independent streams over
+        the same examples, each with separate epochs; the batch is then a tuple, too.
+      num_shards: logical shards of a batch. Any number of devices that divides it gives the same
+        trajectory (with threefry keys, JAX's default; not with "rbg" keys).
+      steps_per_dispatch: steps in one compiled call. More steps hide the host's work.
+      log_every: steps between logged rows; the last step is always logged.
       monitor_every: steps between calls of ``monitor``, a multiple of ``steps_per_dispatch``; 0
         for none.
       monitor_at_start: whether ``monitor`` also sees the untrained state.
       checkpoint_every: steps between checkpoints, a multiple of ``steps_per_dispatch``; 0 for none.
         The last step is always saved.
-      max_consecutive_skips: so many steps in a row without a finite update end the run.
-      data_seed: of the order of the examples, at least 0. A tuple holds one seed for each repeat
-        of a run of repeats (see ``fit``).
+      max_consecutive_skips: number of steps in a row without a finite update that ends the run.
+      data_seed: seed of the order of the examples, at least 0. A tuple holds one seed for each
+        repeat (see ``fit``).
 
     Raises:
-      ValueError: where a number is out of range, or an interval is no multiple of the dispatch.
+      ValueError: if a number is out of range, or an interval is not a multiple of the dispatch.
     """
 
     total_steps: int
@@ -95,16 +95,16 @@ class Plan:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The data seed of every repeat, or of the single run."""
+        """Data seed of every repeat, or of the single run."""
         return self.data_seed if isinstance(self.data_seed, tuple) else (self.data_seed,)
 
     @property
     def streams(self) -> tuple[int, ...]:
-        """Examples a step of every stream."""
+        """Examples a step, for every stream."""
         return self.batch_size if isinstance(self.batch_size, tuple) else (self.batch_size,)
 
     def blocks(self, first_step: int) -> Iterator[tuple[int, int]]:
-        """(steps taken before the block, steps in it) from ``first_step`` to the end."""
+        """Yields (steps taken before the block, steps in it) from ``first_step`` to the end."""
         while first_step < self.total_steps:
             until_border = self.steps_per_dispatch - first_step % self.steps_per_dispatch
             size = min(until_border, self.total_steps - first_step)
@@ -112,11 +112,11 @@ class Plan:
             first_step += size
 
     def is_logged(self, step: int) -> bool:
-        """Whether a row is due after ``step`` steps."""
+        """Returns whether a row is due after ``step`` steps."""
         return step % self.log_every == 0 or step == self.total_steps
 
     def is_monitored(self, step: int) -> bool:
-        """Whether ``monitor`` is due after ``step`` steps."""
+        """Returns whether ``monitor`` is due after ``step`` steps."""
         if not self.monitor_every:
             return False
         if step == 0:
@@ -124,7 +124,7 @@ class Plan:
         return step % self.monitor_every == 0 or step == self.total_steps
 
     def is_saved(self, step: int) -> bool:
-        """Whether a checkpoint is due after ``step`` steps."""
+        """Returns whether a checkpoint is due after ``step`` steps."""
         return step == self.total_steps or bool(
             self.checkpoint_every and step % self.checkpoint_every == 0
         )

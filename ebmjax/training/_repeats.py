@@ -1,4 +1,4 @@
-"""Several seeds of one training run as one program: their states stacked, their steps joined."""
+"""Trains several seeds of a run as one program, with stacked states."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,16 +10,16 @@ from ebmjax.training._state import TrainState, state_axes
 from ebmjax.training._step import TrainStep
 from ebmjax.types import Key, Metrics, PyTree
 
-# Where each field of a stacked state keeps its repeats. Shards keep theirs behind the axis that is
-# split over devices; the steps are taken together.
+# Axis of repeats of each field of a stacked state. For shards it follows the axis that is split
+# over devices; all repeats share the step.
 _AXES: Any = state_axes(0, 1)._replace(step=None)
 
 
 def stack_states(states: Sequence[TrainState]) -> TrainState:
-    """One state of R repeats from R states of single runs.
+    """Stacks R states of single runs into one state of R repeats.
 
     Args:
-      states: at least one, all after the same number of steps; of the same structure and shapes.
+      states: at least one, all with the same steps taken, structure and shapes.
 
     Returns:
       ``step`` stays a scalar; ``params``, ``opt_state``, ``skipped`` and ``consecutive_skipped``
@@ -51,9 +51,9 @@ def stack_states(states: Sequence[TrainState]) -> TrainState:
 
 
 def select_repeat(state: TrainState, index: int) -> TrainState:
-    """The state of repeat ``index`` of a stacked state, as that of a single run; copied.
+    """Returns the state of repeat ``index`` of a stacked state, as a single run's; copied.
 
-    Works on a state restored from a checkpoint, too.
+    It also works on a state restored from a checkpoint.
 
     Args:
       state: from ``stack_states`` or a run of repeats.
@@ -77,7 +77,7 @@ def select_repeat(state: TrainState, index: int) -> TrainState:
 
 
 def single_shard(state: TrainState) -> tuple[PyTree, PyTree]:
-    """Parameters and shard that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
+    """Returns parameters and shard as a ``gradient_fn`` sees them: ``jax.ShapeDtypeStruct``."""
 
     def select(state: TrainState) -> tuple[PyTree, PyTree]:
         one = select_repeat(state, 0) if jnp.ndim(state.skipped) else state
@@ -87,29 +87,28 @@ def single_shard(state: TrainState) -> tuple[PyTree, PyTree]:
 
 
 def repeats_take_turns() -> bool:
-    """Whether ``repeat_step`` computes one repeat after the other here: on a CPU."""
+    """Returns whether ``repeat_step`` computes one repeat after the other, as on a CPU."""
     return jax.default_backend() == "cpu"
 
 
 def repeat_step(train_step: TrainStep) -> TrainStep:
-    """The step of all repeats, as ``fit`` runs it for many keys.
+    """Returns the step of all repeats, as ``fit`` runs it for many keys.
 
-    Accelerators take all repeats at once, ``train_step`` vmapped. On a CPU they take turns within
-    the same program: a core that is busy with one gains nothing from the others, and loses its
-    caches and plain matrix products to them (docs/training.md has the measurement).
+    Accelerators compute all repeats at once, by ``vmap``. On a CPU repeats take turns within the
+    same program: several at once would only share caches and cores (measured in docs/training.md).
 
     Args:
-      train_step: from ``make_train_step``, of a single run.
+      train_step: a single run's, from ``make_train_step``.
 
     Returns:
-      ``step(keys, state, batch) -> (state, metrics)``, pure: keys (R,), a state as ``stack_states``
-      makes it, leaves of ``batch`` of shape (shards of this device, R, examples of a shard, ...).
-      Metrics have a leading axis of R. What one repeat does, its skipped steps included, touches
-      no other.
+      ``step(keys, state, batch) -> (state, metrics)``, pure: keys (R,), a state from
+      ``stack_states``, leaves of ``batch`` of shape (shards of this device, R, examples of a shard,
+      ...). Metrics have a leading axis of R. Repeats, and their skipped steps, do not affect each
+      other.
     """
     if repeats_take_turns():
         train_step = jax.custom_batching.sequential_vmap(train_step)
-    # Taking turns, each returns a number of steps of its own.
+    # If repeats take turns, each returns a number of steps.
     repeated = jax.vmap(train_step, in_axes=(0, _AXES, 1), out_axes=(_AXES._replace(step=0), 0))
 
     def step(keys: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:

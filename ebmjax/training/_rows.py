@@ -1,4 +1,4 @@
-"""From the metrics of finished blocks to rows."""
+"""Turns the metrics of finished blocks into rows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,10 +21,10 @@ class PendingBlock(NamedTuple):
 
 
 class RowLogger:
-    """Turns the metrics of finished blocks into rows, and has skipped steps watched.
+    """Turns the metrics of finished blocks into rows, and passes them to the ``SkipWatch``.
 
     Attributes:
-      pending: a block whose rows are still to be written.
+      pending: block whose rows are not yet written.
       row: the last row written.
     """
 
@@ -67,5 +67,5 @@ class RowLogger:
 
 
 def _plain(value: Any) -> Any:
-    """A number, or lists of numbers, from any array."""
+    """Returns a number, or lists of numbers, from any array."""
     return np.asarray(value).tolist()

@@ -1,4 +1,4 @@
-"""Placement: a one-dimensional mesh, with the state and the data on it."""
+"""Placement of state and data on a one-dimensional mesh."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ AXIS = "data"
 
 
 def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
-    """A mesh over as many of ``devices`` (default: all) as divide the shards evenly.
+    """Returns a mesh over as many of ``devices`` (default: all) as divide the shards evenly.
 
     Raises:
       ValueError: if ``num_shards`` is below 1.
@@ -28,17 +28,17 @@ def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
-    """Every leaf whole on every device."""
+    """Places every leaf whole on every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def state_specs() -> TrainState:
-    """Partition specs of a ``TrainState``: shards split over the mesh, the rest replicated."""
+    """Returns partition specs of a ``TrainState``: shards are split, the rest is replicated."""
     return state_axes(PartitionSpec(), PartitionSpec(AXIS))
 
 
 def described(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
-    """Shapes of ``tree`` on the mesh, by ``specs`` (a prefix of it), without the numbers."""
+    """Returns shapes of ``tree`` on the mesh, by ``specs`` (a prefix of it), without numbers."""
 
     def describe(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
         aval = jax.typeof(leaf)
@@ -52,11 +52,10 @@ def described(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
 
 
 def place_state(state: TrainState, mesh: Mesh) -> TrainState:
-    """Copies ``state`` to the mesh; the arrays given in stay the caller's.
+    """Copies ``state`` to the mesh; the caller keeps the given arrays.
 
-    ``device_put`` lets a device keep a buffer that it already holds, also with ``may_alias=False``
-    on more than one device. Training donates its state, so donating such a replicated array would
-    delete the caller's.
+    ``device_put`` lets a device keep a buffer that it already holds, even with ``may_alias=False``
+    on several devices. Training donates its state, which would then delete the caller's array.
     """
     shardings = jax.tree.map(
         lambda spec: NamedSharding(mesh, spec),

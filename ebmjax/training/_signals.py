@@ -1,11 +1,11 @@
-"""Asking a run to stop at the next safe point instead of dying where it stands."""
+"""Lets a signal stop a run at the next safe point."""
 
 import signal
 from types import FrameType
 
 
 class StopRequest:
-    """While entered, SIGINT and SIGTERM only set ``signum``; a second SIGINT interrupts at once.
+    """Makes SIGINT and SIGTERM only set ``signum``; a second SIGINT interrupts at once.
 
     Attributes:
       signum: the signal that came, or None.

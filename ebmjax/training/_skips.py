@@ -1,4 +1,4 @@
-"""Skipped steps: why, since when, a warning while they are few, an error once they are too many."""
+"""Watches skipped steps: warns of few, and reports a divergence after too many."""
 
 import logging
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ CAUSES = {
     3: "the loss was beyond max_abs_loss",
     4: "the updated parameters were not finite",
 }
-"""By ``skip_cause``, a metric of every step; 0 for a step that was taken."""
+"""Cause by ``skip_cause``, a metric of every step; 0 means that the step was taken."""
 
 MAX_NAMED = 8
 
 
 class DivergenceError(RuntimeError):
-    """Too many steps in a row had no finite update."""
+    """Raised after too many steps in a row without a finite update."""
 
 
 def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_params: Any) -> Any:
-    """The number in ``CAUSES`` of the first reason to skip a step, int32; 0 for none."""
+    """Returns the number in ``CAUSES`` of the first reason to skip a step, int32; 0 for none."""
     reasons = (
         ~jnp.isfinite(loss),
         ~jnp.isfinite(gradient_norm),
@@ -36,20 +36,19 @@ def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_pa
 
 
 class SkipWatch:
-    """Looks at the row of every step.
+    """Watches the row of every step.
 
-    Logs a warning at the first skipped step and whenever their number has doubled since the last
-    warning: at the 1st, 2nd, 4th, 8th, ...
+    It logs a warning at the 1st, 2nd, 4th, 8th, ... skipped step.
 
     Args:
-      limit: so many skipped steps in a row, of every repeat, are a divergence.
+      limit: number of skipped steps in a row, in every repeat, that is a divergence.
       step: steps taken so far.
-      skipped: how many of them were skipped, () or one for each repeat.
-      consecutive_skipped: how many in a row up to now, () or one for each repeat.
+      skipped: number of skipped steps, () or one for each repeat.
+      consecutive_skipped: skipped steps in a row up to now, () or one for each repeat.
       row: the last one that an earlier sitting logged.
 
     Attributes:
-      divergence: what to raise once the run is saved, or None.
+      divergence: error to raise once the run is saved, or None.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class SkipWatch:
         self._check(step, consecutive_skipped)
 
     def __call__(self, step: int, row: Mapping[str, Any]) -> None:
-        """Takes notice of ``step`` by its metrics."""
+        """Updates the counts with the metrics of ``step``."""
         consecutive = row["consecutive_skipped"]
         if np.max(consecutive) == 1 or not self._reason:
             self._reason = _reason(row)
-        # The causes: of several models in one run, each has its own.
+        # The causes; several models in one run have one each.
         is_skipped = np.ravel(row.get("skip_cause", consecutive)) > 0
         self._counts = self._counts + is_skipped
         num_skipped = int(np.max(self._counts))
@@ -91,7 +90,7 @@ class SkipWatch:
         self._check(step, consecutive)
 
     def _check(self, step: int, consecutive_skipped: Any) -> None:
-        """Notes the first time that too many steps in a row were skipped, by every repeat."""
+        """Sets ``divergence`` the first time that every repeat skipped too many steps in a row."""
         num = int(np.min(consecutive_skipped))
         if num < self._limit or self.divergence is not None:
             return
@@ -109,7 +108,7 @@ class SkipWatch:
 
 
 def _reason(row: Mapping[str, Any]) -> str:
-    """In words, why the step of ``row`` was skipped, and what else was not finite; "" if not."""
+    """Returns why the step of ``row`` was skipped, and which numbers were not finite; or ""."""
     numbers = sorted({int(cause) for cause in np.ravel(row.get("skip_cause", 0))} - {0})
     reasons = [CAUSES[number] for number in numbers if number in CAUSES]
     others = [name for name, value in row.items() if name != "loss" and not _is_finite(value)]

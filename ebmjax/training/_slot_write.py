@@ -1,4 +1,4 @@
-"""Changes of a step to a large array, so that the rest of it is never touched."""
+"""Changes a few slots of a large array without touching the rest."""
 
 from typing import Any, NamedTuple
 
@@ -9,10 +9,10 @@ from ebmjax.types import PyTree
 
 
 class SlotWrite(NamedTuple):
-    """In place of an array of a shard: the slots of it that a step overwrites, and by what.
+    """Slots that a step overwrites in an array of a shard, and their new values.
 
-    Whether a step counts is known at its end. To select between a new and an old replay buffer
-    would copy both at every step; this costs as much as is written, however large the buffer.
+    A step is accepted or skipped only after it has run. Keeping both versions of a large replay
+    buffer would copy it at every step; this costs only the written slots.
 
     Attributes:
       slots: (n,) integers along the array's leading axis, all different.
@@ -24,12 +24,12 @@ class SlotWrite(NamedTuple):
 
 
 def write_slots(slots: jax.Array, values: PyTree) -> PyTree:
-    """A ``SlotWrite`` into the same ``slots`` (n,) for every array (n, ...) of ``values``."""
+    """Returns a ``SlotWrite`` into ``slots`` (n,) for every array (n, ...) of ``values``."""
     return jax.tree.map(lambda new: SlotWrite(slots, new), values)
 
 
 def apply_writes(shard: PyTree, changed: PyTree, is_kept: Any = True) -> PyTree:
-    """One logical shard after a step: ``changed`` where ``is_kept``, else ``shard`` as it was.
+    """Returns one logical shard after a step: ``changed`` if ``is_kept``, else ``shard``.
 
     Args:
       shard: before the step.

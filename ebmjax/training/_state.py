@@ -1,4 +1,4 @@
-"""Everything a run must carry to continue bit for bit."""
+"""State of a run: everything it needs to continue bit for bit."""
 
 from typing import Any, NamedTuple
 
@@ -11,19 +11,19 @@ from ebmjax.types import PyTree
 
 
 class TrainState(NamedTuple):
-    """The state of a training run between two steps.
+    """State of a training run between two steps.
 
     The random key is not here: step ``i`` uses ``fold_in(root_key, i)``, so the step is enough.
     A run of repeats has more axes: see ``stack_states``.
 
     Attributes:
       step: scalar int32, steps taken.
-      params: what is optimised; the same on every device.
+      params: optimised parameters, the same on every device.
       opt_state: the optimiser's; the same on every device.
-      shards: what belongs to one part of the batch (persistent chains, replay buffers), each leaf
-        with a leading axis of logical shards; ``()`` where there is none.
+      shards: chains, buffers and statistics of the parts of a batch, each leaf with a leading axis
+        of logical shards; ``()`` if there are none.
       skipped: scalar int32, steps whose update was dropped because it was not finite.
-      consecutive_skipped: scalar int32, how many of them in a row up to now.
+      consecutive_skipped: scalar int32, skipped steps in a row up to now.
     """
 
     step: jax.Array
@@ -37,7 +37,7 @@ class TrainState(NamedTuple):
 def init_state(
     params: PyTree, optimizer: optax.GradientTransformation, shards: PyTree = ()
 ) -> TrainState:
-    """The state before the first step.
+    """Returns the state before the first step.
 
     Args:
       params: floating-point arrays or numbers.
@@ -45,14 +45,14 @@ def init_state(
       shards: arrays of any dtype; every leaf has a leading axis of logical shards.
 
     Raises:
-      TypeError: if a leaf is no array, such as an activation function of an Equinox module, or one
-        of ``params`` is not floating point.
+      TypeError: if a leaf is not an array (such as an activation function of an Equinox module), or
+        one of ``params`` is not floating point.
       ValueError: if ``params`` hold no array.
     """
     check_floating("params", params)
     check_arrays("shards", shards)
     params, shards = jax.tree.map(_as_array, (params, shards))
-    # Separate arrays: a buffer that is donated cannot be donated twice.
+    # Separate arrays, because a buffer cannot be donated twice.
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
@@ -64,11 +64,11 @@ def init_state(
 
 
 def _as_array(value: Any) -> jax.Array:
-    # With the dtype spelt out: a checkpoint forgets that a Python number's type was weak, and the
-    # resumed run would compute in another dtype than the first.
+    # The dtype is explicit: a checkpoint forgets a Python number's weak type, and the resumed run
+    # would compute in another dtype.
     return jnp.asarray(value, jnp.result_type(value))
 
 
 def state_axes(replicated: Any, sharded: Any) -> TrainState:
-    """A prefix of the state: ``sharded`` where devices differ, ``replicated`` elsewhere."""
+    """Returns a prefix of the state: ``sharded`` where devices differ, else ``replicated``."""
     return TrainState(replicated, replicated, replicated, sharded, replicated, replicated)

@@ -21,22 +21,22 @@ from ebmjax.types import Key, Metrics, PyTree
 GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]
 """``gradient_fn(key, params, shard, batch) -> (gradients, shard, metrics)`` of one logical shard.
 
-``shard`` is this shard's part of ``TrainState.shards``; the one returned is like it and may hold a
-``SlotWrite`` in place of an array that is large and little changed. ``metrics`` holds at least
-"loss". Where the function has an attribute ``check_data``, ``fit`` calls it before it compiles
-anything, as ``check_data(params, shard, data)`` with all data and the shapes of the others.
+``shard`` is this shard's part of ``TrainState.shards``. The returned one is like it and may hold a
+``SlotWrite`` in place of a large array. ``metrics`` holds at least "loss". If the function has an
+attribute ``check_data``, ``fit`` calls ``check_data(params, shard, data)`` before it compiles
+anything, with all data and the shapes of the others.
 """
 
 TrainStep = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
 """``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
 
 CheckData = Callable[[PyTree, PyTree, PyTree], None]
-"""``check_data(params, shard, data)``: raises where ``data`` are none for the model. ``params`` and
+"""``check_data(params, shard, data)`` raises if ``data`` do not fit the model. ``params`` and
 ``shard`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
 
 
 def with_data_check(function: Any, check_data: CheckData | None) -> Any:
-    """``function``, which ``fit`` asks through its attribute ``check_data`` about its data."""
+    """Returns ``function`` with the attribute ``check_data``, which ``fit`` calls."""
     function.check_data = check_data
     return function
 
@@ -50,45 +50,45 @@ def make_train_step(
     hold_fn: Callable[[Metrics], jax.Array] | None = None,
     axis_name: str | None = "data",
 ) -> TrainStep:
-    """A pure, unjitted step: gradients of every shard, averaged, then one optimiser update.
+    """Returns a pure, unjitted step: averages the shards' gradients, then updates once.
 
-    The step is what one device does. Batches are split into logical shards whose number does not
-    depend on the devices: a device vmaps over those it holds, each with its own key, and one mean
-    over the mesh joins gradients and metrics (a single all-reduce). So the trajectory is the same
-    on any number of devices, up to the rounding of that mean.
+    The step is one device's work. Batches are split into logical shards, whose number does not
+    depend on the devices. A device vmaps over its shards, each with its key, and one mean over the
+    mesh (a single all-reduce) joins gradients and metrics. So the trajectory is the same on any
+    number of devices, up to the rounding of that mean.
 
-    A step whose loss, gradient norm or new parameters are not finite, or whose loss is larger than
-    ``max_abs_loss``, changes nothing but the counters.
+    A step whose loss, gradient norm or new parameters are not finite, or whose loss exceeds
+    ``max_abs_loss``, only changes the counters.
 
     Args:
       gradient_fn: see ``GradientFn``. It may use the axis name "shard" (and ``axis_name``) for
         collectives across shards.
-      optimizer: any optax transformation that its gradients, parameters, ``value=`` (the averaged
-        loss) and ``grad=`` (the averaged gradients) suffice for: ``reduce_on_plateau`` does,
-        a line search (``optax.lbfgs`` by default) does not.
-      gradient_metrics_fn: more metrics, from the averaged gradients.
+      optimizer: any optax transformation that needs only gradients, parameters, ``value=`` (the
+        averaged loss) and ``grad=`` (the averaged gradients). ``reduce_on_plateau`` works; a line
+        search (``optax.lbfgs`` by default) does not.
+      gradient_metrics_fn: function from averaged gradients to more metrics.
       max_abs_loss: a loss beyond it, of either sign, counts as diverged.
-      hold_fn: of the averaged metrics to a scalar bool: true holds parameters and optimiser as they
-        are for this step, while the shards (chains) move on. For steps that would teach nothing but
-        whose small gradients Adam would blow up, such as those of the robust objective where no
-        negative competes (its paper, appendix H).
-      axis_name: of the mesh axis the step runs under (``fit``, ``jax.shard_map``, ``jax.pmap``);
-        None outside of any.
+      hold_fn: function from averaged metrics to a scalar bool; true keeps parameters and optimiser
+        for this step, while the shards (chains) move on. Use it for steps that teach nothing but
+        whose small gradients Adam would enlarge, such as the robust objective's if no negative
+        competes (its paper, appendix H).
+      axis_name: name of the mesh axis that the step runs under (``fit``, ``jax.shard_map``,
+        ``jax.pmap``); None for none.
 
     Returns:
       ``train_step(key, state, batch)``. The key is the same on every device. Every leaf of
       ``batch`` has shape (shards of this device, examples of a shard, ...). Metrics are those of
-      ``gradient_fn`` averaged over all shards, "gradient_norm" (in float32 at least), "skipped",
-      "consecutive_skipped", "skip_cause" (0: the step was taken; 1: the loss, 2: the gradient,
-      4: the new parameters were not finite; 3: the loss was beyond ``max_abs_loss``), and with
-      ``hold_fn`` "is_held", 0 or 1.
+      ``gradient_fn`` averaged over all shards, "gradient_norm" (float32 or wider), "skipped",
+      "consecutive_skipped", "skip_cause" and, with ``hold_fn``, "is_held" (0 or 1). "skip_cause" is
+      0 if the step was taken; 1, 2 or 4 if the loss, the gradient or the new parameters were not
+      finite; 3 if the loss exceeded ``max_abs_loss``.
 
     Raises:
       TypeError: if ``gradient_fn`` does not take four arguments. While tracing, if it does not
-        return three things or one has the wrong dtype, if parameters are integers, or if the
-        optimiser needs more than it is given.
-      ValueError: while tracing, if the gradients are not like the parameters or the shard is not
-        like the one before, if the metrics lack a scalar "loss" or ``axis_name`` is not mapped.
+        return three things, a dtype is wrong, parameters are integers, or the optimiser needs more
+        arguments.
+      ValueError: while tracing, if gradients or shard have another structure or shape, the metrics
+        lack a scalar "loss", or ``axis_name`` is not mapped.
     """
     check_arguments(gradient_fn)
 
@@ -142,7 +142,7 @@ def _all_finite(tree: PyTree) -> jax.Array:
 
 
 def _all_reduce_mean(tree: PyTree, axis_name: str | None) -> PyTree:
-    """The mean over the mesh of all leaves at once: as one vector, they are one message."""
+    """Returns the mean over the mesh of all leaves at once, as one vector in one message."""
     if axis_name is None:
         return tree
     vector, unravel = ravel_pytree(tree)

@@ -1,4 +1,4 @@
-"""A new run that begins where another one ended."""
+"""Starts a new run from another run's end."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +16,13 @@ from ebmjax.types import PyTree
 
 
 class WarmStart(NamedTuple):
-    """A state before its first step, with what another run had learnt.
+    """State before its first step, with what another run has learnt.
 
     Attributes:
       state: ``step`` 0, a new optimiser state, no step skipped.
       step: of the other run.
       taken: the fields of ``state.shards`` that are the other run's.
-      anew: those of the fields asked for that are not, for the other run has none that fit.
+      anew: requested fields for which the other run has nothing that fits.
     """
 
     state: TrainState
@@ -37,16 +37,15 @@ def warm_start(
     directory: str | Path,
     shard_fields: Sequence[str] = (),
 ) -> WarmStart:
-    """``state``, but with the parameters of the newest checkpoint in ``directory``.
+    """Returns ``state`` with the parameters of the newest checkpoint in ``directory``.
 
-    The optimiser starts anew, its schedules at their first step. So do the fields of
-    ``state.shards`` that are not asked for and those of another shape, number or type than the
-    other run's.
+    The optimiser and its schedules start anew. So do fields of ``state.shards`` that are not
+    requested, or whose shape, number or type differs from the other run's.
 
     Args:
-      state: of the new run, from ``init_state``, or of repeats from ``stack_states``.
-      optimizer: of the new run.
-      directory: of the other run's ``Checkpoints``; nothing in it is changed.
+      state: the new run's, from ``init_state``, or for repeats from ``stack_states``.
+      optimizer: the new run's.
+      directory: the other run's checkpoints; nothing in it is changed.
       shard_fields: names of fields of ``state.shards``, such as "buffer" and "statistics".
 
     Raises:
@@ -79,7 +78,7 @@ def warm_start(
             anew.append(name)
         elif jax.tree.leaves(field):
             shards[name] = field
-    # Repeats have optimiser states of their own.
+    # Each repeat has its optimiser state.
     init = jax.vmap(optimizer.init) if jnp.ndim(state.skipped) else optimizer.init
     state = state._replace(
         params=params,
@@ -90,7 +89,7 @@ def warm_start(
 
 
 def _of_the_other(tree: PyTree, prefix: str, leaves: dict[str, np.ndarray]) -> tuple[PyTree, str]:
-    """``tree`` from ``leaves``, and in words the first of them that does not fit, "" if all do."""
+    """Returns ``tree`` from ``leaves``, and the first leaf that does not fit in words, or ""."""
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     ours = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
     theirs = {path: leaf for path, leaf in leaves.items() if _is_below(path, prefix)}

@@ -15,32 +15,32 @@ logger = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
-    """Receives the rows that ``fit`` logs. TensorBoard, a progress bar or any service fits in."""
+    """Receives the rows that ``fit`` logs, for a file, TensorBoard, a progress bar or a service."""
 
     def start(self, first_step: int) -> None:
-        """The run begins, or continues, after ``first_step`` steps; later rows are to be undone."""
+        """Called when the run begins or continues after ``first_step`` steps; undo later rows."""
 
     def write(self, step: int, row: dict[str, Any]) -> None:
-        """``step`` steps were taken (0: none yet); ``row`` maps names to numbers or lists."""
+        """Called after ``step`` steps (0: none yet); ``row`` maps names to numbers or lists."""
 
     def close(self) -> None:
-        """No more rows will come."""
+        """Called when no more rows will come."""
 
 
 class JsonlWriter:
-    """Writes one JSON object a row, one row a line, and hands each to the system at once.
+    """Writes one JSON object a line for each row, and flushes at once.
 
-    So a killed process loses no row. Non-finite numbers are written as null: JSON has no word for
+    So a killed process loses no row. Numbers that are not finite become null, because JSON lacks
     them.
 
-    When it starts, it cuts rows past the step that a run continues from, and a last line that a
-    crash left incomplete. In two cases it first keeps a copy of the file, ``<name>.1`` (then
-    ``.2``, ...), and warns: a damaged line, which is left out; and a run that begins again at step
-    0 although the file has rows of later steps. It also warns of missing rows.
+    At the start it cuts rows after the step from which the run continues, and an incomplete last
+    line. In two cases it first keeps a copy of the file, ``<name>.1`` (then ``.2``, ...), and
+    warns: a line is damaged (it is left out), or the run begins at step 0 although the file has
+    later rows. It also warns of missing rows.
 
     Args:
       path: the file.
-      log_every: of the run's plan, steps between two rows at most; None does not look for gaps.
+      log_every: the plan's, at most so many steps between two rows; None does not look for gaps.
     """
 
     def __init__(self, path: str | Path, *, log_every: int | None = None):
@@ -59,7 +59,7 @@ class JsonlWriter:
                 self._keep_copy("the run begins again at step 0, for it has no checkpoint")
             kept = kept if first_step else []
             self._warn_of_gaps([step for step, _ in kept], first_step)
-        # Beside the old file and then in its place: a crash in between loses nothing.
+        # Writes a new file and then renames it, so a crash in between loses nothing.
         temporary = self.path.with_suffix(".tmp")
         temporary.write_bytes(b"".join(line + b"\n" for _, line in kept))
         os.replace(temporary, self.path)
@@ -100,9 +100,9 @@ class JsonlWriter:
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:
-    """Rows of a file that ``JsonlWriter`` wrote, as dictionaries with their ``step``.
+    """Returns the rows of ``JsonlWriter``'s file, as dictionaries with their ``step``.
 
-    Leaves out lines that are damaged, and warns of them.
+    It leaves out damaged lines and warns of them.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -114,9 +114,9 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
 
 
 def _parsed_lines(path: Path) -> tuple[list[tuple[dict[str, Any], bytes]], list[int]]:
-    """Good rows with their bytes, and the numbers of damaged lines.
+    """Returns good rows with their bytes, and the numbers of damaged lines.
 
-    An incomplete last line, which a crash leaves, is neither.
+    An incomplete last line, as after a crash, is neither.
     """
     *lines, last = path.read_bytes().split(b"\n")
     parsed, damaged = [], []
@@ -135,7 +135,7 @@ def _lines(numbers: list[int]) -> str:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """The row, or None where the line is no object with an integer ``step``."""
+    """Returns the row, or None if the line is not an object with an integer ``step``."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):  # malformed JSON, and bytes that are no text

@@ -48,7 +48,7 @@ def check(experiment: Experiment, config: Config) -> None:
 
 
 def is_of_best(config: Config) -> bool:
-    """Whether the best state that training came by is evaluated, in place of the last."""
+    """Returns whether the best state that training came by is evaluated, in place of the last."""
     return config.eval.get("checkpoint") == "best"
 
 
