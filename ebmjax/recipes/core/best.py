@@ -24,7 +24,7 @@ FOLDER = "best"
 
 
 def check(config: Config, numbers: Collection[str]) -> None:
-    """Raises ConfigError for a choice that cannot be made, or that test images would make.
+    """Raises ConfigError for an impossible choice, and for one that test images would make.
 
     Args:
       config: ``data.num_validation``, ``train.keep_best`` and ``eval.checkpoint`` are read.
@@ -52,17 +52,17 @@ def check(config: Config, numbers: Collection[str]) -> None:
 
 
 class KeepBest:
-    """``monitor`` that also saves the state whenever its number is the best so far.
+    """Calls ``monitor`` and saves the state if its number is the best so far.
 
-    The first of equals is kept, and none of before training or without a finite number. Of an
-    interrupted run, what it kept counts on, unless it is of a step that comes again: then that
-    step's own number decides, for the run may have become another one.
+    The first of equals is kept; a state before training, or without a finite number, never is.
+    After an interruption the kept state still counts, unless its step is taken again: then that
+    step's number decides.
 
     Args:
-      monitor: a run's own.
+      monitor: the run's monitor.
       workdir: gets ``best/``, one checkpoint.
-      name: of the number, in ``IS_HIGHER_BETTER``.
-      template: a state like those that are kept.
+      name: name of the number, in ``IS_HIGHER_BETTER``.
+      template: a state with the run's structure and shapes.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class KeepBest:
             self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """The row of ``monitor``.
+        """Returns the row of ``monitor``.
 
         Raises:
           ConfigError: if it lacks the number.
         """
-        if step <= self.kept_step:  # it was kept by a sitting whose later steps are lost
+        if step <= self.kept_step:  # kept by an earlier sitting whose later steps are lost
             shutil.rmtree(self.folder)
             self.best, self.kept_step = -math.inf, -1
         row = self.monitor(state, step)
@@ -103,7 +103,7 @@ class KeepBest:
 
 
 def restore(workdir: Path, template: TrainState) -> TrainState:
-    """The state that ``KeepBest`` kept.
+    """Returns the state that ``KeepBest`` kept.
 
     Raises:
       WorkdirError: if there is none, or it is damaged.
@@ -119,7 +119,7 @@ def restore(workdir: Path, template: TrainState) -> TrainState:
 
 
 def _kept(workdir: Path, template: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
-    """The state and its number, if there is one."""
+    """Returns the state and its number, if there is one."""
     folder = workdir / FOLDER
     if not folder.exists():
         return None

@@ -1,4 +1,4 @@
-"""From a configuration to objects: what every family of experiments shares."""
+"""Builds objects from a configuration: parts that every family shares."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ LOWERINGS = {"auto": None, "matmul": "matmul", "xla": "xla"}
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 SHARD_AXES = ("data", "shard")
-"""The axes of a training step over which its shards lie; monitoring and evaluation have neither."""
+"""Axes of a training step over which its shards lie; monitoring and evaluation have neither."""
 
 DIGITS_SIDE = 8
 
@@ -40,27 +40,27 @@ class Seconds(NamedTuple):
 
     @property
     def run(self) -> float:
-        """Seconds that the same work takes once it is compiled."""
+        """Seconds that the same work takes after compilation."""
         return self.wall - self.compile
 
 
 class Experiment(NamedTuple):
-    """Parts that ``run.py`` needs of a family of experiments.
+    """Parts of a run that a family provides.
 
     Attributes:
-      state: before the first step.
+      state: state before the first step.
       train_step: for ``ebmjax.training.fit``.
       data: arrays with a shared leading axis of examples.
-      plan: of the run.
+      plan: lengths and intervals of the run.
       monitor: ``(state, step) -> row``, may write into the run's folder.
       draw: draws the plots of the run's folder.
       evaluate: ``state -> report``, the full evaluation of the finished run for evaluation.json;
-        may write into the run's folder. None where the family has none.
-      check_evaluate: raises ConfigError for what would end ``evaluate`` half-way, if anything.
-      warm_start: folder of another run's checkpoints to where this one begins; None where the
-        family has no ``config.train.start_from``.
-      pilot: of a run before the first step that training rests on, part of its time; None where
-        there was none.
+        may write into the run's folder. None if the family has none.
+      check_evaluate: raises ConfigError for anything that would stop ``evaluate`` half-way.
+      warm_start: function from the folder of another run's checkpoints to this run's start; None if
+        the family has no ``config.train.start_from``.
+      pilot: durations of a pilot run before the first step, part of the run's time; None without
+        one.
     """
 
     state: TrainState
@@ -79,9 +79,9 @@ class Images(NamedTuple):
     """Images that a run learns from and is judged by.
 
     Attributes:
-      train: to train on.
-      monitored: what the numbers during training use: the test split, or images held out.
-      evaluated: what the full evaluation uses: the same, or the test split.
+      train: training images.
+      monitored: images measured during training: the test split, or images held out.
+      evaluated: images of the full evaluation: the same, or the test split.
     """
 
     train: data.ImageData
@@ -90,12 +90,12 @@ class Images(NamedTuple):
 
 
 def images(config: Config) -> Images:
-    """The images that ``config.data`` and ``config.eval.use_test_split`` ask for, checked.
+    """Returns the checked images of ``config.data`` and ``config.eval.use_test_split``.
 
-    The test split is not read where nothing is judged by it.
+    The test split is read only if something uses it.
 
     Raises:
-      ConfigError: if the sizes do not fit the data, or the data are none for the configuration.
+      ConfigError: if the sizes or the data do not fit the configuration.
     """
     section = config.data
     if section.name == "digits" and section.image_size != DIGITS_SIDE:
@@ -157,7 +157,7 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
 
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
-    """Adam whose rate decays at the end of every epoch from the second on, down to a floor."""
+    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
     section, decay = config.optimizer[name], config.optimizer.decay_per_epoch
     if section.learning_rate < section.final_learning_rate:
         raise ConfigError(
@@ -171,21 +171,21 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
         decay_rate=decay,
         transition_begin=steps_per_epoch,
         staircase=True,
-        # A rate that does not decay has no end; optax would take this for a ceiling.
+        # Without decay there is no end; optax would take this for a ceiling.
         end_value=section.final_learning_rate if decay < 1.0 else None,
     )
     return optax.adam(schedule, b1=config.optimizer.b1, b2=config.optimizer.b2)
 
 
 def batch_axis(config: Config) -> tuple[str, ...] | None:
-    """The axes over which the shards of a training step are one batch; None for each its own."""
+    """Returns the axes over which shards are one batch; None if each shard is one."""
     return SHARD_AXES if config.mesh.whole_batch else None
 
 
 def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:
-    """Epochs to steps. Intervals given in epochs are rounded to whole dispatches.
+    """Returns the plan, from epochs to steps. Intervals are rounded to whole dispatches.
 
-    An epoch is one of the first stream, ``config.train.batch_size``.
+    An epoch is that of the first stream, ``config.train.batch_size``.
     """
     train = config.train
     _check_batch(config, "batch_size", train.batch_size, num_examples)
@@ -236,28 +236,28 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
 
 
 def root_keys(config: Config, repeat: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Three independent keys of a repeat: parameters, training, evaluation."""
+    """Returns three keys of a repeat: for parameters, training, and evaluation or monitoring."""
     key = jax.random.key(config.seed + repeat)
     params_key, train_key, eval_key = jax.random.split(key, 3)
     return params_key, train_key, eval_key
 
 
 def train_key(config: Config) -> jax.Array:
-    """The key of training, or one for every repeat."""
+    """Returns the key of training, or one for every repeat."""
     return over_repeats(config, lambda repeat: root_keys(config, repeat)[1], jnp.stack)
 
 
 def over_repeats(config: Config, make: Callable[[int], Any], stack: Callable[..., Any]) -> Any:
-    """``make(0)``, or with ``config.train.num_repeats`` above 1 ``stack`` of what each repeat has.
+    """Returns ``make(0)``, or ``stack`` of all repeats if ``config.train.num_repeats`` exceeds 1.
 
-    Repeat r is the run of seed ``config.seed + r``; the powers of an adaptive schedule are shared.
+    Repeat r is the run of seed ``config.seed + r``; repeats share an adaptive schedule's powers.
     """
     num_repeats = config.train.get("num_repeats", 1)
     return make(0) if num_repeats == 1 else stack([make(r) for r in range(num_repeats)])
 
 
 def stack_arrays(parts: Sequence[Any]) -> Any:
-    """The one PyTree of arrays, or several stacked along a new leading axis of repeats."""
+    """Returns the only PyTree of arrays, or several stacked along a leading axis of repeats."""
     if len(parts) == 1:
         return jax.tree.map(np.asarray, parts[0])
     return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

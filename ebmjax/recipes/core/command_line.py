@@ -1,4 +1,4 @@
-"""The configuration that a command line asks for."""
+"""Reads the configuration from a command line."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from ebmjax.recipes.core.fields import Config, stop
 
 
 def read(config: str, arguments: Sequence[str]) -> Config:
-    """The configuration of ``run.py --config=CONFIG ARGUMENTS``, apart from this process's flags.
+    """Returns the configuration of ``run.py --config=CONFIG ARGUMENTS``, without global flags.
 
     Raises:
       SystemExit: as ``parse``.
@@ -23,10 +23,10 @@ def read(config: str, arguments: Sequence[str]) -> Config:
 
 
 def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
-    """Gives the flags the values of a command line, ``config`` among them; returns what is left.
+    """Sets the flags, ``config`` among them, from a command line; returns the rest.
 
     Raises:
-      SystemExit: with the mistake of the command line in one line.
+      SystemExit: for a mistake in the command line, in one line.
     """
     argv, unset_names = unset.split(_joined(argv))
     try:
@@ -39,13 +39,13 @@ def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
     except (AttributeError, KeyError) as error:
         stop(f"unknown field in a --config override: {_innermost(error)}")
     except (flags.Error, TypeError, ValueError) as error:
-        # What a configuration file raises comes with its traceback; the reason is the last line.
+        # An error in a configuration file has a traceback; the reason is the last line.
         stop(str(error).strip().splitlines()[-1])
     return rest
 
 
 def _check_sections(config: Config, argv: Sequence[str]) -> None:
-    """Refuses a section set as a whole: what it lacks then would only be missed where it is read.
+    """Raises ValueError if a section is set as a whole, which would lose fields.
 
     Raises:
       ValueError: naming the section.
@@ -66,7 +66,7 @@ def _check_sections(config: Config, argv: Sequence[str]) -> None:
 
 
 def resolve(argument: str) -> str:
-    """``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
+    """Returns ``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
     prefix, equals, value = argument.partition("=")
     if prefix not in ("--config", "-config") or not equals:
         return argument
@@ -76,7 +76,7 @@ def resolve(argument: str) -> str:
 
 
 def _joined(argv: list[str]) -> list[str]:
-    """``argv`` with ``--config PATH`` as the one argument ``--config=PATH``."""
+    """Returns ``argv`` with ``--config PATH`` joined to ``--config=PATH``."""
     joined: list[str] = []
     for argument in argv:
         if joined and joined[-1] in ("--config", "-config"):
@@ -86,7 +86,7 @@ def _joined(argv: list[str]) -> list[str]:
 
 
 def _innermost(error: BaseException) -> str:
-    """The message of the error that ``error`` was made from, on one line."""
+    """Returns the message of the error behind ``error``, on one line."""
     while error.args and isinstance(error.args[0], BaseException):
         error = error.args[0]
     return "; ".join(str(error.args[0]).splitlines()) if error.args else str(error)

@@ -1,4 +1,4 @@
-"""The full evaluation of a finished run: evaluation.json, and what its family adds."""
+"""Runs the full evaluation of a finished run: evaluation.json and the family's files."""
 
 import contextlib
 import json
@@ -16,13 +16,13 @@ from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
 
 
 def check_folder(path: Path, config: Config) -> None:
-    """Refuses a folder without a run of ``config``; section ``eval`` may have changed since.
+    """Raises WorkdirError unless the folder holds a run of ``config``; ``eval`` may differ.
 
     Raises:
       WorkdirError: if there is no checkpoint, or the run has another configuration.
     """
     trained = workdir.as_json(config)
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # told by the check below
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # checked below
         trained["eval"] = json.loads((path / "config.json").read_text())["eval"]
     workdir.check(path, ConfigDict(trained))
     folder = path / "checkpoints"
@@ -34,9 +34,9 @@ def check_folder(path: Path, config: Config) -> None:
 
 
 def check(experiment: Experiment, config: Config) -> None:
-    """Raises ConfigError for a family without a full evaluation, and for one that could not end.
+    """Raises ConfigError if the family has no full evaluation, or it could not finish.
 
-    Before training: its end is late to learn of a mistake in ``config.eval``.
+    It runs before training, so that a mistake in ``config.eval`` shows early.
     """
     if experiment.evaluate is None:
         raise ConfigError(
@@ -48,20 +48,21 @@ def check(experiment: Experiment, config: Config) -> None:
 
 
 def is_of_best(config: Config) -> bool:
-    """Returns whether the best state that training came by is evaluated, in place of the last."""
+    """Returns whether the best state of training is evaluated instead of the last."""
     return config.eval.get("checkpoint") == "best"
 
 
 def restore(path: Path, config: Config, experiment: Experiment) -> training.TrainState:
-    """The state to evaluate: that of the end of training, the newest intact checkpoint in ``path``.
+    """Returns the state to evaluate: the end of training, or the best state.
 
-    Or the best one, if ``config.eval.checkpoint`` asks for it, also of a run that diverged.
+    The end is the newest intact checkpoint in ``path``. ``config.eval.checkpoint`` chooses the best
+    state, which may also be a diverged run's.
 
     Raises:
-      WorkdirError: if training has not come to its end; if it diverged and the best state is not
-        asked for; if there is no best state.
+      WorkdirError: if training is unfinished; if it diverged and the best state is not chosen; if
+        there is no best state.
       CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the run was trained on
-        other data than there are now.
+        other data.
       CheckpointDamagedError: see ``Checkpoints.restore_latest``.
     """
     with training.Checkpoints(path / "checkpoints") as checkpoints:
@@ -71,7 +72,7 @@ def restore(path: Path, config: Config, experiment: Experiment) -> training.Trai
         state, meta = restored
         training.check_same_data(meta, int(state.step), training.digest_data(experiment.data))
     step, total = int(state.step), experiment.plan.total_steps
-    skipped = int(np.min(state.consecutive_skipped))  # as ``fit`` counts, of all repeats
+    skipped = int(np.min(state.consecutive_skipped))  # over all repeats, as ``fit`` counts
     has_diverged = skipped >= experiment.plan.max_consecutive_skips
     if has_diverged and not is_of_best(config):
         raise WorkdirError(
@@ -92,7 +93,7 @@ def restore(path: Path, config: Config, experiment: Experiment) -> training.Trai
 
 
 def _split(config: Config) -> str:
-    """The evaluated images: "test", or "validation" for those held out of training."""
+    """Returns the evaluated images: "test", or "validation" for those held out of training."""
     is_held_out = config.data.get("num_validation") and not config.eval.use_test_split
     return "validation" if is_held_out else "test"
 
@@ -102,9 +103,9 @@ def evaluate(
 ) -> None:
     """Evaluates ``state``, writes evaluation.json and says where things are.
 
-    What a report has as "per_image" goes to per_image.npz, and its errors into the report.
+    "per_image" of a report goes to per_image.npz; its errors go into the report.
     """
-    assert experiment.evaluate is not None  # or ``check`` had refused
+    assert experiment.evaluate is not None  # ``check`` refuses None
     started = time.perf_counter()
     (path / "plots").mkdir(exist_ok=True)
     report = experiment.evaluate(jax.device_get(state))
@@ -123,7 +124,7 @@ def evaluate(
     if "data" in config:  # toy families have fresh points in place of a split
         report["split"] = _split(config)
     workdir.write_json(path / "evaluation.json", report)
-    # Not every family draws what it evaluates.
+    # Some families draw no plots.
     drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""
     print(
         f"Evaluated in {report['evaluation_seconds']:.0f} s. Numbers in "

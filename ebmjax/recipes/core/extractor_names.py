@@ -1,4 +1,4 @@
-"""Names of the extractors of features, in the names of the numbers made with them."""
+"""Names of feature extractors, which end the names of their numbers."""
 
 from ebmjax.recipes.core.fields import Config
 
@@ -7,5 +7,5 @@ OWN_CLASSIFIER = "classifier_features"
 
 
 def extractor_name(config: Config) -> str:
-    """Name of the extractor that judges a run's images: Inception-v3 if the run has its weights."""
+    """Returns the name of a run's extractor: Inception-v3 if the run has its weights."""
     return INCEPTION if config.eval.get("inception_weights") else OWN_CLASSIFIER

@@ -1,4 +1,4 @@
-"""Configuration and study files: where they are looked for, and what they share."""
+"""Finds configuration and study files, and lets them share definitions."""
 
 import runpy
 from pathlib import Path
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from ebmjax.recipes.core.fields import stop
 
 CHECKOUT = Path(__file__).resolve().parents[3] / "experiments"
-"""The project's own configurations and studies; absent where only the package is installed."""
+"""Folder of the project's configurations and studies; absent if only the package is installed."""
 
 
 def find(path: str, folder: str, kind: str) -> Path:
@@ -32,12 +32,12 @@ def find(path: str, folder: str, kind: str) -> Path:
 
 
 def beside(file: str, name: str) -> SimpleNamespace:
-    """Runs another configuration or study file and returns what it defines, as attributes.
+    """Runs another configuration or study file and returns its definitions as attributes.
 
-    The folder of such files need not be importable: a user's own folder works, too.
+    The folder need not be importable, so a user's folder works, too.
 
     Args:
-      file: ``__file__`` of the file that asks.
+      file: ``__file__`` of the calling file.
       name: path of the other file, relative to the folder of ``file``.
     """
     return SimpleNamespace(**runpy.run_path(str(Path(file).parent / name)))

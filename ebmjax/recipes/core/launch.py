@@ -36,7 +36,7 @@ USER_ERRORS = (
 TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
 
 BROKE_OFF = (WriteError, training.DivergenceError)
-"""Those of a run that had begun; the others leave everything as it was."""
+"""Errors of a run that had begun; the others leave everything as it was."""
 
 
 def launch(
@@ -44,10 +44,10 @@ def launch(
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
-    ``mode`` "eval" evaluates the finished run of ``folder`` instead, "all" evaluates it afterwards.
+    ``mode`` "eval" only evaluates the finished run of ``folder``; "all" trains and evaluates.
 
     Raises:
-      USER_ERRORS: each says in its message what to do.
+      USER_ERRORS: the message says what to do.
     """
     started = time.perf_counter()
     use_compilation_cache()
@@ -63,7 +63,7 @@ def launch(
     workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
     start = start_from.warm_start(config, path, experiment)
     workdir.prepare(path, config)
-    # Overrides included: without them it would be another configuration.
+    # Includes overrides, which belong to the configuration.
     command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
     with only_process(path), told_as_write_error(path):
         print(f"{config_argument} -> {path}", flush=True)
@@ -86,7 +86,7 @@ def launch(
 
 
 def as_typed(argv: Sequence[str]) -> str:
-    """Returns the command line that a process was started with, to be typed again."""
+    """Returns the command line that started a process, to be typed again."""
     name, *arguments = argv
     program = f"python {shlex.quote(name)}" if name.endswith(".py") else name
     return " ".join([program, *map(shlex.quote, arguments)])
@@ -95,9 +95,9 @@ def as_typed(argv: Sequence[str]) -> str:
 def train(
     config: Config, experiment: build.Experiment, path: Path, command: str
 ) -> training.FitResult | None:
-    """Trains and says how it ended; None where it was interrupted before a safe point.
+    """Trains and prints how it ended; returns None if interrupted before a safe point.
 
-    ``command`` is what to give to go on.
+    ``command`` continues the run.
     """
     num_used = training.make_mesh(experiment.plan.num_shards).size
     if num_used < jax.device_count():
@@ -157,7 +157,7 @@ def evaluate_finished(config: Config, folder: str | None) -> None:
 
 @contextlib.contextmanager
 def told_as_write_error(path: Path) -> Iterator[None]:
-    """Raises WriteError in place of an OSError that says the folder takes no more files."""
+    """Turns an OSError that says the folder takes no more files into a WriteError."""
     try:
         yield
     except OSError as error:
@@ -172,7 +172,7 @@ def told_as_write_error(path: Path) -> Iterator[None]:
 
 
 def build_and_trace(config: Config, path: Path) -> build.Experiment:
-    """The experiment, its training step traced: some mistakes show only then."""
+    """Builds the experiment and traces its training step, because some mistakes show only then."""
     experiment = families.build(config, path)
     training.check_fits(
         build.train_key(config),
@@ -185,7 +185,7 @@ def build_and_trace(config: Config, path: Path) -> build.Experiment:
 
 
 def build_or_explain(config: Config, make: Callable[[], build.Experiment]) -> build.Experiment:
-    """``make()``, with what the library refuses told as an error of ``config``."""
+    """Returns ``make()``; turns the library's errors into errors of ``config``."""
     try:
         return make()
     except USER_ERRORS:
@@ -197,10 +197,10 @@ def build_or_explain(config: Config, make: Callable[[], build.Experiment]) -> bu
 
 
 def fields_behind(message: str, config: Config) -> list[str]:
-    """The fields, with their values, that a message of the library names by its own arguments.
+    """Returns the fields, with values, that a message of the library names by arguments.
 
-    It has ``padding=2`` or "padding must ..., got 2" for config.data.crop_padding: a field ends in
-    the argument's name and has its value.
+    A message has ``padding=2`` or "padding must ..., got 2" for config.data.crop_padding: the field
+    ends in the argument's name and has its value.
     """
     given = re.findall(r"\b(\w+)='?([\w.:/+-]*\w)", message)
     given += re.findall(r"^(\w+) must .*?\bgot '?([\w.+-]*\w)", message)
@@ -217,7 +217,7 @@ def fields_behind(message: str, config: Config) -> list[str]:
 
 
 def use_compilation_cache() -> None:
-    """Compiled programs outlive the process, so that the second run starts at once."""
+    """Keeps compiled programs on disk, so that a second run starts at once."""
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         cache = Path.home() / ".cache" / "ebmjax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
@@ -231,7 +231,7 @@ def summarise(
     pilot: build.Seconds | None,
     sitting_seconds: float,
 ) -> None:
-    """Writes summary.json and prints where things are; a pilot's time is the run's."""
+    """Writes summary.json and prints where things are; includes a pilot's time."""
     before = pilot or build.Seconds(0.0, 0.0)
     seconds = build.Seconds(
         before.wall + result.wall_seconds, before.compile + result.compile_seconds

@@ -8,7 +8,7 @@ Rows = Sequence[dict[str, Any]]
 
 NUM_LAST = 20
 
-# What a run is judged by: the number, its best, and what its steps are called after.
+# Numbers that judge a run: name, best of them, and name for their steps.
 JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("sample_fid", min, ""),
     ("test_accuracy", max, "accuracy_"),
@@ -17,13 +17,13 @@ JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
 
 
 def over_training(rows: Rows) -> dict[str, Any]:
-    """From the rows of metrics.jsonl, but for those before training; what none told is left out.
+    """Returns numbers from the rows of metrics.jsonl after step 0; leaves out missing ones.
 
-    The first and the best "sample_fid", "test_accuracy" and "density_tv" (of the plane) with their
-    steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss of
-    either sign. Beside the two best of samples stand "start_fid" and "start_is", what the starts of
-    chains had at that step. "last" has the mean of each number over the last ``NUM_LAST`` rows of
-    training, of those that all these rows have.
+    They are the first and the best "sample_fid", "test_accuracy" and "density_tv" (plane) with
+    their steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss
+    of either sign. "start_fid" and "start_is" of the chains' starts stand beside the best of
+    samples. "last" has means over the last ``NUM_LAST`` rows of training, for numbers that all
+    these rows have.
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:
@@ -51,7 +51,7 @@ def over_training(rows: Rows) -> dict[str, Any]:
 
 
 def _means(rows: Rows) -> dict[str, float]:
-    """Means of the numbers that all of ``rows`` have."""
+    """Returns means of the numbers that all of ``rows`` have."""
     names = [name for name, value in rows[0].items() if isinstance(value, int | float)]
     shared = [name for name in names if all(row.get(name) is not None for row in rows)]
     return {name: sum(row[name] for row in rows) / len(rows) for name in shared if name != "step"}

@@ -1,4 +1,4 @@
-"""The numbers of an evaluation image by image: kept in a run's folder, to compare runs by."""
+"""Keeps the numbers of an evaluation image by image, to compare runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ import ebmjax
 FILE = "per_image.npz"
 
 Parts = dict[str, np.ndarray]
-"""Set of images to (images,), or (repeats, images): a number is the sum of the parts' means."""
+"""Set of images to (images,) or (repeats, images); a number is the sum of the parts' means."""
 
 
 def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
@@ -19,7 +19,7 @@ def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
     Numbers of fewer than two images, and those with no finite repeat, are left out.
 
     Returns:
-      the standard error of each number, because the test set is finite.
+      The standard error of each number, because the test set is finite.
     """
     arrays, errors = {}, {}
     for name, parts in found.items():
@@ -32,7 +32,7 @@ def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
 
 
 def read(folder: Path, name: str, num_repeats: int = 1) -> list[Parts | None]:
-    """The number ``name`` of each repeat, None where it is not kept or not finite."""
+    """Returns the number ``name`` of each repeat; None if it is missing or not finite."""
     path = folder / FILE
     if not path.exists():
         return [None] * num_repeats
@@ -46,7 +46,7 @@ def read(folder: Path, name: str, num_repeats: int = 1) -> list[Parts | None]:
 
 
 def _finite(parts: Parts) -> Parts:
-    """(repeats, images), of the repeats whose numbers are all finite."""
+    """Returns (repeats, images) of the repeats whose numbers are all finite."""
     whole = {name: np.atleast_2d(np.asarray(part)) for name, part in parts.items()}
     is_finite = np.all([np.isfinite(part).all(axis=1) for part in whole.values()], axis=0)
     return {name: part[is_finite] for name, part in whole.items()}

@@ -1,4 +1,4 @@
-"""Pictures that every family of experiments draws."""
+"""Pictures that every family draws."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from PIL import Image
 
-matplotlib.use("Agg")  # no display is needed, or looked for
+matplotlib.use("Agg")  # needs no display
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
@@ -25,7 +25,7 @@ def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: i
 
 
 def montage(images: np.ndarray, columns: int) -> np.ndarray:
-    """One uint8 array (rows (H + 1) + 1, columns (W + 1) + 1, 3) with a line between tiles."""
+    """Returns a uint8 array (rows (H + 1) + 1, columns (W + 1) + 1, 3) with lines between tiles."""
     num, height, width, channels = images.shape
     columns = min(columns, num)
     rows = -(-num // columns)
@@ -37,16 +37,16 @@ def montage(images: np.ndarray, columns: int) -> np.ndarray:
 
 
 def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of the rows that have ``name``; null becomes NaN."""
+    """Returns steps and values of the rows that have ``name``; null becomes NaN."""
     present = [row for row in rows if name in row]
     steps = np.array([row["step"] for row in present])
     return steps, np.array([row[name] for row in present], dtype=float)
 
 
 def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
-    """Draws ``name`` against the step, labelled, where the rows have it.
+    """Draws ``name`` against the step, labelled, if the rows have it.
 
-    Of several repeats, the mean and the range.
+    For several repeats it draws mean and range.
     """
     steps, values = column(rows, name)
     if not len(steps):
@@ -58,7 +58,7 @@ def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> No
 
 
 def legend(axes: Axes) -> None:
-    """A small legend, where there is anything to name."""
+    """Draws a small legend if there is anything to name."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=7, frameon=False)
 
@@ -69,7 +69,7 @@ def panels(
     wanted: Sequence[tuple[str, Sequence[str]]],
     log_scaled: str = "",
 ) -> None:
-    """A figure of what the rows logged: a panel for each (title, names) of which they have any.
+    """Draws a panel for each (title, names) of which the rows have any.
 
     The panel with the title ``log_scaled`` has a logarithmic axis.
     """

@@ -1,4 +1,4 @@
-"""Trains one configuration, from the first step or from where it was interrupted; evaluates it."""
+"""Trains one configuration, from the start or after an interruption, and evaluates it."""
 
 import os
 import signal
@@ -10,9 +10,8 @@ from ml_collections import config_flags
 from ebmjax.recipes.core import command_line
 from ebmjax.recipes.core.fields import FAILED, REFUSED, stop
 
-# Read when JAX is imported: arrays that a program closes over go to it as arguments, not as its
-# text. So the runs of a sweep over powers share their compiled programs, and the informative law of
-# CIFAR does not lengthen one by 377 MB.
+# JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
+# powers shares compiled programs, and the informative law of CIFAR adds no 377 MB to one.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 USAGE = """Trains one configuration and fills a folder with its results.
@@ -66,14 +65,14 @@ def execute(argv: list[str]) -> None:
 
 
 def _config_argument() -> str:
-    """--config as it is shown: the path from here if the file lies below."""
+    """Returns --config as shown: the path from here if the file lies below."""
     path, colon, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     relative = os.path.relpath(path)
     return (path if relative.startswith("..") else relative) + colon + variant
 
 
 def parse(argv: list[str]) -> list[str]:
-    """Flags from the command line, with mistakes told in one line."""
+    """Parses flags from the command line; reports mistakes in one line."""
     if "--help" in argv or "-h" in argv or len(argv) == 1:
         print(USAGE)
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""A run that begins with what another one has learnt, ``config.train.start_from``."""
+"""Starts a run from another run, ``config.train.start_from``."""
 
 import json
 from pathlib import Path
@@ -13,12 +13,12 @@ from ebmjax.recipes.core.workdir_lock import only_process
 
 
 def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
-    """Start of the run in ``path``; None without another run, or if it has begun already.
+    """Returns the start of the run in ``path``; None without another run, or once it has begun.
 
     Raises:
       ConfigError: if ``config.train.start_from`` is not the folder of a run with a checkpoint of
-        the same network, if that run was trained on what this one holds out, or another process is
-        there.
+        the same network, that run was trained on images that this run holds out, or another process
+        uses it.
     """
     folder = config.train.get("start_from", "")
     has_begun = any(p.name.isdigit() for p in (path / "checkpoints").glob("*"))
@@ -45,7 +45,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
 
 
 def _check_held_out(config: Config, num_kept: int, other: Path) -> None:
-    """Refuses to judge by images that the other run was trained on; this one is on ``num_kept``."""
+    """Raises ConfigError if the other run was trained on images after the first ``num_kept``."""
     ours = config.data
     theirs = json.loads((other / "config.json").read_text())["data"]
     their_total, total = theirs["max_train"], num_kept + ours.num_validation
@@ -62,7 +62,7 @@ def _check_held_out(config: Config, num_kept: int, other: Path) -> None:
 
 
 def record(config: Config, path: Path, start: training.WarmStart) -> None:
-    """Says where the run begins, and writes it down: the other folder may change."""
+    """Prints where the run begins and records it, because the other folder may change."""
     anew = ("optimizer", *start.anew)
     report = {
         "workdir": config.train.start_from,

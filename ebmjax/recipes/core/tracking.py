@@ -1,4 +1,4 @@
-"""Shows a run while it runs: TensorBoard, a progress bar or plain lines."""
+"""Shows a running run: TensorBoard, a progress bar or plain lines."""
 
 import math
 import sys
@@ -12,14 +12,14 @@ from tqdm import tqdm
 
 
 class TensorBoardWriter:
-    """Every number of a row as a scalar; lists as ``name/0``, ``name/1``, ..., theirs likewise."""
+    """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ..."""
 
     def __init__(self, directory: Path):
         self._directory = directory
         self._writer: SummaryWriter | None = None
 
     def start(self, first_step: int) -> None:
-        # Hides what an interrupted run logged past its last checkpoint, or before its first.
+        # Hides rows that an interrupted run logged past its last checkpoint.
         purge_step = first_step + 1 if first_step else 0
         self._writer = SummaryWriter(str(self._directory), purge_step=purge_step)
 
@@ -27,7 +27,7 @@ class TensorBoardWriter:
         assert self._writer is not None, "start() comes first"
         for name, value in row.items():
             for suffix, number in _numbers(value):
-                if not math.isfinite(number):  # TensorBoard cannot draw it, and would say so
+                if not math.isfinite(number):  # TensorBoard cannot draw it and would warn
                     continue
                 self._writer.add_scalar(name + suffix, number, step)
 
@@ -44,12 +44,12 @@ def _numbers(value: Any) -> list[tuple[str, float]]:
 
 
 def _loss(row: dict[str, Any]) -> str:
-    """The loss in words, of several repeats their mean."""
+    """Returns the loss as text; the mean over several repeats."""
     return f"loss {np.mean(row['loss']):.4g}"
 
 
 class ProgressBar:
-    """A bar with step rate, time left and loss, for terminals."""
+    """Progress bar with step rate, time left and loss, for terminals."""
 
     def __init__(self, total_steps: int):
         self._total_steps = total_steps
@@ -70,11 +70,11 @@ class ProgressBar:
 
 
 class PlainLines:
-    """A line now and then, for logs and pipes.
+    """Prints a line now and then, for logs and pipes.
 
     Args:
       total_steps: of the run.
-      seconds: at least so many between two lines.
+      seconds: least time between two lines.
     """
 
     def __init__(self, total_steps: int, seconds: float = 5.0):
@@ -84,7 +84,7 @@ class PlainLines:
         self._reference: tuple[int, float] | None = None
 
     def start(self, first_step: int) -> None:
-        """The clock starts at the first row of training instead, when compiling is over."""
+        """Does nothing: the clock starts at the first row of training, after compiling."""
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         if "loss" not in row:
@@ -102,9 +102,9 @@ class PlainLines:
         print(f"step {step}/{self._total_steps}  {_loss(row)}{pace}", flush=True)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
 
 def progress_writer(total_steps: int) -> ProgressBar | PlainLines:
-    """A bar on a terminal, plain lines elsewhere."""
+    """Returns a bar on a terminal, plain lines elsewhere."""
     return ProgressBar(total_steps) if sys.stderr.isatty() else PlainLines(total_steps)

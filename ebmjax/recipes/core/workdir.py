@@ -1,4 +1,4 @@
-"""The folder of a run: made, checked against the configuration, and filled with its summary."""
+"""Makes a run's folder, checks it against the configuration, and reads and writes its files."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "num
 
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
-# Where the data lie, not what they are: may differ between two sittings of one run.
+# Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.data_dir",)
 
 FORMER = {"igebm": "image", "jem": "joint", "thermo": "latent"}
@@ -29,15 +29,16 @@ MONITOR = ("evaluations", "monitor")
 
 
 def default_workdir(config_name: str) -> Path:
-    """``runs/<config>/<time>-<process>`` under the current directory: never that of another run."""
+    """Returns ``runs/<config>/<time>-<process>`` in the current folder, new for every run."""
     return Path("runs") / config_name / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def check(workdir: Path, config: Config) -> None:
-    """Refuses a folder that belongs to something else, before anything is loaded or written.
+    """Raises for a folder that belongs to something else, before anything is loaded or written.
 
     Raises:
-      WorkdirError: if it cannot be read, holds a run of another configuration, or no run at all.
+      WorkdirError: if the folder cannot be read, or holds another configuration's run or other
+        files.
     """
     path = workdir / "config.json"
     with _told_as_workdir_error(workdir):
@@ -52,17 +53,17 @@ def check(workdir: Path, config: Config) -> None:
 
 
 def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
-    """Refuses a run that has saved checkpoints before and has none left.
+    """Raises for a run that has saved checkpoints and has none left.
 
-    It would begin again at step 0 and write over what it has. A run that was killed before its
-    first checkpoint does begin again: its rows reach up to the second one's step at most.
+    It would begin again at step 0 and overwrite its files. A run that was killed before its first
+    checkpoint may begin again; its rows reach at most the second checkpoint's step.
 
     Args:
       workdir: the run's folder, new or not.
-      checkpoint_every: steps between two checkpoints; 0 where only the end is saved.
+      checkpoint_every: steps between two checkpoints; 0 if only the end is saved.
 
     Raises:
-      WorkdirError: saying what is left of the run.
+      WorkdirError: naming what is left of the run.
     """
     if any(folder.name.isdigit() for folder in (workdir / "checkpoints").glob("*")):
         return
@@ -79,7 +80,7 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
 
 
 def prepare(workdir: Path, config: Config) -> None:
-    """Makes the folder with its config.json, or checks that it belongs to the same configuration.
+    """Makes the folder with its config.json, or checks that it has the same configuration.
 
     Raises:
       WorkdirError: as ``check``, and if the folder cannot be written.
@@ -97,7 +98,7 @@ def prepare(workdir: Path, config: Config) -> None:
 
 
 def check_writable(workdir: Path) -> None:
-    """Raises WorkdirError unless files can be made in the folder, by making one and removing it."""
+    """Raises WorkdirError unless a file can be made in the folder; removes that file."""
     with _told_as_workdir_error(workdir), tempfile.TemporaryFile(dir=workdir):
         pass
 
@@ -114,7 +115,7 @@ def _told_as_workdir_error(workdir: Path) -> Iterator[None]:
 
 
 def check_evaluated(workdir: Path, config: Config) -> None:
-    """Refuses a folder whose evaluation.json was made with another section ``eval``.
+    """Raises if evaluation.json was made with another section ``eval``.
 
     Raises:
       WorkdirError: naming what differs.
@@ -131,7 +132,7 @@ def check_evaluated(workdir: Path, config: Config) -> None:
 def _check_same(path: Path, config: Config) -> None:
     try:
         saved = read_config(path.parent)
-    except ValueError as error:  # malformed JSON and bytes that are no text, too
+    except ValueError as error:  # also for malformed JSON and bytes that are not text
         raise WorkdirError(
             f"{path} is not a configuration in JSON ({error}). Mend it or use another --workdir."
         ) from error
@@ -145,7 +146,7 @@ def _check_same(path: Path, config: Config) -> None:
 
 
 def read_config(workdir: Path) -> dict[str, Any]:
-    """Returns config.json of a run's folder, with the family under the name that it has today.
+    """Returns config.json of a run's folder, with today's name of the family.
 
     Raises:
       ValueError: if the file is not a JSON object.
@@ -158,7 +159,7 @@ def read_config(workdir: Path) -> dict[str, Any]:
 
 
 def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
-    """The first fields that differ, with both values; empty if none does."""
+    """Returns the first fields that differ, with both values; empty if none does."""
     ours, theirs = flatten(now), flatten(before)
     names = [
         name
@@ -172,15 +173,15 @@ def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
 
 
 def as_json(config: Config) -> dict[str, Any]:
-    """The configuration as plain dicts and lists."""
+    """Returns the configuration as plain dicts and lists."""
     return json.loads(config.to_json_best_effort())
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that decide the numbers.
+    """Returns versions of Python and of the packages that decide the numbers.
 
-    None of a package that is not installed: a checkout on PYTHONPATH runs without, ``revision``
-    tells which it is.
+    A package that is not installed has None, as a checkout on PYTHONPATH; ``revision`` then names
+    the code.
     """
     return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
 
@@ -193,15 +194,15 @@ def _version(package: str) -> str | None:
 
 
 def revision() -> str | None:
-    """The commit that this code is of, "-dirty" behind it where tracked files have changed since.
+    """Returns the commit of this code, with "-dirty" if tracked files have changed.
 
-    None outside of a git checkout, or without git.
+    It is None outside a git checkout, or without git.
     """
     here = Path(__file__).resolve()
     git = ["git", "-C", str(here.parent)]
     describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        # A copy within somebody else's checkout is not of its commit.
+        # A copy inside another checkout does not have its commit.
         subprocess.run([*git, "ls-files", "--error-unmatch", here.name], check=True, **_QUIET)
         return subprocess.run(describe, check=True, **_QUIET).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -209,12 +210,12 @@ def revision() -> str | None:
 
 
 def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
-    """summary.json of a run."""
+    """Writes summary.json of a run."""
     write_json(workdir / "summary.json", summary)
 
 
 def write_json(path: Path, report: dict[str, Any]) -> None:
-    """Strict JSON, whole or not at all; null stands for a number that is not finite."""
+    """Writes strict JSON, whole or not at all; null replaces numbers that are not finite."""
     strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
     write_whole(path, json.dumps(strict, indent=2, sort_keys=True) + "\n")
 
@@ -228,7 +229,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
     """Saves what monitoring saw at ``step``: ``monitor/<step>.npz``."""
-    import numpy as np  # only now: a study answers mistakes without it
+    import numpy as np  # imported late: studies report mistakes without it
 
     (workdir / MONITOR[-1]).mkdir(exist_ok=True)
     np.savez_compressed(workdir / MONITOR[-1] / f"{step:06d}.npz", **arrays)
@@ -237,12 +238,12 @@ def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
 def snapshots(workdir: Path) -> list[Path]:
     """Returns the files of ``save_snapshot``, by step, from today's and the former folder."""
     found = [path for folder in MONITOR for path in (workdir / folder).glob("*.npz")]
-    by_step = {int(path.stem): path for path in found}  # today's folder comes last, and counts
+    by_step = {int(path.stem): path for path in found}  # today's folder comes last and wins
     return [by_step[step] for step in sorted(by_step)]
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Writes a file whole, unless there is one by now: of two processes the first one's stays."""
+    """Writes a file whole, unless it exists by now: the first of two processes wins."""
     temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
     temporary.write_text(text)
     try:
@@ -255,7 +256,7 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:
-    """The rows of metrics.jsonl; damaged lines are left out with a warning."""
-    from ebmjax.training import read_rows  # only now: a study answers mistakes without JAX's second
+    """Returns the rows of metrics.jsonl, without damaged lines, of which it warns."""
+    from ebmjax.training import read_rows  # imported late: studies report mistakes without JAX
 
     return read_rows(workdir / "metrics.jsonl")

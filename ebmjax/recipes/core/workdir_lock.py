@@ -1,4 +1,4 @@
-"""One process at a time may train in the folder of a run, or evaluate it."""
+"""Lets one process at a time train or evaluate in a run's folder."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ except ImportError:  # pragma: no cover (Windows has other locks)
 
 @contextlib.contextmanager
 def only_process(workdir: Path) -> Iterator[None]:
-    """While entered, no other process (nor this one, again) enters with the same prepared folder.
+    """Keeps other processes (and a second entry of this one) out of the same prepared folder.
 
-    The lock is on config.json, which is written once, and ends with the process, also by kill -9.
-    Folders of systems without such locks are not guarded.
+    The lock is on config.json and ends with the process, also after kill -9. File systems without
+    such locks are not guarded.
 
     Raises:
       WorkdirError: if another process is there.

@@ -1,4 +1,4 @@
-"""Pictures of a replay buffer, and draws of the law that it is filled from."""
+"""Shows a replay buffer, and draws from the law that fills it."""
 
 import jax
 import jax.numpy as jnp
@@ -13,17 +13,17 @@ STARTS_KEY_NUMBER = 2**31 + 1
 
 
 def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | None:
-    """``num`` positions, evenly spaced, of all shards' buffers, and their slots in a shard.
+    """Returns ``num`` evenly spaced positions of all shards' buffers, and their slots in a shard.
 
-    Evenly, since a buffer may hold its classes in blocks. All of the buffers, if they hold fewer;
-    None where there is no buffer.
+    Even spacing covers all classes, which may lie in blocks. If the buffers hold fewer, all are
+    returned; without a buffer, None.
     """
     if not jax.tree.leaves(state.shards.buffer):
         return None
     positions = state.shards.buffer.positions
     num_shards, size = positions.shape[:2]
     total = num_shards * size
-    # The same slot of every shard in turn, then the next one.
+    # Takes a slot of every shard in turn, then the next slot.
     slots, shards = np.divmod(np.linspace(0, total - 1, min(num, total)).astype(int), num_shards)
     return positions[shards, slots], slots
 
@@ -31,14 +31,14 @@ def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | 
 def draws_for_slots(
     key: Key, law: InitialLaw, slots: np.ndarray, *, size: int, num_classes: int
 ) -> np.ndarray:
-    """Fresh draws of ``law``, one for each slot: its content before any chain moved.
+    """Returns fresh draws of ``law``, one for each slot: its content before any chain moved.
 
     Args:
       key: split among the slots.
-      law: that the buffer is filled from.
-      slots: (N,), in a shard's buffer.
-      size: of a shard's buffer, in which the classes have equal blocks.
-      num_classes: that the law knows.
+      law: the law that fills the buffer.
+      slots: (N,), slots in a shard's buffer.
+      size: slots of a shard's buffer, which has equal blocks of the classes.
+      num_classes: number of classes of the law.
     """
     labels = jnp.asarray(np.asarray(slots) * num_classes // size, jnp.int32)
     return np.asarray(_draw(law, jax.random.split(key, len(labels)), labels))

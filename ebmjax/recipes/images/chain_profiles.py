@@ -14,7 +14,7 @@ from ebmjax.recipes.study import reader
 from ebmjax.training import TrainState
 
 Profile = Callable[[TrainState], dict[str, np.ndarray]]
-"""From a state to what ``named`` makes of its chains; nothing where none are asked for."""
+"""Function from a state to ``named`` profiles of its chains; empty if none are requested."""
 
 PREFIX = "profile"
 KEY_NUMBER = 2**31
@@ -29,7 +29,7 @@ LABELS = {
     "log_density": ("log density, nats", "linear"),
     "score_norm": ("norm of the score", "log"),
 }
-"""The numbers that are drawn, with their axis; the order is that of the panels."""
+"""Numbers that are drawn, with their axes, in the order of the panels."""
 
 
 def named(sampler: str, profile: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -46,9 +46,9 @@ def draw(workdir: Path) -> None:
 
 
 def draw_study(rows: Sequence[str], folder: Path) -> None:
-    """``chains.png`` of a study's folder: likewise of its ``rows``, the runs of seed 0.
+    """Draws ``chains.png`` of a study's folder, for the runs of seed 0 of its ``rows``.
 
-    Of a run with several samplers only the first.
+    A run with several samplers shows only the first.
     """
     runs = {row: read(reader.first(folder, row).folder) for row in rows}
     firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
@@ -56,7 +56,7 @@ def draw_study(rows: Sequence[str], folder: Path) -> None:
 
 
 Numbers = dict[str, dict[int, np.ndarray]]
-"""Of one sampler: number to step of training to values along the chain."""
+"""For one sampler: number to step of training to values along the chain."""
 
 
 def read(workdir: Path) -> dict[str, Numbers]:

@@ -1,10 +1,10 @@
-"""Turns the FID Inception-v3 of PyTorch into the file that ebmjax.networks.load_inception reads.
+"""Converts PyTorch's FID Inception-v3 to the file that ebmjax.networks.load_inception reads.
 
     python experiments/convert_inception.py --state_dict=inception.safetensors --out=inception.npz
 
-The input is a PyTorch state_dict saved as .safetensors or .npz under PyTorch's own names. PyTorch's
-.pth is a pickle and is never opened here; docs/generation_metrics.md shows how to turn it into
-.safetensors once, where PyTorch is installed. Prints the SHA-256 that configurations should expect.
+The input is a PyTorch state_dict saved as .safetensors or .npz under PyTorch's names. A .pth file
+is a pickle and is never opened here; docs/generation_metrics.md shows how to convert it with
+PyTorch. Prints the SHA-256 that configurations should expect.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 from ebmjax.networks import inception_variables, read_tensors
 from ebmjax.recipes.core.fields import stop
 
-# PyTorch's last part of a name, ours, and the order of axes.
+# Last part of a name in PyTorch and here, and the order of axes.
 RENAMED = {
     "conv.weight": ("params", "conv/kernel", (2, 3, 1, 0)),
     "bn.weight": ("params", "bn/scale", (0,)),
@@ -28,13 +28,13 @@ RENAMED = {
 
 
 def convert_state_dict(state_dict: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors under our names and axes.
+    """Returns the tensors under our names and axes.
 
-    Drops the counters of batches, and the bias of the last layer: the inception score leaves it
+    It drops the counters of batches and the last layer's bias, which the inception score leaves
     out.
 
     Args:
-      state_dict: by PyTorch's names, as ``Mixed_5b.branch1x1.conv.weight``.
+      state_dict: tensors by PyTorch's names, as ``Mixed_5b.branch1x1.conv.weight``.
 
     Raises:
       ValueError: for a name or a number of axes that no layer of the FID Inception-v3 has.
@@ -65,11 +65,11 @@ def _our_name(name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def convert(source: Path, out: Path) -> str:
-    """Converts ``source`` into ``out``; returns the SHA-256 of what it wrote.
+    """Converts ``source`` to ``out``; returns the SHA-256 of ``out``.
 
     Raises:
-      FileNotFoundError, ValueError: where the input is not the FID Inception-v3, before anything
-        is written.
+      FileNotFoundError, ValueError: if the input is not the FID Inception-v3, before anything is
+        written.
     """
     if out.suffix != ".npz":
         raise ValueError(f"out must end in .npz, got out={str(out)!r}.")

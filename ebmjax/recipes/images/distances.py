@@ -13,35 +13,36 @@ from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.extractors import Extractor, extractor
 
 NUM_NEIGHBOURS = 5
-"""Of precision, recall, density and coverage: that of the paper of the last two."""
+"""Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
 NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
-"""Of images too few to have neighbours."""
+"""Scores of images too few to have neighbours."""
 
 
 def finite_images(ends: np.ndarray) -> np.ndarray:
-    """Images of ``ends`` (N, H, W, C), from -1 to 1, that are finite everywhere, as uint8."""
+    """Returns the images of ``ends`` (N, H, W, C) in [-1, 1] that are finite, as uint8."""
     is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
     return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
 
 
 def rms_displacement(starts: np.ndarray, ends: np.ndarray) -> float:
-    """The root of the mean, over chains and coordinates, of the squared way from start to end.
+    """Returns the root mean square, over chains and coordinates, of the way from start to end.
 
     Args:
-      starts: (N, ...), images in [-1, 1] or latents, in whose units the answer is.
-      ends: alike.
+      starts: (N, ...), images in [-1, 1] or latents; the answer has their units.
+      ends: (N, ...), where the chains ended.
 
     Returns:
-      NaN of no chain.
+      A number; NaN without chains.
     """
     way = np.asarray(ends, np.float64) - np.asarray(starts, np.float64)
     return float(np.sqrt(np.mean(np.square(way)))) if way.size else math.nan
 
 
 def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, float]:
-    """Precision, recall, density and coverage against as many rows of the reference, or all.
+    """Returns precision, recall, density and coverage against as many rows of the reference.
 
-    They are the first of one random order, the same for every run. ``NO_SCORES`` of too few images.
+    The rows are the first of one random order, the same for every run. Too few images give
+    ``NO_SCORES``.
     """
     num = min(len(features), len(reference))
     if num <= NUM_NEIGHBOURS:
@@ -52,14 +53,14 @@ def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, fl
 
 
 class Chains(NamedTuple):
-    """A set of N samples beside what their chains began from.
+    """N samples beside their chains' starts.
 
     Attributes:
-      starts: (N, H, W, C) in [-1, 1]: where the chains began, or where the buffer does not keep
-        that, as many draws of the law that fills it.
-      ends: where they stand, alike.
-      labels: (N,) int32, their classes; None for chains of no class.
-      are_the_same: whether each end is of the chain whose start is in its place.
+      starts: (N, H, W, C) in [-1, 1], where the chains began. A buffer does not keep that; then as
+        many draws of the law that fills it.
+      ends: (N, H, W, C) in [-1, 1], where they stand.
+      labels: (N,) int32, their classes; None without classes.
+      are_the_same: whether each end and its start belong to the same chain.
     """
 
     starts: np.ndarray
@@ -82,11 +83,11 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Distances:
-    """``images -> numbers``; nothing where no features can be had.
+    """Function ``images -> numbers``; empty if there are no features.
 
     Attributes:
-      train: the reference, whose features are taken once.
-      test: what the classifier whose features are taken is tested on.
+      train: the reference images, whose features are computed once.
+      test: images to test the classifier that extracts features.
       config: sections data and eval are read.
     """
 
@@ -96,18 +97,18 @@ class Distances:
 
     @cached_property
     def extractor(self) -> Extractor | None:
-        """Judge of the images; None for data without labels and without Inception's weights."""
+        """Extractor of features; None for data without labels and without Inception's weights."""
         if not (self.config.eval.inception_weights or self.config.data.num_classes):
             return None
         return extractor(self.config, self.train, self.test)
 
     def of_chains(self, chains: Chains) -> dict[str, Any]:
-        """Every number of the finite ends, and of as many starts: what the chains add to them.
+        """Returns every number of the finite ends, and of their starts.
 
         Returns:
-          What ``__call__`` tells of the ends, and below "starts" of the starts in the places of
-          finite ends; "num_diverged", how many ends are not finite; "rms_displacement" of the
-          others, where start and end are of the same chain.
+          ``__call__`` of the finite ends and, under "starts", of the starts in their places.
+          "num_diverged" counts ends that are not finite. "rms_displacement" is that of the others,
+          if start and end belong to the same chain.
         """
         is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
         starts, ends = chains.starts[is_finite], chains.ends[is_finite]
@@ -117,9 +118,9 @@ class Distances:
         return found | {"starts": self(finite_images(starts))}
 
     def along_training(self, ends: np.ndarray, prefix: str = "sample") -> dict[str, float]:
-        """FID, KID and inception score of the finite ``ends``, as ``<prefix>_fid`` and so on.
+        """Returns ``<prefix>_fid``, ``<prefix>_kid`` and ``<prefix>_is`` of the finite ``ends``.
 
-        NaN where fewer than two are; nothing where no features can be had.
+        They are NaN for fewer than two; empty if there are no features.
         """
         if self.extractor is None:
             return {}
@@ -130,12 +131,12 @@ class Distances:
         }
 
     def __call__(self, images: np.ndarray, reference: Reference | None = None) -> dict[str, Any]:
-        """Every number of uint8 images, named after the extractor.
+        """Returns every number of uint8 images, named after the extractor.
 
-        FID, KID, inception score, and precision, recall, density and coverage.
+        They are FID, KID, inception score, precision, recall, density and coverage.
 
         Args:
-          images: (N, H, W, C); of fewer than two only their number is told.
+          images: (N, H, W, C); for fewer than two only their number is returned.
           reference: None for the training images.
         """
         found: dict[str, Any] = {"num_images": len(images)}
@@ -155,17 +156,17 @@ class Distances:
         return found | {f"{score}_{name}": value for score, value in scores.items()}
 
     def train_and(self, images: np.ndarray) -> Reference:
-        """The training images and these uint8 ones together."""
+        """Returns a reference of the training images and these uint8 ones together."""
         more = self.outputs(images)[0]
         return _reference(np.concatenate([self.train_reference.features, more]))
 
     @cached_property
     def train_reference(self) -> Reference:
-        """The training images."""
+        """Reference of the training images."""
         return _reference(self.outputs(self.train.images)[0])
 
     def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, F) and class probabilities of uint8 images, where an extractor is had."""
+        """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
         assert self.extractor is not None
         size = self.config.eval.batch_size
         return metrics.extract_in_batches(self.extractor.outputs_fn, images, size)

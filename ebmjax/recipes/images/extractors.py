@@ -24,7 +24,7 @@ from ebmjax.types import Key, Metrics, PyTree
 
 CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
 
-# Part of every number's definition: another setting is another extractor.
+# Part of every number's definition: other settings make another extractor.
 SETTINGS = {
     "depth": 10,
     "widen_factor": 1,
@@ -35,7 +35,7 @@ SETTINGS = {
     "seed": 0,
 }
 
-# Of test images, for the classifier's accuracy: any number gives the same.
+# Batch size for the classifier's accuracy; any number gives the same.
 BATCH_SIZE = 500
 
 
@@ -43,9 +43,9 @@ class Extractor(NamedTuple):
     """Extractor of the features by which generated images are judged.
 
     Attributes:
-      name: ends the names of the numbers made with it.
+      name: end of the names of its numbers.
       outputs_fn: uint8 images (N, H, W, C) to features (N, d) and class probabilities.
-      details: what the numbers rest on, for JSON.
+      details: settings behind the numbers, for JSON.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Extractor(NamedTuple):
     details: dict[str, Any]
 
     def described(self) -> dict[str, Any]:
-        """Its name and details, as a report has them."""
+        """Returns name and details for a report."""
         return {"name": self.name, **self.details}
 
 
 def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> Extractor:
-    """Inception-v3 if ``config.eval.inception_weights`` names its weights, else the classifier.
+    """Returns Inception-v3 if ``config.eval.inception_weights`` is set, else the classifier.
 
     Raises:
       ConfigError: if the weights cannot be used.
@@ -69,7 +69,7 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> Ex
 
 
 def inception(path: str, sha256: str) -> Extractor:
-    """The FID Inception-v3, from a local file."""
+    """Returns the FID Inception-v3, from a local file."""
     try:
         inception_fn = networks.load_inception(Path(path).expanduser(), sha256 or None)
     except (OSError, ValueError) as error:
@@ -84,7 +84,7 @@ def inception(path: str, sha256: str) -> Extractor:
 
 
 def check_weights(config: Config) -> None:
-    """Reads the Inception-v3 that ``config.eval`` names, and says how to have it checked.
+    """Reads the Inception-v3 that ``config.eval`` names.
 
     Raises:
       ConfigError: if the file cannot be read, or has another hash than the configuration expects.
@@ -100,10 +100,10 @@ def check_weights(config: Config) -> None:
 
 
 def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
-    """The pooled features of a small classifier trained on the run's own images.
+    """Returns an extractor: pooled features of a small classifier trained on the run's images.
 
-    The same for every run on the same images, whatever its configuration and seed. Kept in
-    ``CACHE``, since it is trained in seconds, but for every run of a study.
+    It is the same for every run on the same images, whatever the configuration and seed. ``CACHE``
+    keeps it, so that the runs of a study train it once.
     """
     network = networks.WideResNet(SETTINGS["depth"], SETTINGS["widen_factor"], num_classes)
     digest = _digest(train, num_classes)
@@ -111,7 +111,7 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
     params = _cached(path, network, train)
     if params is None:
         params = _train(network, train)
-        with contextlib.suppress(OSError):  # without a cache the next run trains it again
+        with contextlib.suppress(OSError):  # without a cache, the next run trains it again
             _keep(path, params)
     outputs_fn = partial(_outputs, network, params)
     _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, BATCH_SIZE)
@@ -131,7 +131,7 @@ def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.
 
 
 def _digest(train: data.ImageData, num_classes: int) -> str:
-    """Digest of all that decides the parameters: images, settings, versions and kind of device."""
+    """Returns a digest of all that decides the parameters: images, settings, versions, device."""
     decisive = {
         "data": training.tree_digest(tuple(train)),
         "settings": SETTINGS | {"num_classes": num_classes},
@@ -171,7 +171,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
             steps_per_dispatch=min(50, total_steps),
             log_every=total_steps,
         ),
-        devices=jax.devices()[:1],  # the same numbers wherever it is trained
+        devices=jax.devices()[:1],  # the same numbers on every device
     )
     if result.signum is not None:
         raise KeyboardInterrupt
@@ -179,7 +179,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
 
 
 def _cached(path: Path, network: Any, train: data.ImageData) -> PyTree | None:
-    """The parameters in ``path``; None where there are none that fit."""
+    """Returns the parameters in ``path``; None if there are none that fit."""
     try:
         params = unflatten_dict(networks.read_tensors(path), sep="/")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The laws that chains of images start from, and whether they start inside the chains' box."""
+"""Laws that chains of images start from, and a check that starts lie in the box."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,7 +9,7 @@ from ebmjax.recipes.core.fields import Config, ConfigError
 def laws(
     buffer: Config, image_shape: tuple[int, ...]
 ) -> dict[str, Callable[[], samplers.InitialLaw]]:
-    """Name to maker of the laws that know nothing of the data, of ``buffer.law_scale``."""
+    """Name to maker, from ``buffer.law_scale``, of laws that do not depend on data."""
     scale = buffer.law_scale
     return {
         "uniform": lambda: samplers.uniform_law(image_shape, -scale, scale),
@@ -18,9 +18,9 @@ def laws(
 
 
 def check_starts(config: Config, names: Iterable[str]) -> None:
-    """Refuses starts outside of a box that rejects, for the samplers in ``names``.
+    """Raises if starts lie outside a box that rejects, for the samplers in ``names``.
 
-    There the density is zero: no move of such a chain would ever be accepted, and nothing said.
+    The density there is zero, so such a chain would never accept a move.
     """
     names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
     if section.box != "reject" or not names:
