@@ -32,18 +32,18 @@ from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 LONG = 10
-"""A fresh chain's length, in lengths of a training step's, where none is set."""
+"""Default length of a fresh chain, in lengths of a training step's."""
 NUM_DRAWS = 50
 
 
 @dataclass(frozen=True)
 class ImageEvaluation:
-    """``state -> report``: distances of samples from the data, energies, mixing of long chains.
+    """``state -> report``: distances of samples, energies, mixing of long chains.
 
     Attributes:
-      monitor: what training measured along the way.
-      negatives: how chains are drawn: as in training, at ``eval.step_factor`` times the steps.
-      config: sections sampler, likewise, and eval are read.
+      monitor: the run's monitor.
+      negatives: plan of chains: training's, at ``eval.step_factor`` times the steps.
+      config: sections sampler (with those steps) and eval are read.
     """
 
     monitor: ImageMonitor
@@ -51,7 +51,7 @@ class ImageEvaluation:
     config: Config
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
-        """The report. All by the averaged parameters; no sample is selected."""
+        """Returns the report, by the averaged parameters and without selecting samples."""
         model = with_larger_steps(trained(state), self.config.eval.step_factor)
         short_key, long_key, mixing_key = jax.random.split(self.monitor.key, 3)
         sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
@@ -73,7 +73,7 @@ class ImageEvaluation:
         for name, chains in sets.items():
             report[name], images[name] = self._judge(chains)
         images["starts"] = finite_images(sets["fresh"].starts)
-        # As many as are generated: what such numbers are depends on how many there are.
+        # As many as generated ones, because such numbers depend on the count.
         as_many = self.monitor.test.images[: section.num_generated]
         report["test_images"] = self.monitor.distances(as_many)
         report["extractor"] = self._extractor()
@@ -84,7 +84,7 @@ class ImageEvaluation:
         return report
 
     def _judge(self, chains: Chains) -> tuple[dict[str, Any], np.ndarray]:
-        """Numbers of the samples that did not diverge beside their starts; these as uint8."""
+        """Returns numbers of the samples that did not diverge, with starts; and these as uint8."""
         return self.monitor.distances.of_chains(chains), finite_images(chains.ends)
 
     def _extractor(self) -> dict[str, Any] | None:
@@ -93,11 +93,11 @@ class ImageEvaluation:
 
     @property
     def num_chain_steps(self) -> int:
-        """Steps of each long chain."""
+        """Number of steps of each long chain."""
         return self.config.eval.num_chain_steps or LONG * self.config.sampler.num_steps
 
     def _samplers(self, model: Trained) -> dict[str, Any]:
-        """The temperature of every sampler, as aimed at and as implied by its moves."""
+        """Returns every sampler's temperature, as configured and as implied by its moves."""
         return {
             name: {
                 "temperature": temperature(self.config, name),
@@ -111,12 +111,12 @@ class ImageEvaluation:
 
     @property
     def _beta(self) -> jax.Array:
-        """The share of the whole energy that chains lack at the end of training."""
+        """Share of the energy that chains lack at the end of training."""
         loss = self.config.loss
         return jnp.float32(loss.beta_end if loss.name == "beta" else 0.0)
 
     def _chains(self, key: Key, model: Trained, num_steps: int) -> Chains:
-        """``eval.num_generated`` chains from the initial law."""
+        """Runs ``eval.num_generated`` chains from the initial law."""
         run = make_fresh_chains(
             self.monitor.energy_of,
             self.negatives,
@@ -129,7 +129,7 @@ class ImageEvaluation:
     def _energies(
         self, model: Trained, sets: Mapping[str, Chains]
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Means and standard deviations of finite energies in nats; the energies."""
+        """Returns means and standard deviations of finite energies in nats; and the energies."""
         test = self.monitor.test
 
         @jax.jit
@@ -146,11 +146,11 @@ class ImageEvaluation:
         return report, found
 
     def _mixing(self, key: Key, model: Trained) -> dict[str, Any]:
-        """Mixing of each sampler's chains over the second half of their way, and the worst of it.
+        """Returns the mixing of each sampler's chains over their second half, and the worst.
 
-        R-hat over parallel chains from the initial law: of the energy, and the median over the
-        pixels; and how far a chain comes in that time, squared, a pixel. Of a conditional energy
-        they are chains of class 0: those of different classes need not agree.
+        It has R-hat over parallel chains from the initial law, for the energy and as a median over
+        pixels, and the squared distance that a chain moves, a pixel. A conditional energy uses
+        chains of class 0, because classes need not agree.
         """
         by_sampler = {}
         for name in self.config.sampler.names:
@@ -206,7 +206,7 @@ def make_evaluation(
 
 
 def energy_moments(energies: np.ndarray) -> dict[str, float]:
-    """Mean and standard deviation of those that are finite, and how many are not."""
+    """Returns mean and standard deviation of the finite energies, and the number of others."""
     finite = energies[np.isfinite(energies)].astype(np.float64)
     return {
         "mean": float(np.mean(finite)) if finite.size else math.nan,
@@ -216,7 +216,7 @@ def energy_moments(energies: np.ndarray) -> dict[str, float]:
 
 
 def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The worst mixing over samplers; NaN where one of them has no number."""
+    """Returns the worst mixing over samplers; NaN if one of them has no number."""
 
     def of(name: str) -> list[float]:
         return [found[name] for found in by_sampler.values()]

@@ -1,4 +1,4 @@
-"""Figures of a study of image energies: what its rows logged over training, and samples."""
+"""Figures of a study of image energies: its rows over training, and samples."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ RUNAWAY = (
     *(panel for panel in ACCEPTANCE if panel[0] != "chain_step_size"),
     ("energy_gap", GAP, "linear"),
 )
-"""What runs that adapt no step size and may lose their chains are best seen by."""
+"""Panels for runs that adapt no step size and may lose their chains."""
 DAMPING: tuple[Panel, ...] = (
     ("sample_fid", "FID of the buffer, classifier features", "log"),
     ("energy_gap", GAP, "symlog"),
@@ -41,15 +41,15 @@ REWEIGHTED: tuple[Panel, ...] = (
     ("effective_sample_fraction", "effective fraction of negatives", "linear"),
     ("sample_fid", "FID of chains as in training, classifier features", "log"),
 )
-"""What the robust objective is watched by."""
+"""Panels for the robust objective."""
 
 
 def samples(rows: Sequence[str], folder: Path) -> None:
-    """``samples.png`` of a study's folder: what seed 0's runs show at the end.
+    """Draws ``samples.png`` of a study's folder: samples of seed 0's runs at the end.
 
     Args:
-      rows: those shown, a panel each, where they have a run: slots of its buffer, or where it has
-        none chains as in training.
+      rows: rows to show, a panel each, if they have a run. A panel shows slots of the buffer, or
+        without one chains as in training.
       folder: of the study.
     """
     paths = {row: reader.first(folder, row).snapshots() for row in rows}

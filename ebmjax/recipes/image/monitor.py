@@ -34,16 +34,16 @@ from ebmjax.types import Key, LogDensityFn
 
 @dataclass(frozen=True)
 class ImageMonitor:
-    """Energies of test images and chains, and what the accept ratios would say of a move.
+    """Energies of test images and chains, and accept ratios of a Langevin move.
 
     Attributes:
       workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
       key: used at every monitored step.
       energy_of: the model.
-      negatives: how training draws its negatives.
+      negatives: plan of training's negatives.
       test: the test images.
-      distances: of samples from the data.
-      beta_fn: beta at a step, as training has it: its chains follow ``class_densities``.
+      distances: distances of samples from the data.
+      beta_fn: training's beta at a step; its chains follow ``class_densities``.
       config: sections sampler and eval are read.
     """
 
@@ -75,7 +75,7 @@ class ImageMonitor:
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> Chains | None:
-        """``num`` slots of the buffer beside draws of the law that fills it; None without one."""
+        """Returns ``num`` slots of the buffer and draws of its law; None without a buffer."""
         shown = spread_slots(state, num)
         if shown is None:
             return None
@@ -98,7 +98,7 @@ class ImageMonitor:
 
     @cached_property
     def _fresh_chains(self) -> Callable[..., Chains]:
-        """Chains as training draws them where it keeps no buffer."""
+        """Chains as training draws them without a buffer."""
         return make_fresh_chains(
             self.energy_of,
             self.negatives,
@@ -110,7 +110,7 @@ class ImageMonitor:
     def _profiled(
         self, state: TrainState, model: Trained, beta: jax.Array
     ) -> dict[str, np.ndarray]:
-        """Profile of ``eval.num_profiled`` chains that start where training's would start."""
+        """Returns the profile of ``eval.num_profiled`` chains that start as training's do."""
         num = self.config.eval.num_profiled
         if not num:
             return {}
@@ -159,7 +159,7 @@ class ImageMonitor:
         return jax.jit(report)
 
     def _density(self, energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensityFn]:
-        """Class densities that training's chains follow: scores clipped where theirs are."""
+        """Returns the class densities of training's chains, with clipped scores if theirs are."""
         max_score = self.config.sampler.max_score
 
         densities = class_densities(energy, beta)
@@ -176,26 +176,25 @@ def anatomy(
     step_size: Any,
     noise_scale: Any,
 ) -> dict[str, jax.Array]:
-    """One Langevin move from each start, weighed by every accept ratio; none is rejected.
+    """Weighs one Langevin move from each start by every accept ratio; rejects none.
 
     Args:
       key: split among the starts.
-      density: ``density(label) -> log_density_fn`` that chains follow. Where its score is clipped
-        (``ebmjax.samplers.clip_score``), so are the drifts of the move and of the way back; the log
-        densities are whole.
+      density: ``density(label) -> log_density_fn`` that chains follow. If it clips scores
+        (``ebmjax.samplers.clip_score``), both drifts are clipped; log densities are not.
       starts: (n, ...).
       labels: (n,) int32.
-      step_size: of the move.
-      noise_scale: likewise.
+      step_size: step size of the move.
+      noise_scale: standard deviation of the move's noise.
 
     Returns:
-      Means over the starts. "acceptance_literal": of energies and noise of variance 2 step, the
-      thesis's. "acceptance_energies" and "acceptance_twice_step": with only the first and only the
-      second of its two errors, at temperature 1. "acceptance_decoupled": correct at temperature 1.
-      "acceptance_implied": correct at ``noise_scale^2 / (2 step_size)``, whose log ratio is
-      "log_ratio_energy" plus "log_ratio_proposal". "squared_drift_to_noise": the squared drift over
-      the squared noise, a pixel; "score_change": the distance of the two scores over the norm of
-      the first: what a move within a straight slope would have at 0.
+      Means over the starts. "acceptance_literal" is the thesis's, with energies and noise of
+      variance 2 step. "acceptance_energies" has only its first error and "acceptance_twice_step"
+      only its second, at temperature 1. "acceptance_decoupled" is correct at temperature 1.
+      "acceptance_implied" is correct at ``noise_scale^2 / (2 step_size)``; its log ratio is
+      "log_ratio_energy" plus "log_ratio_proposal". "squared_drift_to_noise" is the squared drift
+      over the squared noise, a pixel. "score_change" is the distance of both scores over the
+      first's norm, 0 on a straight slope.
     """
     implied = jnp.square(noise_scale) / (2.0 * step_size)
 

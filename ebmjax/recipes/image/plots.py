@@ -1,4 +1,4 @@
-"""The plots of an image energy's run."""
+"""Plots of an image energy's run."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ PANELS = (
 
 
 def draw(workdir: Path) -> None:
-    """``plots/training.png``: everything the run logged, by panel; ``chains.png`` if profiled."""
+    """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, log_scaled="chains")
     chain_profiles.draw(workdir)
 
@@ -42,7 +42,7 @@ def draw(workdir: Path) -> None:
 def evaluated(
     workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]
 ) -> None:
-    """``eval_samples.png`` and ``eval_energies.png``."""
+    """Draws ``eval_samples.png`` and ``eval_energies.png``."""
     figure, axes = plt.subplots(1, len(images), figsize=(4.2 * len(images), 4.8), squeeze=False)
     titles = {
         "short": "chains as in training",

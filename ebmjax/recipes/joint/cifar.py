@@ -70,12 +70,12 @@ CPU = {
     "eval.attack_step_size": None,
     "eval.num_generated": 256,
 }
-"""Minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, with the digits' recipe."""
+"""Settings for minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, as the digits."""
 
 
 def on_cifar100(base: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """A configuration of CIFAR-10, ``base``, on CIFAR-100: what ``variant`` is then made from."""
-    # The few images of the smoke run do not show every class, as the informative law wants.
+    """Returns CIFAR-10's configuration ``base`` for CIFAR-100, with ``variant``."""
+    # A smoke run has too few images for every class, which the informative law needs.
     law = {"sampler.buffer.law": "uniform"} if variant == "smoke" else {}
     return {
         **base,

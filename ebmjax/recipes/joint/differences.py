@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Draws of the informative law score as real images do: chains that start from it and stay score
-# so, too. From uniform noise a score is the chains' own.
+# Draws of the informative law score like real images, and so do chains that stay there. From
+# uniform noise a score shows what chains do.
 UNIFORM = "--config.sampler.buffer.law=uniform"
 
-# What SADA-JEM has besides JEM: the flags of the one and of the other.
+# Flags by which SADA-JEM differs from JEM: one's and the other's.
 PARTS = {
     "informative start": (
         ["--config.sampler.buffer.law=informative"],
@@ -33,7 +33,7 @@ NORMALISED = {
 def by_parts(
     jem: Sequence[str], sadajem: Sequence[str], parts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Each part given to JEM, then each taken from SADA-JEM."""
+    """Returns rows that add each part to JEM, then rows that take each part from SADA-JEM."""
     given = {f"JEM, {part}": [*jem, *flags] for part, (flags, _) in parts.items()}
     taken = {f"SADA-JEM, without {part}": [*sadajem, *flags] for part, (_, flags) in parts.items()}
     return given | taken

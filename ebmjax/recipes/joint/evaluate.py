@@ -39,15 +39,15 @@ class JointEvaluation:
 
     Attributes:
       workdir: gets evaluation.npz and ``plots/eval_*.png``.
-      key: of all random numbers.
-      classifier: the network.
-      chain_classifier: the network of chains, with the same parameters; it refines attacked images,
-        each by itself.
-      moving_classifier: the same, normalised as training's chains are; it generates.
+      key: key of all random numbers.
+      classifier: network that is evaluated.
+      chain_classifier: network of chains, with the same parameters; it refines attacked images one
+        by one.
+      moving_classifier: the same, normalised as in training's chains; it generates images.
       negatives: how training drew its negatives; None for a classifier alone.
       train: the training images.
       test: the test images.
-      distances: whose extractor judges generated images.
+      distances: distances of generated images, with their extractor.
       config: sections data, sampler and eval are read.
     """
 
@@ -63,7 +63,7 @@ class JointEvaluation:
     config: Config
 
     def check(self) -> None:
-        """Raises ConfigError for what ``config.eval`` asks of this run and cannot have."""
+        """Raises ConfigError for fields of ``config.eval`` that this run cannot satisfy."""
         check_weights(self.config)
         if self.config.eval.num_attacked:
             self._classify(self.config.eval.refine_steps)
@@ -71,7 +71,7 @@ class JointEvaluation:
             check_sets(self.config, self.test.images)
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
-        """The report. A part whose size in ``config.eval`` is 0 is left out."""
+        """Returns the report. A part whose size in ``config.eval`` is 0 is left out."""
         section, model = self.config.eval, trained(state)
         attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
         generation = self._generation() if section.num_generated and self.negatives else None
@@ -121,7 +121,7 @@ class JointEvaluation:
         )
 
     def _score(self, model: Trained, images: Any) -> dict[str, np.ndarray]:
-        """Logits and the three scores of images (N, H, W, C) in [-1, 1], batch by batch."""
+        """Returns logits and the three scores of images (N, H, W, C) in [-1, 1], batch by batch."""
         return metrics.extract_in_batches(
             partial(self._score_batch, model), images, self.config.eval.batch_size
         )
@@ -137,7 +137,7 @@ class JointEvaluation:
         return jax.jit(score)
 
     def _classification(self, logits: np.ndarray) -> dict[str, Any]:
-        """Accuracy, calibration and proper scores; NaN for a model whose logits are not finite."""
+        """Returns accuracy, calibration and proper scores; NaN if logits are not finite."""
         values, bins = jax.device_get(_calibration(logits, self.test.labels))
         is_finite = np.isfinite(logits).all()
         found = {name: float(value) if is_finite else math.nan for name, value in values.items()}
@@ -148,7 +148,7 @@ class JointEvaluation:
     def _ood(
         self, model: Trained, test_scores: dict[str, np.ndarray]
     ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """Separation of test images from as many others by three scores; the scores."""
+        """Returns the separation of test images from others by three scores, and the scores."""
         num = self.config.eval.num_ood
         sets, skipped = ood_sets(self.config, self.test.images[:num])
         tested = {name: score[:num] for name, score in test_scores.items() if name != "logits"}
@@ -164,10 +164,9 @@ class JointEvaluation:
     def _robustness(
         self, key: Key, model: Trained
     ) -> tuple[dict[str, Any], dict[str, per_image.Parts]]:
-        """Robustness of the classifier and, if images are refined, "refined" behind its chains.
+        """Returns the classifier's robustness and, if images are refined, "refined" behind chains.
 
-        The attacks on the plain one cost a small part of the others, and a defence says nothing
-        without what it defends.
+        Attacks on the plain classifier cost little, and a defence is judged against it.
         """
         section = self.config.eval
         images, labels = (array[: section.num_attacked] for array in self.test)
@@ -185,7 +184,7 @@ class JointEvaluation:
         return report, parts
 
     def _landscape(self, key: Key, model: Trained) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The mean joint energy of a tenth of the training images, around the parameters."""
+        """Returns the mean joint energy of some training images, around the parameters."""
         image_key, x_key, y_key = jax.random.split(key, 3)
         num_images = max(1, len(self.train.images) // 10)
         chosen = np.asarray(jax.random.permutation(image_key, len(self.train.images)))[:num_images]
@@ -226,7 +225,7 @@ def _calibration(logits: jax.Array, labels: jax.Array) -> tuple[dict[str, jax.Ar
 
 
 def _flat(groups: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """``{"a": {"b": x}}`` as ``{"a_b": x}``."""
+    """Turns ``{"a": {"b": x}}`` into ``{"a_b": x}``."""
     return {f"{a}_{b}": x for a, group in groups.items() for b, x in group.items()}
 
 

@@ -1,4 +1,4 @@
-"""The plots of the full evaluation of a joint energy model."""
+"""Plots of the full evaluation of a joint energy model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ BY_CLASS = {
 
 
 def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -> None:
-    """``eval_reliability.png``: accuracy against confidence, over how many images a bin holds."""
+    """Draws ``eval_reliability.png``: accuracy against confidence, and the bins' counts."""
     figure, (upper, lower) = plt.subplots(
         2, 1, figsize=(5, 6), sharex=True, height_ratios=(3, 1), squeeze=True
     )
@@ -41,7 +41,7 @@ def reliability(workdir: Path, bins: ReliabilityBins, found: dict[str, float]) -
 
 
 def reliability_diagram(upper: Axes, lower: Axes, bins: ReliabilityBins) -> None:
-    """Accuracy and mean confidence of every bin above, and below how many images it holds."""
+    """Draws accuracy and mean confidence of every bin, and its number of images below."""
     edges, accuracy, count = (np.asarray(x) for x in (bins.edges, bins.accuracy, bins.count))
     centres, width, is_filled = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count > 0
     upper.plot([0, 1], [0, 1], color="0.6", lw=1, ls="--", label="perfectly calibrated")
@@ -56,7 +56,7 @@ def reliability_diagram(upper: Axes, lower: Axes, bins: ReliabilityBins) -> None
 
 
 def ood(workdir: Path, tested: Samples, others: dict[str, Samples]) -> None:
-    """``eval_ood.png``: histograms of the three scores, of the tested and every other set."""
+    """Draws ``eval_ood.png``: histograms of the three scores, for the tested and other sets."""
     figure, axes = plt.subplots(1, len(tested), figsize=(4.5 * len(tested), 3.6))
     for axis, name in zip(axes, tested, strict=True):
         sets = {"in distribution": tested[name]}
@@ -68,7 +68,7 @@ def ood(workdir: Path, tested: Samples, others: dict[str, Samples]) -> None:
 
 
 def _histograms(axis: Axes, sets: Samples) -> None:
-    """Each set on the same bins, the first one filled. Tails beyond 1 % share the outer bins."""
+    """Draws each set on the same bins, the first filled. Tails beyond 1 % share the outer bins."""
     together = np.concatenate(list(sets.values()))
     if not together.size:
         return
@@ -83,7 +83,7 @@ def _histograms(axis: Axes, sets: Samples) -> None:
 
 
 def robustness(workdir: Path, report: dict[str, Any]) -> None:
-    """``eval_robustness.png``: accuracy against the attack's radius in either norm."""
+    """Draws ``eval_robustness.png``: accuracy against the attack's radius in both norms."""
     norms = [norm for norm in NORMS if norm in report]
     if not norms:
         return
@@ -105,19 +105,19 @@ def robustness(workdir: Path, report: dict[str, Any]) -> None:
 
 
 def robustness_curve(by_level: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Radii in levels of 255 and accuracies, of one norm of a report."""
+    """Returns radii in levels of 255 and accuracies, for one norm of a report."""
     return np.array([float(level) for level in by_level]), np.array(list(by_level.values()))
 
 
 def robustness_axis(axis: Axes, norm: str) -> None:
-    """The names and the scale of what ``robustness_curve`` gives."""
+    """Sets names and scale for ``robustness_curve``."""
     axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
 
 
 def samples(workdir: Path, sets: dict[str, Samples]) -> None:
-    """``eval_samples.png``, and those of ``BY_CLASS`` with a row a class.
+    """Draws ``eval_samples.png``, and the sets of ``BY_CLASS`` with a row a class.
 
-    Beside fresh chains stands where they started.
+    Starts are shown beside fresh chains.
     """
     panels = {}
     for name, title in TITLES.items():
@@ -141,7 +141,7 @@ def samples(workdir: Path, sets: dict[str, Samples]) -> None:
 
 
 def _by_class(path: Path, found: Samples, of_class: str) -> None:
-    """A row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
+    """Draws a row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
     classes, counts = np.unique(found["labels"], return_counts=True)
     columns = min(2 * COLUMNS, int(counts.max()))
     caption = _caption(columns, int(counts.max()), "of" if np.ptp(counts) == 0 else "of up to")
@@ -167,14 +167,14 @@ def _by_class(path: Path, found: Samples, of_class: str) -> None:
 
 
 def _caption(num: int, total: int, of: str = "of") -> str:
-    """Caption of ``_extremes``."""
+    """Returns the caption of ``_extremes``."""
     if total <= num:
         return "\nhighest first"
     return f"\nthe {num // 2} highest, then the {num - num // 2} lowest {of} {total}"
 
 
 def _extremes(values: np.ndarray, num: int) -> np.ndarray:
-    """Indices by falling value: all, or the ``num // 2`` highest and then the lowest ones."""
+    """Returns indices by falling value: all, or the ``num // 2`` highest and the lowest ones."""
     order = np.argsort(-values, stable=True)
     if len(order) <= num:
         return order
@@ -188,7 +188,7 @@ def _grid(axis: Axes, images: np.ndarray, columns: int, title: str) -> None:
 
 
 def landscape(workdir: Path, coordinates: np.ndarray, energies: np.ndarray) -> None:
-    """``eval_landscape.png``: contours of the mean energy around the trained parameters."""
+    """Draws ``eval_landscape.png``: contours of the mean energy around the trained parameters."""
     figure, axis = plt.subplots(figsize=(5, 4.2))
     contours(axis, coordinates, energies)
     finish(figure, workdir / "plots" / "eval_landscape.png")
@@ -197,7 +197,7 @@ def landscape(workdir: Path, coordinates: np.ndarray, energies: np.ndarray) -> N
 def contours(
     axis: Axes, coordinates: np.ndarray, energies: np.ndarray, levels: int | np.ndarray = 24
 ) -> None:
-    """A landscape with a colour scale of its own, or with that of the increasing ``levels``.
+    """Draws a landscape, with the colour scale of the increasing ``levels`` if given.
 
     Energies that are not finite are left out.
     """

@@ -20,7 +20,7 @@ FID: Panel = ("sample_fid", "FID of the buffer", "log")
 LEARNING = (ACCURACY, FID)
 """SADA-JEM's Fig. 3."""
 ROBUST: tuple[Panel, ...] = (
-    # Of contrastive divergence and of the objectives of f, in the same sense.
+    # Energy gaps of contrastive divergence and of the objectives of f, with the same sign.
     (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
     ACCURACY,
     ("sample_is", "inception score of the buffer", "linear"),
@@ -32,14 +32,13 @@ NUM_LEVELS = 24
 
 
 def landscapes(rows: Mapping[str, str], folder: Path) -> None:
-    """``landscapes.png`` of a study's folder: the energies around seed 0's trained parameters.
+    """Draws ``landscapes.png`` of a study's folder: energies around seed 0's trained parameters.
 
-    From the energy at the parameters up or down, on one colour scale, since an energy has no zero
-    of its own; a panel's title says how far its energies range.
+    Energies are relative to that at the parameters, on one colour scale. A panel's title has their
+    range.
 
     Args:
-      rows: the label of a row to its panel's title. A row whose run is missing, or was evaluated
-        without a landscape, is left out.
+      rows: the label of a row to its panel's title. Rows without a run or a landscape are left out.
       folder: of the study.
     """
     found = {}
@@ -69,17 +68,17 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
 
 
 def _from_the_centre(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A landscape's energies minus the one nearest to the parameters."""
+    """Returns a landscape's energies minus the one nearest to the parameters."""
     centre = np.argmin(np.abs(arrays["landscape_coordinates"]))
     energies = arrays["landscape_energies"]
     return energies - energies[centre, centre]
 
 
 def robustness(rows: Iterable[str], folder: Path) -> None:
-    """``robustness.png`` of a study's folder: accuracy under attack against its radius, by norm.
+    """Draws ``robustness.png`` of a study's folder: accuracy under attack by radius and norm.
 
-    A line a row, the mean over seeds with their range. Below, where any row has it, the same of
-    refined images. Runs that diverged, or are missing, are left out.
+    Each row has a line, the mean over seeds with their range. The same for refined images is below,
+    if any row has it. Runs that diverged or are missing are left out.
 
     Args:
       rows: labels.
@@ -105,13 +104,13 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
 
 
 def _robustness_reports(folder: Path, row: str) -> list[dict[str, Any]]:
-    """Reports under "robustness" in the evaluations of a row's runs that did not diverge."""
+    """Returns the "robustness" reports of a row's runs that did not diverge."""
     reports = [run.evaluation() for run in reader.done(folder, row)]
     return [report["robustness"] for report in reports if "robustness" in report]
 
 
 def _with_range(axis: Axes, curves: list[dict[str, float]], label: str, color: str) -> None:
-    """The mean of curves over the same radii and, shaded, from the lowest to the highest."""
+    """Draws the mean of curves over the same radii, and their range shaded."""
     if not curves:
         return
     levels, _ = robustness_curve(curves[0])
@@ -121,12 +120,12 @@ def _with_range(axis: Axes, curves: list[dict[str, float]], label: str, color: s
 
 
 def learning(rows: Sequence[str], folder: Path) -> None:
-    """``training.png`` of a study's folder: test accuracy and FID of ``rows`` over training."""
+    """Draws ``training.png`` of a study's folder: test accuracy and FID of ``rows``."""
     over_training(LEARNING, "training", folder, rows)
 
 
 def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """``training_<scenario>.png`` of a study's folder, for each scenario that has a run.
+    """Draws ``training_<scenario>.png`` of a study's folder, for each scenario with a run.
 
     Args:
       rows: a scenario to the labels of its rows.

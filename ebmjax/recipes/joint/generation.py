@@ -20,7 +20,7 @@ from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 DEFAULT_LENGTH = 10
-"""Of a fresh chain, in lengths of a training step's: those in the buffer go on for long, too."""
+"""Length of a fresh chain, in lengths of a training step's; chains in the buffer are long, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,9 @@ class Generation:
 
     Attributes:
       classifier: the network of chains.
-      negatives: how training drew its negatives: sampler, initial law, scale of the density.
-      distances: from the training images, in the features of an extractor.
-      test: uint8 images, judged as if they were generated: what a perfect generator would get.
+      negatives: plan of training's negatives: sampler, initial law, scale of the density.
+      distances: distances from the training images, in an extractor's features.
+      test: uint8 images, judged like generated ones, as a perfect generator's score.
       score: ``(model, images) -> scores``, with "logits" and "log_density".
       config: sections data, sampler and eval are read.
     """
@@ -46,7 +46,7 @@ class Generation:
     def __call__(
         self, key: Key, model: Trained, state: TrainState
     ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """The report, and of every set the images (uint8) with what they are sorted by."""
+        """Returns the report, and every set's images (uint8) with their sort keys."""
         chain_key, buffer_key, law_key = jax.random.split(key, 3)
         generated = self._chains(chain_key, model)
         generated["buffer"] = self._buffer(buffer_key, law_key, state)
@@ -58,7 +58,7 @@ class Generation:
             "implied_temperature": implied_temperature(self.config.sampler),
             "num_chain_steps": self.num_chain_steps,
             "num_reference": len(self.distances.train.images),
-            # As many as are generated: what such numbers are depends on how many there are.
+            # As many as generated ones, because such numbers depend on the count.
             "test_images": self.distances(self.test[: self.config.eval.num_generated]),
         }
         samples = {}
@@ -74,12 +74,12 @@ class Generation:
 
     @property
     def num_chain_steps(self) -> int:
-        """Steps of each fresh chain."""
+        """Number of steps of each fresh chain."""
         section = self.config.eval
         return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
 
     def _chains(self, key: Key, model: Trained) -> dict[str, Chains]:
-        """``num_generated`` chains of any class and of the classes; particles have no class."""
+        """Returns ``num_generated`` chains of any class and of the classes (not for particles)."""
 
         @jax.jit
         def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> Any:
@@ -100,7 +100,7 @@ class Generation:
             np.asarray(x).reshape(-1, *x.shape[2:])
             for x in run(key, model, self.negatives.law, labels)
         )
-        # Without what the last group has too many: distances of different numbers do not compare.
+        # Drops the last group's surplus: distances of different counts do not compare.
         num, first = self.config.eval.num_generated, any_class.size
         generated = {"fresh": Chains(starts[:num], ends[:num], None)}
         if of_class.size:
@@ -111,9 +111,9 @@ class Generation:
         return generated
 
     def _labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Labels (groups, size) of chains of any class, and of as many of the classes in turn.
+        """Returns labels (groups, size) of chains of any class, and of the classes in turn.
 
-        Interacting particles come in groups of the size they were trained in.
+        Interacting particles come in groups of the size used in training.
         """
         num, batch_size = self.config.eval.num_generated, self.config.eval.batch_size
         is_interacting = self.negatives.is_interacting
@@ -126,10 +126,9 @@ class Generation:
         return any_class, turns.reshape(shape)
 
     def _buffer(self, key: Key, law_key: Key, state: TrainState) -> Chains:
-        """Random slots of all shards' buffers, at most as many as there are fresh chains.
+        """Returns random slots of all shards' buffers, at most as many as fresh chains.
 
-        With the classes that their chains belong to, where they have one, and fresh draws of the
-        law for the same slots.
+        They come with their chains' classes, if any, and fresh draws of the law for the same slots.
         """
         positions = np.asarray(state.shards.buffer.positions)
         num_shards, size = positions.shape[:2]
@@ -152,9 +151,9 @@ class Generation:
     def _judge(
         self, model: Trained, chains: Chains
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Numbers of the samples that did not diverge, beside their starts; both as images.
+        """Returns numbers of the samples that did not diverge, and of their starts; both as images.
 
-        Samples of no class are given their most probable one.
+        Samples without a class get their most probable one.
         """
         starts, ends, labels, _ = chains
         report = self.distances.of_chains(chains)
@@ -177,10 +176,10 @@ class Generation:
         return report, samples
 
     def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
-        """Numbers of the images that the model is most confident of, as SADA-JEM's code reports.
+        """Returns numbers of the images with the highest confidence, as in SADA-JEM's code.
 
-        The Frechet distance and the inception score are of different images, and the reference has
-        the test images, too.
+        Frechet distance and inception score use different images, and the reference includes the
+        test images.
         """
         ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
         num_reference = len(self.distances.train.images) + len(self.test)

@@ -26,16 +26,16 @@ from ebmjax.types import Key, PyTree
 
 @dataclass(frozen=True)
 class JointMonitor:
-    """Accuracy and calibration on the test images, and how good what the replay buffer holds is.
+    """Accuracy and calibration on the test images, and the quality of the replay buffer.
 
     Attributes:
       workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
-      classifier: the network.
+      classifier: network that is monitored.
       test: the test images.
-      distances: of samples from the training images.
-      negatives: whose law fills the buffer; None for a plain classifier.
-      law_key: of the draws of that law which samples are held beside.
-      profile: of chains that go on from the buffer.
+      distances: distances of samples from the training images.
+      negatives: plan of negatives, whose law fills the buffer; None for a plain classifier.
+      law_key: key of draws of that law, for comparison with samples.
+      profile: profile of chains that continue from the buffer.
       config: sections data and eval are read.
     """
 
@@ -63,7 +63,7 @@ class JointMonitor:
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def _of_starts(self, slots: np.ndarray, size: int) -> dict[str, float]:
-        """``start_fid`` and so on: what draws of the buffer's law get for the same slots."""
+        """Returns ``start_fid`` and so on: scores of the buffer's law for the same slots."""
         if not self._starts:
             assert self.negatives is not None  # there is a buffer
             draws = draws_for_slots(
@@ -108,7 +108,7 @@ class JointMonitor:
 def predict(
     classifier: Classifier, params: PyTree, statistics: PyTree, images: jax.Array, batch_size: int
 ) -> jax.Array:
-    """Logits (N, classes) of images (N, H, W, C), by the running statistics, batch by batch."""
+    """Returns logits (N, classes) of images (N, H, W, C), by running statistics, in batches."""
     return jax.lax.map(
         lambda image: classifier.logits(params, statistics, image)[0],
         images,

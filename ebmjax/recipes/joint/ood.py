@@ -1,4 +1,4 @@
-"""The images that a trained model should find unlikely, and how well its scores tell them apart."""
+"""Images that a trained model should find unlikely, and how well its scores detect them."""
 
 import contextlib
 from typing import Any
@@ -11,16 +11,16 @@ from ebmjax.recipes.core.fields import Config, ConfigError
 
 SCORES = ("log_density", "max_probability", "negative_score_norm")
 
-# The same images for every run: spread between seeds is then the models' own.
+# The same images for every run, so that seeds differ only by their models.
 SEED = 0
-# A photograph shows structure in 32 pixels, so smaller patches are cut from smaller photographs.
+# Photographs show structure in 32 pixels, so smaller patches come from smaller photographs.
 PATCH_SIDE = 32
 
 UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
 
 
 def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """uint8 images (num, H, W, C) by name, as many as are tested, and why others were skipped.
+    """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
 
     Raises:
       ConfigError: if ``config.eval.ood_tfds`` names something unknown.
@@ -51,7 +51,7 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
 
 
 def check_sets(config: Config, test: np.ndarray) -> None:
-    """Raises as ``ood_sets`` does, at the cost of an image of each set."""
+    """Raises as ``ood_sets``, after reading one image of each set."""
     if len(test) < 2:
         raise ConfigError(
             "config.eval.num_ood compares test images with mixtures of two of them, and there is "
@@ -85,7 +85,7 @@ def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
-    """AUROC, AUPR and FPR@95 with in-distribution as the positive class; NaN if a score is."""
+    """Returns AUROC, AUPR and FPR@95, in-distribution being positive; NaN if a score is NaN."""
     return {
         "auroc": metrics.auroc(in_scores, out_scores),
         "aupr": metrics.average_precision(in_scores, out_scores),
@@ -96,10 +96,10 @@ def detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Arra
 def detections(
     tested: dict[str, np.ndarray], others: dict[str, dict[str, np.ndarray]]
 ) -> dict[str, Any]:
-    """Every score's detection of every set, and the mean AUROC over the sets.
+    """Returns every score's detection of every set, and the mean AUROC over the sets.
 
     Args:
-      tested: score name to (num,), of the test images.
+      tested: score name to (num,), for the test images.
       others: set name to the same.
     """
     sets = {

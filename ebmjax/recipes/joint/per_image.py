@@ -1,4 +1,4 @@
-"""Image by image, what the numbers of a joint model's evaluation are means of."""
+"""Values for single images whose means are the numbers of a joint model's evaluation."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ from ebmjax import metrics
 from ebmjax.recipes.core.per_image import Parts as Parts
 
 TEST = "test"
-"""The set of test images, among those that a number is of."""
+"""Name of the set of test images."""
 
 
 def classification(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dict[str, Parts]:
-    """Accuracy, calibration error, log likelihood and Brier score, by name in evaluation.json."""
+    """Returns accuracy, calibration error, log likelihood and Brier score, image by image."""
 
     @jax.jit
     def numbers(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
@@ -41,7 +41,7 @@ def classification(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dic
 def detection(
     tested: Mapping[str, np.ndarray], others: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, Parts]:
-    """The areas of every score and set and their means over the sets; see ``ood.detections``."""
+    """Returns areas of every score and set, and means over the sets; see ``ood.detections``."""
     parts_of = jax.jit(metrics.auroc_parts)
     found: dict[str, Parts] = {}
     for score, inside in tested.items():

@@ -1,4 +1,4 @@
-"""The plots of a joint energy model's run."""
+"""Plots of a joint energy model's run."""
 
 from pathlib import Path
 
@@ -23,6 +23,6 @@ PANELS = (
 
 
 def draw(workdir: Path) -> None:
-    """``plots/training.png``: everything the run logged, by panel; ``chains.png`` if profiled."""
+    """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS)
     chain_profiles.draw(workdir)

@@ -12,4 +12,4 @@ RADII: dict[str, dict[str, Any]] = {
         for name, rho in {"05": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0}.items()
     },
 }
-"""By their names: 005 is 0.05. The published code's default is asam_2, the paper's sam_02."""
+"""Radii by name: 005 is 0.05. The published code's default is asam_2, the paper's sam_02."""

@@ -1,4 +1,4 @@
-"""The reliability diagrams of a study of joint energy models, side by side, from its folder."""
+"""Reliability diagrams of a study of joint energy models, drawn from its folder."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ from ebmjax.recipes.study.table_entry import entry
 
 
 def reliability(rows: Mapping[str, str], folder: Path) -> None:
-    """``reliability.png`` of a study's folder: a diagram a row, of the test images of all seeds.
+    """Draws ``reliability.png`` of a study's folder: a diagram a row, with all seeds' images.
 
     Args:
-      rows: the label of a row to its panel's title. A row without an evaluated run is left out.
-      folder: of the study. Runs that diverged do not count, and the title says how many do.
+      rows: the label of a row to its panel's title. Rows without an evaluated run are left out.
+      folder: the study's folder. Diverged runs do not count; the title says how many runs do.
 
     Source: SVGD-in-JEM thesis, Figure 5.5.
     """
@@ -50,10 +50,10 @@ def reliability(rows: Mapping[str, str], folder: Path) -> None:
 
 
 def pooled(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
-    """One diagram of all images, each seed's counted: bins of many images weigh more.
+    """Returns one diagram of all seeds' images: bins with many images weigh more.
 
     Args:
-      bins: the fields of ``ReliabilityBins`` of each seed, with the same edges.
+      bins: each seed's fields of ``ReliabilityBins``, with the same edges.
 
     Returns:
       NumPy arrays; ``count`` is a mean over seeds and need not be whole.
@@ -70,6 +70,6 @@ def pooled(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
 
 
 def _evaluated(folder: Path, row: str) -> list[dict[str, Any]]:
-    """The section ``classification`` of the evaluated runs of a row that did not diverge."""
+    """Returns ``classification`` of a row's evaluated runs that did not diverge."""
     runs = [run.evaluation()["classification"] for run in reader.done(folder, row)]
     return [run for run in runs if run["accuracy"] is not None]

@@ -1,4 +1,4 @@
-"""Robust accuracy of a trained model, as it is or behind refinement by its own sampler."""
+"""Robust accuracy of a trained model, plain or behind refinement by the run's sampler."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,16 +26,16 @@ def robustness(
     labels: jax.Array,
     section: Config,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Accuracy under attack at every radius of either norm, and how it was measured.
+    """Returns accuracy under attack at every radius of both norms, and the protocol.
 
-    The second value has "<norm>.<radius>" to bool (images,): those that withstood.
+    The second value maps "<norm>.<radius>" to bool (images,): those that withstood.
 
-    Images are attacked in batches of equal size; those that would be left over are left out.
+    Images are attacked in batches of equal size; the remainder is left out.
 
     Args:
       key: split over norms and batches.
       classify: see ``classify_fn``.
-      model: its first argument.
+      model: first argument of ``classify``.
       images: (N, H, W, C) in [-1, 1].
       labels: (N,).
       section: ``config.eval``.
@@ -71,7 +71,7 @@ def robustness(
 
 
 def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Callable[..., Any]:
-    """``(model, epsilons, keys, images, labels) -> (batches, radii, images)``, compiled."""
+    """Returns ``(model, epsilons, keys, images, labels) -> (batches, radii, images)``, compiled."""
 
     level = section.attack_step_size
     step_size = None if level is None else metrics.epsilon_from_levels(level)
@@ -103,10 +103,10 @@ def classify_fn(
     negatives: Negatives | None,
     refine_steps: int,
 ) -> Callable[[Trained, Key, jax.Array], jax.Array]:
-    """``(model, key, images) -> logits`` as attacked: of the images, or of refined copies.
+    """Returns the attacked ``(model, key, images) -> logits``, of images or refined copies.
 
-    Refinement moves every image by ``refine_steps`` of the run's own sampler before it is
-    classified, and passes the classifier's gradient straight through (BPDA).
+    Refinement moves every image by ``refine_steps`` of the run's sampler before classification and
+    passes the gradient straight through (BPDA).
 
     Raises:
       ConfigError: if there is no sampler of single images to refine with.

@@ -5,10 +5,10 @@ from typing import Any
 Changes = dict[str, Any]
 
 EXPONENTS = {"tenth": 0.1, "half": 0.5, "1": 1.0, "2": 2.0, "4": 4.0, "10": 10.0}
-"""Of the paper's weights exp(exponent f), by what variants are called."""
+"""Exponents of the paper's weights exp(exponent f), by the names of variants."""
 
 TABLE_1 = ("half", "1", "2", "4", "10")
-"""Those of the default scenario: beta 2.5e-5 to 5e-4 at the output scale 2e4."""
+"""Exponents of the default scenario: beta 2.5e-5 to 5e-4 at the output scale 2e4."""
 
 TABLE_2 = {
     "steps_5": ("2", "half"),
@@ -18,12 +18,12 @@ TABLE_2 = {
     "step_4": ("2", "half", "4"),
     "step_quarter": ("2", "tenth", "1"),
 }
-"""Of the others: 2, which all have; that of the best inception score and FID; where it is not 2,
+"""Exponents of the other scenarios: 2; that of the best inception score and FID; and, if not 2,
 that of the best accuracy."""
 
 
 def robust(exponent: float, output_scale: float = 2e4) -> Changes:
-    """The robust objective whose weights are exp(exponent f), at JEM's output scale."""
+    """Returns fields of the robust objective with weights exp(exponent f)."""
     return {
         "loss.generative": "beta",
         "loss.beta": exponent / output_scale,
@@ -32,7 +32,7 @@ def robust(exponent: float, output_scale: float = 2e4) -> Changes:
 
 
 def langevin(step_size: float, noise_scale: float) -> Changes:
-    """JEM's own SGLD: no box, and no penalty on the energies."""
+    """Returns fields of JEM's SGLD: no box, and no penalty on the energies."""
     return {
         "loss.energy_l2": 0.0,
         "sampler.box": "none",
@@ -42,19 +42,19 @@ def langevin(step_size: float, noise_scale: float) -> Changes:
 
 
 DEFAULT = langevin(1.0, 0.01)
-"""The first scenario."""
+"""Returns the first scenario."""
 
 
 def variants(learning_rate: float) -> dict[str, Changes]:
-    """beta_B, the default scenario at Table 1's exponents; the other six at 0 and Table 2's.
+    """Returns beta_B, the default scenario at Table 1's exponents; the others at 0 and Table 2's.
 
-    For the step alpha and the output scale o the drift is alpha o / 2 and the noise sqrt(alpha). As
-    in the paper, "step_4" has a quarter of the output scale and of the learning rate as well. Of
-    "step_quarter" the text prints alpha 0.00025, Figure 25 and Table 2 a quarter of 0.0001: 2.5e-5
-    here.
+    For step alpha and output scale o, the drift is alpha o / 2 and the noise sqrt(alpha). As in the
+    paper, "step_4" also has a quarter of the output scale and of the learning rate. For
+    "step_quarter" the text prints alpha 0.00025; Figure 25 and Table 2 have a quarter of 0.0001,
+    used here.
 
     Args:
-      learning_rate: of the configuration whose variants they are.
+      learning_rate: learning rate of the base configuration.
     """
     scenarios = {
         "steps_5": (DEFAULT | {"sampler.num_steps": 5}, 2e4),

@@ -73,9 +73,9 @@ def test_a_state_of_steps_that_come_again_does_not_count(tmp_path):
     assert kept_of(tmp_path, [0.0, 0.4, 0.3, 0.2]) == 1  # from the beginning
 
 
-def test_a_number_that_is_not_told_is_named(tmp_path):
+def test_a_number_that_is_not_monitored_is_named(tmp_path):
     keep = best.KeepBest(lambda state, step: {"loss": 1.0}, tmp_path, "sample_fid", state_of(0.0))
-    with pytest.raises(ConfigError, match=r"keep_best='sample_fid' .* which tell \['loss'\]"):
+    with pytest.raises(ConfigError, match=r"keep_best='sample_fid' .* which monitors \['loss'\]"):
         keep(state_of(0.0), 0)
 
 
@@ -112,7 +112,7 @@ def test_image_energies_choose_by_samples(tmp_path):
     config = igebm_digits.get_config("smoke")
     config.train.keep_best = "test_accuracy"
     with pytest.raises(
-        ConfigError, match=r"which tell \['sample_fid', 'sample_is', 'sample_kid'\]"
+        ConfigError, match=r"which monitors \['sample_fid', 'sample_is', 'sample_kid'\]"
     ):
         launch(config, "igebm_digits.py:smoke", str(tmp_path / "run"))
 
