@@ -58,9 +58,9 @@ REFUSED = [
     ({"eval.checkpoint": "best"}, r"checkpoint='best' needs config\.train\.keep_best"),
     (
         {"train.keep_best": "test_accuracy"},
-        r"keep_best='test_accuracy' .* which tell \['sample_fid', 'sample_is', 'sample_kid'\]",
+        r"keep_best='test_accuracy' .* which monitors \['sample_fid', 'sample_is', 'sample_kid'\]",
     ),
-    ({"train.keep_best": "sample_fid", "data.num_classes": None}, r"which tell \[\] to choose by"),
+    ({"train.keep_best": "sample_fid", "data.num_classes": None}, r"which monitors \[\]"),
     (
         {"train.keep_best": "sample_fid", "train.num_repeats": 2},
         r"keep_best='sample_fid' keeps one state, but .*num_repeats=2 has a best of its own",
