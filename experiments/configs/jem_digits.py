@@ -56,7 +56,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mala": {"sampler.name": "mala", "sampler.box": "reject"},
     "mala_literal": {"sampler.name": "literal_mala"},
     "tempered_mala": {"sampler.name": "tempered_mala", "sampler.box": "reject"},
-    "hmc": {"sampler.name": "blackjax", "sampler.box": "reject"},
+    "hmc": {"sampler.name": "hmc", "sampler.box": "reject"},
     "unconfined": jem_scenarios.DEFAULT,
     **jem_scenarios.variants(learning_rate=5e-3),
 }

@@ -41,6 +41,7 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax.recipes.core.variants import configure
+from ebmjax.recipes.samplers import PLAIN, SHARED, sections, shared
 
 ALPHA = 5e-4
 
@@ -53,7 +54,8 @@ def defaults() -> ConfigDict:
         "data": {"name": "gmm", "num_points": 50_000},
         "model": {"hidden": (32, 64, 64, 64), "activation": "leaky_relu"},
         "sampler": {
-            **langevin(ALPHA)["sampler"],
+            **shared("sgld", langevin(ALPHA)["sampler"]["step_size"]),
+            **sections(PLAIN, without=SHARED),
             "chain_length": 20,
             "num_samples": 20,
             "law_mean": (0.0, 0.0),

@@ -32,6 +32,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core.variants import configure
+from ebmjax.recipes.samplers import PLAIN, SHARED, sections, shared
 
 SAMPLERS = (
     "gradient_descent",
@@ -47,19 +48,14 @@ SAMPLERS = (
 PRINTED = ("literal_mala", "literal_psgld")
 
 
-def setting(leapfrogs: int, **step_sizes: float) -> dict[str, dict[str, Any]]:
-    """Every option of every sampler, given the step sizes and how many steps a move of HMC has."""
-    options: dict[str, dict[str, Any]] = {
-        "psgld": {"decay": 0.99, "damping": 1e-5, "curvature_drift": False},
-        "literal_psgld": {"decay": 0.99, "damping": 1e-5},
-        "tempered_mala": {"acceptance_threshold": 0.5, "temperature_growth": 10.0},
-        "stochastic_svgd": {"langevin_weight": 1e-3},
-        "hmc": {"num_integration_steps": leapfrogs},
-    }
-    return {
-        name: {"step_size": step_size, **options.get(name, {})}
-        for name, step_size in step_sizes.items()
-    }
+def setting(leapfrogs: int, **step_sizes: float) -> dict[str, Any]:
+    """Every option of every sampler, given the step sizes and how many steps a move of HMC has.
+
+    All at temperature 1.
+    """
+    steps = {f"{name}.step_size": step_size for name, step_size in step_sizes.items()}
+    steps["hmc.num_integration_steps"] = leapfrogs
+    return sections(PLAIN, steps, without=("noise_scale", "temperature"))
 
 
 def defaults() -> ConfigDict:
@@ -70,8 +66,8 @@ def defaults() -> ConfigDict:
         "data": {"num_points": 1000, "radius": 10.0},
         "model": {"hidden": (32, 64, 64, 64), "activation": "swish"},
         "sampler": {
-            "name": "sgld",
-            "step_size": 0.1,
+            **shared("sgld", 0.1),
+            **sections(PLAIN, without=SHARED),
             "num_steps": 100,
             "start_scale": 15.0,
             "buffer_size": 0,

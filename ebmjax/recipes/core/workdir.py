@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ebmjax.recipes.core import former
 from ebmjax.recipes.core.fields import Config, WorkdirError, flatten
 
 PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -21,8 +22,8 @@ _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 # Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.data_dir",)
 
-FORMER = {"igebm": "image", "jem": "joint", "thermo": "latent"}
-"""Names that families had in runs made before they were renamed."""
+GROWING = ("sampler.", "eval.settings.")
+"""Sections of samplers. One that a run's configuration lacks is of a sampler made since."""
 
 MONITOR = ("evaluations", "monitor")
 """Folders of the arrays seen during training: that of runs made before a renaming, and today's."""
@@ -120,8 +121,9 @@ def check_evaluated(workdir: Path, config: Config) -> None:
     Raises:
       WorkdirError: naming what differs.
     """
-    theirs = json.loads((workdir / "evaluation.json").read_text())["eval"]
-    differing = _differing(as_json(config)["eval"], theirs)
+    saved = json.loads((workdir / "evaluation.json").read_text())
+    theirs = former.today({"eval": saved["eval"]})
+    differing = _differing({"eval": as_json(config)["eval"]}, {"eval": theirs["eval"]})
     if differing:
         raise WorkdirError(
             f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "
@@ -146,7 +148,7 @@ def _check_same(path: Path, config: Config) -> None:
 
 
 def read_config(workdir: Path) -> dict[str, Any]:
-    """Returns config.json of a run's folder, with today's name of the family.
+    """Returns config.json of a run's folder, in today's fields.
 
     Raises:
       ValueError: if the file is not a JSON object.
@@ -154,8 +156,7 @@ def read_config(workdir: Path) -> dict[str, Any]:
     saved = json.loads((workdir / "config.json").read_text())
     if not isinstance(saved, dict):
         raise ValueError("it holds no object")
-    former = str(saved.get("family"))
-    return saved | {"family": FORMER[former]} if former in FORMER else saved
+    return former.today(saved)
 
 
 def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
@@ -164,12 +165,21 @@ def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
     names = [
         name
         for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name) != theirs.get(name) and name not in LOCATIONS
+        if ours.get(name) != theirs.get(name)
+        and name not in LOCATIONS
+        and not _is_newer(name, theirs)
     ]
     return "; ".join(
         f"{name} was {theirs.get(name, 'absent')!r} and is now {ours.get(name, 'absent')!r}"
         for name in names[:5]
     )
+
+
+def _is_newer(name: str, theirs: dict[str, Any]) -> bool:
+    """Whether a field is of a sampler that did not exist when the run was made."""
+    section = name.rpartition(".")[0] + "."
+    is_growing = any(section.startswith(start) and section != start for start in GROWING)
+    return is_growing and not any(field.startswith(section) for field in theirs)
 
 
 def as_json(config: Config) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from ebmjax.recipes.core import best, unread
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.unread import WEIGHTS, WHOLE_BATCH, Rule
-from ebmjax.recipes.image.parts import references_a_shard
-from ebmjax.recipes.image.samplers import ADAPTABLE, REJECTING
+from ebmjax.recipes.image.parts import chosen, references_a_shard
 from ebmjax.recipes.images.initial_laws import check_starts
-from ebmjax.recipes.samplers.blackjax_kernels import check_installed
+from ebmjax.recipes.samplers import SINGLE
+from ebmjax.recipes.samplers import check as check_samplers
 
 
 def _is_robust(config: Config) -> bool:
@@ -52,10 +52,10 @@ def check(config: Config) -> None:
     _check_beta(config)
     _check_improved(config)
     _check_eval(config)
+    samplers = chosen(config)
     _check_adaptation(config.sampler)
-    check_starts(config, set(config.sampler.names) & set(REJECTING))
-    if "hmc" in config.sampler.names:
-        check_installed("config.sampler.names with 'hmc'")
+    check_samplers(config.sampler, list(samplers.values()))
+    check_starts(config, [name for name, one in samplers.items() if one.rejects])
 
 
 def _check_classes(config: Config) -> None:
@@ -139,7 +139,7 @@ def _check_improved(config: Config) -> None:
         raise ConfigError(
             "config.loss.name='improved' ends its differentiated steps in the box by projection, "
             "and config.sampler.box='reflect' moves the chains before them between mirrors: set "
-            "--config.sampler.box=project, or none."
+            "--config.sampler.box=clamp, or none."
         )
     if not config.sampler.buffer.is_used:
         raise ConfigError(
@@ -159,10 +159,11 @@ def _check_improved(config: Config) -> None:
 
 
 def _check_adaptation(section: Config) -> None:
-    if section.target_acceptance is not None and not set(section.names) & set(ADAPTABLE):
+    able = sorted(name for name, entry in SINGLE.items() if entry.adaptable)
+    if section.target_acceptance is not None and not set(section.names) & set(able):
         raise ConfigError(
             f"config.sampler.target_acceptance={section.target_acceptance:g} adapts the steps of "
-            f"{sorted(ADAPTABLE)}, and config.sampler.names={tuple(section.names)} has none of "
+            f"{able}, and config.sampler.names={tuple(section.names)} has none of "
             "them: set --config.sampler.target_acceptance=None, or name one."
         )
     if section.min_step_size and section.target_acceptance is None:

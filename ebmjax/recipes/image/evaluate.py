@@ -17,7 +17,6 @@ from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.image import plots
-from ebmjax.recipes.image import samplers as igebm_samplers
 from ebmjax.recipes.image.chains import (
     Trained,
     energies_in_batches,
@@ -26,8 +25,9 @@ from ebmjax.recipes.image.chains import (
     with_larger_steps,
 )
 from ebmjax.recipes.image.monitor import ImageMonitor
-from ebmjax.recipes.image.samplers import implied_temperature, temperature
+from ebmjax.recipes.image.parts import chosen, kinds
 from ebmjax.recipes.images.distances import Chains, finite_images
+from ebmjax.recipes.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
@@ -43,7 +43,7 @@ class ImageEvaluation:
     Attributes:
       monitor: the run's monitor.
       negatives: plan of chains: training's, at ``eval.step_factor`` times the steps.
-      config: sections sampler (with those steps) and eval are read.
+      config: sections sampler and eval are read.
     """
 
     monitor: ImageMonitor
@@ -98,15 +98,17 @@ class ImageEvaluation:
 
     def _samplers(self, model: Trained) -> dict[str, Any]:
         """Returns every sampler's temperature, as configured and as implied by its moves."""
+        factor = self.config.eval.step_factor
+        samplers = {name: larger(one, factor) for name, one in chosen(self.config).items()}
         return {
             name: {
-                "temperature": temperature(self.config, name),
-                "implied_temperature": implied_temperature(self.config, name),
+                "temperature": temperature(sampler),
+                "implied_temperature": implied_temperature(sampler),
                 "step_size": float(np.exp(model.adaptation[name].log_step_size))
                 if name in model.adaptation
-                else self.config.sampler[name].step_size,
+                else sampler.options["step_size"],
             }
-            for name in self.config.sampler.names
+            for name, sampler in samplers.items()
         }
 
     @property
@@ -183,7 +185,8 @@ class ImageEvaluation:
             )
             trace = jax.vmap(jax.vmap(density))(chains)
             acceptance = getattr(infos, "acceptance_prob", None)
-            acceptance = infos.acceptance_rate if acceptance is None else acceptance
+            if acceptance is None:
+                acceptance = getattr(infos, "acceptance_rate", jnp.nan)
             scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
             return {
                 "rhat_energy": scale_reduction(trace),
@@ -199,9 +202,8 @@ def make_evaluation(
     monitor: ImageMonitor, config: Config, image_shape: tuple[int, ...]
 ) -> ImageEvaluation:
     """The full evaluation of ``config``, with chains at ``eval.step_factor`` times the steps."""
-    config = igebm_samplers.with_larger_steps(config, config.eval.step_factor)
-    kinds = igebm_samplers.kinds(config, image_shape)
-    negatives = dataclasses.replace(monitor.negatives, kinds=kinds)
+    larger_steps = kinds(config, image_shape, config.eval.step_factor)
+    negatives = dataclasses.replace(monitor.negatives, kinds=larger_steps)
     return ImageEvaluation(monitor=monitor, negatives=negatives, config=config)
 
 

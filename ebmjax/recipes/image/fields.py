@@ -6,9 +6,19 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax.recipes.core import variants as variants_of
+from ebmjax.recipes.samplers import SINGLE, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
 DIGITS_STEP, DIGITS_NOISE = 1.0, 0.01
+LANGEVIN = [name for name, entry in SINGLE.items() if "noise_scale" in entry.fields]
+CHANGES = {
+    **{f"{name}.step_size": DIGITS_STEP for name in ("gradient_descent", *LANGEVIN)},
+    **{f"{name}.temperature": None for name in LANGEVIN},
+    **{f"{name}.decay": 0.9 for name in ("psgld", "literal_psgld")},
+    **{f"{name}.damping": 1.0 for name in ("psgld", "literal_psgld")},
+    "hmc.step_size": 0.1,
+    "hmc.temperature": 5e-5,
+}
 
 
 def defaults() -> ConfigDict:
@@ -49,7 +59,7 @@ def defaults() -> ConfigDict:
             "names": ("sgld",),
             "num_steps": 10,
             "num_samples": 64,
-            "box": "project",
+            "box": "clamp",
             "low": -1.2,
             "high": 1.2,
             "max_score": optional(float),
@@ -58,27 +68,7 @@ def defaults() -> ConfigDict:
             "min_step_size": 0.0,
             # Of a training chain's last step, in parts of its first: below 1 it anneals.
             "final_step_fraction": 1.0,
-            "sgld": _langevin(),
-            "psgld": {
-                **_langevin(),
-                "decay": 0.9,
-                "damping": 1.0,
-                "curvature_drift": False,
-            },
-            "mala": _langevin(),
-            "literal_mala": {
-                **_langevin(),
-                "ratio": "energies",
-                "proposal": "twice_step",
-                "rejects": True,
-            },
-            "tempered_mala": {
-                **_langevin(),
-                "acceptance_threshold": 0.5,
-                "temperature_growth": 10.0,
-                "acceptance_decay": 0.9,
-            },
-            "hmc": {"step_size": 0.1, "temperature": 5e-5, "num_integration_steps": 3},
+            **sections(SINGLE, CHANGES),
             "buffer": {
                 # Without it every chain starts anew.
                 "is_used": True,
@@ -162,14 +152,6 @@ def defaults() -> ConfigDict:
     return config
 
 
-def _langevin() -> dict[str, Any]:
-    return {
-        "step_size": DIGITS_STEP,
-        "noise_scale": config_dict.placeholder(float),
-        "temperature": config_dict.placeholder(float),
-    }
-
-
 def noise_of(*names: str, noise_scale: float = DIGITS_NOISE) -> dict[str, Any]:
     """The noise of some samplers, whose temperatures it implies."""
     return {f"sampler.{name}.noise_scale": noise_scale for name in names}
@@ -186,9 +168,7 @@ def configure(
       ValueError: for a variant that does not exist.
     """
     config = defaults()
-    config.update_from_flattened_dict(
-        noise_of("sgld", "psgld", "mala", "literal_mala", "tempered_mala")
-    )
+    config.update_from_flattened_dict(noise_of(*LANGEVIN))
     return variants_of.configure(config, variant, base, {**variants, "smoke": SMOKE})
 
 

@@ -22,10 +22,11 @@ from ebmjax.recipes.image.chains import (
     make_profile,
     trained,
 )
-from ebmjax.recipes.image.samplers import temperature
+from ebmjax.recipes.image.parts import chosen
 from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER, draws_for_slots, spread_slots
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
+from ebmjax.recipes.samplers import temperature
 from ebmjax.recipes.samplers.literal_mala import log_proposal_ratio
 from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.training import TrainState
@@ -134,7 +135,7 @@ class ImageMonitor:
     @cached_property
     def _report(self) -> Callable[..., Any]:
         name = self.config.sampler.names[0]
-        section = self.config.sampler[name]
+        sampler = chosen(self.config)[name]
 
         def report(
             key: Key, model: Trained, beta: Any, samples: Any, labels: Any
@@ -142,13 +143,12 @@ class ImageMonitor:
             energy = self.energy_of(model.params)
             images = data.to_signed_unit(jnp.asarray(self.test.images))
             labels_of_test, size = jnp.asarray(self.test.labels), self.config.eval.batch_size
-            step_size = jnp.float32(section.step_size)
+            step_size = jnp.float32(sampler.options["step_size"])
             if name in model.adaptation:
                 step_size = jnp.exp(model.adaptation[name].log_step_size)
-            noise_scale = section.get("noise_scale")
-            target = temperature(self.config, name)
+            noise_scale = sampler.options.get("noise_scale")
             if noise_scale is None:
-                noise_scale = jnp.sqrt(2.0 * step_size * target)
+                noise_scale = jnp.sqrt(2.0 * step_size * (temperature(sampler) or 0.0))
             density = self._density(energy, beta)
             return {
                 "test_energy": jnp.mean(energies_in_batches(energy, images, labels_of_test, size)),

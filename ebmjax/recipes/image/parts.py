@@ -12,8 +12,9 @@ import optax
 from ebmjax import data, learning, losses, networks, optim
 from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
-from ebmjax.recipes.image import samplers
 from ebmjax.recipes.images.initial_laws import laws
+from ebmjax.recipes.samplers import SINGLE, Chosen, larger, noise_scale, of_section
+from ebmjax.recipes.samplers.bind import bound
 from ebmjax.types import Metrics, PyTree
 
 ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.2), "swish": nn.swish}
@@ -163,14 +164,11 @@ def live_steps(config: Config) -> learning.LiveSteps | None:
     if config.loss.name != "improved":
         return None
     section = config.sampler
-    noise_scale = section.sgld.noise_scale
-    if noise_scale is None:
-        noise_scale = (2.0 * section.sgld.step_size * section.sgld.temperature) ** 0.5
     fraction = section.final_step_fraction  # they go on where the chain has annealed to
     box = {"low": section.low, "high": section.high} if section.box != "none" else {}
     return learning.LiveSteps(
         step_size=section.sgld.step_size * fraction,
-        noise_scale=noise_scale * fraction**0.5,
+        noise_scale=noise_scale(chosen(config)["sgld"]) * fraction**0.5,
         num_steps=config.loss.live_steps,
         num_references=references_a_shard(config),
         **box,
@@ -186,12 +184,40 @@ def references_a_shard(config: Config) -> int:
     return total // mesh.num_shards if mesh.whole_batch else total
 
 
+def chosen(config: Config) -> dict[str, Chosen]:
+    """Returns the samplers in ``config.sampler.names``, by name.
+
+    Of one chain at a time, because each chain belongs to a class where the energy knows classes;
+    and with a step, which adapts, and by which evaluations weigh a move.
+    """
+    names = config.sampler.names
+    return {name: of_section(config, "sampler.names", name, SINGLE) for name in names}
+
+
+def kinds(
+    config: Config, image_shape: tuple[int, ...], step_factor: float = 1.0
+) -> dict[str, learning.ChainKind]:
+    """Returns the kind of each sampler, by name, with ``step_factor`` times its steps."""
+    section, made = config.sampler, {}
+    for name, one in chosen(config).items():
+        one = larger(one, step_factor)
+        adapts = section.target_acceptance is not None and one.entry.adaptable
+        made[name] = learning.ChainKind(
+            sampler=bound(one, section, image_shape),
+            num_steps=section.num_steps,
+            target_acceptance=section.target_acceptance if adapts else None,
+            step_size=one.options["step_size"],
+            min_step_size=section.min_step_size,
+        )
+    return made
+
+
 def negatives(config: Config, image_shape: tuple[int, ...]) -> learning.ImageNegatives:
     """The plan of negatives, by ``config.sampler``."""
     section = config.sampler
     buffer = section.buffer
     return learning.ImageNegatives(
-        kinds=samplers.kinds(config, image_shape),
+        kinds=kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
         law=choose("sampler.buffer.law", buffer.law, laws(buffer, image_shape))(),
         reinit_prob=buffer.reinit_prob,

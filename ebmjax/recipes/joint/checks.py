@@ -4,8 +4,9 @@ from ebmjax.recipes.core import best, unread
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.core.unread import WEIGHTS, WHOLE_BATCH, Rule
 from ebmjax.recipes.images.initial_laws import check_starts
-from ebmjax.recipes.joint.parts import NORM_POLICIES
-from ebmjax.recipes.joint.samplers import PARTICLE_SAMPLERS, REJECTING
+from ebmjax.recipes.joint.parts import NORM_POLICIES, sampler
+from ebmjax.recipes.samplers import Chosen, check_particles
+from ebmjax.recipes.samplers import check as check_samplers
 
 
 def _has_energy(config: Config) -> bool:
@@ -64,33 +65,28 @@ def check(config: Config) -> None:
     unread.check(config, RULES)
     _check_sharpness(config.optimizer)
     if config.loss.generative_weight:
-        _check_particles(config.sampler)
-        check_starts(config, {config.sampler.name} & set(REJECTING))
-        _check_normalisation(config)
+        chosen = sampler(config)
+        check_samplers(config.sampler, (chosen,))
+        check_particles((chosen,), config.sampler.num_samples)
+        check_starts(config, [chosen.name] if chosen.rejects else [])
+        _check_normalisation(config, chosen)
 
 
-def _check_normalisation(config: Config) -> None:
+def _check_normalisation(config: Config, chosen: Chosen) -> None:
     """Refuses samplers that need chains independent of each other where a batch couples them."""
-    name, section = config.sampler.name, config.model
+    section = config.model
     policy = choose("model.norm_policy", section.norm_policy, NORM_POLICIES)
     if section.norm != "batch" or policy.chains == "running":
         return
-    rejects = name in REJECTING and config.sampler[name].get("rejects", True)
-    if rejects or name in PARTICLE_SAMPLERS:
-        does = "takes moves back chain by chain" if rejects else "moves particles that interact"
+    if chosen.rejects or chosen.entry.interacting:
+        does = "takes moves back chain by chain"
+        if chosen.entry.interacting:
+            does = "moves particles that interact"
         raise ConfigError(
-            f"config.sampler.name={name!r} {does}, and chains normalised by their batch, as by "
-            f"config.model.norm='batch' and norm_policy={section.norm_policy!r}, depend on each "
-            "other in a way it does not know: set --config.model.norm=group, or "
+            f"config.sampler.name={chosen.name!r} {does}, and chains normalised by their batch, "
+            f"as by config.model.norm='batch' and norm_policy={section.norm_policy!r}, depend on "
+            "each other in a way it does not know: set --config.model.norm=group, or "
             "--config.model.norm_policy=running."
-        )
-
-
-def _check_particles(section: Config) -> None:
-    if section.name in PARTICLE_SAMPLERS and section.num_samples < 2:
-        raise ConfigError(
-            f"config.sampler.num_samples must be at least 2 for config.sampler.name="
-            f"{section.name!r}, whose particles move by each other, got {section.num_samples}."
         )
 
 

@@ -6,6 +6,27 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax.recipes.core import variants as variants_of
+from ebmjax.recipes.samplers import SAMPLERS, sections
+
+UNADJUSTED = ("sgld", "proximal_sgld", "psgld", "literal_psgld", "literal_mala")
+# JEM's step and noise, and for samplers that reject the temperature 5e-4.
+CHANGES = {
+    "gradient_descent.step_size": 1.0,
+    **{f"{name}.step_size": 1.0 for name in UNADJUSTED},
+    **{f"{name}.noise_scale": 0.01 for name in UNADJUSTED},
+    **{f"{name}.temperature": None for name in UNADJUSTED},
+    "proximal_sgld.noise_scale": 0.0,
+    **{f"{name}.decay": 0.9 for name in ("psgld", "literal_psgld")},
+    **{f"{name}.damping": 1.0 for name in ("psgld", "literal_psgld")},
+    **{f"{name}.step_size": 0.1 for name in ("mala", "tempered_mala", "hmc")},
+    **{f"{name}.temperature": 5e-4 for name in ("mala", "tempered_mala", "hmc", "blackjax")},
+    "hmc.num_integration_steps": 5,
+    "svgd.step_size": 8.0,
+    "adaptive_svgd.step_size": 0.02,
+    "stochastic_svgd.step_size": 8.0,
+    "stochastic_svgd.temperature": 5e-5,
+    "pyld.step_size": 0.2,
+}
 
 
 def defaults() -> ConfigDict:
@@ -56,63 +77,8 @@ def defaults() -> ConfigDict:
             "low": -1.0,
             "high": 1.0,
             "max_score": optional(float),
-            "sgld": {"step_size": 1.0, "noise_scale": 0.01},
-            "proximal_sgld": {"step_size": 1.0, "noise_scale": 0.0, "max_drift": 1.0},
-            "psgld": {
-                "step_size": 1.0,
-                "noise_scale": 0.01,
-                "decay": 0.9,
-                "damping": 1.0,
-                "curvature_drift": False,
-            },
-            "mala": {"step_size": 0.1, "temperature": 5e-4},
-            "literal_mala": {
-                "step_size": 1.0,
-                "noise_scale": 0.01,
-                "temperature": 1.0,
-                "ratio": "energies",
-                "proposal": "twice_step",
-                "rejects": True,
-            },
-            "tempered_mala": {
-                "step_size": 0.1,
-                "temperature": 5e-4,
-                "acceptance_threshold": 0.5,
-                "temperature_growth": 10.0,
-                "acceptance_decay": 0.9,
-            },
-            # A bandwidth is a number, "median", or unset: the median over sqrt(2 log n).
-            "svgd": {"step_size": 8.0, "bandwidth": optional(object)},
-            "adaptive_svgd": {
-                "step_size": 0.02,
-                "decay": 0.9,
-                "damping": 1e-6,
-                "bandwidth": optional(object),
-            },
-            "stochastic_svgd": {
-                "step_size": 8.0,
-                "temperature": 5e-5,
-                "langevin_weight": 1e-3,
-                "bandwidth": optional(object),
-            },
-            "pyld": {
-                "step_size": 0.2,
-                "num_inner": 5,
-                "noise_scale": 0.0,
-                "outer_step_size": 0.0,
-            },
-            # Steps of MALA's noise; the options of a kernel are BlackJAX's own.
-            "blackjax": {
-                "kernel": "hmc",
-                "temperature": 5e-4,
-                "adjusted_mclmc": {"step_size": 0.08, "num_integration_steps": 5},
-                "barker": {"step_size": 0.01},
-                "hmc": {"step_size": 0.01, "num_integration_steps": 5},
-                "mala": {"step_size": 5e-5},
-                "multinomial_hmc": {"step_size": 0.01, "num_integration_steps": 5},
-                "normal_random_walk": {"sigma": 0.01},
-                "nuts": {"step_size": 0.01, "max_num_doublings": 4},
-            },
+            "allow_decoupled": False,
+            **sections(SAMPLERS, CHANGES),
             "buffer": {
                 "size": 10_000,
                 "reinit_prob": 0.05,

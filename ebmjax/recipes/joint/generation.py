@@ -13,8 +13,9 @@ from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.buffers import draws_for_slots
 from ebmjax.recipes.images.distances import Chains, Distances, finite_images
 from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, fresh_chains
-from ebmjax.recipes.joint.samplers import implied_temperature
+from ebmjax.recipes.joint.parts import sampler
 from ebmjax.recipes.joint.selection import SHARES, most_confident
+from ebmjax.recipes.samplers import implied_temperature
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -55,7 +56,7 @@ class Generation:
         report: dict[str, Any] = {
             "extractor": judge.described(),
             "sampler": self.config.sampler.name,
-            "implied_temperature": implied_temperature(self.config.sampler),
+            "implied_temperature": implied_temperature(sampler(self.config)),
             "num_chain_steps": self.num_chain_steps,
             "num_reference": len(self.distances.train.images),
             # As many as generated ones, because such numbers depend on the count.

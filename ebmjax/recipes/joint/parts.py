@@ -13,7 +13,8 @@ from ebmjax import data, learning, losses, networks, samplers
 from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.images import initial_laws
-from ebmjax.recipes.joint import samplers as jem_samplers
+from ebmjax.recipes.samplers import SAMPLERS, Chosen, of_section
+from ebmjax.recipes.samplers.bind import bound
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
@@ -190,21 +191,26 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
     return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
+def sampler(config: Config) -> Chosen:
+    """Returns the sampler that ``config.sampler.name`` names."""
+    return of_section(config, "sampler.name", config.sampler.name, SAMPLERS)
+
+
 def negatives(config: Config, train: data.ImageData) -> learning.Negatives | None:
     """The plan of negatives; None for a classifier alone (``loss.generative_weight`` 0)."""
     if not config.loss.generative_weight:
         return None
-    name = config.sampler.name
-    is_interacting = name in jem_samplers.PARTICLE_SAMPLERS
+    chosen = sampler(config)
+    is_interacting = chosen.entry.interacting
     if config.loss.is_conditional and is_interacting:
+        able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacting)
         raise ConfigError(
             f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
-            f"of config.sampler.name={name!r} move together. Take one of "
-            f"{sorted(set(jem_samplers.SAMPLERS) - set(jem_samplers.PARTICLE_SAMPLERS))}."
+            f"of config.sampler.name={chosen.name!r} move together. Take one of {able}."
         )
     has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
     return learning.Negatives(
-        sampler=jem_samplers.sampler(config, train.images.shape[1:]),
+        sampler=bound(chosen, config.sampler, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
         num_samples=_a_shard(config, "num_samples"),
         law=initial_law(config, train),

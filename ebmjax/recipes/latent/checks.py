@@ -6,10 +6,11 @@ from ebmjax import latent
 from ebmjax.recipes.core import best
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.latent.evidence import JACKKNIFE_GROUPS, METHODS, SMC_REPEATS
+from ebmjax.recipes.latent.parts import sampler
+from ebmjax.recipes.samplers import check as check_samplers
 from ebmjax.recipes.samplers.blackjax_kernels import check_installed
 
 COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
-REJECTING = ("mala", "tempered_mala", "hmc")
 # The fields that make a power law: numbers of intervals and exponents.
 LADDERS = (
     ("loss.num_intervals", "loss.exponent"),
@@ -94,6 +95,8 @@ def fewest_chains(latent_dim: int) -> int:
 
 def _check_chains(config: Config) -> None:
     section, estimator = config.sampler, config.loss.estimator
+    samplers = [sampler(config, name) for name in ("prior", "posterior")]
+    check_samplers(section, samplers)
     if section.persistent and section.warm_start:
         raise ConfigError(
             "config.sampler.persistent and config.sampler.warm_start exclude each other: chains go "
@@ -117,10 +120,10 @@ def _check_chains(config: Config) -> None:
             "config.loss.estimator='through_chain' differentiates whole chains and so starts them "
             "afresh: set --config.sampler.persistent=False."
         )
-    for name in ("prior", "posterior"):
-        if section[name].name in REJECTING:
+    for chosen in samplers:
+        if chosen.entry.rejects:
             raise ConfigError(
-                f"config.sampler.{name}.name={section[name].name!r} accepts or rejects, which has "
+                f"{chosen.where}.name={chosen.name!r} accepts or rejects, which has "
                 "no derivative: config.loss.estimator='through_chain' needs 'sgld' or another "
                 "sampler that always moves."
             )
@@ -174,9 +177,5 @@ def _check_sizes(config: Config, num_test: int) -> None:
 
 
 def _check_blackjax(config: Config) -> None:
-    users = {f"sampler.{name}.name": config.sampler[name].name for name in ("prior", "posterior")}
-    asking = [f"config.{field}='hmc'" for field, name in users.items() if name == "hmc"]
     if "smc" in config.eval.evidence_methods:
-        asking.append("config.eval.evidence_methods with 'smc'")
-    if asking:
-        check_installed(asking[0])
+        check_installed("config.eval.evidence_methods with 'smc'")

@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax.recipes.core import variants as variants_of
+from ebmjax.recipes.samplers import SHARED, SINGLE, sections, shared
 
 
 def defaults() -> ConfigDict:
@@ -33,8 +34,10 @@ def defaults() -> ConfigDict:
             "likelihood_scale": 0.3,
         },
         "sampler": {
-            "prior": {"name": "sgld", "step_size": 0.16, "num_steps": 60},
-            "posterior": {"name": "sgld", "step_size": 0.04, "num_steps": 20},
+            "prior": {**shared("sgld", 0.16), "num_steps": 60},
+            "posterior": {**shared("sgld", 0.04), "num_steps": 20},
+            # What else a sampler has: prior and posterior share it.
+            **sections(SINGLE, without=SHARED),
             # Annealed along the powers instead of started afresh at each.
             "warm_start": False,
             # Going on, at every visit, where the chains of an example stood.

@@ -11,10 +11,10 @@ import optax
 
 from ebmjax import data, latent, networks
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
-from ebmjax.recipes import samplers
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
-from ebmjax.recipes.samplers.blackjax_kernels import hmc
+from ebmjax.recipes.samplers import SINGLE, Chosen, of_shared
+from ebmjax.recipes.samplers.bind import bound
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "vanilla": latent.vanilla_loss,
@@ -49,27 +49,22 @@ def observe(batch: Examples) -> jax.Array:
     return data.to_signed_unit(jnp.asarray(batch.images.images))
 
 
-def sampler(config: Config, name: str) -> Callable[..., Any]:
-    """``log_density_fn -> Sampler`` of ``config.sampler.<name>``; "hmc" takes 3 leapfrog steps."""
-    section = config.sampler[name]
-    if section.name != "hmc":
-        return samplers.sampler(config, f"sampler.{name}")
-    return partial(
-        hmc,
-        step_size=section.step_size,
-        num_integration_steps=3,
-        num_coordinates=config.model.latent_dim,
-    )
+def sampler(config: Config, name: str) -> Chosen:
+    """Returns the sampler that ``config.sampler.<name>.name`` names, for "prior" or "posterior".
+
+    Of one chain at a time: each has a density of its own, or an image.
+    """
+    return of_shared(config, f"sampler.{name}", SINGLE)
 
 
 def chains(config: Config) -> dict[str, Any]:
     """Samplers and lengths, as gradient functions take them."""
-    section = config.sampler
+    section, shape = config.sampler, (config.model.latent_dim,)
     return {
         "latent_dim": config.model.latent_dim,
-        "prior_sampler": sampler(config, "prior"),
+        "prior_sampler": bound(sampler(config, "prior"), section, shape),
         "prior_steps": section.prior.num_steps,
-        "posterior_sampler": sampler(config, "posterior"),
+        "posterior_sampler": bound(sampler(config, "posterior"), section, shape),
         "posterior_steps": section.posterior.num_steps,
         "warm_start": section.warm_start,
     }

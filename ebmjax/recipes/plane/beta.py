@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, losses, networks, samplers
+from ebmjax import data, losses, networks
 from ebmjax.densities import from_energy, tempered
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
@@ -19,6 +19,9 @@ from ebmjax.recipes.plane import beta_plots
 from ebmjax.recipes.plane.beta_bias import Parts
 from ebmjax.recipes.plane.beta_monitor import BetaMonitor, name_of
 from ebmjax.recipes.plane.numbers import nearest_mode
+from ebmjax.recipes.plane.samplers_chains import mean_acceptance, run_from
+from ebmjax.recipes.samplers import PLAIN, of_shared
+from ebmjax.recipes.samplers import check as check_samplers
 from ebmjax.training import TrainState, init_state, make_train_step, state_axes
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
@@ -130,6 +133,7 @@ def _check(config: Config) -> None:
             f"config.loss.betas and config.loss.beta_start must be 0 or more, got {lowest}. "
             "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
         )
+    check_samplers(config.sampler, [of_shared(config, "sampler", PLAIN)])
     if len(config.sampler.law_mean) != 2:
         raise ConfigError(
             f"config.sampler.law_mean must have two entries, got {config.sampler.law_mean}."
@@ -253,7 +257,7 @@ def short_chains(
     if config.sampler.chain_length == 0:
         return _starts(config, key, num)[0], {}
     ends, _, infos = _run(config, key, log_density_fn, num, config.sampler.chain_length)
-    return ends, {"chain_acceptance_prob": jnp.mean(infos.acceptance_prob)}
+    return ends, mean_acceptance(infos)
 
 
 def long_chains(config: Config, key: Key, log_density_fn: LogDensityFn, num: int) -> jax.Array:
@@ -282,12 +286,5 @@ def _run(
 ) -> tuple[jax.Array, jax.Array, PyTree]:
     """Ends of ``num`` chains, their kept draws (chains, draws, 2), and ``run_chain``'s infos."""
     starts, chain_key = _starts(config, key, num)
-    sampler = samplers.sgld(log_density_fn, step_size=config.sampler.step_size)
-    states, positions, infos = samplers.run_chain(
-        chain_key,
-        jax.vmap(sampler.init)(starts),
-        samplers.batch_step(sampler.step),
-        num_steps,
-        **kept,
-    )
-    return states.position, positions, infos
+    chosen = of_shared(config, "sampler", PLAIN)
+    return run_from(chosen, config.sampler, chain_key, starts, log_density_fn, num_steps, **kept)

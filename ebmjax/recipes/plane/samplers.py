@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 from ebmjax import data, losses, samplers
 from ebmjax.densities import from_energy
-from ebmjax.recipes import samplers as shared
 from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.plane import beta, samplers_plots
-from ebmjax.recipes.plane.samplers_chains import SAMPLERS
+from ebmjax.recipes.plane.samplers_chains import chosen_for, mean_acceptance, run_from
 from ebmjax.recipes.plane.samplers_monitor import SamplersMonitor
-from ebmjax.recipes.samplers.blackjax_kernels import check_installed
+from ebmjax.recipes.samplers import PLAIN, of_shared
+from ebmjax.recipes.samplers import check as check_samplers
 from ebmjax.training import init_state, make_train_step
 from ebmjax.types import Key, Metrics, PyTree
 
@@ -55,15 +55,11 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 def _check(config: Config) -> None:
     """Refuses what only a run would find out."""
     section, buffer_size = config.eval, config.sampler.buffer_size
-    choose("sampler.name", config.sampler.name, shared.SAMPLERS)
+    check_samplers(config.sampler, [of_shared(config, "sampler", PLAIN)])
     if not section.samplers:
         raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
-    for name in section.samplers:
-        choose("eval.samplers", name, SAMPLERS)
-    if "hmc" in section.samplers:
-        check_installed(
-            "config.eval.samplers with 'hmc'", "or leave it out of --config.eval.samplers"
-        )
+    for setting in section.settings:
+        check_samplers({}, [chosen_for(config, setting, name) for name in section.samplers])
     if section.burn_in > section.num_steps - MIN_DRAWS:
         raise ConfigError(
             f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_steps="
@@ -144,15 +140,9 @@ def run(
     starts: jax.Array,
 ) -> tuple[jax.Array, Metrics]:
     """Ends of the training's chains, (n, 2), and their reports."""
-    density = from_energy(partial(energy_fn, params))
-    sampler = shared.SAMPLERS[config.sampler.name](density, step_size=config.sampler.step_size)
-    states, _, infos = samplers.run_chain(
-        key,
-        jax.vmap(sampler.init)(starts),
-        samplers.batch_step(sampler.step),
-        config.sampler.num_steps,
+    density, chosen = from_energy(partial(energy_fn, params)), of_shared(config, "sampler", PLAIN)
+    ends, _, infos = run_from(
+        chosen, config.sampler, key, starts, density, config.sampler.num_steps
     )
-    reported = {"chain_distance": jnp.mean(jnp.linalg.norm(states.position - starts, axis=1))}
-    if hasattr(infos, "acceptance_prob"):
-        reported["chain_acceptance_prob"] = jnp.mean(infos.acceptance_prob)
-    return states.position, reported
+    distance = jnp.mean(jnp.linalg.norm(ends - starts, axis=1))
+    return ends, {"chain_distance": distance, **mean_acceptance(infos)}

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,30 +12,21 @@ import numpy as np
 
 from ebmjax import metrics, samplers
 from ebmjax.densities import from_energy
-from ebmjax.recipes import samplers as shared
-from ebmjax.recipes.samplers.blackjax_kernels import hmc
-from ebmjax.recipes.samplers.literal_mala import literal_mala
-from ebmjax.recipes.samplers.literal_psgld import literal_psgld
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
-
-INTERACTING = ("svgd", "stochastic_svgd")
+from ebmjax.recipes.core.fields import Config, choose
+from ebmjax.recipes.samplers import PLAIN, Chosen, defaults
+from ebmjax.recipes.samplers.bind import bound
+from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 
-def mala_by_energies(log_density_fn: LogDensityFn, *, step_size: Any) -> Sampler:
-    """The thesis's Alg. 5: noise as in Langevin dynamics, and the ratio of energies decides."""
-    return literal_mala(
-        log_density_fn, step_size=step_size, noise_scale=jnp.sqrt(2.0 * jnp.asarray(step_size))
-    )
+def chosen_for(config: Config, setting: str, name: str) -> Chosen:
+    """Returns a sampler of ``eval.samplers`` as a setting has it, at temperature 1.
 
-
-SAMPLERS: dict[str, Callable[..., Any]] = {
-    **shared.SAMPLERS,
-    "literal_mala": mala_by_energies,
-    "literal_psgld": literal_psgld,
-    "svgd": samplers.svgd,
-    "stochastic_svgd": samplers.stochastic_svgd,
-    "hmc": partial(hmc, num_coordinates=2),
-}
+    Raises:
+      ConfigError: if it is none of the plane's.
+    """
+    choose("eval.samplers", name, PLAIN)
+    section = config.eval.settings[setting][name].to_dict()
+    return Chosen(name, f"config.eval.settings.{setting}.{name}", defaults(name) | section)
 
 
 class Chains(NamedTuple):
@@ -59,19 +50,18 @@ def run(
     starts: jax.Array,
     energy_fn: Callable[..., jax.Array],
     params: PyTree,
-    name: str,
-    options: Mapping[str, Any],
+    chosen: Chosen,
     *,
     num_steps: int,
     burn_in: int,
 ) -> Chains:
-    """``num_steps`` of the sampler ``name`` from ``starts`` (chains, 2), run twice and timed once.
+    """``num_steps`` of a sampler from ``starts`` (chains, 2), run twice and timed once.
 
-    The parameters and all options but counts are arguments of the compiled program, so it serves
+    The parameters and all numbers but counts are arguments of the compiled program, so it serves
     every seed and every step size.
     """
-    counts = tuple((k, v) for k, v in options.items() if isinstance(v, int))
-    traced = {k: v for k, v in options.items() if not isinstance(v, int)}
+    static = {k: v for k, v in chosen.options.items() if isinstance(v, int | str)}
+    traced = {k: v for k, v in chosen.options.items() if k not in static}
     program = partial(
         _run,
         key,
@@ -79,8 +69,8 @@ def run(
         params,
         traced,
         energy_fn=energy_fn,
-        name=name,
-        counts=counts,
+        name=chosen.name,
+        static=tuple(static.items()),
         num_steps=num_steps,
         burn_in=burn_in,
     )
@@ -96,7 +86,7 @@ def run(
     )
 
 
-@partial(jax.jit, static_argnames=("energy_fn", "name", "counts", "num_steps", "burn_in"))
+@partial(jax.jit, static_argnames=("energy_fn", "name", "static", "num_steps", "burn_in"))
 def _run(
     key: Key,
     starts: jax.Array,
@@ -105,19 +95,14 @@ def _run(
     *,
     energy_fn: Callable[..., jax.Array],
     name: str,
-    counts: tuple[tuple[str, int], ...],
+    static: tuple[tuple[str, Any], ...],
     num_steps: int,
     burn_in: int,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Positions (chains, steps, 2), of particles too, and what the sampler reports of itself."""
+    chosen = Chosen(name, "", options | dict(static))
     log_density_fn = from_energy(partial(energy_fn, params))
-    sampler = SAMPLERS[name](log_density_fn, **options, **dict(counts))
-    if name in INTERACTING:
-        _, positions, infos = samplers.run_chain(key, sampler.init(starts), sampler.step, num_steps)
-        positions = jnp.swapaxes(positions, 0, 1)
-    else:
-        state, step = jax.vmap(sampler.init)(starts), samplers.batch_step(sampler.step)
-        _, positions, infos = samplers.run_chain(key, state, step, num_steps)
+    _, positions, infos = run_from(chosen, {}, key, starts, log_density_fn, num_steps)
     reported = {}
     if hasattr(infos, "acceptance_prob") or hasattr(infos, "acceptance_rate"):
         judged = jax.tree.map(lambda leaf: leaf[:, burn_in:], infos)
@@ -126,3 +111,45 @@ def _run(
     if hasattr(infos, "temperature"):
         reported["temperature"] = jnp.mean(infos.temperature[:, -1])
     return positions, reported
+
+
+def run_from(
+    chosen: Chosen,
+    section: Any,
+    key: Key,
+    starts: jax.Array,
+    log_density_fn: LogDensityFn,
+    num_steps: int,
+    **kept: int,
+) -> tuple[jax.Array, jax.Array, PyTree]:
+    """Runs chains, or particles that interact, from ``starts`` (chains, 2).
+
+    Args:
+      chosen: the sampler.
+      section: ``config.sampler``, or an empty one.
+      key: of all moves.
+      starts: of the chains.
+      log_density_fn: of one point.
+      num_steps: of each chain.
+      kept: burn_in and thinning, as ``run_chain`` takes them.
+
+    Returns:
+      Ends (chains, 2), kept draws (chains, draws, 2), and ``run_chain``'s infos.
+    """
+    sampler = bound(chosen, section, (2,))(log_density_fn)
+    if chosen.entry.interacting:
+        state, step = sampler.init(starts), sampler.step
+    else:
+        state, step = jax.vmap(sampler.init)(starts), samplers.batch_step(sampler.step)
+    state, positions, infos = samplers.run_chain(key, state, step, num_steps, **kept)
+    if chosen.entry.interacting:
+        positions = jnp.swapaxes(positions, 0, 1)
+    return samplers.position_of(state), positions, infos
+
+
+def mean_acceptance(infos: PyTree) -> Metrics:
+    """Returns the mean of what the moves report as "chain_acceptance_prob", if they report it."""
+    for name in ("acceptance_prob", "acceptance_rate"):
+        if hasattr(infos, name):
+            return {"chain_acceptance_prob": jnp.mean(getattr(infos, name))}
+    return {}

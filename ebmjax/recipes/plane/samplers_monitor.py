@@ -60,7 +60,7 @@ class SamplersMonitor(PlaneMonitor):
         judge, references = self.references(draw_key, log_density, density, np.asarray(starts))
         report: dict[str, Any] = {"density": density, "references": references}
         arrays: dict[str, Any] = {"log_density": log_density, "starts": np.asarray(starts)}
-        for setting, options in section.settings.to_dict().items():
+        for setting in section.settings:
             report[setting] = {}
             for i, name in enumerate(section.samplers):
                 chains = samplers_chains.run(
@@ -68,8 +68,7 @@ class SamplersMonitor(PlaneMonitor):
                     starts,
                     self.energy_fn,
                     state.params,
-                    name,
-                    options[name],
+                    samplers_chains.chosen_for(self.config, setting, name),
                     num_steps=section.num_steps,
                     burn_in=section.burn_in,
                 )

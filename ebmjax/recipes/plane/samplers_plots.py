@@ -11,6 +11,7 @@ from PIL import Image
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import INK, curve, finish, legend
 from ebmjax.recipes.core.workdir import read_rows, snapshots
+from ebmjax.recipes.samplers import SAMPLERS
 
 COLUMNS = 4
 SHOWN = 2000
@@ -227,21 +228,7 @@ def moments(first: int, last: int, num: int) -> list[int]:
 
 def title(name: str) -> str:
     """Name of a sampler in pictures and tables."""
-    return TITLES[name]
-
-
-TITLES = {
-    "gradient_descent": "gradient descent",
-    "sgld": "SGLD",
-    "psgld": "pSGLD",
-    "literal_psgld": "pSGLD, as printed",
-    "mala": "MALA",
-    "literal_mala": "MALA, as printed",
-    "tempered_mala": "tempered MALA",
-    "svgd": "SVGD",
-    "stochastic_svgd": "stochastic SVGD",
-    "hmc": "HMC",
-}
+    return SAMPLERS[name].title
 
 
 def shade(chain: int) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from ebmjax.recipes.core.plots import INK, finish, legend
-from ebmjax.recipes.plane.samplers_plots import TITLES
+from ebmjax.recipes.plane.samplers_plots import title
+from ebmjax.recipes.samplers import SAMPLERS
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
 
@@ -64,7 +65,7 @@ def table(runs: list[dict[str, Any]], setting: str) -> str:
     for name in sampler_names(runs):
         published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
         cells = entries(run[setting][name] for run in runs)
-        lines.append("| " + " | ".join([TITLES[name], str(published), *cells]) + " |")
+        lines.append("| " + " | ".join([title(name), str(published), *cells]) + " |")
     for name, label in REFERENCES.items():
         cells = entries(run["references"][name] for run in runs if name in run["references"])
         lines.append("| " + " | ".join([label, "-", *cells]) + " |")
@@ -72,8 +73,8 @@ def table(runs: list[dict[str, Any]], setting: str) -> str:
 
 
 def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
-    """In the order of their names in ``TITLES``."""
-    return [name for name in TITLES if name in runs[0]["eval"]["samplers"]]
+    """Names of the runs' samplers, in the order of the table."""
+    return [name for name in SAMPLERS if name in runs[0]["eval"]["samplers"]]
 
 
 def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
@@ -109,7 +110,7 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
             if known:
                 axes.axvline(statistics.mean(known), color=INK, ls=style, lw=1, label=reference)
         axes.set(xlabel=label, yticks=range(len(names)))
-        axes.set_yticklabels([TITLES[name] for name in names])
+        axes.set_yticklabels([title(name) for name in names])
     published = [(PUBLISHED[name], row) for row, name in enumerate(names) if name in PUBLISHED]
     grid[0].plot(*zip(*published, strict=True), "x", color=INK, ms=7, label="published")
     grid[0].invert_yaxis()

@@ -1,5 +1,20 @@
-"""Samplers by the names that configurations give them, and samplers as the papers print them."""
+"""Samplers by the names that configurations give them: one table for all families."""
 
+from ebmjax.recipes.samplers.chosen import Chosen as Chosen
+from ebmjax.recipes.samplers.chosen import check as check
+from ebmjax.recipes.samplers.chosen import check_particles as check_particles
+from ebmjax.recipes.samplers.chosen import implied_temperature as implied_temperature
+from ebmjax.recipes.samplers.chosen import larger as larger
+from ebmjax.recipes.samplers.chosen import noise_scale as noise_scale
+from ebmjax.recipes.samplers.chosen import of_section as of_section
+from ebmjax.recipes.samplers.chosen import of_shared as of_shared
+from ebmjax.recipes.samplers.chosen import temperature as temperature
+from ebmjax.recipes.samplers.table import PLAIN as PLAIN
 from ebmjax.recipes.samplers.table import SAMPLERS as SAMPLERS
-from ebmjax.recipes.samplers.table import sampler as sampler
-from ebmjax.recipes.samplers.table import tempered_mala as tempered_mala
+from ebmjax.recipes.samplers.table import SHARED as SHARED
+from ebmjax.recipes.samplers.table import SINGLE as SINGLE
+from ebmjax.recipes.samplers.table import Entry as Entry
+from ebmjax.recipes.samplers.table import Field as Field
+from ebmjax.recipes.samplers.table import defaults as defaults
+from ebmjax.recipes.samplers.table import sections as sections
+from ebmjax.recipes.samplers.table import shared as shared

@@ -1,22 +1,19 @@
-"""Kernels of BlackJAX that chains of a configuration can run by."""
+"""Kernels of BlackJAX that chains of a configuration can run by; loads nothing until then."""
 
 import importlib.util
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
-
-from ebmjax.densities import tempered
-from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.fields import ConfigError, choose
 
 # Name to whether it asks for a mass matrix. All start from a log density and a position alone, and
 # all accept or reject. Others take an estimator of the gradient (sgld, sghmc), a key to start with
-# (ghmc, mclmc, dynamic_hmc) or a distribution besides the density (irmh, mgrad_gaussian).
+# (ghmc, mclmc, dynamic_hmc) or a distribution besides the density (irmh, mgrad_gaussian). "hmc" is
+# a sampler of the table itself, with a step as Langevin samplers have it.
 KERNELS = {
     "adjusted_mclmc": False,
     "barker": False,
-    "hmc": True,
     "mala": False,
     "multinomial_hmc": True,
     "normal_random_walk": False,
@@ -38,38 +35,63 @@ def check_installed(asking: str, instead: str = "") -> None:
         )
 
 
-def kernel(
-    log_density_fn: Any, *, name: str, temperature: Any, num_pixels: int, options: Mapping[str, Any]
+def blackjax_kernel(
+    log_density_fn: Any,
+    *,
+    kernel: str,
+    temperature: Any,
+    num_coordinates: int,
+    **sections: Mapping[str, Any],
 ) -> Any:
-    """The kernel ``name`` of ``KERNELS`` at ``temperature``, with a unit mass matrix.
+    """Returns one of ``KERNELS`` at ``temperature``, with a unit mass matrix.
 
     Args:
       log_density_fn: of one position, untempered.
-      name: as BlackJAX calls it.
+      kernel: name that BlackJAX gives it.
       temperature: T of the target ``log_density_fn / T``.
-      num_pixels: of a position.
-      options: by the names of BlackJAX's arguments; those that are None are left out.
+      num_coordinates: of a position.
+      sections: options of each kernel, by the names of BlackJAX's arguments; those that are None
+        are left out.
 
     Raises:
-      ConfigError: if an option is missing or is none of the kernel's.
+      ConfigError: if the kernel is unknown, or an option is missing or is none of the kernel's.
+    """
+    import blackjax
+    import jax.numpy as jnp
+
+    from ebmjax.densities import tempered
+
+    options = check_options(kernel=kernel, temperature=temperature, **sections)
+    if KERNELS[kernel]:
+        options["inverse_mass_matrix"] = jnp.ones(num_coordinates)
+    return getattr(blackjax, kernel)(tempered(log_density_fn, temperature), **options)
+
+
+def check_options(*, kernel: str, temperature: Any, **sections: Mapping[str, Any]) -> Any:
+    """Returns the options of ``kernel`` that are set.
+
+    Raises:
+      ConfigError: if the kernel is unknown, or an option is missing or is none of the kernel's.
     """
     import blackjax
 
-    make = getattr(blackjax, name)
-    given = {option: value for option, value in options.items() if value is not None}
-    if KERNELS[name]:
-        given["inverse_mass_matrix"] = jnp.ones(num_pixels)
+    del temperature
+    where = "sampler.blackjax"
+    choose(f"{where}.kernel", kernel, KERNELS)
+    given = {option: value for option, value in sections[kernel].items() if value is not None}
+    mass = {"inverse_mass_matrix": None} if KERNELS[kernel] else {}
     # BlackJAX wraps the function that names its arguments.
+    make = getattr(blackjax, kernel)
     signature = inspect.signature(getattr(make, "differentiable", make))
     try:
-        signature.bind(log_density_fn, **given)
+        signature.bind(None, **given, **mass)
     except TypeError as error:
         taken = [p for p in list(signature.parameters)[1:] if p != "inverse_mass_matrix"]
         raise ConfigError(
-            f"config.sampler.blackjax.{name}: {error}. BlackJAX's {name} takes {taken}; set what "
-            f"it needs with --config.sampler.blackjax.{name}.OPTION=..."
+            f"config.{where}.{kernel}: {error}. BlackJAX's {kernel} takes {taken}; set what it "
+            f"needs with --config.{where}.{kernel}.OPTION=..."
         ) from error
-    return make(tempered(log_density_fn, temperature), **given)
+    return given
 
 
 def hmc(
@@ -85,6 +107,9 @@ def hmc(
     Leapfrog steps are sqrt(2 step_size temperature), on the density at that temperature.
     """
     import blackjax
+    import jax.numpy as jnp
+
+    from ebmjax.densities import tempered
 
     return blackjax.hmc(
         tempered(log_density_fn, temperature),

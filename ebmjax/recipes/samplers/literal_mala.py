@@ -19,7 +19,7 @@ def literal_mala(
     log_density_fn: LogDensityFn,
     *,
     step_size: Any,
-    noise_scale: Any,
+    noise_scale: Any = None,
     temperature: Any = 1.0,
     ratio: str = "energies",
     proposal: str = "twice_step",
@@ -41,8 +41,9 @@ def literal_mala(
     Args:
       log_density_fn: -E of one position.
       step_size: :math:`\epsilon`.
-      noise_scale: :math:`\sigma`.
-      temperature: of the target where ``ratio`` is "exponentials".
+      noise_scale: :math:`\sigma`; None for :math:`\sqrt{2 \epsilon T}`.
+      temperature: T of the target where ``ratio`` is "exponentials", and of the noise where
+        ``noise_scale`` is None.
       ratio: "energies" as printed, or "exponentials".
       proposal: "twice_step" as printed, or "noise", the density of the move.
       rejects: whether the number decides; if not, the chain is SGLD's and only reports it.
@@ -54,6 +55,9 @@ def literal_mala(
     """
     choose("sampler.literal_mala.ratio", ratio, {name: name for name in RATIOS})
     choose("sampler.literal_mala.proposal", proposal, {name: name for name in PROPOSALS})
+    sigma = noise_scale
+    if sigma is None:
+        sigma = jnp.sqrt(2.0 * jnp.asarray(step_size) * temperature)
 
     def init(position: PyTree, key: Key | None = None) -> LangevinState:
         del key
@@ -61,9 +65,9 @@ def literal_mala(
 
     def step(key: Key, state: LangevinState) -> tuple[LangevinState, LangevinInfo]:
         noise_key, coin_key = jax.random.split(key)
-        noise = noise_scale * jax.random.normal(noise_key, jnp.shape(state.position))
+        noise = sigma * jax.random.normal(noise_key, jnp.shape(state.position))
         proposed = init(state.position + step_size * state.score + noise)
-        variance = 2.0 * step_size if proposal == "twice_step" else jnp.square(noise_scale)
+        variance = 2.0 * step_size if proposal == "twice_step" else jnp.square(sigma)
         log_proposals = log_proposal_ratio(step_size, noise, state, proposed, variance)
         if ratio == "energies":
             # Times the exponential of what may be far above 88: in logarithms.

@@ -10,7 +10,13 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 def literal_psgld(
-    log_density_fn: LogDensityFn, *, step_size: Any, decay: Any = 0.99, damping: Any = 1e-5
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    noise_scale: Any = None,
+    temperature: Any = 1.0,
+    decay: Any = 0.99,
+    damping: Any = 1e-5,
 ) -> Sampler:
     r"""``ebmjax.samplers.psgld`` but for the moment that makes the metric: that of the step before.
 
@@ -24,6 +30,8 @@ def literal_psgld(
     Args:
       log_density_fn: -E of one position.
       step_size: :math:`\epsilon`.
+      noise_scale: as of ``psgld``.
+      temperature: as of ``psgld``.
       decay: a.
       damping: :math:`\lambda`.
 
@@ -38,7 +46,14 @@ def literal_psgld(
     def step(key: Key, state: PSGLDState) -> tuple[PSGLDState, PSGLDInfo]:
         # A decay of 1 leaves the moment as the state has it.
         moved, info = samplers.psgld_step(
-            key, state, log_density_fn, step_size=step_size, decay=1.0, damping=damping
+            key,
+            state,
+            log_density_fn,
+            step_size=step_size,
+            noise_scale=noise_scale,
+            temperature=temperature,
+            decay=1.0,
+            damping=damping,
         )
         moment = decay * state.second_moment + (1.0 - decay) * jnp.square(state.score)
         return moved._replace(second_moment=moment), info

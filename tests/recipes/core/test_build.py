@@ -6,7 +6,6 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.data import ImageData, load_digits
-from ebmjax.recipes import samplers
 from ebmjax.recipes.core import build, families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.joint import parts as jem_parts
@@ -208,17 +207,6 @@ def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
         ("svhn_cropped", "test", {**common, "max_examples": 20}),
     ]
     assert (len(train.images), len(test.images)) == (30, 20)
-
-
-@pytest.mark.parametrize("name", sorted(samplers.SAMPLERS))
-def test_every_sampler_gets_its_hyperparameters(name):
-    config = digits(**{"sampler.posterior.name": name, "sampler.posterior.step_size": 0.25})
-    make = samplers.sampler(config, "sampler.posterior")
-    assert make.func is samplers.SAMPLERS[name]
-    assert make.keywords == {"step_size": 0.25}
-    sampler = make(lambda x: -0.5 * jnp.sum(x**2))
-    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.ones(2)))
-    assert state.position.shape == (2,)
 
 
 def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():

@@ -10,7 +10,7 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import build_or_explain
 from ebmjax.recipes.image import parts as igebm_parts
-from ebmjax.recipes.image.samplers import implied_temperature, temperature
+from ebmjax.recipes.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from experiments.configs import igebm_cifar10
@@ -68,7 +68,7 @@ from experiments.configs import igebm_cifar10
         ("improved", {"sampler.buffer.is_used": False}, "is_used must be True"),
         ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
         ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
-        ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=project, or none"),
+        ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=clamp, or none"),
         ("", {"sampler.target_acceptance": 0.5}, r"adapts the steps of \['hmc', 'mala'\], and"),
         ("", {"sampler.min_step_size": 0.1}, "min_step_size=0.1 .* and nothing adapts"),
         (
@@ -146,11 +146,14 @@ def test_augmentation_of_what_is_no_image(shape):
 
 def test_temperatures():
     config = smoke(**{"sampler.mala.step_size": 2.0, "sampler.mala.noise_scale": 0.4})
-    assert implied_temperature(config, "mala") == temperature(config, "mala") == pytest.approx(0.04)
-    assert implied_temperature(config, "hmc") == temperature(config, "hmc") == 5e-5
+    config.sampler.names = ("mala", "hmc")
+    mala, hmc = igebm_parts.chosen(config).values()
+    assert implied_temperature(mala) == temperature(mala) == pytest.approx(0.04)
+    assert implied_temperature(hmc) == temperature(hmc) == 5e-5
     config.sampler.mala.temperature = 1.0
-    assert temperature(config, "mala") == 1.0
-    assert implied_temperature(config, "mala") == pytest.approx(0.04)
+    mala = igebm_parts.chosen(config)["mala"]
+    assert temperature(mala) == 1.0
+    assert implied_temperature(mala) == pytest.approx(0.04)
 
 
 VARIANTS = ("psgld_exact", "mala_literal", "tempered_mala", "multiscale", "conditional")

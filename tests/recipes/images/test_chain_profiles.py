@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from ebmjax.learning import Negatives
 from ebmjax.recipes.images import chain_profiles
+from ebmjax.recipes.joint import parts
 from ebmjax.recipes.joint.chains import make_profile
-from ebmjax.recipes.joint.samplers import sampler
+from ebmjax.recipes.samplers.bind import bound
 from ebmjax.samplers import ReplayBuffer, uniform_law
 from experiments.configs import jem_digits
 
@@ -55,7 +56,7 @@ def profile_fn(**overrides: Any) -> Any:
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
     negatives = Negatives(
-        sampler=sampler(config, SHAPE),
+        sampler=bound(parts.sampler(config), config.sampler, SHAPE),
         num_steps=3,
         num_samples=8,
         law=uniform_law(SHAPE, -1.0, 1.0),

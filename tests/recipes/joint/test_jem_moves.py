@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.recipes.joint.samplers import sampler
+from ebmjax.recipes.joint import parts
+from ebmjax.recipes.samplers.bind import bound as bind
 from ebmjax.recipes.samplers.literal_mala import literal_mala
 from experiments.configs import jem_digits
 
@@ -13,7 +14,7 @@ from experiments.configs import jem_digits
 def bound(name, density, **overrides):
     config = jem_digits.get_config("smoke")
     config.update_from_flattened_dict({"sampler.name": name, "sampler.box": "none"} | overrides)
-    return sampler(config, (2, 1, 1))(density)
+    return bind(parts.sampler(config), config.sampler, (2, 1, 1))(density)
 
 
 def moves(chain, start, count=4000):

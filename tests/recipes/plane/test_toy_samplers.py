@@ -20,6 +20,7 @@ from ebmjax.recipes.plane.numbers import (
     nearest_mode,
     spread_draws,
 )
+from ebmjax.recipes.samplers import SAMPLERS, Chosen, defaults
 from experiments.configs.toy_samplers import PRINTED, get_config
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
@@ -38,8 +39,9 @@ def quadratic(params, position):
 
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
+    chosen = Chosen(name, "", defaults(name) | options)
     return toy_samplers_chains.run(
-        jax.random.key(2), starts, quadratic, jnp.float32(params), name, options, **(SIZES | sizes)
+        jax.random.key(2), starts, quadratic, jnp.float32(params), chosen, **(SIZES | sizes)
     )
 
 
@@ -176,7 +178,7 @@ def test_particles_move_together():
 def test_mala_as_printed_weighs_by_energies():
     """On a slope of energies above 0: by their quotient E(y) / E(x), where exponentials belong."""
     density, step, start = lambda x: jnp.sum(x) - 5.0, 0.3, jnp.array([0.5, -1.0])
-    printed, correct = (toy_samplers_chains.SAMPLERS[n] for n in ("literal_mala", "mala"))
+    printed, correct = (SAMPLERS[name].make for name in ("literal_mala", "mala"))
     reached = 0
     for key in jax.random.split(jax.random.key(3), 8):
         noise = math.sqrt(2 * step) * jax.random.normal(jax.random.split(key)[0], (2,))
@@ -201,7 +203,7 @@ def test_psgld_as_printed_preconditions_with_the_moment_before():
     density = lambda x: -0.5 * jnp.sum(jnp.square(x))  # noqa: E731
     options = {"step_size": 0.05, "decay": 0.9, "damping": 0.1}
     printed, correct = (
-        toy_samplers_chains.SAMPLERS[n](density, **options) for n in ("literal_psgld", "psgld")
+        SAMPLERS[name].make(density, **options) for name in ("literal_psgld", "psgld")
     )
     state, moment = printed.init(jnp.array([3.0, -1.0])), np.zeros(2)
     for key in jax.random.split(jax.random.key(4), 3):

@@ -10,10 +10,13 @@ import pytest
 from ebmjax import samplers
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.image import checks as igebm_checks
-from ebmjax.recipes.joint.samplers import sampler
+from ebmjax.recipes.joint import checks as jem_checks
+from ebmjax.recipes.joint import parts
 from ebmjax.recipes.latent import checks as thermo_checks
 from ebmjax.recipes.plane import samplers as toy_samplers
-from ebmjax.recipes.samplers.blackjax_kernels import KERNELS, kernel
+from ebmjax.recipes.samplers import check
+from ebmjax.recipes.samplers.bind import bound
+from ebmjax.recipes.samplers.blackjax_kernels import KERNELS, blackjax_kernel
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 from experiments.configs import toy_samplers as toy_config
 
@@ -22,7 +25,6 @@ TEMPERATURE = 0.25
 OPTIONS = {
     "adjusted_mclmc": {"step_size": 0.5, "num_integration_steps": 3},
     "barker": {"step_size": 0.5},
-    "hmc": {"step_size": 0.3, "num_integration_steps": 3},
     "mala": {"step_size": 0.05},
     "multinomial_hmc": {"step_size": 0.3, "num_integration_steps": 3},
     "normal_random_walk": {"sigma": 0.3},
@@ -32,6 +34,7 @@ OPTIONS = {
 
 def config_of(**overrides):
     config = jem_digits.get_config("hmc")
+    config.sampler.name = "blackjax"
     config.update_from_flattened_dict(
         {f"sampler.blackjax.{name}": value for name, value in overrides.items()}
     )
@@ -42,10 +45,19 @@ def normal(x):
     return -0.5 * jnp.sum(x**2)
 
 
+def kernel(name, num_coordinates):
+    options = {"temperature": TEMPERATURE, "num_coordinates": num_coordinates}
+    return blackjax_kernel(normal, kernel=name, **options, **OPTIONS)
+
+
+def refused(config):
+    check(config.sampler, [parts.sampler(config)])
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_chains_of_a_kernel_keep_its_tempered_density(name):
     """Images of 3 pixels from N(0, 0.25), 10 moves: all move, and the variance stays."""
-    chain = kernel(normal, name=name, temperature=TEMPERATURE, num_pixels=3, options=OPTIONS[name])
+    chain = kernel(name, 3)
     starts = TEMPERATURE**0.5 * jax.random.normal(jax.random.key(0), (1000, 3, 1, 1))
 
     @jax.jit
@@ -60,49 +72,47 @@ def test_the_chains_of_a_kernel_keep_its_tempered_density(name):
 
 
 def test_a_configuration_hands_its_options_and_temperature_to_the_kernel():
-    config = config_of(temperature=TEMPERATURE, **{"hmc.step_size": 0.3})
+    config = config_of(temperature=TEMPERATURE, kernel="mala", **{"mala.step_size": 0.05})
     config.sampler.box = "none"
     key, start = jax.random.key(0), jnp.full((2, 1, 1), 0.3)
-    options = {"step_size": 0.3, "num_integration_steps": 5}
-    by_hand = kernel(normal, name="hmc", temperature=TEMPERATURE, num_pixels=2, options=options)
-    ours = sampler(config, (2, 1, 1))(normal)
-    found, expected = (chain.step(key, chain.init(start))[0] for chain in (ours, by_hand))
+    ours = bound(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
+    found, expected = (chain.step(key, chain.init(start))[0] for chain in (ours, kernel("mala", 2)))
     np.testing.assert_array_equal(found.position, expected.position)
 
 
-def test_the_temperature_of_hmc_is_that_of_mala():
+def test_hmc_has_the_step_and_the_temperature_of_mala():
     """Not 1, where a density of this scale would be flat to the chains."""
     section = jem_digits.get_config("hmc").sampler
-    assert section.blackjax.temperature == section.mala.temperature
-    noise = (2 * section.mala.step_size * section.mala.temperature) ** 0.5
-    assert section.blackjax.hmc.step_size == pytest.approx(noise)
+    assert section.hmc.step_size == section.mala.step_size
+    assert section.hmc.temperature == section.mala.temperature
 
 
-@pytest.mark.parametrize("name", ["sgld", "sghmc", "ghmc", "diagnostics", "gibbs"])
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "hmc", "diagnostics", "gibbs"])
 def test_what_is_no_kernel_of_a_log_density_is_refused(name):
     with pytest.raises(ConfigError, match=r"config.sampler.blackjax.kernel must be one of \['adj"):
-        sampler(config_of(kernel=name), (2, 1, 1))
+        refused(config_of(kernel=name))
 
 
 def test_options_that_a_kernel_lacks_or_does_not_know_are_named():
-    config = jem_digits.get_config("hmc")
+    config = config_of(kernel="nuts")
     with config.unlocked():
-        del config.sampler.blackjax.hmc.num_integration_steps
-    missing = r"blackjax.hmc: missing a required argument: 'num_integration_steps'.*OPTION="
-    with pytest.raises(ConfigError, match=missing):
-        sampler(config, (2, 1, 1))
+        del config.sampler.blackjax.nuts.step_size
+    with pytest.raises(
+        ConfigError, match=r"nuts: missing a required argument: 'step_size'.*OPTION="
+    ):
+        refused(config)
     with config.unlocked():
-        config.sampler.blackjax.hmc.update(num_integration_steps=3, width=2.0)
+        config.sampler.blackjax.nuts.update(step_size=0.1, width=2.0)
     with pytest.raises(ConfigError, match="got an unexpected keyword argument 'width'"):
-        sampler(config, (2, 1, 1))
+        refused(config)
 
 
 def test_an_option_beyond_the_defaults_is_passed_on():
-    config = jem_digits.get_config("hmc")
+    config = config_of(kernel="nuts")
     with config.unlocked():
-        config.sampler.blackjax.hmc.divergence_threshold = -1e9  # below any change of energy
-    hmc = sampler(config, (2, 1, 1))(normal)
-    _, info = hmc.step(jax.random.key(0), hmc.init(jnp.zeros((2, 1, 1))))
+        config.sampler.blackjax.nuts.divergence_threshold = -1e9  # below any change of energy
+    nuts = bound(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
+    _, info = nuts.step(jax.random.key(0), nuts.init(jnp.zeros((2, 1, 1))))
     assert info.is_divergent
 
 
@@ -111,13 +121,13 @@ def test_every_family_tells_before_a_run_that_blackjax_is_missing(monkeypatch, t
     thermo = thermo_digits.get_config()
     thermo.sampler.prior.name = "hmc"
     families = [
-        lambda: sampler(jem_digits.get_config("hmc"), (8, 8, 1)),
+        lambda: jem_checks.check(jem_digits.get_config("hmc")),
         lambda: igebm_checks.check(igebm_digits.get_config("hmc")),
         lambda: thermo_checks.check(thermo, num_test=352),
         lambda: toy_samplers.build(toy_config.get_config("smoke"), tmp_path / "run"),
     ]
-    for check in families:
+    for refuse in families:
         with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed: pip"):
-            check()
+            refuse()
     assert not (tmp_path / "run").exists()
-    sampler(jem_digits.get_config(), (8, 8, 1))
+    jem_checks.check(jem_digits.get_config())

@@ -1,0 +1,28 @@
+"""Samplers of the library, with the arguments that the table gives them."""
+
+from typing import Any
+
+from ebmjax import samplers
+from ebmjax.types import Sampler
+
+
+def proximal_sgld(log_density_fn: Any, *, max_drift: Any, **options: Any) -> Sampler:
+    """Returns SGLD whose drift is clipped, as in JEM++ and SADA-JEM."""
+    return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
+
+
+def tempered_mala(
+    log_density_fn: Any, *, step_size: Any, temperature: Any = 1.0, **options: Any
+) -> Sampler:
+    """Returns tempered MALA whose first moves are MALA's of the same step.
+
+    The library divides the step by the temperature; here it is multiplied by it first.
+    """
+    return samplers.tempered_mala(
+        log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
+    )
+
+
+def pyld(density: Any, **options: Any) -> Sampler:
+    """Returns PYLD on a density with the attributes ``first_layer`` and ``head``."""
+    return samplers.pyld(density.first_layer, density.head, **options)

@@ -1,0 +1,229 @@
+"""A sampler that a configuration names: its hyperparameters, its temperature, what is refused."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.samplers import table
+from ebmjax.recipes.samplers.blackjax_kernels import check_installed, check_options
+
+# How far noise and temperature may be apart and still count as one chain's, relatively.
+TOLERANCE = 0.01
+
+
+class Chosen(NamedTuple):
+    """A sampler of the table with the hyperparameters that a configuration gives it.
+
+    Attributes:
+      name: in the table.
+      where: its section, "config.sampler.sgld", for messages.
+      options: every field of its entry, by name.
+    """
+
+    name: str
+    where: str
+    options: Mapping[str, Any]
+
+    @property
+    def entry(self) -> table.Entry:
+        """Its row of the table."""
+        return table.SAMPLERS[self.name]
+
+    @property
+    def rejects(self) -> bool:
+        """Whether it takes moves back with these options."""
+        return self.entry.rejects and self.options.get("rejects", True)
+
+
+def of_section(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+    """Returns the sampler whose fields are in a section ``config.sampler.<name>``.
+
+    Args:
+      config: of a family with a section a sampler.
+      field: that names the sampler, such as "sampler.name".
+      name: its value.
+      allowed: the family's part of the table.
+
+    Raises:
+      ConfigError: if ``name`` is not in ``allowed``.
+    """
+    choose(field, name, allowed)
+    return Chosen(name, f"config.sampler.{name}", config.sampler[name].to_dict())
+
+
+def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+    """Returns the sampler that ``config.<section>.name`` names, with that section's step and noise.
+
+    Its other fields are in ``config.sampler.<name>``.
+
+    Raises:
+      ConfigError: if it is not in ``allowed``, or a noise or temperature is set that it lacks.
+    """
+    values: Any = config
+    for part in section.split("."):
+        values = values[part]
+    name = values.name
+    fields = choose(f"{section}.name", name, allowed).fields
+    for key in table.SHARED:
+        unset = table.LANGEVIN[key].default
+        if key not in fields and values[key] not in (None, unset):
+            raise ConfigError(
+                f"config.{section}.{key}={values[key]:g} has no effect here: {name} has no {key}. "
+                f"Set --config.{section}.{key}={unset}, or take a sampler that has one, such as "
+                f"--config.{section}.name=sgld."
+            )
+    shared = {key: values[key] for key in table.SHARED if key in fields}
+    own = config.sampler.get(name)
+    options = table.defaults(name) | (own.to_dict() if own else {}) | shared
+    return Chosen(name, f"config.{section}", options)
+
+
+def implied_temperature(chosen: Chosen) -> Any:
+    """Returns ``noise_scale^2 / (2 step_size)``, which the noise of the moves is exact for.
+
+    The temperature itself where that makes the noise; None for a sampler that has none.
+    """
+    options = chosen.options
+    if "temperature" not in options:
+        return None
+    noise_scale = options.get("noise_scale")
+    if noise_scale is None:
+        return options["temperature"]
+    return noise_scale**2 / (2.0 * options["step_size"])
+
+
+def temperature(chosen: Chosen) -> Any:
+    """Returns the T that the chains aim at: the section's, else the implied one; or None."""
+    given = chosen.options.get("temperature")
+    return implied_temperature(chosen) if given is None else given
+
+
+def noise_scale(chosen: Chosen) -> Any:
+    """Returns the noise of a Langevin move: the section's, else that of step and temperature."""
+    given = chosen.options.get("noise_scale")
+    if given is not None:
+        return given
+    return math.sqrt(2.0 * chosen.options["step_size"] * (temperature(chosen) or 0.0))
+
+
+def hyperparameters(chosen: Chosen) -> dict[str, Any]:
+    """Returns what ``entry.make`` takes besides the density.
+
+    A sampler that rejects needs its target's temperature beside the noise of its moves. For others
+    a given noise is all.
+    """
+    options = dict(chosen.options)
+    if "temperature" in options and options["temperature"] is None:
+        if chosen.entry.rejects:
+            options["temperature"] = implied_temperature(chosen)
+        else:
+            del options["temperature"]
+    return options
+
+
+def larger(chosen: Chosen, factor: float) -> Chosen:
+    """Returns the sampler with ``factor`` times the step, at the same temperature."""
+    options = dict(chosen.options)
+    options["step_size"] *= factor
+    if options.get("noise_scale") is not None:
+        options["noise_scale"] *= math.sqrt(factor)
+    return chosen._replace(options=options)
+
+
+def check(section: Config, samplers: Sequence[Chosen]) -> None:
+    """Refuses what makes no chain, before anything compiles: one rule for every family.
+
+    Args:
+      section: ``config.sampler``.
+      samplers: all that share its box.
+
+    Raises:
+      ConfigError: naming the field and what to set instead.
+    """
+    for chosen in samplers:
+        _check_needs(chosen)
+        _check_noise(chosen, section.get("allow_decoupled"))
+        if section.get("target_acceptance") is not None:
+            _check_adaptation(chosen)
+    _check_box(section, samplers)
+
+
+def check_particles(samplers: Iterable[Chosen], num: int) -> None:
+    """Refuses fewer than two particles, ``config.sampler.num_samples``, where they interact."""
+    for chosen in samplers:
+        if chosen.entry.interacting and num < 2:
+            raise ConfigError(
+                "config.sampler.num_samples must be at least 2 for the sampler "
+                f"{chosen.name!r}, whose particles move by each other, got {num}."
+            )
+
+
+def _check_needs(chosen: Chosen) -> None:
+    if chosen.entry.needs == table.BLACKJAX:
+        check_installed(f"{chosen.name!r} in {chosen.where}")
+    if chosen.name == "blackjax":
+        check_options(**chosen.options)
+
+
+def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
+    name, where, options = chosen.name, chosen.where, chosen.options
+    if not {"noise_scale", "temperature"} <= set(options):
+        return
+    noise, target, rejects = options["noise_scale"], options["temperature"], chosen.entry.rejects
+    if noise is None and target is None:
+        raise ConfigError(
+            f"{where} needs a noise_scale (implying a temperature of noise_scale^2 / (2 "
+            f"step_size)), or a temperature (implying the noise); set one of them."
+        )
+    if not rejects and noise is not None and target is not None:
+        raise ConfigError(
+            f"{where} has both a noise_scale and a temperature, and {name} never rejects: its "
+            f"noise sets its temperature. Set --{where}.temperature=None or "
+            f"--{where}.noise_scale=None."
+        )
+    implied = implied_temperature(chosen)
+    if rejects and implied == 0:
+        raise ConfigError(
+            f"{where}.noise_scale=0.0 implies the temperature 0: without noise no move can be "
+            f"taken back and {name} would reject all of them. Set a noise_scale above 0, or take "
+            "sgld, which never rejects."
+        )
+    is_decoupled = abs(implied - temperature(chosen)) > TOLERANCE * implied
+    is_meant = name == "literal_mala" or allow_decoupled
+    if rejects and is_decoupled and not is_meant:
+        hint = ", or try it with --config.sampler.allow_decoupled=True"
+        raise ConfigError(
+            f"{where}.step_size={options['step_size']:g} and noise_scale={noise:g} imply the "
+            f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain, "
+            f"whose moves would hardly ever be accepted. Set --{where}.temperature=None or "
+            f"--{where}.noise_scale=None{hint * (allow_decoupled is not None)}."
+        )
+
+
+def _check_adaptation(chosen: Chosen) -> None:
+    if chosen.entry.adaptable and chosen.options.get("noise_scale"):
+        where = chosen.where
+        raise ConfigError(
+            f"config.sampler.target_acceptance adapts the step of {chosen.name}, and the noise "
+            f"must follow it: set --{where}.noise_scale=None and --{where}.temperature="
+            f"{implied_temperature(chosen):.3g}, what they imply now."
+        )
+
+
+def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
+    box = section.get("box", "none")
+    choose("sampler.box", box, dict.fromkeys(("none", "clamp", "reflect", "reject")))
+    for chosen in samplers:
+        if chosen.entry.needs == table.FIRST_LAYER and box not in ("none", "clamp"):
+            raise ConfigError(
+                f"config.sampler.box={box!r} is none that {chosen.name!r} knows, whose box is in "
+                "every inner move: take 'clamp' or 'none'."
+            )
+    if box == "reject" and not any(chosen.rejects for chosen in samplers):
+        able = sorted(name for name, entry in table.SAMPLERS.items() if entry.rejects)
+        raise ConfigError(
+            f"config.sampler.box='reject' takes back moves over the ends, and "
+            f"{[chosen.name for chosen in samplers]} never take one back: their chains would walk "
+            f"out and stay. Take 'clamp' or 'reflect', or a sampler that rejects, one of {able}."
+        )
