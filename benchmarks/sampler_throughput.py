@@ -23,19 +23,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import networks, samplers
+from ebmjax.recipes import samplers as recipes
 from ebmjax.types import LogDensityFn, Sampler
 
-SAMPLERS: dict[str, Callable[[LogDensityFn], Sampler]] = {
-    "gradient_descent": lambda f: samplers.gradient_descent(f, step_size=1e-2),
-    "sgld": lambda f: samplers.sgld(f, step_size=1e-2, noise_scale=1e-2),
-    "psgld": lambda f: samplers.psgld(f, step_size=1e-2, noise_scale=1e-2, damping=1.0),
-    "mala": lambda f: samplers.mala(f, step_size=1e-4),
-    "tempered_mala": lambda f: samplers.tempered_mala(f, step_size=1e-4),
-    "svgd": lambda f: samplers.svgd(f, step_size=1e-2),
-    "adaptive_svgd": lambda f: samplers.adaptive_svgd(f, step_size=1e-2),
-    "stochastic_svgd": lambda f: samplers.stochastic_svgd(f, step_size=1e-2),
+SAMPLERS = {
+    name: entry for name, entry in recipes.PLAIN.items() if hasattr(samplers, f"{name}_step")
 }
-PARTICLE_SAMPLERS = ("svgd", "adaptive_svgd", "stochastic_svgd")
+"""Samplers of the library that one function is enough for, by the table of recipes."""
+SETTINGS = {"step_size": 1e-3, "damping": 1.0}
+"""Values in place of the table's, for samplers that have the field: no chain runs away."""
+
+
+def bound(name: str, log_density_fn: LogDensityFn) -> Sampler:
+    """The sampler at the table's values, but for ``SETTINGS``."""
+    options = recipes.defaults(name)
+    options |= {field: value for field, value in SETTINGS.items() if field in options}
+    return SAMPLERS[name].make(log_density_fn, **options)
 
 
 class Row(NamedTuple):
@@ -95,7 +98,7 @@ class Chain(NamedTuple):
 
 def compiled_chain(sampler: Any, name: str, start: jax.Array, steps: int) -> Chain:
     """``steps`` steps of all chains from ``start``, one state a chain or one of all particles."""
-    is_particles = name in PARTICLE_SAMPLERS
+    is_particles = SAMPLERS[name].interacting
     init = sampler.init if is_particles else jax.vmap(sampler.init)
     step = sampler.step if is_particles else samplers.batch_step(sampler.step)
 
@@ -112,7 +115,7 @@ def measure(energy: str, resolution: int, chains: int, name: str, steps: int, re
     """Times one chain against its bare gradients."""
     log_density_fn = log_density(energy, resolution)
     start = jax.random.uniform(jax.random.key(1), (chains, resolution, resolution, 1))
-    chain = compiled_chain(SAMPLERS[name](log_density_fn), name, start, steps)
+    chain = compiled_chain(bound(name, log_density_fn), name, start, steps)
     gradient = jax.jit(jax.vmap(jax.value_and_grad(log_density_fn))).lower(start).compile()
 
     def bare() -> Any:

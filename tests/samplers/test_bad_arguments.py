@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sampler_names import PARTICLES, PLAIN, taking
 
 from ebmjax import samplers
 from ebmjax._checks import check_positive
@@ -18,17 +19,12 @@ def log_density(x: Any) -> jax.Array:
     return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(x))
 
 
-SAMPLERS = [
-    "gradient_descent", "sgld", "psgld", "mala", "tempered_mala", "svgd", "adaptive_svgd",
-    "stochastic_svgd",
-]  # fmt: skip
-TEMPERED = ["sgld", "psgld", "mala", "tempered_mala", "stochastic_svgd"]
-PARTICLES = ["svgd", "adaptive_svgd", "stochastic_svgd"]
+SAMPLERS, TEMPERED = PLAIN, taking("temperature")
 POSITION = jnp.ones((3, 2))
 
 BAD_HYPERPARAMETERS = [
     *((name, "step_size", bad) for name in SAMPLERS for bad in (0.0, -0.1, jnp.nan, jnp.inf)),
-    *((name, "noise_scale", -0.1) for name in TEMPERED if name != "stochastic_svgd"),
+    *((name, "noise_scale", -0.1) for name in SAMPLERS if name in taking("noise_scale")),
     *((name, "temperature", 0.0) for name in TEMPERED),
     ("psgld", "damping", 0.0),
     ("psgld", "decay", 1.5),

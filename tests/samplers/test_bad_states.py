@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from sampler_names import ONE_CHAIN, PARTICLES
 
 from ebmjax import optim, samplers, training
 from ebmjax.samplers import batch_step, run_chain
@@ -18,8 +19,6 @@ def log_density(x: Any) -> jax.Array:
     return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(x))
 
 
-ONE_CHAIN = ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"]
-PARTICLES = ["svgd", "adaptive_svgd", "stochastic_svgd"]
 KEY = jax.random.key(0)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 from jax.extend.core import jaxprs_in_params
+from sampler_names import NAMES, PARTICLES
 
 from ebmjax import samplers
 from ebmjax.samplers import (
@@ -137,6 +138,12 @@ every_random_row = pytest.mark.parametrize(
     [entry for entry in TABLE.values() if entry.is_random],
     ids=[name for name, entry in TABLE.items() if entry.is_random],
 )
+
+
+def test_every_sampler_has_a_row() -> None:
+    assert set(NAMES) <= set(TABLE)
+    for name in NAMES:
+        assert TABLE[name].has_particles == (name in PARTICLES)
 
 
 def skewed(position: Any) -> jax.Array:
