@@ -15,17 +15,17 @@ TIMED_STEPS = 5
 def cost(
     gradient_fn: Callable[..., Any], *arguments: Any, num_steps: int, pilot_seconds: float = 0.0
 ) -> dict[str, Any]:
-    """Cost of one repeat's gradient, chains included; the optimiser's update is small beside it.
+    """Returns the cost of one repeat's gradient, chains included; the optimiser's is small.
 
     Args:
-      gradient_fn: the one that trains, jitted.
+      gradient_fn: training's gradient function, jitted.
       *arguments: key, parameters, shard and a batch of training's size.
-      num_steps: of the whole training.
-      pilot_seconds: of a pilot run that training rests on, compilation left out.
+      num_steps: steps of the whole training.
+      pilot_seconds: time of the pilot run without compilation.
 
     Returns:
-      ``seconds_per_step``, the median of five calls after compilation; ``flops_per_step``;
-      ``steps``; ``pilot_seconds``; ``train_seconds``, which are those and the steps' together.
+      ``seconds_per_step`` (median of five calls after compilation), ``flops_per_step``, ``steps``,
+      ``pilot_seconds``, and ``train_seconds`` of pilot and steps together.
     """
     _seconds(gradient_fn, arguments)  # compiles it, if need be
     seconds = statistics.median(_seconds(gradient_fn, arguments) for _ in range(TIMED_STEPS))

@@ -37,13 +37,13 @@ class Keys(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A repeat's samples, and the images where their chains began, as judged.
+    """Scores of a repeat's samples and of their chains' starts.
 
     Attributes:
       ends: each metric at every size, and "manifold".
-      starts: likewise.
-      rms_displacement: of the chains, in latents.
-      num_diverged: samples that are not finite, which are in neither.
+      starts: the same for the chains' starts.
+      rms_displacement: displacement of the chains, in latents.
+      num_diverged: samples that are not finite, left out of both.
     """
 
     ends: dict[str, Any]
@@ -61,14 +61,13 @@ def keys_of(eval_key: jax.Array) -> Keys:
 class LatentEvaluation:
     """``state -> report``: every number that a study compares.
 
-    A number is one for a single run and a list over the repeats of several, null where a repeat
-    had diverged.
+    For several repeats, a number is a list over them, with null for a diverged repeat.
 
     Attributes:
-      monitor: what training measured along the way.
+      monitor: the run's monitor.
       test: the test images.
-      config: of the run.
-      pilot: the time of the pilot run, None where there was none.
+      config: the run's configuration.
+      pilot: time of the pilot run; None without one.
     """
 
     monitor: LatentMonitor
@@ -77,7 +76,7 @@ class LatentEvaluation:
     pilot: common.Seconds | None = None
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
-        """The report. Distances of generated images need features, so class labels or Inception."""
+        """Returns the report. Distances of images need features, so class labels or Inception."""
         diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
         row, pictures = self.monitor.measure(state)
         row = {name.removeprefix("mean_"): value for name, value in row.items()}
@@ -90,7 +89,7 @@ class LatentEvaluation:
             lost = common.stack_arrays([one.num_diverged for one in judged])
             report["num_diverged_samples"] = lost.tolist()
             report |= self._told([one.ends for one in judged], diverged, self.sizes)
-            # What chains that never moved would get, and what real images do.
+            # Scores of chains that never moved, and of real images.
             report["starts"] = self._told([one.starts for one in judged], diverged, self.sizes)
             ways = common.stack_arrays([one.rms_displacement for one in judged])
             report["rms_displacement"] = _finite_or_null(diverged, ways)
@@ -121,7 +120,7 @@ class LatentEvaluation:
 
     @property
     def extractor(self) -> Extractor | None:
-        """The extractor that judges images; None if nothing is generated or nothing can judge."""
+        """Extractor that judges images; None if nothing is generated or there is no extractor."""
         return self.monitor.distances.extractor if self.config.eval.num_generated else None
 
     @cached_property
@@ -132,7 +131,7 @@ class LatentEvaluation:
         return spaced.round().astype(int).tolist()
 
     def _judged(self, key: jax.Array, params: latent.LatentParams) -> Judged:
-        """A repeat's samples that are finite, beside the images of where their chains began."""
+        """Returns the scores of a repeat's finite samples and of their chains' starts."""
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
         found = jax.device_get(self.monitor.programs.sample(sample_key, params, num_generated))
@@ -145,7 +144,7 @@ class LatentEvaluation:
         return Judged(ends, starts, np.array(way), np.array(np.sum(~is_finite)))
 
     def _of_test_images(self, key: jax.Array) -> dict[str, Any]:
-        """Scores of as many real images, or of all if there are fewer, at proportional sizes."""
+        """Returns scores of as many real images, or of all if fewer, at proportional sizes."""
         section = self.config.eval
         images = self.test.images[: section.num_generated]
         share = len(images) / section.num_generated
@@ -155,9 +154,9 @@ class LatentEvaluation:
     def _distances(
         self, key: jax.Array, images: np.ndarray, wanted: Sequence[int]
     ) -> dict[str, Any]:
-        """Each metric at every size, against the training images.
+        """Returns each metric at every size, against the training images.
 
-        Sizes that the images do not reach have no number. "manifold" is of all images.
+        Sizes above the number of images have no value. "manifold" uses all images.
         """
         sizes = [size for size in wanted if size <= len(images)]
         if not sizes:
@@ -188,7 +187,7 @@ class LatentEvaluation:
     def _told(
         by_repeat: list[dict[str, Any]], diverged: np.ndarray, sizes: Sequence[int]
     ) -> dict[str, Any]:
-        """Results of ``_distances`` by repeat, with each metric at infinitely many images."""
+        """Returns ``_distances`` by repeat, with each metric at infinitely many images."""
         every = common.stack_arrays(by_repeat)
         scores = every.pop("manifold")
         found = {"manifold": jax.tree.map(partial(_finite_or_null, diverged), scores)}
@@ -219,7 +218,7 @@ def _at_infinity(sizes: Sequence[int], values: np.ndarray) -> float:
 
 
 def _finite_or_null(diverged: np.ndarray, values: np.ndarray) -> Any:
-    """Values as lists; NaN, which becomes null in JSON, for the repeats that diverged."""
+    """Returns values as lists, with NaN (null in JSON) for diverged repeats."""
     values = np.asarray(values, float)
     lost = diverged.reshape(diverged.shape + (1,) * (values.ndim - diverged.ndim))
     return np.where(lost, np.nan, values).tolist()

@@ -1,4 +1,4 @@
-"""The log evidence of test images by estimators that share no more than the model."""
+"""Log evidence of test images by independent estimators."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,9 +14,9 @@ from ebmjax.recipes.core.fields import Config
 from ebmjax.samplers import mala
 
 SMC_REPEATS = 8
-"""Independent populations of tempered SMC: ``eval.evidence_chains`` are dealt out to them."""
+"""Number of populations of tempered SMC, which share ``eval.evidence_chains``."""
 JACKKNIFE_GROUPS = 8
-"""Parts of the chains, each left out once for the error of a sum with divergences."""
+"""Number of groups of chains for the jackknife error of a sum with divergences."""
 
 
 def compare(
@@ -26,25 +26,25 @@ def compare(
     images: np.ndarray,
     config: Config,
 ) -> dict[str, Any]:
-    """Each method of ``config.eval.evidence_methods`` on the first ``evidence_images`` images.
+    """Applies ``config.eval.evidence_methods`` to the first ``evidence_images`` images.
 
-    All move by MALA with ``evidence_step_size`` on a ladder of its own, ``evidence_intervals`` at
-    ``evidence_exponent`` whatever the run's schedule, with ``evidence_chains`` chains an image, one
-    image after the other. "thermodynamic" and "stepping_stone" start from long chains on the prior
-    and need no normalising constant; "ais" and "smc" start from exact draws of the base Gaussian
-    and subtract the prior's log Z, which they estimate the same way.
+    All move by MALA with ``evidence_step_size``, ``evidence_chains`` chains an image, one image
+    after the other. Their ladder has ``evidence_intervals`` at ``evidence_exponent``, whatever the
+    run's schedule. "thermodynamic" and "stepping_stone" start from long chains on the prior and
+    need no normalising constant. "ais" and "smc" start from exact draws of the base Gaussian and
+    subtract the prior's log Z, estimated in the same way.
 
     Args:
       keys: one for each repeat.
-      params: of each repeat.
+      params: parameters of each repeat.
       model: the latent EBM.
       images: uint8, (N, H, W, C).
       config: sections model and eval are read.
 
     Returns:
       Method to ``log_evidence`` and ``standard_error``, arrays over images, and their ``mean``, all
-      in nats; with several repeats behind a leading axis of them. Without
-      ``evidence_divergences``, "thermodynamic" is reported as what it is then: "trapezium".
+      in nats; several repeats are a leading axis. Without ``evidence_divergences``, "thermodynamic"
+      is called "trapezium".
     """
     observations = data.to_signed_unit(jnp.asarray(images[: config.eval.evidence_images]))
     report = {}
@@ -79,7 +79,7 @@ def _powers(config: Config) -> jax.Array:
 def _image_by_image(
     one: Callable[[jax.Array, jax.Array], latent.Estimate], keys: jax.Array, observations: jax.Array
 ) -> latent.Estimate:
-    """``one(key, observation)`` of each, in turn: so only one image's chains are held at once."""
+    """Calls ``one(key, observation)`` in turn, so that only one image's chains are in memory."""
     return jax.lax.map(lambda pair: one(*pair), (keys, observations))
 
 
@@ -91,7 +91,7 @@ def _ladder(
     powers: jax.Array,
     config: Config,
 ) -> tuple[jax.Array, jax.Array]:
-    """Annealed chains of one image, (powers, chains, d), and their log likelihoods without d."""
+    """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods."""
     num_steps, latent_dim = config.eval.evidence_steps, config.model.latent_dim
     repeated = jnp.repeat(observation[None], config.eval.evidence_chains, axis=0)
     samples, _ = latent.sample_ladder(
@@ -119,7 +119,7 @@ def _thermodynamic(
     observations: jax.Array,
     config: Config,
 ) -> latent.Estimate:
-    """Full covariances, for which ``checks`` asks for chains enough, or the trapezium rule."""
+    """Returns the sum with full covariances (``checks`` ensures enough chains), or without."""
     powers = _powers(config)
 
     def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
@@ -134,12 +134,12 @@ def _thermodynamic(
 def with_divergences(
     nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.Array
 ) -> latent.Estimate:
-    """The thermodynamic sum of one image with fitted divergences, and the error of all of it.
+    """Returns one image's thermodynamic sum with fitted divergences, and its whole error.
 
-    The error is the jackknife's over ``JACKKNIFE_GROUPS`` groups of chains. It knows of the
-    divergences, which ``thermodynamic_log_evidence`` leaves out, and of chains that remember the
-    power below. It errs upwards: by 30 to 60 % of the spread with three to four exact draws for
-    each of 16 or 80 dimensions, and less with more.
+    The error is the jackknife's over ``JACKKNIFE_GROUPS`` groups of chains. It includes the
+    divergences, which ``thermodynamic_log_evidence`` leaves out, and chains that remember the power
+    below. It is too large: by 30 to 60 % with three to four exact draws for each of 16 or 80
+    dimensions, by less with more.
 
     Args:
       nodes: (powers, chains, d), a chain at the same place at every power.
@@ -210,7 +210,7 @@ def _smc(
     observations: jax.Array,
     config: Config,
 ) -> latent.Estimate:
-    """The chains of the other methods in ``SMC_REPEATS`` independent populations."""
+    """Splits the chains of the other methods into ``SMC_REPEATS`` independent populations."""
     size = config.eval.evidence_chains // SMC_REPEATS
     shape = (SMC_REPEATS, size, config.model.latent_dim)
     powers = _powers(config)

@@ -1,7 +1,7 @@
 """Data of a thermodynamic-integration study's figures, read from the study's folder.
 
-Rows are told apart by their configurations, not by their names: a row belongs to a sweep if it
-differs from the settings that are most common in the folder by the swept field alone."""
+Configurations, not names, identify rows. A row belongs to a sweep if only the swept field differs
+from the most common settings of the folder."""
 
 import json
 from collections import Counter
@@ -26,15 +26,14 @@ SYMBOLS = {
     "sampler.posterior.name": "posterior",
     EPOCHS: "epochs",
 }
-# What every row has a value of its own of, or what is the same run on another machine or in other
-# blocks.
+# Fields that differ in every row, or only in machine or blocks.
 NO_SETTING = {"seed", "loss.estimator", EXPONENT, "data.data_dir", "train.steps_per_dispatch"}
-# Epochs are whole, so that equal updates of another batch size are equal but for a part of them.
+# Epochs are whole, so equal updates with another batch size are equal up to a part of an epoch.
 EQUAL = 1 / 8
 
 
 class Absent(Exception):  # noqa: N818
-    """The study has no rows to make a figure of; says which it would take."""
+    """Raised if the study lacks rows for a figure; says which."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class Row:
       config: the configuration, names joined by dots.
       changes: the settings that differ from those most common in the study; neither the estimator
         nor the exponent.
-      runs: those that finished, a seed each.
-      evaluations: evaluation.json of each.
+      runs: finished runs, one a seed.
+      evaluations: evaluation.json of each run.
     """
 
     config: Mapping[str, Any]
@@ -56,7 +55,7 @@ class Row:
 
     @property
     def estimator(self) -> str:
-        """The gradient estimator."""
+        """Gradient estimator."""
         return self.config["loss.estimator"]
 
     @property
@@ -75,7 +74,7 @@ class Row:
         return ", ".join(f"{name} = {_short(value)}" for name, value in (first | named).items())
 
     def values(self, name: str) -> np.ndarray:
-        """(repeats,): the number ``name`` of evaluation.json; NaN where a repeat has none.
+        """Returns (repeats,): the number ``name`` of evaluation.json; NaN if a repeat has none.
 
         A number of the whole run counts for each of its repeats.
         """
@@ -87,18 +86,18 @@ class Row:
 
     @property
     def updates(self) -> float:
-        """Steps of training."""
+        """Number of training steps."""
         return float(self.values("cost.steps").mean())
 
     def mean_log_likelihoods(self) -> tuple[np.ndarray, np.ndarray]:
-        """The powers (N_t + 1,) and E_t at each, in nats, a mean over the sound repeats."""
+        """Returns the powers (N_t + 1,) and E_t at each, in nats, averaged over finite repeats."""
         parts = [
             np.atleast_2d(_array(one["test_mean_log_likelihoods"])) for one in self.evaluations
         ]
         return _array(self.evaluations[0]["powers"]), _finite_mean(np.concatenate(parts))
 
     def loss(self) -> tuple[np.ndarray, np.ndarray]:
-        """Steps (n,) and the loss at each, (n, repeats)."""
+        """Returns steps (n,) and the loss at each, (n, repeats)."""
         logged = [[row for row in run.logged() if "loss" in row] for run in self.runs]
         length = min(map(len, logged))
         losses = [_array([row["loss"] for row in rows[:length]]) for rows in logged]
@@ -106,7 +105,7 @@ class Row:
         return steps, np.concatenate([part.reshape(length, -1) for part in losses], axis=1)
 
     def samples(self, score: str) -> tuple[np.ndarray, int]:
-        """uint8 (n, H, W, C) at the end of training, and of which repeat: the first sound one.
+        """Returns uint8 (n, H, W, C) at the end of training, and the first finite repeat's number.
 
         Raises:
           Absent: if no repeat has a finite ``score``.
@@ -134,7 +133,7 @@ def _numbers(evaluation: Mapping[str, Any], name: str) -> np.ndarray:
 
 
 def _finite_mean(values: np.ndarray) -> np.ndarray:
-    """Over the rows that are finite throughout; NaN if there are none."""
+    """Returns the mean over rows that are finite throughout; NaN without any."""
     finite = values[np.isfinite(values).all(axis=1)]
     return finite.mean(axis=0) if len(finite) else np.full(values.shape[1], np.nan)
 
@@ -144,7 +143,7 @@ def _short(value: Any) -> str:
 
 
 def gather(folder: Path) -> list[Row]:
-    """The rows of a study's folder that have a finished run of a latent EBM."""
+    """Returns the rows of a study's folder that have a finished run of a latent EBM."""
     found = []
     for row in row_names(folder):
         runs = tuple(done(folder, row))
@@ -168,10 +167,10 @@ def _most_common(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def series(rows: Sequence[Row], estimator: str) -> list[Row]:
-    """The thesis's sweep of an estimator: vanilla by batch size, the others by exponent.
+    """Returns the thesis's sweep of an estimator: vanilla by batch size, others by exponent.
 
     Raises:
-      Absent: if there are no two rows of it.
+      Absent: if it has fewer than two rows.
     """
     swept = _swept(estimator)
     mine = [row for row in rows if row.estimator == estimator and row.changes.keys() <= {swept}]
@@ -185,10 +184,10 @@ def _swept(estimator: str) -> str:
 
 
 def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
-    """The thesis's three regimes: vanilla, 0 < p <= 1 and p > 1 of an estimator.
+    """Returns the thesis's three regimes: vanilla, 0 < p <= 1 and p > 1 of an estimator.
 
-    A fourth, which the thesis lacks, is vanilla learning at equal updates, if the study has it: at
-    equal epochs a smaller batch trains for more of them.
+    A fourth, not in the thesis, is vanilla learning at equal updates, if the study has it: at equal
+    epochs a smaller batch makes more updates.
 
     Raises:
       Absent: as ``series``.
@@ -204,7 +203,7 @@ def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
 
 
 def equal_updates(rows: Sequence[Row]) -> list[Row]:
-    """Vanilla learning for as many updates as in the common row, whatever the batch size."""
+    """Returns vanilla learning with the common row's number of updates, for any batch size."""
     mine = [
         row
         for row in rows
@@ -216,7 +215,7 @@ def equal_updates(rows: Sequence[Row]) -> list[Row]:
 
 
 def variants(rows: Sequence[Row], estimator: str) -> list[Row]:
-    """The rows of an estimator that change more than what is swept, by exponent.
+    """Returns rows of an estimator that change more than the swept field, by exponent.
 
     Raises:
       Absent: if there are none.
@@ -229,12 +228,12 @@ def variants(rows: Sequence[Row], estimator: str) -> list[Row]:
 
 
 class Points(NamedTuple):
-    """Means and standard deviations over the repeats in which both numbers are finite.
+    """Means and standard deviations over the repeats where both numbers are finite.
 
     Attributes:
-      rows: those with any such repeat.
-      x: (rows,), the means of the first number.
-      y: (rows,), of the second.
+      rows: rows with any such repeat.
+      x: (rows,), means of the first number.
+      y: (rows,), means of the second number.
       x_spread: (rows,), sample standard deviations; 0 for a single repeat.
       y_spread: (rows,).
     """
@@ -247,7 +246,7 @@ class Points(NamedTuple):
 
 
 def points(rows: Sequence[Row], x_name: str, y_name: str) -> Points:
-    """A point a row, of two numbers of evaluation.json."""
+    """Returns a point a row, from two numbers of evaluation.json."""
     kept, pairs = [], []
     for row in rows:
         pair = np.stack([row.values(x_name), row.values(y_name)])
@@ -261,9 +260,9 @@ def points(rows: Sequence[Row], x_name: str, y_name: str) -> Points:
 
 
 def quadratic(found: Points) -> Polynomial | None:
-    """The least-squares parabola through the means; None for fewer than three different x.
+    """Returns the least-squares parabola through the means; None for fewer than three x.
 
-    Through three points it passes exactly, and says nothing about whether they lie on one.
+    It passes exactly through three points, so these do not test it.
     """
     if len(np.unique(found.x)) < 3:
         return None

@@ -1,7 +1,7 @@
-"""The parabolas of figures 5, 10 and 12 as a table: what they are, and whether they are needed.
+"""Table of the parabolas of figures 5, 10 and 12, beside simpler curves.
 
-The thesis reads a law off parabolas through three to four points. A parabola follows any points: it
-says something if it foretells one that it was not fitted to, and does so better than a line."""
+The thesis concludes a law from parabolas through three to four points. A parabola fits any three
+points. It is evidence only if it predicts left-out points better than a line."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,7 +37,7 @@ NOTE = (
 
 
 class Fit(NamedTuple):
-    """A parabola through n points, and how well it stands beside simpler curves.
+    """Parabola through n points, with errors of simpler curves.
 
     Attributes:
       coefficients: (a, b, c) of a v^2 + b v + c.
@@ -53,7 +53,7 @@ class Fit(NamedTuple):
 
 
 def fit(found: Points) -> Fit | None:
-    """None where no parabola is determined."""
+    """Returns None if no parabola is determined."""
     curve = quadratic(found)
     if curve is None:
         return None
@@ -69,9 +69,9 @@ def fit(found: Points) -> Fit | None:
 
 
 def left_out_error(found: Points, degree: int) -> float | None:
-    """Mean squared error of every point, foretold by the polynomial through the others.
+    """Returns the mean squared error of points predicted by the polynomial through the others.
 
-    None where the others of some point do not determine a polynomial of this degree.
+    It is None if the others do not determine a polynomial of this degree.
     """
     errors = []
     for left_out in range(len(found.x)):
@@ -83,13 +83,13 @@ def left_out_error(found: Points, degree: int) -> float | None:
 
 
 def table(rows: Sequence[Row], estimators: Sequence[str]) -> str:
-    """The fits of every regime of the estimators that were swept, in Markdown."""
+    """Returns the fits of every regime of the swept estimators, in Markdown."""
     lines = [line for estimator in estimators for line in fits(rows, estimator)]
     return "\n".join([NOTE, "", _line(HEADS), "|---" * len(HEADS) + "|", *lines]) + "\n"
 
 
 def fits(rows: Sequence[Row], estimator: str) -> list[str]:
-    """The table's lines of an estimator: every score against every variance, a line a regime."""
+    """Returns an estimator's lines: every score against every variance, a line a regime."""
     try:
         found = regimes(rows, estimator)
     except Absent:

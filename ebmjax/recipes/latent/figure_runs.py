@@ -1,4 +1,4 @@
-"""The figures of thermodynamic integration that show runs: schedules, losses, samples, cost."""
+"""Figures of thermodynamic integration that show runs: schedules, losses, samples, cost."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ COSTS = {
 
 
 def schedules(rows: Sequence[Row], estimator: str) -> Figure:
-    """Fig. 1: the powers against their index."""
+    """Draws Fig. 1: the powers against their index."""
     swept = series(rows, estimator)
     figure, axes = plt.subplots(figsize=(5.5, 4))
     for row, colour in zip(swept, _shades(len(swept)), strict=True):
@@ -31,7 +31,7 @@ def schedules(rows: Sequence[Row], estimator: str) -> Figure:
 
 
 def trapezia(rows: Sequence[Row], estimator: str) -> Figure:
-    """Fig. 2: E_t along the schedule and what is integrated, for the thesis's p = 0.3 and 3."""
+    """Draws Fig. 2: E_t along the schedule and the integral, for the thesis's p = 0.3 and 3."""
     swept = series(rows, estimator)
     shown = (_nearest(swept, 0.3), _nearest(swept, 3.0))
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.8))
@@ -49,10 +49,10 @@ def trapezia(rows: Sequence[Row], estimator: str) -> Figure:
 
 
 def losses(rows: Sequence[Row], estimator: str) -> Figure:
-    """Fig. 9: the surrogate loss of every row of a sweep, a line a repeat.
+    """Draws Fig. 9: the surrogate loss of every row of a sweep, a line a repeat.
 
-    Each row has an axis of its own: the losses of different rows differ by offsets without meaning.
-    The mean is over the repeats that did not diverge.
+    Each row has a separate axis, because losses of different rows differ by meaningless offsets.
+    The mean is over repeats that did not diverge.
     """
     swept = series(rows, estimator)
     figure, panels = _panels(len(swept), width=3.6, height=2.6)
@@ -69,30 +69,30 @@ def losses(rows: Sequence[Row], estimator: str) -> Figure:
 
 
 def sweep_samples(rows: Sequence[Row], estimator: str) -> Figure:
-    """Fig. 20: samples at the end of training, a grid a row of the sweep."""
+    """Draws Fig. 20: samples at the end of training, a grid a row of the sweep."""
     return _grids(series(rows, estimator))
 
 
 def variant_samples(rows: Sequence[Row], estimator: str) -> Figure:
-    """Fig. 11: the same for rows that change more than p, after the thesis's reference, p = 6."""
+    """Draws Fig. 11: the same for rows that change more than p, after the reference, p = 6."""
     return _grids([_nearest(series(rows, estimator), 6.0), *variants(rows, estimator)])
 
 
 def samples_by_score(rows: Sequence[Row]) -> Figure:
-    """Figs. 7 and 8: every row's samples, the lowest KID_inf first: does the eye agree?"""
+    """Draws Figs. 7 and 8: every row's samples, the lowest KID_inf first."""
     found = sorted(_sound(rows), key=lambda row: shown_scores(row)[0])
     return _grids(found, with_estimator=True)
 
 
 def shown_scores(row: Row) -> tuple[float, float]:
-    """KID_inf with the RBF kernel and FID_inf of the repeat whose samples are shown."""
+    """Returns KID_inf with the RBF kernel and FID_inf of the shown repeat."""
     _, repeat = row.samples("kid_rbf.infinity")
     kid, fid = (row.values(f"{score}.infinity")[repeat] for score in ("kid_rbf", "fid"))
     return float(kid), float(fid)
 
 
 def costs(rows: Sequence[Row], name: str) -> Figure:
-    """Figs. 14 and 15: a bar a row."""
+    """Draws Figs. 14 and 15: a bar a row."""
     found = cost_values(rows, name)
     figure, axes = plt.subplots(figsize=(8, 0.28 * len(found) + 1.2))
     bars = axes.barh(list(found), list(found.values()), color=INK)
@@ -104,7 +104,7 @@ def costs(rows: Sequence[Row], name: str) -> Figure:
 
 
 def cost_values(rows: Sequence[Row], name: str) -> dict[str, float]:
-    """Name of a row to its cost, averaged over seeds; rows without it are left out.
+    """Returns the rows' cost by name, averaged over seeds; leaves out rows without it.
 
     Raises:
       Absent: if no row has it.
@@ -120,7 +120,7 @@ def cost_values(rows: Sequence[Row], name: str) -> dict[str, float]:
 
 
 def _nearest(swept: Sequence[Row], exponent: float) -> Row:
-    """The row whose exponent is the nearest as a ratio: a study need not have the thesis's."""
+    """Returns the row with the nearest exponent, as a ratio."""
     return min(swept, key=lambda row: abs(np.log(row.exponent / exponent)))
 
 
@@ -137,7 +137,7 @@ def _grids(rows: Sequence[Row], *, with_estimator: bool = False) -> Figure:
             f"{name}\nrepeat {repeat}: KID {1000 * kid:.3g}e-3, FID {fid:.3g}", fontsize=7
         )
         axes.set(xticks=[], yticks=[])
-    # At the top in inches: in a tall figure the usual place is below that.
+    # Places the title in inches, because the usual place is too low in a tall figure.
     figure.suptitle(text, fontsize=8, y=1 - 0.05 / figure.get_figheight())
     return figure
 
@@ -150,7 +150,7 @@ def _sound(rows: Sequence[Row]) -> list[Row]:
 
 
 def _panels(num: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with ``num`` panels, five in a line at most."""
+    """Returns a figure with ``num`` panels, at most five in a line."""
     columns = min(num, 5)
     lines = -(-num // columns)
     figure, grid = plt.subplots(

@@ -1,4 +1,4 @@
-"""The figures of thermodynamic integration that set a number of every row against another."""
+"""Figures of thermodynamic integration that compare two numbers of every row."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,8 +22,8 @@ from ebmjax.recipes.latent.figure_data import (
     variants,
 )
 
-# The thesis's definition first; last without the prior's coordinates, which some estimators have
-# at exactly 0.
+# The thesis's definition is first; the last leaves out the prior's coordinates, exactly 0 in some
+# estimators.
 VARIANCES = {
     "coordinate_gradient_variance": "gradient variance over\ncoordinates (the thesis's)",
     "gradient_variance": "gradient variance over\nbatches and chains",
@@ -42,7 +42,7 @@ ESTIMATORS = {
 
 
 def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
-    """Labels of VARIANCES; runs of earlier versions lack the generator's alone."""
+    """Returns labels of VARIANCES; runs of earlier versions lack the generator's."""
     return {
         name: label
         for name, label in VARIANCES.items()
@@ -51,7 +51,7 @@ def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def boxes(rows: Sequence[Row], estimator: str) -> Figure:
-    """Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over its repeats."""
+    """Draws Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over repeats."""
     swept = series(rows, estimator)
     variances = measured_variances(rows)
     figure, panels = plt.subplots(1, len(variances), figsize=(4.5 * len(variances), 3.8))
@@ -66,10 +66,10 @@ def boxes(rows: Sequence[Row], estimator: str) -> Figure:
 
 
 def title(rows: Sequence[Row], *, features: bool = False) -> str:
-    """The estimator, if it is one, over how many repeats, and what the images are compared by.
+    """Returns the estimator, if single, the number of repeats, and the features.
 
     Raises:
-      Absent: for ``features`` of runs whose evaluation compared no images.
+      Absent: for ``features`` of runs whose evaluation has no images.
     """
     names = {row.estimator for row in rows}
     repeats = max(len(row.values("coordinate_gradient_variance")) for row in rows)
@@ -84,7 +84,7 @@ def title(rows: Sequence[Row], *, features: bool = False) -> str:
 
 
 def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndarray]]:
-    """Under each box the swept value and what was lost; the finite values in it."""
+    """Returns each box's label, with the swept value and lost repeats, and its finite values."""
     names, boxed = [], []
     for row in swept:
         values = row.values(name)
@@ -97,7 +97,7 @@ def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndar
 
 
 def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
-    """Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime, with parabolas."""
+    """Draws Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
     variances = measured_variances(rows)
@@ -112,7 +112,7 @@ def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
 
 
 def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
-    """Fig. 10 (19): the same in one panel for all regimes."""
+    """Draws Fig. 10 (19): the same in one panel for all regimes."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
     variances = measured_variances(rows)
@@ -128,7 +128,7 @@ def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
 
 
 def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
-    """Fig. 6: the rows that change more than p, over the sweep of p; circled what they vary."""
+    """Draws Fig. 6: rows that change more than p, over the sweep of p; circles their base."""
     changed = variants(rows, estimator)
     heading = title(series(rows, estimator), features=True)
     _, low, high, *_ = regimes(rows, estimator).items()
@@ -178,7 +178,7 @@ def against_time(rows: Sequence[Row]) -> Figure:
 
 
 def _scatter(axes: Axes, mean: Points, colour: str, label: str = "") -> None:
-    """Means, spreads and the parabola through them."""
+    """Draws means, spreads and the parabola through them."""
     _errorbars(axes, mean, color=colour, marker="o", label=label)
     _names(axes, mean)
     curve = quadratic(mean)

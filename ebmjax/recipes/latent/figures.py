@@ -1,11 +1,11 @@
-"""Draws the figures of the thermodynamic-integration thesis from the folder of a study alone.
+"""Draws the figures of the thermodynamic-integration thesis from a study's folder.
 
   python experiments/thermo_figures.py --folder=runs/studies/thermo_digits
 
-FOLDER/figures/ gets figNN_*.png, NN the thesis's number, and quadratic_fits.md. Where the thesis
-has a figure twice, for CelebA and CIFAR-10 (3 and 16, 4 and 17, 5 and 18, 10 and 19, 12 and 13, 7
-and 8), a study has it once, under the lower number. There is a set for each estimator of
-thermodynamic integration that was swept. A figure whose rows are missing is named and left out."""
+FOLDER/figures/ gets figNN_*.png, NN the thesis's number, and quadratic_fits.md. The thesis has some
+figures twice, for CelebA and CIFAR-10 (3 and 16, 4 and 17, 5 and 18, 10 and 19, 12 and 13, 7 and
+8). A study has them once, under the lower number. Each swept estimator has a set. Figures with
+missing rows are named and left out."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from ebmjax.recipes.study.reader import runs as runs_of
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Callable[[], Figure]]:
-    """Every figure by the name of its file."""
+    """Returns every figure by the name of its file."""
     made: dict[str, Callable[[], Figure]] = {
         "equal_time": partial(sweeps.against_time, rows),
         "fig03_variance_against_batch_size": partial(sweeps.boxes, rows, "vanilla"),

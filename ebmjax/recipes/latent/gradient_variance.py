@@ -1,7 +1,7 @@
-"""The variance of a latent EBM's learning gradient: of all of it, and of each network's part.
+"""Variance of a latent EBM's learning gradient, whole and by network.
 
-An estimator that leaves the prior alone has exact zeros for the prior's coordinates, and they thin
-the variance of all coordinates: estimators are to be compared by the generator's part."""
+An estimator that does not train the prior has exact zeros for the prior's coordinates, which lower
+the variance of all. So compare estimators by the generator's part."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from ebmjax.latent import LatentParams
 
 
 def over_coordinates(gradient: LatentParams) -> dict[str, jax.Array]:
-    """The thesis's, of one gradient; scalars, in squared units of the gradient."""
+    """Returns the thesis's variance of one gradient: scalars, in squared units of the gradient."""
     return {
         f"{name}coordinate_gradient_variance": metrics.coordinate_gradient_variance(part)
         for name, part in _parts(gradient).items()
@@ -21,10 +21,10 @@ def over_coordinates(gradient: LatentParams) -> dict[str, jax.Array]:
 
 
 def over_batches(gradients: Sequence[LatentParams]) -> dict[str, jax.Array]:
-    """The statistical one, and the means over ``gradients`` of the thesis's.
+    """Returns the statistical variance, and means over ``gradients`` of the thesis's.
 
     Args:
-      gradients: two at least, at the same parameters, of independent batches and chains.
+      gradients: at least two, at the same parameters, from independent batches and chains.
     """
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *gradients)
     measured = {name: metrics.gradient_variance(part) for name, part in _parts(stacked).items()}
@@ -38,5 +38,5 @@ def over_batches(gradients: Sequence[LatentParams]) -> dict[str, jax.Array]:
 
 
 def _parts(gradient: LatentParams) -> dict[str, object]:
-    """The gradient and its parts, by the prefix of their numbers' names."""
+    """Returns the gradient and its parts, by the prefix of their numbers' names."""
     return {"": gradient, "prior_": gradient.prior, "generator_": gradient.generator}

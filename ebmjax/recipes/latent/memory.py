@@ -1,7 +1,7 @@
-"""Checks, before training, the memory that a latent EBM run's programs need at once.
+"""Checks before training that the programs of a latent EBM run fit the memory.
 
-Only chains count: what the generator must remember of each to be differentiated at all powers at
-once. Weights, images and features are small beside it.
+Only chains count: the generator's activations for the gradient at all powers at once. Weights,
+images and features are small.
 """
 
 import math
@@ -18,14 +18,14 @@ from ebmjax.training import make_mesh, repeats_take_turns
 
 
 class Program(NamedTuple):
-    """A program that runs on one device at once.
+    """Program that runs on one device.
 
     Attributes:
       name: the subject of a sentence.
-      counts: what the number of its chains is the product of, by the words that tell its field.
-      chain_bytes: of each chain.
-      further_bytes: of what there is besides.
-      advice: what else to do than to lower a count.
+      counts: factors of its number of chains, by the words for their fields.
+      chain_bytes: bytes of each chain.
+      further_bytes: other bytes.
+      advice: what to do besides lowering a count.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Program(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """The estimate."""
+        """Estimated bytes."""
         return math.prod(self.counts.values()) * self.chain_bytes + self.further_bytes
 
 
 def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) -> None:
-    """Refuses a run of which one program does not fit the device, with the estimate.
+    """Raises if a program of the run does not fit the device; gives the estimate.
 
     Raises:
       ConfigError: if the largest of ``programs`` exceeds the memory.
@@ -77,7 +77,7 @@ def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> l
 
 
 def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program:
-    """The training step of the shards of one device."""
+    """Returns the training step of one device's shards."""
     batch_size, num_devices = config.train.batch_size, make_mesh(config.mesh.num_shards).size
     num_repeats = 1 if repeats_take_turns() else config.train.num_repeats
     images = "images" if num_devices == 1 else f"images over {num_devices} devices"
@@ -91,7 +91,7 @@ def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program
         kept *= 2
     states = {"prior": 0, "posterior": 0}
     if config.loss.estimator == "through_chain":
-        # A position and a score for every step of a chain that is differentiated.
+        # A position and a score for every step of a differentiated chain.
         states = {
             name: 8 * config.model.latent_dim * config.sampler[name].num_steps for name in states
         }
@@ -109,7 +109,7 @@ def _told(config: Config, field: str, unit: str) -> str:
 
 
 def chain_bytes(generator_fn: Callable[..., Any], params: Any, latent_dim: int) -> int:
-    """Bytes that the generator keeps of one latent for its gradient, without the shared ones."""
+    """Returns the bytes that the generator keeps for one latent's gradient, without shared ones."""
 
     def remembered(num_chains: int) -> int:
         z = jax.ShapeDtypeStruct((num_chains, latent_dim), jnp.float32)
@@ -122,7 +122,7 @@ def chain_bytes(generator_fn: Callable[..., Any], params: Any, latent_dim: int) 
 
 
 def available_bytes() -> int:
-    """Free bytes of one device; those of the machine if the device does not report them."""
+    """Returns free bytes of one device, or of the machine if the device does not report them."""
     statistics = jax.devices()[0].memory_stats() or {}
     if "bytes_limit" in statistics:
         return statistics["bytes_limit"]

@@ -35,13 +35,13 @@ class Programs(NamedTuple):
 
 
 class PriorSamples(NamedTuple):
-    """N samples of fresh prior chains beside what the chains began from.
+    """N samples of fresh prior chains, and the chains' starts.
 
     Attributes:
-      images: (N, H, W, C) in [-1, 1], of where the chains ended.
-      start_images: alike, of where they began.
-      latents: (N, d), the ends.
-      start_latents: alike, draws of the base N(0, base_scale^2 I).
+      images: (N, H, W, C) in [-1, 1], from the chains' ends.
+      start_images: (N, H, W, C) in [-1, 1], from the chains' starts.
+      latents: (N, d), the chains' ends.
+      start_latents: (N, d), their starts, draws of N(0, base_scale^2 I).
     """
 
     images: Any
@@ -51,9 +51,9 @@ class PriorSamples(NamedTuple):
 
 
 def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
-    """The parameters of the run, or of each of its repeats, on the host.
+    """Returns the parameters of the run, or of each of its repeats, on the host.
 
-    Those of a mesh and those of a checkpoint then run through the same program.
+    Parameters of a mesh and of a checkpoint then use the same program.
     """
     params = jax.device_get(state.params)
     if jnp.ndim(state.skipped) == 0:
@@ -67,7 +67,7 @@ def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
 
 @dataclass(frozen=True)
 class LatentMonitor:
-    """Samples and their distances, reconstructions, log evidence, gradient variance of a state.
+    """Measures samples, reconstructions, log evidence and gradient variance of a state.
 
     Each repeat uses the same key at every step, so successive pictures start from the same noise.
     Gradients are measured with fresh chains, also where training's persist.
@@ -77,10 +77,10 @@ class LatentMonitor:
       model: the latent EBM.
       chains: samplers and lengths, as ``make_latent_gradient_fn`` takes them.
       powers: the schedule, (num_powers,), from 0 to 1.
-      gradient_fn: the one that trains.
+      gradient_fn: training's gradient function.
       train: the training data, with the indices of its examples.
       test: uint8 images (num_test, H, W, C) to reconstruct.
-      distances: of samples from the training images.
+      distances: distances of samples from the training images.
       config: sections loss, eval and train are read.
     """
 
@@ -104,9 +104,9 @@ class LatentMonitor:
         return {name: value.tolist() for name, value in row.items()}
 
     def measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Numbers and pictures, of repeats with a leading axis of repeats.
+        """Returns numbers and pictures; several repeats are a leading axis.
 
-        The last answer is kept: the full evaluation after training asks for it again.
+        The last result is kept for the full evaluation after training.
         """
         params = params_of_repeats(state)
         digest = tree_digest(params)
@@ -123,12 +123,12 @@ class LatentMonitor:
 
     @cached_property
     def _last(self) -> dict[str, Any]:
-        """Rows and pictures of the parameters that were measured last, by their digest."""
+        """Rows and pictures of the parameters measured last, by their digest."""
         return {}
 
     @cached_property
     def programs(self) -> Programs:
-        """Jitted, each once."""
+        """The programs, jitted."""
         return Programs(
             sample=jax.jit(self._sample, static_argnums=2),
             reconstructions=jax.jit(self._reconstructions),
@@ -170,7 +170,7 @@ class LatentMonitor:
     def _sample(
         self, key: jax.Array, params: latent.LatentParams, num_samples: int
     ) -> PriorSamples:
-        """From fresh prior chains, the same that ``_prior`` would start by this key."""
+        """Samples from fresh prior chains, the same as ``_prior`` with this key."""
         shape = (num_samples, self.chains["latent_dim"])
         starts = self.model.base_scale * jax.random.normal(jax.random.split(key)[0], shape)
         ends = self._prior(key, params, num_samples, starts)
@@ -199,7 +199,7 @@ class LatentMonitor:
     def _ladder(
         self, key: jax.Array, params: latent.LatentParams, observations: jax.Array
     ) -> jax.Array:
-        """A chain for every power and observation, (num_powers, batch, d); the prior's first."""
+        """Returns a chain for every power and observation, (num_powers, batch, d); prior first."""
         samples, _ = latent.sample_ladder(
             key, params, self.model, observations, self.powers, **self.chains
         )
@@ -208,7 +208,7 @@ class LatentMonitor:
     def _reconstructions(
         self, key: jax.Array, params: latent.LatentParams
     ) -> tuple[dict[str, jax.Array], jax.Array]:
-        """E_t and errors on all test images, and their reconstructions."""
+        """Returns E_t and errors on all test images, and their reconstructions."""
         observations = data.to_signed_unit(jnp.asarray(self.test))
         nodes = self._ladder(key, params, observations)
         _, along = latent.telescoped_loss(
@@ -221,10 +221,10 @@ class LatentMonitor:
         return row, self._generate(params, nodes[-1])
 
     def _evidence(self, key: jax.Array, params: latent.LatentParams) -> dict[str, jax.Array]:
-        """Log evidence a test image, each with chains and Gaussians of its own, one by one.
+        """Returns the log evidence a test image, each with separate chains and Gaussians.
 
-        The correction counts in full and with full covariances, whatever the objective does: else
-        the numbers of two runs would not be of the same quantity.
+        The correction has weight 1 and full covariances, whatever the objective does, so that runs
+        are comparable.
         """
         section = self.config.eval
         images = data.to_signed_unit(jnp.asarray(self.test[: section.evidence_images]))
@@ -242,7 +242,7 @@ class LatentMonitor:
             corrected = latent.log_evidence(
                 energies, self.powers, kl_forward=forward, kl_backward=backward
             )
-            # What the trapezium rule lacks on this schedule.
+            # Error of the trapezium rule on this schedule.
             discrepancy = 0.5 * jnp.sum(forward - backward)
             return row | {"test_log_evidence": corrected, "quadrature_discrepancy": discrepancy}
 
@@ -250,7 +250,7 @@ class LatentMonitor:
         return {name: values.mean() for name, values in rows.items()}
 
     def _gradients(self, key: jax.Array, params: latent.LatentParams) -> list[Any]:
-        """Over independent minibatches and chains, each of the size that trains."""
+        """Returns gradients over independent minibatches and chains of training's size."""
         num_examples, batch_size = len(self.train.index), self.config.train.batch_size
 
         def one(key: jax.Array) -> Any:
@@ -261,5 +261,5 @@ class LatentMonitor:
         return [one(key) for key in jax.random.split(key, self.config.eval.num_gradients)]
 
     def batch(self, index: np.ndarray) -> Examples:
-        """The training examples of ``index``."""
+        """Returns the training examples of ``index``."""
         return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.train)

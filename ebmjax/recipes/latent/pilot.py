@@ -1,4 +1,4 @@
-"""The pilot run that places the powers of a latent EBM experiment."""
+"""Pilot run that places the powers of a latent EBM run."""
 
 import time
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ class Pilot(NamedTuple):
     """Result of a pilot run.
 
     Attributes:
-      powers: (pilot_intervals + 1,), where it looked.
+      powers: (pilot_intervals + 1,), powers where it measured.
       mean_log_likelihoods: E_t there, in nats.
-      seconds: of its training and of looking.
+      seconds: time of training and measuring.
     """
 
     powers: jax.Array
@@ -39,11 +39,11 @@ def run(
 ) -> Pilot:
     """Trains ``config.loss.pilot_epochs`` along the powers ``law`` and measures E_t.
 
-    It is a run of ``config.seed`` alone, whatever the number of repeats, on one device: the same
-    powers wherever the run goes on.
+    It uses only ``config.seed``, whatever the number of repeats, and one device, so that the powers
+    do not depend on devices.
 
     Raises:
-      KeyboardInterrupt: where a signal asked it to stop; nothing of it is kept then.
+      KeyboardInterrupt: if a signal stopped it; nothing of it is kept.
       DivergenceError: as training.
     """
     started = time.perf_counter()
@@ -94,7 +94,7 @@ def _train(
 
 
 def _fresh(config: Config) -> Any:
-    """The pilot's chains start afresh: it keeps no shards."""
+    """The pilot's chains start anew: it keeps no shards."""
     pilot = config.copy_and_resolve_references()
     pilot.sampler.persistent = False
     return pilot
@@ -108,7 +108,7 @@ def _mean_log_likelihoods(
     observations: jax.Array,
     powers: jax.Array,
 ) -> jax.Array:
-    """E_t at every power, averaged over the observations, from chains as long as training's."""
+    """Returns E_t at every power, averaged over observations, from chains as long as training's."""
     chains = parts.chains(config)
     samples, _ = latent.sample_ladder(key, params, model, observations, powers, **chains)
     _, along = latent.telescoped_loss(params, model, observations, *samples, powers)

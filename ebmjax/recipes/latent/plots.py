@@ -1,4 +1,4 @@
-"""The plots of a latent EBM run, drawn from its folder alone."""
+"""Plots of a latent EBM run, drawn from its folder."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ SHOWN = 10
 def draw(workdir: Path, powers: np.ndarray) -> None:
     """Draws every plot of the run in ``workdir`` whose schedule is ``powers``.
 
-    Of several repeats the curves show the mean and the range, the images those of the first.
+    For several repeats, curves show mean and range, and images are the first repeat's.
     """
     rows, plots = read_rows(workdir), workdir / "plots"
     monitored = {int(p.stem): _of_first_repeat(dict(np.load(p))) for p in snapshots(workdir)}
@@ -64,7 +64,7 @@ def schedule(path: Path, powers: np.ndarray) -> None:
 
 
 def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.ndarray) -> None:
-    """E_t against t, the later the darker; the integral under it is the log evidence."""
+    """Draws E_t against t, later steps darker; its integral is the log evidence."""
     steps, values = column(rows, "test_mean_log_likelihoods")
     figure, axes = plt.subplots(figsize=(5.5, 3.6))
     for i, (step, curve_values) in enumerate(zip(steps, values, strict=True)):

@@ -1,8 +1,8 @@
-"""The rows of studies of thermodynamic integration, on whatever data."""
+"""Rows of studies of thermodynamic integration, for any data."""
 
 from typing import Any
 
-# Those of the thesis: p of thermodynamic integration and the batch sizes of vanilla learning.
+# Values of the thesis: p of thermodynamic integration and batch sizes of vanilla learning.
 EXPONENTS = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)
 BATCHES = (25, 50, 75, 150)
 
@@ -23,7 +23,7 @@ FIELDS = {
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
-    """Its label and its run: the configuration, then the fields that differ from it."""
+    """Returns a row's label and run: the configuration, then the fields that differ."""
     arguments = [f"--config.{FIELDS[name]}={value}" for name, value in changes.items()]
     label = " ".join([estimator, *(f"{name}={value}" for name, value in changes.items())])
     return label, [config, *arguments]

@@ -1,4 +1,4 @@
-"""The powers of a latent EBM experiment: a power law, or placed by a pilot run and kept."""
+"""Powers of a latent EBM run: a power law, or placed by a pilot run and kept."""
 
 import json
 from collections.abc import Callable
@@ -20,11 +20,11 @@ FILE = "schedule.json"
 
 
 class Schedule(NamedTuple):
-    """The powers of a run.
+    """Powers of a run.
 
     Attributes:
-      powers: (num_intervals + 1,), from 0 to 1; every repeat's.
-      pilot: the time it took to place them, None for a power law.
+      powers: (num_intervals + 1,), from 0 to 1, for all repeats.
+      pilot: time to place them; None for a power law.
     """
 
     powers: jax.Array
@@ -32,20 +32,19 @@ class Schedule(NamedTuple):
 
 
 def schedule(config: Config, workdir: Path, pilot: Callable[[jax.Array], Pilot]) -> Schedule:
-    """The schedule of ``config.loss``.
+    """Returns the schedule of ``config.loss``.
 
     "adaptive" gives each interval an equal share of the thermodynamic length that a pilot run
-    finds. What it found stands in the run's folder, and a run that goes on or is evaluated reads it
-    there.
+    finds. The run's folder keeps the result, which a continued or evaluated run reads.
 
     Args:
-      config: of the run.
-      workdir: its folder; made, if need be, when there is a pilot's result to keep.
-      pilot: from the power law of ``config.loss`` to the mean log likelihoods of a pilot run.
+      config: the run's configuration.
+      workdir: the run's folder; made if there is a pilot's result to keep.
+      pilot: function from the power law of ``config.loss`` to a pilot's mean log likelihoods.
 
     Raises:
       ConfigError: if the pilot's mean log likelihoods place no powers.
-      WorkdirError: if the folder holds a schedule that is none of this run.
+      WorkdirError: if the folder holds a schedule of another run.
     """
     num_intervals = config.loss.num_intervals
     law = latent.power_schedule(num_intervals, config.loss.exponent)

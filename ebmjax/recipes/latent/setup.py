@@ -1,4 +1,4 @@
-"""The latent EBM with thermodynamic integration, from its configuration."""
+"""Builds a latent EBM run from its configuration."""
 
 from dataclasses import replace
 from functools import partial
@@ -87,7 +87,7 @@ def _shards(config: Config, key: jax.Array, num_examples: int) -> Any:
     """Persistent chains for every example and power."""
     is_vanilla = config.loss.estimator == "vanilla"
     return init_latent_shards(
-        jax.random.fold_in(key, 2),  # 0 and 1 are those that the networks' keys are split into
+        jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
         num_shards=config.mesh.num_shards,
         batch_size=config.train.batch_size,
         num_examples=num_examples,

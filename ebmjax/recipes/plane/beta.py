@@ -1,4 +1,4 @@
-"""The robust objective in the plane: one model for each beta, all trained in one program."""
+"""Robust objective in the plane: one model for each beta, trained in one program."""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +32,7 @@ BETA_VARIANTS = {
 
 
 class ToyData(NamedTuple):
-    """``points(key, num) -> (num, 2)`` and their normalised log density at one position."""
+    """Data: ``points(key, num) -> (num, 2)`` and their normalised log density at one position."""
 
     points: Callable[[Key, int], jax.Array]
     log_density_fn: LogDensityFn
@@ -47,7 +47,7 @@ def _toy(
 MEANS = data.circle_means(8)
 RADII = jnp.arange(1.0, 5.0)
 
-# Nijkamp et al. 2020; the robust paper weights the components and does not say by how much.
+# Nijkamp et al. 2020; the robust paper does not give its weights.
 DATA = {
     "gmm": _toy(
         data.gaussian_mixture_points,
@@ -61,12 +61,12 @@ DATA = {
 
 
 def _ring(positions: np.ndarray) -> np.ndarray:
-    """(n,): which of the circles is nearest to each of ``positions`` (n, 2)."""
+    """Returns (n,): the circle nearest to each of ``positions`` (n, 2)."""
     distances = np.linalg.norm(positions, axis=-1)
     return np.argmin(np.abs(distances[:, None] - np.asarray(RADII)), axis=-1)
 
 
-# Each mode or circle takes what is nearest to it.
+# Each mode or circle takes the positions nearest to it.
 PARTS = {
     "gmm": Parts(len(MEANS), partial(nearest_mode, means=np.asarray(MEANS))),
     "circles": Parts(len(RADII), _ring),
@@ -74,7 +74,7 @@ PARTS = {
 
 
 class Models(NamedTuple):
-    """Counts of each beta's model, (1, betas): one shard."""
+    """Counts of each beta's model, (1, betas), one shard."""
 
     skipped: jax.Array
     consecutive_skipped: jax.Array
@@ -119,7 +119,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
 
 def _check(config: Config) -> None:
-    """Refuses what only a run would find out."""
+    """Raises ConfigError for mistakes that only a run would show."""
     variant = choose("loss.beta_variant", config.loss.beta_variant, BETA_VARIANTS)
     betas, start = config.loss.betas, config.loss.beta_start
     if not betas or len({name_of(beta) for beta in betas}) < len(betas):
@@ -151,14 +151,14 @@ def _check(config: Config) -> None:
 
 
 def network(config: Config, key: Key) -> tuple[Callable[..., jax.Array], PyTree]:
-    """``energy_fn(params, positions)`` in units of 1 / ``loss.output_scale``; its parameters."""
+    """Returns ``energy_fn(params, positions)``, in 1 / ``loss.output_scale``, and params."""
     activation = choose("model.activation", config.model.activation, ACTIVATIONS)
     energy = networks.MLPEnergy(hidden=config.model.hidden, activation=activation)
     return energy.apply, jax.jit(energy.init)(key, jnp.zeros(2))  # pyright: ignore[reportReturnType]
 
 
 def adam(config: Config, total_steps: int) -> optax.GradientTransformation:
-    """Adam whose rate decays geometrically over the run."""
+    """Returns Adam with a rate that decays geometrically over the run."""
     section = config.optimizer
     rate = optax.exponential_decay(
         section.learning_rate,
@@ -169,7 +169,7 @@ def adam(config: Config, total_steps: int) -> optax.GradientTransformation:
 
 
 def betas_at(config: Config, total_steps: int, step: jax.Array) -> jax.Array:
-    """The beta of every model at ``step``: constant, or linear from ``loss.beta_start``."""
+    """Returns every model's beta at ``step``: constant, or linear from ``loss.beta_start``."""
     last = jnp.asarray(config.loss.betas, jnp.float32)
     if config.loss.beta_start is None:
         return last
@@ -177,7 +177,7 @@ def betas_at(config: Config, total_steps: int, step: jax.Array) -> jax.Array:
 
 
 def stacked(state: TrainState, num_models: int) -> TrainState:
-    """``state`` for each of several models that start alike; the counters are of all of them."""
+    """Returns ``state`` for several models with equal starts; counters are common."""
     params, opt_state = jax.tree.map(
         lambda leaf: jnp.repeat(leaf[None], num_models, axis=0), (state.params, state.opt_state)
     )
@@ -192,10 +192,10 @@ def train_step(
     state: TrainState,
     batch: PyTree,
 ) -> tuple[TrainState, Metrics]:
-    """``step_one`` of every model on the same batch, by the same key: only beta differs.
+    """Steps every model on the same batch with the same key: only beta differs.
 
-    A model whose update is not finite keeps its parameters; the others move on. The run itself has
-    skipped a step where every model has.
+    A model whose update is not finite keeps its parameters; the others go on. The run skips a step
+    if every model skips it.
     """
     axes = state_axes(0, 0)._replace(step=None)
     betas = betas_fn(state.step)
@@ -231,7 +231,7 @@ def learn(
     beta: jax.Array,
     positives: jax.Array,
 ) -> tuple[PyTree, jax.Array, Metrics]:
-    """A ``training.GradientFn`` of one model: short chains from noise, then the objective."""
+    """Computes one model's gradients, as a ``GradientFn``: short chains, then the objective."""
     output_scale = config.loss.output_scale
     temperature = losses.beta_sampling_temperature(beta, output_scale=output_scale)
     density = tempered(from_energy(partial(energy_fn, params)), temperature)
@@ -253,7 +253,7 @@ def learn(
 def short_chains(
     config: Config, key: Key, log_density_fn: LogDensityFn, num: int
 ) -> tuple[jax.Array, Metrics]:
-    """Ends of ``num`` chains of the run's sampler from its initial law; what they report."""
+    """Returns ends of ``num`` chains of the run's sampler from its initial law, and reports."""
     if config.sampler.chain_length == 0:
         return _starts(config, key, num)[0], {}
     ends, _, infos = _run(config, key, log_density_fn, num, config.sampler.chain_length)
@@ -261,16 +261,16 @@ def short_chains(
 
 
 def long_chains(config: Config, key: Key, log_density_fn: LogDensityFn, num: int) -> jax.Array:
-    """About ``num`` draws (draws, 2) of long chains with the starts and steps of training's.
+    """Returns about ``num`` draws (draws, 2) of long chains with training's starts and steps.
 
-    Ten of every chain, of its steps 2,100 to 3,000; all chains' first draws come first.
+    Every chain gives ten, from steps 2,100 to 3,000; all chains' first draws come first.
     """
     _, draws, _ = _run(config, key, log_density_fn, -(-num // 10), 3000, burn_in=2000, thinning=100)
     return jnp.swapaxes(draws, 0, 1).reshape(-1, 2)
 
 
 def _starts(config: Config, key: Key, num: int) -> tuple[jax.Array, Key]:
-    """(num, 2) of the initial law, and the key of what follows."""
+    """Returns (num, 2) draws of the initial law, and the next key."""
     start_key, chain_key = jax.random.split(key)
     mean = jnp.asarray(config.sampler.law_mean, jnp.float32)[None]
     return mean + config.sampler.law_scale * jax.random.normal(start_key, (num, 2)), chain_key
@@ -284,7 +284,7 @@ def _run(
     num_steps: int,
     **kept: int,
 ) -> tuple[jax.Array, jax.Array, PyTree]:
-    """Ends of ``num`` chains, their kept draws (chains, draws, 2), and ``run_chain``'s infos."""
+    """Returns ends of ``num`` chains, kept draws (chains, draws, 2), and ``run_chain``'s infos."""
     starts, chain_key = _starts(config, key, num)
     chosen = of_shared(config, "sampler", PLAIN)
     return run_from(chosen, config.sampler, chain_key, starts, log_density_fn, num_steps, **kept)

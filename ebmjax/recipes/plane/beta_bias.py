@@ -1,4 +1,4 @@
-"""Measures how a learned density of the plane makes up for chains that do not follow it.
+"""Measures how a learned density compensates for chains that do not follow it.
 
 Source: robust-objective paper, appendix I and K.1; the fixed point is derived in docs/losses.md.
 """
@@ -12,19 +12,18 @@ import numpy as np
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import Grid
 
-# Logarithms of float64 densities are rounded by less: a spread below it is none.
+# Rounding of float64 log densities is below this: a smaller spread counts as none.
 ROUNDING = 1e-9
 
 
 def compensation(
     log_density: np.ndarray, truth: np.ndarray, *, chains: np.ndarray, data: np.ndarray
 ) -> dict[str, float]:
-    """Response of ``log(density / truth)`` to ``log(chains / data)``; the data weigh the cells.
+    """Regresses ``log(density / truth)`` on ``log(chains / data)``, weighted by the data.
 
-    "bias_slope" is the slope of the regression, 1 - 1 / beta in appendix I, "bias_correlation" the
-    correlation, -1 where that line is all there is. The kernel flattens the regressor alone: of
-    laws about as wide as the data's components the slope comes out too steep, by the factor
-    1 + (bandwidth / scale)^2.
+    "bias_slope" is the slope, 1 - 1 / beta in appendix I. "bias_correlation" is -1 if that line
+    explains everything. The kernel flattens only the regressor: for laws about as wide as the
+    data's components, the slope is too steep by the factor 1 + (bandwidth / scale)^2.
 
     Args:
       log_density, truth: normalised log densities on the grid.
@@ -32,8 +31,8 @@ def compensation(
       data: density of the data, spread by the same kernel.
 
     Returns:
-      Both NaN where the chains are nowhere, or everywhere as many as the data; the correlation
-      also where the density is the truth.
+      Both numbers. They are NaN if there are no chains, or chains follow the data everywhere; the
+      correlation also if the density is the truth.
     """
     present = (chains > 0) & (data > 0)
     weights = np.exp(truth[present])
@@ -53,17 +52,17 @@ def compensation(
 def reweighted_distance(
     log_density: np.ndarray, truth: np.ndarray, *, negatives: np.ndarray, beta: float, grid: Grid
 ) -> float:
-    """Total variation between the data and training's negatives weighted by ``density^beta``.
+    """Returns the total variation between data and negatives weighted by ``density^beta``.
 
-    0 at the fixed point of the robust objective, whatever the sampler; NaN where there is no
-    negative on the grid.
+    It is 0 at the fixed point of the robust objective, for any sampler; NaN without negatives on
+    the grid.
 
     Args:
-      log_density: of the model on the grid, up to a constant.
+      log_density: the model's on the grid, up to a constant.
       truth: normalised log density of the data.
-      negatives: their density, by a kernel; mass beyond the grid takes no part.
-      beta: as in training.
-      grid: of all three.
+      negatives: their kernel density; mass beyond the grid does not count.
+      beta: training's.
+      grid: grid of all three.
     """
     if not (np.all(np.isfinite(log_density)) and np.any(negatives > 0)):
         return math.nan
@@ -74,20 +73,20 @@ def reweighted_distance(
 
 
 class Parts(NamedTuple):
-    """The plane in parts: those that are nearest to a mode, or to a circle.
+    """Parts of the plane: the positions nearest to a mode, or to a circle.
 
     Attributes:
-      num: of them.
-      nearest: positions (n, 2) to the part (n,) each lies in, from 0.
+      num: number of parts.
+      nearest: function from positions (n, 2) to their parts (n,), from 0.
     """
 
     num: int
     nearest: Callable[[np.ndarray], np.ndarray]
 
     def shares(self, positions: np.ndarray, masses: np.ndarray | None = None) -> np.ndarray:
-        """(num,): of the mass of the finite ``positions`` (n, 2); NaN where there is none.
+        """Returns (num,): shares of the mass of the finite ``positions`` (n, 2); NaN without any.
 
-        ``masses`` (n,) are equal ones unless given.
+        ``masses`` (n,) are equal unless given.
         """
         finite = np.all(np.isfinite(positions), axis=1)
         weights = None if masses is None else masses[finite]

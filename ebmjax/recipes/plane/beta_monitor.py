@@ -1,6 +1,6 @@
-"""Distances of learned densities of the plane, and of their chains' samples, from the truth.
+"""Distances of learned densities in the plane, and of their chains' samples, from the truth.
 
-Every number is taken on one grid: the truth is normalised there like the models.
+All use one grid, on which truth and models are normalised.
 """
 
 import math
@@ -27,12 +27,12 @@ from ebmjax.types import PyTree
 
 @dataclass(frozen=True)
 class BetaMonitor(PlaneMonitor):
-    """Divergences of every model, and the arrays that the panels show: also ``truth.npz``.
+    """Measures every model's divergences and saves the panels' arrays, with ``truth.npz``.
 
     Attributes:
       parts: the modes or circles of the data.
       short_chains: ``(key, log_density_fn, num) -> (ends, metrics)`` of the run's sampler.
-      long_chains: ``(key, log_density_fn, num) -> draws``, as if its chains had not been cut off.
+      long_chains: ``(key, log_density_fn, num) -> draws``, of long chains.
     """
 
     parts: Parts
@@ -56,22 +56,22 @@ class BetaMonitor(PlaneMonitor):
         return row
 
     def _measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The row, and the log densities and samples that it is of."""
+        """Returns the row, and its log densities and samples."""
         log_densities, samples = jax.device_get(self._arrays(state.params))
         models = [self.numbers(*pair) for pair in zip(log_densities, samples, strict=True)]
         row = {name: [model[name] for model in models] for name in models[0]}
         return row, {"log_densities": log_densities, "samples": samples}
 
     def evaluate(self, state: TrainState) -> dict[str, Any]:
-        """The same of the finished run by beta, beside what as many points of the data score."""
-        # Without a file: those of training belong to training's grid, and are drawn with it.
+        """Returns the finished run's numbers by beta, and the scores of as many data points."""
+        # Writes no arrays, because plots draw those of training, on training's grid.
         row, arrays = self._measure(state)
         row |= self._bias(state, arrays)
         consecutive = state.shards.consecutive_skipped[0]
         by_beta = {}
         for i, beta in enumerate(self.config.loss.betas):
             is_diverged = bool(consecutive[i] >= self.config.train.max_consecutive_skips)
-            # What a model was when it diverged says nothing of its objective.
+            # Numbers of a diverged model do not describe its objective.
             numbers = {name: math.nan if is_diverged else values[i] for name, values in row.items()}
             by_beta[name_of(beta)] = {
                 **numbers,
@@ -89,7 +89,7 @@ class BetaMonitor(PlaneMonitor):
         }
 
     def _notes(self, model: dict[str, float]) -> list[str]:
-        """Why a model has no divergences, where it has none."""
+        """Returns why a model has no divergences, if it has none."""
         if model["is_diverged"]:
             return [f"beta {model['beta']:g} diverged: {model['skipped']} steps were skipped."]
         if model["is_normalisable"]:
@@ -101,7 +101,7 @@ class BetaMonitor(PlaneMonitor):
         ]
 
     def numbers(self, log_density: np.ndarray, samples: np.ndarray) -> dict[str, float]:
-        """Numbers of one model; NaN if its density cannot be normalised on the grid."""
+        """Returns one model's numbers; NaN if its density cannot be normalised on the grid."""
         report = self.density_numbers(log_density)
         report["is_normalisable"] = float(not math.isnan(report["density_tv"]))
         report["density_share_tv"] = math.nan
@@ -110,7 +110,7 @@ class BetaMonitor(PlaneMonitor):
         return report | self.sample_numbers(samples)
 
     def sample_numbers(self, samples: np.ndarray) -> dict[str, float]:
-        """Numbers of samples (n, 2), by their kernel density estimate."""
+        """Returns numbers of samples (n, 2), by their kernel density estimate."""
         grid = self.grid
         estimate = self._estimate(samples)
         inside = toy_grid.mass(estimate, grid)
@@ -127,7 +127,7 @@ class BetaMonitor(PlaneMonitor):
         return report
 
     def _bias(self, state: TrainState, arrays: dict[str, Any]) -> dict[str, list[Any]]:
-        """A list over the models for every number that sampling's bias is judged by."""
+        """Returns a list over the models for every number about the sampling bias."""
         keys = jax.random.split(jax.random.fold_in(self.key, 1), 3)
         betas = jnp.asarray(self.config.loss.betas, jnp.float32)
         negatives, draws = jax.device_get(self._chains(keys[:2], state.params, betas))
@@ -155,9 +155,9 @@ class BetaMonitor(PlaneMonitor):
         *,
         rng: np.random.Generator,
     ) -> dict[str, Any]:
-        """Bias of one model, from ends of its chains and of training's, and long chains' draws.
+        """Returns one model's bias, from ends of its and of training's chains, and long chains.
 
-        What is of the density itself is NaN where that cannot be normalised on the grid.
+        Numbers of the density are NaN if it cannot be normalised on the grid.
         """
         truth, estimate = np.exp(self.truth), self._estimate(negatives)
         numbers: dict[str, Any] = {
@@ -200,14 +200,15 @@ class BetaMonitor(PlaneMonitor):
         return self._density_shares(self.truth)
 
     def _share_distance(self, shares: np.ndarray) -> float:
-        """Total variation of the shares of parts from the data's, in [0, 1]."""
+        """Returns the total variation of the parts' shares from the data's, in [0, 1]."""
         return 0.5 * float(np.sum(np.abs(shares - self._truth_shares)))
 
     @cached_property
     def _chains(self) -> Callable[..., Any]:
-        """``keys, params, betas -> (ends of training's chains, draws of long ones)``, compiled.
+        """Compiled ``keys, params, betas -> (ends of training's chains, draws of long chains)``.
 
-        The first follow a share of the model's log density, as in training, the others the model.
+        The first follow a share of the model's log density, as in training; the others follow the
+        model.
         """
         num = self.config.eval.num_samples
 
@@ -223,9 +224,9 @@ class BetaMonitor(PlaneMonitor):
 
     @cached_property
     def _arrays(self) -> Callable[[PyTree], Any]:
-        """``params -> (log densities (betas, num, num), samples (betas, n, 2))``, compiled.
+        """Compiled ``params -> (log densities (betas, num, num), samples (betas, n, 2))``.
 
-        The chains follow the model itself, at beta 0, as the paper's panels do.
+        The chains follow the model, at beta 0, as in the paper's panels.
         """
         grid, num = self.grid, self.config.eval.num_samples
         chain_key, _ = jax.random.split(self.key)
@@ -242,5 +243,5 @@ class BetaMonitor(PlaneMonitor):
 
 
 def name_of(beta: float) -> str:
-    """0.3 is "0_3" and -0.5 "minus_0_5": dots descend in the columns of a study."""
+    """Returns "0_3" for 0.3 and "minus_0_5" for -0.5, because dots descend in a study's columns."""
     return f"{beta:g}".replace("-", "minus_").replace(".", "_")

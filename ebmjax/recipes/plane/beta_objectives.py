@@ -1,4 +1,4 @@
-"""The learned densities of all objectives side by side, from a study's folder alone."""
+"""Draws the learned densities of all objectives, from a study's folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,17 +21,17 @@ TITLES = {
 
 
 def objectives(folder: Path) -> None:
-    """``panels_<data>[_<setting>].png`` of a study's folder: seed 0 of the rows that have ended.
+    """Draws ``panels_<data>[_<setting>].png`` of a study's folder: seed 0 of finished rows.
 
-    A line an objective and a column a beta, beside the data's own density; colours go from 0 to its
-    peak.
+    There is a line an objective and a column a beta, beside the data's density; colours go from 0
+    to its peak.
     """
     for name, runs in by_setting(folder).items():
         panels(folder / f"panels_{name}.png", runs)
 
 
 def by_setting(folder: Path) -> dict[str, dict[str, Run]]:
-    """Data set and setting to the runs of seed 0, by objective in the order of TITLES."""
+    """Returns, by data set and setting, the runs of seed 0 by objective in TITLES' order."""
     found: dict[str, dict[str, Run]] = {}
     for row in row_names(folder):
         run = first(folder, row)
@@ -43,7 +43,7 @@ def by_setting(folder: Path) -> dict[str, dict[str, Run]]:
 
 
 def panels(path: Path, runs: dict[str, Run]) -> None:
-    """One figure: the data, then a line for each of ``runs``, by objective."""
+    """Draws one figure: the data, then a line for each of ``runs``, by objective."""
     shown = next(iter(runs.values()))
     config = shown.config()
     section, betas = config["eval"], config["loss"]["betas"]
@@ -71,9 +71,9 @@ def panels(path: Path, runs: dict[str, Run]) -> None:
 def _models(
     run: Run, grid: Grid, max_border_mass: float, truth: np.ndarray, betas: Sequence[float]
 ) -> list[tuple[str, np.ndarray | None]]:
-    """Caption and log density of every model; None for one that diverged or spills over."""
+    """Returns caption and log density of every model; None if it diverged or leaves the grid."""
     diverged = ("diverged", None)
-    if not (reports := run.evaluation()):  # all of them did, and the run ended there
+    if not (reports := run.evaluation()):  # all models diverged, which ended the run
         return [diverged] * len(betas)
     with np.load(run.snapshots()[-1]) as arrays:
         log_densities = arrays["log_densities"]

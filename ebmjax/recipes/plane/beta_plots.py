@@ -1,4 +1,4 @@
-"""The panels of a study in the plane, drawn from the run's folder alone."""
+"""Draws the panels of a run in the plane, and a study's divergences."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import Grid
 from ebmjax.recipes.study import reader
 
-# Log densities below it are shown alike, as far as the panels of the papers go.
+# Lower log densities have one colour, as in the papers' panels.
 FLOOR = -23.0
 
 
@@ -28,7 +28,7 @@ def draw(workdir: Path, config: Config) -> None:
 
 
 def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
-    """A column for the data and each beta: learned density, chains' density, their logarithms."""
+    """Draws a column for the data and each beta: densities of model and chains, and logarithms."""
     section, peak = config.eval, float(truth.max())
     grid = Grid(section.half_width, section.grid_points)
     columns: list[tuple[str, Any, str, Any]] = [("data", truth, "", None)]
@@ -61,7 +61,7 @@ def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
 def shown_density(
     log_density: np.ndarray, grid: Grid, max_border_mass: float, truth: np.ndarray
 ) -> tuple[str, np.ndarray | None]:
-    """Caption of a learned density, and its normalised logarithm; None if it has none."""
+    """Returns a learned density's caption, and its normalised logarithm or None."""
     if toy_grid.border_mass(log_density, grid) > max_border_mass:
         return "not normalisable", None
     learned = toy_grid.normalised(log_density, grid)
@@ -75,9 +75,9 @@ def tile(
     limits: tuple[float, float],
     missing: str = "mass at\nthe border",
 ) -> None:
-    """One square of the panels; colours beyond the limits are those of the limits.
+    """Draws one square of the panels; values beyond the limits have the limits' colours.
 
-    Where there is no density, ``missing`` says why.
+    Without a density, ``missing`` says why.
     """
     axes.set(xticks=[], yticks=[])
     if log_density is None:
@@ -90,7 +90,7 @@ def tile(
 
 
 def training(path: Path, rows: list[dict[str, Any]], betas: tuple[float, ...]) -> None:
-    """Divergences and the objective's monitors against the step, a line for each beta."""
+    """Draws divergences and the objective's monitors against the step, a line a beta."""
     names = (
         ("density_tv", "total variation, density"),
         ("density_kl", "KL(data || model), nats"),
@@ -122,10 +122,10 @@ PANELS = (
 
 
 def study(folder: Path) -> None:
-    """divergences.png of a study's folder: total variation against beta, a line for each row.
+    """Draws divergences.png of a study's folder: total variation against beta, a line a row.
 
-    A row is drawn in the panel of ``PANELS`` with the longest name that its own begins with; means
-    are of the runs that have a number.
+    A row's panel in ``PANELS`` has the longest name with which the row's begins. Means are over
+    runs that have a number.
     """
     found = sorted(reports(folder).items())
     shown = [name for name in PANELS if any(_panel(rowname) == name for rowname, _ in found)]
@@ -168,7 +168,7 @@ def _panel(rowname: str) -> str | None:
 
 
 def reports(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The folder name of a row to ``by_beta`` of each of its finished runs."""
+    """Returns, by a row's folder name, ``by_beta`` of its finished runs."""
     found = {
         row: [run.evaluation()["by_beta"] for run in reader.done(folder, row)]
         for row in reader.row_names(folder)
@@ -177,7 +177,7 @@ def reports(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def over_betas(runs: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Betas (n,) and the number ``name`` of every run, (runs, n); NaN where it has none."""
+    """Returns betas (n,) and the number ``name`` of every run, (runs, n); NaN if missing."""
     models = [sorted(run.values(), key=lambda model: model["beta"]) for run in runs]
     betas = np.array([model["beta"] for model in models[0]])
     values = [[model[name] for model in run] for run in models]

@@ -1,4 +1,4 @@
-"""Densities on a square grid of the plane, in float64: normalised, compared, estimated."""
+"""Normalises, compares and estimates densities on a square grid of the plane, in float64."""
 
 import math
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ BORDER = 0.05
 
 @dataclass(frozen=True)
 class Grid:
-    """The square [-half_width, half_width]^2 in num x num cells; arrays on it are [x, y].
+    """Square [-half_width, half_width]^2 in num x num cells; arrays on it are [x, y].
 
-    A density on it holds a value for each cell, that of its centre.
+    A density on it holds the value at each cell's centre.
     """
 
     half_width: float
@@ -37,21 +37,21 @@ class Grid:
 
 
 def normalised(log_density: np.ndarray, grid: Grid) -> np.ndarray:
-    """``log_density`` (num, num) plus the constant that gives it mass 1 on the grid."""
+    """Returns ``log_density`` (num, num) plus the constant that gives it mass 1 on the grid."""
     values = np.asarray(log_density, np.float64).reshape(grid.num, grid.num)
     return values - special.logsumexp(values) - 2 * math.log(grid.width)
 
 
 def mass(density: np.ndarray, grid: Grid) -> float:
-    """The integral of ``density`` over the grid."""
+    """Returns the integral of ``density`` over the grid."""
     return float(np.sum(density)) * grid.width**2
 
 
 def border_mass(log_density: np.ndarray, grid: Grid) -> float:
-    """The share of the mass in a frame of 5 % of the side; 1 where the values are not finite.
+    """Returns the share of mass in a frame of 5 % of the side; 1 if values are not finite.
 
-    Where it is not small, there is more mass beyond, and the density cannot be normalised on this
-    grid: an energy network grows or falls linearly far from the data.
+    If it is not small, there is more mass beyond and the density cannot be normalised on this grid.
+    Far from the data, an energy network grows or falls linearly.
     """
     values = np.asarray(log_density, np.float64)
     if not np.all(np.isfinite(values)):
@@ -63,28 +63,28 @@ def border_mass(log_density: np.ndarray, grid: Grid) -> float:
 
 
 def total_variation(first: np.ndarray, second: np.ndarray, grid: Grid) -> float:
-    """Half the integral of the absolute difference, in [0, 1].
+    """Returns half the integral of the absolute difference, in [0, 1].
 
-    What a density's mass on the grid lacks of 1 lies outside, where the other is taken to be 0.
+    Mass missing on the grid lies outside, where the other density is taken as 0.
     """
     outside = (1 - mass(first, grid)) + (1 - mass(second, grid))
     return 0.5 * (mass(np.abs(first - second), grid) + outside)
 
 
 def kl_divergence(log_first: np.ndarray, log_second: np.ndarray, grid: Grid) -> float:
-    """KL(first || second) in nats of two normalised log densities; -inf stands for no mass."""
+    """Returns KL(first || second) in nats of normalised log densities; -inf means no mass."""
     present = log_first > -np.inf
     difference = log_first[present] - log_second[present]
     return mass(np.exp(log_first[present]) * difference, grid)
 
 
 def smoothed_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
-    """The density of ``points`` (n, 2): counts in the cells, spread by a Gaussian kernel.
+    """Returns the density of ``points`` (n, 2): counts in cells, spread by a Gaussian kernel.
 
-    Points outside of the grid, and those that are not finite, count in n and leave mass missing.
+    Points outside the grid, or not finite, count in n and leave mass missing.
 
     Args:
-      points: of which there is at least one.
+      points: at least one.
       grid: its cells should be narrower than the bandwidth.
       bandwidth: standard deviation of the kernel, in units of the position.
     """
@@ -93,7 +93,7 @@ def smoothed_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.n
 
 
 def smoothed(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
-    """``density`` (num, num) spread by the kernel of ``smoothed_histogram``; 0 beyond the grid."""
+    """Spreads ``density`` (num, num) by the kernel of ``smoothed_histogram``; 0 beyond the grid."""
     return ndimage.gaussian_filter(density, bandwidth / grid.width, mode="constant")
 
 

@@ -1,4 +1,4 @@
-"""The data's own density of the plane on a grid, and how far a learned one is from it."""
+"""Data density in the plane on a grid, and a learned density's distance from it."""
 
 import math
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class PlaneMonitor:
 
     @cached_property
     def truth(self) -> np.ndarray:
-        """The log density of the data on the grid, normalised there."""
+        """Log density of the data, normalised on the grid."""
         values = jax.vmap(self.toy.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
         return toy_grid.normalised(np.asarray(values), self.grid)
 
@@ -61,7 +61,7 @@ class PlaneMonitor:
             )
 
     def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
-        """Divergences from the data's density; NaN where the learned one has more mass beyond."""
+        """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
         grid = self.grid
         share = toy_grid.border_mass(log_density, grid)
         report = {"density_tv": math.nan, "density_kl": math.nan, "border_mass": share}

@@ -1,4 +1,4 @@
-"""Numbers that judge chains in the plane: have they mixed, where are they, how far from the law."""
+"""Numbers that judge chains in the plane: mixing, modes, distances."""
 
 import math
 from functools import partial
@@ -11,7 +11,7 @@ from scipy import special
 from ebmjax import metrics
 from ebmjax.recipes.plane.grid import Grid
 
-# A draw is in a mode within so many of the Gaussians' standard deviations: 98.9 % of the mass.
+# Radius of a mode in the Gaussians' standard deviations: 98.9 % of the mass.
 MODE_RADIUS = 3.0
 
 
@@ -23,19 +23,19 @@ def draws_numbers(
     means: np.ndarray,
     num: int,
 ) -> dict[str, float]:
-    """Numbers of ``draws`` (chains, n, 2).
+    """Returns numbers of ``draws`` (chains, n, 2).
 
     Args:
-      draws: after the burn-in.
+      draws: draws after the burn-in.
       data: (m, 2), fresh points of the data.
-      model: (m, 2), independent draws from the learned density; None where there are none.
+      model: (m, 2), independent draws from the learned density, or None.
       means: (modes, 2).
-      num: of draws, evenly spaced in every chain, that the distances are taken of; a few more
-        where the chains do not divide it.
+      num: number of draws for the distances, evenly spaced in every chain; a few more if the chains
+        do not divide it.
 
     Returns:
       R-hat by both definitions (the larger of the coordinates), effective sample sizes (the
-      smaller), energy distances, and the visits of modes. NaN all where a draw is not finite.
+      smaller), energy distances, and the visits of modes. All NaN if a draw is not finite.
     """
     names = ("rhat_classic", "rhat_rank", "ess", "ess_within")
     visits = mode_visits(draws, means)
@@ -49,7 +49,7 @@ def draws_numbers(
 
 
 def spread_draws(draws: np.ndarray, num: int) -> np.ndarray:
-    """Takes equally many ``draws`` (chains, n, 2) of every chain, at least ``num`` if there are."""
+    """Takes equally many ``draws`` (chains, n, 2) of every chain, at least ``num`` if possible."""
     num_chains, length = draws.shape[:2]
     kept = min(-(-num // num_chains), length)
     return draws[:, np.arange(kept) * length // kept].reshape(-1, 2)
@@ -57,7 +57,7 @@ def spread_draws(draws: np.ndarray, num: int) -> np.ndarray:
 
 @jax.jit
 def _diagnostics(draws: jax.Array) -> tuple[jax.Array, ...]:
-    """Classic R-hat, rank-normalised R-hat, effective size, and the sum of the chains' own."""
+    """Returns classic and rank-normalised R-hat, effective size, and the sum of single chains'."""
     scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
     sample_size = partial(metrics.effective_sample_size, allow_few_draws=True)
     alone = jax.vmap(sample_size)(draws[:, None])
@@ -70,15 +70,15 @@ def _diagnostics(draws: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def nearest_mode(positions: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """(...): the index of the mean nearest to each of ``positions`` (..., 2)."""
+    """Returns (...): the index of the mean nearest to each of ``positions`` (..., 2)."""
     return np.argmin(_distances(positions, means), axis=-1)
 
 
 def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
-    """Visits of ``draws`` (chains, n, 2): the number of modes found, and of changes of mode.
+    """Returns visits of ``draws`` (chains, n, 2): modes found and changes of mode.
 
-    A draw is in a mode if it is nearer than ``MODE_RADIUS``, and than half the way to the next.
-    "inside" is the share of draws that are in one, "crossings" the changes of mode a chain makes.
+    A draw is in a mode if it is nearer than ``MODE_RADIUS`` and than half the way to the next mode.
+    "inside" is the share of such draws, "crossings" the changes of mode a chain.
     """
     between = _distances(means, means)
     radius = min(MODE_RADIUS, np.min(between[between > 0]) / 2)
@@ -95,9 +95,9 @@ def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
 def grid_draws(
     rng: np.random.Generator, log_density: np.ndarray, *, grid: Grid, num: int
 ) -> np.ndarray:
-    """``num`` independent draws (num, 2) of a density constant within a cell.
+    """Returns ``num`` independent draws (num, 2) of a density that is constant in each cell.
 
-    ``log_density`` (num, num) is up to a constant: between modes its exponentials may underflow.
+    ``log_density`` (num, num) is up to a constant, because exponentials may underflow.
     """
     shares = special.softmax(log_density.ravel())
     cells = rng.choice(len(shares), size=num, p=shares)

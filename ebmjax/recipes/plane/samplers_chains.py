@@ -1,4 +1,4 @@
-"""Chains of every sampler on a learned energy: run, timed, judged."""
+"""Runs, times and judges chains of every sampler on a learned energy."""
 
 import math
 import time
@@ -35,8 +35,8 @@ class Chains(NamedTuple):
     Attributes:
       positions: (chains, steps, 2), burn-in included.
       acceptance_prob: mean after the burn-in; NaN where none is defined.
-      temperature: mean over chains of the last; NaN for all samplers but tempered ones.
-      seconds: of the compiled program, all steps of all chains.
+      temperature: mean over chains of the last temperature; NaN for other samplers than tempered.
+      seconds: time of the compiled program, all steps of all chains.
     """
 
     positions: np.ndarray

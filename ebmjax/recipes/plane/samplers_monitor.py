@@ -1,4 +1,4 @@
-"""Compares eight samplers of one learned energy, in numbers, with chains that are perfect."""
+"""Compares samplers of one learned energy with perfect chains."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ from ebmjax.training import TrainState
 
 @dataclass(frozen=True)
 class SamplersMonitor(PlaneMonitor):
-    """The learned density during training, and all samplers on it at the end.
+    """Measures the learned density during training, and all samplers on it at the end.
 
-    Also written: ``evaluation.npz`` and ``plots/eval_*``.
+    It also writes ``evaluation.npz`` and ``plots/eval_*``.
 
     Attributes:
-      means: of its modes, (modes, 2).
-      law: of a chain's start.
+      means: means of the modes, (modes, 2).
+      law: law of a chain's start.
     """
 
     means: jax.Array
@@ -41,7 +41,7 @@ class SamplersMonitor(PlaneMonitor):
         return self.density_numbers(learned)
 
     def learned(self, params: Any) -> np.ndarray:
-        """The learned log density on the grid, (num, num), up to a constant."""
+        """Returns the learned log density on the grid, (num, num), up to a constant."""
         centres = jnp.asarray(self.grid.centres, jnp.float32)
         values = -np.asarray(self._energies(params, centres), np.float64)
         return values.reshape(self.grid.num, self.grid.num)
@@ -51,7 +51,7 @@ class SamplersMonitor(PlaneMonitor):
         return jax.jit(self.energy_fn)
 
     def evaluate(self, state: TrainState) -> dict[str, Any]:
-        """Every sampler in every setting, beside draws that are perfect; draws the pictures."""
+        """Evaluates every sampler in every setting, beside perfect draws; draws the pictures."""
         section, log_density = self.config.eval, self.learned(state.params)
         start_key, chain_key, draw_key = jax.random.split(self.key, 3)
         start_keys = jax.random.split(start_key, section.num_chains)
@@ -87,10 +87,10 @@ class SamplersMonitor(PlaneMonitor):
         density: dict[str, float],
         starts: np.ndarray,
     ) -> tuple[Callable[..., dict[str, float]], dict[str, dict[str, float]]]:
-        """References by which draws are judged, and the scores of independent ones.
+        """Returns references by which draws are judged, and scores of independent draws.
 
-        "data" are fresh points; "model" follow the learned density on the grid; every chain of
-        "locked" does so too, but never leaves the mode that is nearest to its start.
+        "data" are fresh points. "model" follow the learned density on the grid. So do "locked"
+        chains, which never leave the mode nearest to their start.
         """
         section, means = self.config.eval, np.asarray(self.means)
         data_key, fresh_key, grid_key = jax.random.split(key, 3)
@@ -121,7 +121,7 @@ class SamplersMonitor(PlaneMonitor):
     def sampler_numbers(
         self, judge: Callable[..., dict[str, float]], chains: Chains
     ) -> dict[str, float]:
-        """Numbers of one sampler in one setting."""
+        """Returns the numbers of one sampler in one setting."""
         numbers = judge(chains.positions[:, self.config.eval.burn_in :])
         return numbers | {
             "acceptance_prob": chains.acceptance_prob,
@@ -132,7 +132,7 @@ class SamplersMonitor(PlaneMonitor):
         }
 
     def _notes(self, report: dict[str, Any]) -> Iterator[str]:
-        """Notes that a reader of the numbers needs."""
+        """Returns notes that readers of the numbers need."""
         if math.isnan(report["density"]["density_tv"]):
             yield (
                 f"The learned density has {report['density']['border_mass']:.2g} of its mass on "

@@ -1,4 +1,4 @@
-"""The pictures of a study of samplers in the plane, drawn from the run's folder alone."""
+"""Pictures of a comparison of samplers in the plane, drawn from the run's folder."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ def draw(workdir: Path, config: Config) -> None:
 
 
 def training(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Energies, the chains' moves and the distance from the data's density, against the step."""
+    """Draws energies, chains' moves and the distance from the data's density, by step."""
     panels = (
         ("energy", ("positive_energy", "negative_energy"), "linear"),
         ("distance a chain travels", ("chain_distance",), "linear"),
@@ -56,7 +56,7 @@ def densities(path: Path, files: Sequence[Path], half_width: float) -> None:
 
 
 def energy_map(axes: Any, log_density: np.ndarray, half_width: float) -> None:
-    """The learned energy, low blue and high red as in the thesis."""
+    """Draws the learned energy, low blue and high red as in the thesis."""
     energy = log_density.max() - log_density.T
     extent = (-half_width, half_width, -half_width, half_width)
     axes.imshow(energy, origin="lower", extent=extent, cmap="coolwarm", alpha=0.75)
@@ -81,7 +81,7 @@ def evaluation(workdir: Path, config: Config, report: dict[str, Any]) -> None:
 
 
 def squares(num: int, side: float = 2.8) -> tuple[Any, list[Any]]:
-    """A figure with a square for each of ``num`` samplers, the others empty."""
+    """Returns a figure with a square for each of ``num`` samplers, the others empty."""
     rows = -(-num // COLUMNS)
     columns = min(COLUMNS, num)
     size = (side * columns, (side + 0.5) * rows)
@@ -98,7 +98,7 @@ def scatter(
     numbers: dict[str, dict[str, float]],
     config: Config,
 ) -> None:
-    """Draws after the burn-in over the learned energy, a colour a chain."""
+    """Plots draws after the burn-in over the learned energy, a colour a chain."""
     figure, panels = squares(len(chains))
     for axes, (name, positions) in zip(panels, chains.items(), strict=True):
         energy_map(axes, log_density, config.eval.half_width)
@@ -112,7 +112,7 @@ def scatter(
 
 
 def traces(path: Path, chains: dict[str, np.ndarray], config: Config) -> None:
-    """Both coordinates of every chain against the step, as far as the map goes."""
+    """Plots both coordinates of every chain against the step, within the map."""
     figure, grid = plt.subplots(
         2, len(chains), figsize=(2.4 * len(chains), 4.4), squeeze=False, sharex=True, sharey=True
     )
@@ -139,9 +139,9 @@ def stills(
     log_density: np.ndarray,
     config: Config,
 ) -> None:
-    """Draws the chains after few and many steps, a row a sampler, with their way there.
+    """Draws chains after few and many steps, a row a sampler, with their way.
 
-    A chain beyond the map stands at its edge.
+    A chain beyond the map is drawn at its edge.
     """
     times = [0, *moments(10, config.eval.num_steps, 4)]
     figure, grid = plt.subplots(
@@ -151,7 +151,7 @@ def stills(
         path_so_far = np.concatenate([starts[:, None], positions], axis=1)
         for axes, time in zip(row, times, strict=True):
             energy_map(axes, log_density, config.eval.half_width)
-            # The way of the last tenth: all of it would hide the density.
+            # Only the last tenth of the way: all of it would hide the density.
             tail = path_so_far[:, time - time // 10 : time + 1]
             for i, way in enumerate(tail):
                 axes.plot(*way.T, lw=0.5, color=shade(i))
@@ -170,7 +170,7 @@ def animation(
     log_density: np.ndarray,
     config: Config,
 ) -> None:
-    """All samplers at once, faster and faster, in an endless GIF; edges as in ``stills``."""
+    """Draws all samplers, faster and faster, in an endless GIF; edges as in ``stills``."""
     num_frames = config.eval.num_frames
     if not num_frames:
         return
@@ -198,7 +198,7 @@ def animation(
 
 
 def frames(figure: Any, artists: list[Any]) -> Callable[[], Image.Image]:
-    """A function that draws ``artists`` where they are now; what is behind is drawn once."""
+    """Returns a function that draws ``artists`` at their place; the background is drawn once."""
     for artist in artists:
         artist.set_animated(True)
     figure.set_dpi(80)
@@ -210,27 +210,27 @@ def frames(figure: Any, artists: list[Any]) -> Callable[[], Image.Image]:
         for artist in artists:
             figure.draw_artist(artist)
         image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())
-        # The usual palette forgets colours that few pixels have, which are those of the chains.
+        # The usual palette loses rare colours, which are those of the chains.
         return image.quantize(256, Image.Quantize.FASTOCTREE)
 
     return frame
 
 
 def within(positions: np.ndarray, config: Config) -> np.ndarray:
-    """``positions``, moved to the edge of the map where they lie beyond."""
+    """Returns ``positions``, moved to the edge of the map if they lie beyond."""
     return np.clip(positions, -config.eval.half_width, config.eval.half_width)
 
 
 def moments(first: int, last: int, num: int) -> list[int]:
-    """At most ``num`` steps from ``first`` to ``last``, evenly spaced by their logarithm."""
+    """Returns at most ``num`` steps from ``first`` to ``last``, evenly spaced in logarithm."""
     return sorted({round(step) for step in np.geomspace(first, last, num)})
 
 
 def title(name: str) -> str:
-    """Name of a sampler in pictures and tables."""
+    """Returns a sampler's name for pictures and tables."""
     return SAMPLERS[name].title
 
 
 def shade(chain: int) -> Any:
-    """The colour of a chain, readable on red and blue."""
+    """Returns a chain's colour, readable on red and blue."""
     return plt.get_cmap("tab20")(2 * chain % 20 + (chain >= 10))

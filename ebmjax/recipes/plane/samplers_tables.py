@@ -1,4 +1,4 @@
-"""The table and the figure of a study of samplers in the plane, from its runs' evaluation.json."""
+"""Table and figure of a study of samplers in the plane, from the runs' evaluation.json."""
 
 import statistics
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ REFERENCES = {
 
 
 def study(folder: Path) -> None:
-    """samplers.md of a study's folder, and samplers_<row>.png for each of its rows."""
+    """Writes samplers.md of a study's folder, and samplers_<row>.png for each row."""
     sections = []
     for row in reader.row_names(folder):
         runs = [run.evaluation() for run in reader.done(folder, row)]
@@ -59,7 +59,7 @@ def study(folder: Path) -> None:
 
 
 def table(runs: list[dict[str, Any]], setting: str) -> str:
-    """One setting in Markdown: a row a sampler, mean and standard deviation over the runs."""
+    """Returns one setting in Markdown: a row a sampler, mean and standard deviation over runs."""
     headings = ["", "R-hat, published", *COLUMNS]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for name in sampler_names(runs):
@@ -73,18 +73,18 @@ def table(runs: list[dict[str, Any]], setting: str) -> str:
 
 
 def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
-    """Names of the runs' samplers, in the order of the table."""
+    """Returns the names of the runs' samplers, in the order of the table."""
     return [name for name in SAMPLERS if name in runs[0]["eval"]["samplers"]]
 
 
 def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
-    """Entries of one row. Runs without a finite number are left out, and reported."""
+    """Returns one row's entries. Runs without a finite number are left out and reported."""
     rows = list(reports)
     return [entry([row.get(name) for row in rows], decimals) for name, decimals in COLUMNS.values()]
 
 
 def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
-    """A dot a run: R-hat beside the published one, efficiency, distance from the model."""
+    """Draws a dot a run: R-hat beside the published one, efficiency, distance from the model."""
     panels = (
         ("rhat_classic", "R-hat, classic"),
         ("rhat_rank", "R-hat, rank-normalised"),

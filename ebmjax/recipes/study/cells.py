@@ -1,4 +1,4 @@
-"""Parts of a study: rows and columns, and the runs that they ask for."""
+"""Parts of a study: rows, columns and runs."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,16 +21,16 @@ EXTRACTOR = "{extractor}"
 
 @dataclass(frozen=True)
 class Study:
-    """A study, as a study file defines it: ``STUDY``, or values of ``STUDIES`` by variant.
+    """Study of a study file: ``STUDY``, or the values of ``STUDIES`` by variant.
 
     Attributes:
       rows: label to ``CONFIG[:VARIANT]``, or to a list of it and further ``--config.`` arguments.
       columns: heading to (name in summary.json or evaluation.json, factor, decimals). Dots in a
-        name descend into nested objects. A column with "{extractor}" in heading and name is one for
-        each extractor that judges the rows' images.
-      num_seeds: runs of every row; their seeds are 0, 1, ..., or of R repeats each 0, R, ...
+        name descend into nested objects. "{extractor}" in heading and name makes a column for each
+        extractor of the rows.
+      num_seeds: runs of every row, with seeds 0, 1, ..., or for R repeats 0, R, ...
       common: arguments of every run.
-      draw: called with the study's folder once all runs are made: its figures.
+      draw: draws figures; called with the study's folder after all runs.
     """
 
     rows: Mapping[str, str | Sequence[str]]
@@ -42,7 +42,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: its row, its seed, its folder, and the command and configuration that make it."""
+    """One run: row, seed, folder, command and configuration."""
 
     label: str
     seed: int
@@ -61,29 +61,29 @@ class Cell:
         return num_repeats(self.config)
 
     def check(self) -> None:
-        """Raises WorkdirError if what is there already was made with another configuration."""
+        """Raises WorkdirError if the folder's run has another configuration."""
         if self.folder.exists():
             workdir.check(self.folder, self.config)
         if self.status == "done":
             workdir.check_evaluated(self.folder, self.config)
 
     def numbers(self) -> dict[str, Any]:
-        """The two JSON objects of a finished run as one."""
+        """Returns both JSON objects of a finished run as one."""
         return Run(self.folder).numbers()
 
 
 def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:
-    """All runs, a first one of every row first: after them the table has every row already.
+    """Returns all runs, the first seed of every row first, so that the table soon has every row.
 
     Args:
       study: rows and arguments.
-      folder: of the study.
+      folder: the study's folder.
       num_seeds: runs of every row.
-      overrides: ``--config.FIELD=VALUE`` of every run, which count before the study's own.
+      overrides: ``--config.FIELD=VALUE`` for every run; they win over the study's.
 
     Raises:
       ConfigError: if two rows would share a folder.
-      SystemExit: if a row's configuration cannot be had; its message names the mistake.
+      SystemExit: if a row's configuration is wrong; the message names the mistake.
     """
     _check_folders(study)
     rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
@@ -96,7 +96,7 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
 
 
 def with_extractors(study: Study, all_cells: Sequence[Cell]) -> Study:
-    """``study`` with the columns of "{extractor}" named after those of its runs."""
+    """Returns ``study`` with "{extractor}" in columns replaced by its runs' extractors."""
     names = sorted({extractor_name(cell.config) for cell in all_cells})
     columns: dict[str, tuple[str, float, int]] = {}
     for heading, (number, factor, decimals) in study.columns.items():
@@ -107,7 +107,7 @@ def with_extractors(study: Study, all_cells: Sequence[Cell]) -> Study:
 
 
 def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
-    """``CONFIG[:VARIANT]`` of a row, and the arguments of its runs."""
+    """Returns ``CONFIG[:VARIANT]`` of a row, and the arguments of its runs."""
     row = study.rows[label]
     config, *arguments = [row] if isinstance(row, str) else row
     return config, [*study.common, *arguments, *overrides]
@@ -116,7 +116,7 @@ def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, l
 def _cell(
     label: str, name: str, arguments: Sequence[str], config: Config, folder: Path, number: int
 ) -> Cell:
-    """Run ``number`` of a row, from 0. Its R repeats are of seeds R number, R number + 1, ..."""
+    """Returns run ``number`` of a row, from 0; R repeats have seeds R number, R number + 1, ..."""
     seed = number * num_repeats(config)
     target = folder / folder_name(label) / f"seed{seed}"
     command = [
@@ -134,7 +134,7 @@ def _cell(
 
 
 def num_repeats(config: Config) -> int:
-    """Number of independent repeats that a run of ``config`` trains at once."""
+    """Returns the number of repeats that a run of ``config`` trains at once."""
     return config.train.get("num_repeats", 1)
 
 
@@ -150,9 +150,10 @@ def _check_folders(study: Study) -> None:
 
 
 def from_both_ends(labels: Sequence[str]) -> list[str]:
-    """The first, the last, the second, the last but one, and so on.
+    """Orders items: first, last, second, last but one, and so on.
 
-    Neighbours in a table tend to share compiled programs: at the same time each would compile them.
+    Neighbours in a table tend to share compiled programs; at the same time, each would compile
+    them.
     """
     half = (len(labels) + 1) // 2
     pairs = zip_longest(labels[:half], reversed(labels[half:]))

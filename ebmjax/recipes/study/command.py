@@ -4,18 +4,16 @@
   python experiments/study.py --study=studies/thermo_digits.py:quick
   python experiments/study.py --study=studies/jem_digits.py --config.train.batch_size=32
 
-A study file names its rows, each a configuration with a variant, and its columns, each a number of
-summary.json or evaluation.json, or a list of one number for each repeat of the run. Every cell is a
-run of its own (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k, or of the seeds
-from k on if it trains several repeats at once; no seed counts twice. What is there already is not
-run again, and what was interrupted continues; Ctrl-C and SIGTERM reach the runs. A run that
-diverged counts as such and is not repeated. table.md and table.json are written anew after every
-run; figures, where the study has any, are drawn at the end. With --jobs=N every run has its own
-share of the CPUs. --rows='SVGD*' 'JEM, K = ?' runs only the rows whose labels match; the table
-keeps all rows.
+A study file names its rows and columns. A row is a configuration with a variant. A column is a
+number of summary.json or evaluation.json, or a list with one number for each repeat of the run.
+Every cell is a run (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k, or of the seeds from
+k on if it trains several repeats at once. Finished and diverged runs are not repeated; interrupted
+runs continue. Ctrl-C and SIGTERM reach the runs. table.md and table.json are written after every
+run, figures at the end. With --jobs=N every run has a share of the CPUs. --rows='SVGD*' 'JEM, K =
+?' runs only rows whose labels match; the table keeps all rows.
 
---config.FIELD=VALUE, as often as needed, changes a field of every run, after what its row says. The
-runs keep it in their config.json, and a folder whose runs have another value is refused."""
+--config.FIELD=VALUE, any number of times, changes a field of every run after its row's arguments. A
+folder whose runs have another value is refused."""
 
 import argparse
 import fnmatch
@@ -38,10 +36,10 @@ from ebmjax.recipes.study.table_entry import entry
 
 
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Label to column to the list of its numbers over the seeds and repeats that were run.
+    """Returns, by label and column, the numbers over seeds and repeats that were run.
 
-    None stands for a seed or repeat without the number, as those that diverged. Rows whose runs
-    keep numbers image by image have "test_set_error" and "difference_from", too.
+    None stands for a seed or repeat without the number, such as a diverged one. Rows whose runs
+    keep numbers image by image also have "test_set_error" and "difference_from".
     """
     found: dict[str, dict[str, Any]] = {}
     for label in study.rows:
@@ -62,7 +60,7 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
 
 
 def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
-    """The number of every run, or of every repeat where runs have a list of them."""
+    """Returns the number of every run, or of every repeat if runs have a list."""
     is_each_repeat = any(isinstance(values, list) for values in by_run)
     lists = (
         values if isinstance(values, list) else [values] * (num if is_each_repeat else 1)
@@ -72,7 +70,7 @@ def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
 
 
 def _descend(tree: Any, name: str) -> Any:
-    """The value under ``name``: a number, one a repeat, or None."""
+    """Returns the value under ``name``: a number, a list over repeats, or None."""
     for part in name.split("."):
         if not isinstance(tree, dict) or part not in tree:
             return None
@@ -81,10 +79,10 @@ def _descend(tree: Any, name: str) -> Any:
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table: mean and standard deviation over seeds and repeats, and how many diverged.
+    """Returns the table: mean and standard deviation over seeds and repeats, diverged count.
 
-    A number that not all of them have says how many it is of, diverged ones included. The error of
-    the test set and the paired differences from the first row are there where they are known.
+    A number that some runs lack says how many have it, diverged ones included. The test set's error
+    and paired differences from the first row are shown if known.
     """
     headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", "diverged"]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
@@ -99,14 +97,14 @@ def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
-    """table.md and table.json, each whole or not at all."""
+    """Writes table.md and table.json, each whole or not at all."""
     found = table(study, all_cells)
     write_whole(folder / "table.md", as_markdown(study, found))
     write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
 
 
 def load(name: str) -> Study:
-    """The study of ``FILE[:VARIANT]``, the file looked for from here and from experiments/."""
+    """Returns the study of ``FILE[:VARIANT]``; the file is found from here or experiments/."""
     path, _, variant = name.partition(":")
     studies = read(files.find(path, "studies", "study"))
     if variant not in studies:
@@ -116,7 +114,7 @@ def load(name: str) -> Study:
 
 
 def read(path: Path) -> Mapping[str, Study]:
-    """The studies of a file by variant, "" where it has but one."""
+    """Returns the studies of a file by variant, "" for a single one."""
     try:
         namespace = runpy.run_path(str(path))
     except Exception as error:  # whatever the file does
@@ -131,7 +129,7 @@ def read(path: Path) -> Mapping[str, Study]:
 
 
 def default_folder(name: str) -> Path:
-    """``runs/studies/<file>[_<variant>]`` under the current directory."""
+    """Returns ``runs/studies/<file>[_<variant>]`` in the current folder."""
     path, _, variant = name.partition(":")
     return Path("runs") / "studies" / "_".join(filter(None, (Path(path).stem, variant)))
 
@@ -143,9 +141,9 @@ def run_all(
     num_jobs: int,
     patterns: Sequence[str] = ("*",),
 ) -> int:
-    """Runs what is missing, keeps the table up to date and draws; returns how many runs failed.
+    """Runs missing cells, updates the table and draws; returns the number of failed runs.
 
-    Rows whose labels match none of ``patterns`` are not run. The table has them all the same.
+    Rows whose labels match none of ``patterns`` are not run but stay in the table.
     """
     failures: list[Cell] = []
 
@@ -177,7 +175,7 @@ def _check_patterns(all_cells: Sequence[Cell], patterns: Sequence[str]) -> None:
 
 
 def _tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
-    """Names the columns that no finished run has a number for: some are spelled wrongly."""
+    """Prints columns for which no finished run has a number: perhaps misspelled."""
     numbers = [cell.numbers() for cell in all_cells if cell.status == "done"]
     for heading, (name, _, _) in study.columns.items():
         if numbers and all(_descend(one, name) is None for one in numbers):
@@ -185,10 +183,10 @@ def _tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
 
 
 def _claim(folder: Path, study: Study) -> None:
-    """Makes the folder, or refuses that of another study, whose table would be lost.
+    """Makes the folder; raises for another study's folder, whose table would be lost.
 
     Raises:
-      WorkdirError: if its table has a row that is not of this study.
+      WorkdirError: if its table has a row of another study.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "table.json"
@@ -247,7 +245,7 @@ def main() -> None:
         _claim(folder, study)
     except (OSError, WorkdirError) as error:
         stop(f"--folder={folder} cannot be used: {error}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # is a Ctrl-C, for its runs too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
     try:
         num_failed = run_all(study, all_cells, folder, max(options.jobs, 1), options.rows)
     except KeyboardInterrupt:

@@ -12,17 +12,17 @@ from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
 
 Run = tuple[Any, Parts]
-"""Which images, by their digest, and a number of each of them."""
+"""Images by their digest, and a number of each image."""
 
 
 def add_errors(
     study: Study, all_cells: Sequence[Cell], found: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Adds to the rows of ``found`` what runs that keep numbers image by image allow to say.
+    """Adds errors to the rows of ``found`` whose runs keep numbers image by image.
 
     "test_set_error" has the standard error of each column's mean, because the test set is finite.
-    "difference_from" has the first row with such runs and, by column, the difference from it on the
-    same images over the seeds that both have, with a 95 % interval over images and seeds.
+    "difference_from" names the first row with such runs. By column it has the difference from that
+    row on the same images and common seeds, with a 95 % interval over images and seeds.
     """
     rows = {label: _runs(study, all_cells, label) for label in study.rows}
     first = next((label for label, columns in rows.items() if any(columns.values())), None)
@@ -42,7 +42,7 @@ def add_errors(
 
 
 def markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The lines below a table: how to read its errors, and the paired differences."""
+    """Returns the lines below a table: how to read its errors, and the paired differences."""
     if not any("test_set_error" in row for row in found.values()):
         return []
     lines = ["", '± is the spread over seeds, "test" the standard error of a finite test set.']
@@ -68,7 +68,7 @@ def markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict[int, Run]]:
-    """Heading to seed to the run's numbers, of a row's finished runs."""
+    """Returns, by heading and seed, the numbers of a row's finished runs."""
     done = [cell for cell in all_cells if cell.label == label and cell.status == "done"]
     digests = {cell.seed: cell.numbers().get("images_sha256") for cell in done}
     found: dict[str, dict[int, Run]] = {}
@@ -83,20 +83,20 @@ def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict
 
 
 def _fits(runs: Sequence[Run]) -> bool:
-    """Returns whether there are runs, and all are of the same images."""
+    """Returns whether there are runs, all on the same images."""
     images = {(digest, *((name, len(x)) for name, x in parts.items())) for digest, parts in runs}
     return len(images) == 1
 
 
 def _stacked(runs: Sequence[Run]) -> tuple[np.ndarray, ...]:
-    """(seeds, images) of each part."""
+    """Returns (seeds, images) of each part."""
     return tuple(np.stack([parts[name] for _, parts in runs]) for name in runs[0][1])
 
 
 def _difference(
     ours: Mapping[int, Run], theirs: Mapping[int, Run], factor: float
 ) -> dict[str, Any] | None:
-    """The paired difference over common seeds; None where there are none on the same images."""
+    """Returns the paired difference over common seeds; None without any on the same images."""
     seeds = [seed for seed in ours if seed in theirs]
     both = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
     if not _fits([*both[0], *both[1]]):

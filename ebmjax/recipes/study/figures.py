@@ -1,4 +1,4 @@
-"""One figure of the numbers that a study's rows logged over training."""
+"""Draws the numbers that a study's rows logged over training."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +12,10 @@ from ebmjax.recipes.core.plots import column
 from ebmjax.recipes.study import reader
 
 Panel = tuple[str | tuple[str, ...], str, str]
-"""A number's name in metrics.jsonl, or the names that runs may have for it, its label, and the
-scale of its axis."""
+"""Number's name (or possible names) in metrics.jsonl, its label, and the scale of its axis."""
 
 STARTS = {"sample_fid": "start_fid", "sample_kid": "start_kid", "sample_is": "start_is"}
-"""What the starts of the chains score, by the score of the samples."""
+"""Scores of the chains' starts, by the score of the samples."""
 
 DASHES = ("-", "--", ":")
 CROWD = 12
@@ -28,19 +27,18 @@ def over_training(
     folder: Path,
     rows: Sequence[str] | Mapping[str, str] | None = None,
 ) -> None:
-    """``<name>.png`` of a study's folder: a panel a number, a line a row, faintly every seed.
+    """Draws ``<name>.png`` of a study's folder: a panel a number, a line a row, seeds faintly.
 
-    Runs that diverged are drawn as far as they came; a logarithmic axis leaves zeros out. Seeds of
-    more than ``CROWD`` rows would hide the lines and are not drawn. A number that no row has leaves
-    its panel empty, and there is no figure of no run. Dotted beside a score of samples: that of
-    their starts.
+    Diverged runs are drawn up to their end; a logarithmic axis leaves out zeros. Seeds of more than
+    ``CROWD`` rows are not drawn, because they would hide the lines. A number that no row has leaves
+    its panel empty; without runs there is no figure. Dotted lines are the scores of the samples'
+    starts.
 
     Args:
       panels: from left to right, at most three a line.
-      name: of the file.
-      folder: of the study.
-      rows: the labels of those shown, where they have a run, or what the figure calls each of
-        them, by label; None for all, by name.
+      name: name of the file.
+      folder: the study's folder.
+      rows: labels of the rows to show, or their names in the figure by label; None for all.
     """
     runs = _runs(folder, rows)
     if not runs:
@@ -75,7 +73,7 @@ def over_training(
 def _runs(
     folder: Path, rows: Sequence[str] | Mapping[str, str] | None
 ) -> dict[str, list[list[dict[str, Any]]]]:
-    """Logs of every seed, by what the figure calls a row, for rows that have a run."""
+    """Returns the logs of every seed, by a row's name in the figure, for rows with a run."""
     if rows is None:
         shown = {name: name.replace("_", " ") for name in reader.row_names(folder)}
     else:
@@ -90,7 +88,7 @@ def _runs(
 def _curve(
     rows: list[dict[str, Any]], names: str | tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and values of the first of ``names`` that the run logged; empty without any."""
+    """Returns steps and values of the first of ``names`` that the run logged, if any."""
     choices = (names,) if isinstance(names, str) else names
     curves = [column(rows, name) for name in choices]
     return next((curve for curve in curves if len(curve[0])), curves[0])
@@ -103,7 +101,7 @@ def line(
     shows_seeds: bool,
     style: dict[str, Any],
 ) -> None:
-    """The mean over seeds where all are, and each seed faintly; a lone label without numbers."""
+    """Draws the mean over seeds at common steps, and seeds faintly, if any."""
     curves = [(steps, values) for steps, values in curves if len(steps)]
     for steps, values in curves if shows_seeds else []:
         axes.plot(steps, values, lw=0.5, alpha=0.4, **style)

@@ -1,4 +1,4 @@
-"""The runs of a study: so many at a time, each on its own share of the CPUs, stopped together."""
+"""Runs the cells of a study, several at a time, each on a share of the CPUs."""
 
 import os
 import queue
@@ -13,15 +13,15 @@ from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.cells import Cell
 
 DIVERGED = "Training diverged"
-# By the signal itself, and as a run ends that has heeded it.
+# Exit statuses of a run killed by the signal, and of a run that stopped after it.
 INTERRUPTED = {code for s in (signal.SIGINT, signal.SIGTERM) for code in (-s, 128 + s)}
 
 
 def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str], None]) -> None:
-    """Runs what is missing and tells the status of every cell, of one at a time.
+    """Runs missing cells and yields the status of one cell at a time.
 
-    What ends this early, as Ctrl-C, passes on once the runs under way have stopped: they get a
-    SIGTERM, which is a request to save what they have.
+    An exception that ends this early, such as Ctrl-C, is raised again after the running runs have
+    stopped. They get a SIGTERM, on which they save.
     """
     lock, free = threading.Lock(), queue.SimpleQueue[list[int]]()
     running = Running()
@@ -33,7 +33,7 @@ def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str
         try:
             status = run(cell, share, running)
         finally:
-            free.put(share)  # or the cells that wait for it would wait for ever
+            free.put(share)  # otherwise waiting cells would wait for ever
         with lock:
             tell(cell, status)
 
@@ -46,36 +46,36 @@ def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str
 
 
 class Running:
-    """The processes of runs under way, which may be asked to stop at any moment."""
+    """Processes of running runs, which may be asked to stop at any time."""
 
     def __init__(self) -> None:
         self._processes: set[subprocess.Popen[str]] = set()
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Asks all of them, and those that are added from now on."""
+        """Stops all processes, and those that are added later."""
         self._is_stopping = True
         for process in list(self._processes):
             process.terminate()
 
     def add(self, process: subprocess.Popen[str]) -> None:
-        """One that has just begun."""
+        """Adds a process that has just begun."""
         self._processes.add(process)
-        if self._is_stopping:  # it began while the others were asked
+        if self._is_stopping:  # it began while the others were stopped
             process.terminate()
 
     def discard(self, process: subprocess.Popen[str]) -> None:
-        """One that has ended."""
+        """Removes a process that has ended."""
         self._processes.discard(process)
 
 
 def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
-    """Runs a cell that is missing, on ``cpus`` alone if any are named.
+    """Runs a missing cell, only on ``cpus`` if given.
 
-    It is among ``running`` as long as it runs.
+    It is in ``running`` while it runs.
 
     Returns:
-      its status, or the last words of what failed.
+      The status, or the last lines of an error.
     """
     if cell.status != "missing":
         return cell.status
@@ -98,9 +98,9 @@ def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
 
 
 def shares(num_jobs: int) -> list[list[int]]:
-    """The CPUs of this process dealt out to ``num_jobs`` jobs; none where they cannot be bound.
+    """Deals this process's CPUs out to ``num_jobs`` jobs; none if they cannot be bound.
 
-    Runs that keep to CPUs of their own finish sooner than runs that share them all.
+    Runs on separate CPUs finish sooner than runs that share them all.
     """
     if num_jobs == 1 or not hasattr(os, "sched_setaffinity"):
         return [[] for _ in range(num_jobs)]

@@ -1,7 +1,7 @@
-"""The one reader of a study's folder: which rows have runs, and what each run left there.
+"""Reads a study's folder: the rows with runs, and each run's files.
 
-A former command, experiments/svgd_tuning.py, had folders of its own: runs in FOLDER/<row>-seed<k>,
-without evaluation.json, and with "diverged" in summary.json. They are read, too.
+It also reads folders of a former command, experiments/svgd_tuning.py: runs in FOLDER/<row>-seed<k>,
+without evaluation.json, with "diverged" in summary.json.
 """
 
 import glob
@@ -14,7 +14,7 @@ from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.over_training import over_training
 
 DIVERGED = "diverged.txt"
-"""Holds the last words of a run that diverged, in the run's folder."""
+"""File in a diverged run's folder, with its last lines."""
 
 FORMER = "{}-seed*/config.json"
 """Files of runs of the former command, by the row's name."""
@@ -25,7 +25,7 @@ class Run:
     """One run of a study.
 
     Attributes:
-      folder: ``FOLDER/<row>/seed<k>``, or of the former command; it need not be there.
+      folder: ``FOLDER/<row>/seed<k>``, or the former command's; it may not exist.
     """
 
     folder: Path

@@ -1,13 +1,13 @@
-"""Text of a cell in a table over seeds."""
+"""Writes a cell of a table over seeds."""
 
 import statistics
 from collections.abc import Sequence
 
 
 def entry(values: Sequence[float | None], decimals: int, error: float | None = None) -> str:
-    """Mean and spread of the numbers among ``values``, and how many they are if not all.
+    """Returns mean and spread of the numbers in ``values``, and their count if not all.
 
-    ``error`` is the test set's, where it is known.
+    ``error`` is the test set's, if known.
     """
     numbers = [value for value in values if value is not None]
     if not numbers:
