@@ -168,9 +168,9 @@ def test_every_variant_is_a_configuration(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"eval.samplers": ("nuts",)}, r"config\.eval\.samplers must be one of \['gradient_desc"),
+        ({"eval.samplers": ("nuts",)}, r"config\.eval\.samplers must be one of \['adaptive_svgd"),
         ({"eval.samplers": ()}, r"config\.eval\.samplers must name at least one sampler"),
-        ({"sampler.name": "svgd"}, r"config\.sampler\.name must be one of "),
+        ({"sampler.name": "pyld"}, r"config\.sampler\.name must be one of "),
         ({"eval.burn_in": 57}, r"config\.eval\.burn_in must leave at least 4 of .*=60 .* got 57"),
         ({"eval.num_chains": 1}, r"config\.eval\.num_chains must be an integer of at least 2"),
         ({"eval.settings.tuned.mala.step_size": 0.0}, r"tuned\.mala\.step_size must be positive"),
