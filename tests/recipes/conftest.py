@@ -1,14 +1,17 @@
-"""One finished smoke run for all tests, and one compilation cache for all processes."""
+"""Finished runs for all tests, networks that compile soon, and one cache for all processes."""
 
 import os
 import sys
 from pathlib import Path
 
 import pytest
-from experiment_runs import run_script
+from experiment_runs import digits
 from linear_family import NAME, linear
+from small_networks import ShallowResNet, random_features
 
+from ebmjax import networks
 from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.images import extractors
 
 CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
@@ -32,19 +35,28 @@ def compilation_cache():
         yield
 
 
-@pytest.fixture(scope="session")
-def smoke_process(tmp_path_factory):
-    """(finished process, its working directory): the smoke run, without --workdir."""
-    folder = tmp_path_factory.mktemp("smoke")
-    return run_script("--config=configs/thermo_digits.py:smoke", cwd=folder), folder
+@pytest.fixture(scope="session", autouse=True)
+def trained_extractor():
+    """``extractors.own_classifier`` itself. The tests' runs have features that need no training."""
+    original = extractors.own_classifier
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extractors, "own_classifier", random_features)
+        yield original
+
+
+@pytest.fixture(scope="module")
+def shallow():
+    """Joint models are made of networks without residual blocks, which compile soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(networks, "WideResNet", ShallowResNet)
+        yield
 
 
 @pytest.fixture(scope="session")
-def smoke(smoke_process):
-    """The folder of the finished smoke run: to be read, and copied before it is changed."""
-    finished, folder = smoke_process
-    assert finished.returncode == 0, finished.stderr
-    (workdir,) = (folder / "runs" / "thermo_digits").iterdir()
+def smoke(tmp_path_factory):
+    """The folder of a finished smoke run of a latent EBM: to be read, and copied before changed."""
+    workdir = tmp_path_factory.mktemp("smoke") / "run"
+    assert launch(digits(), "configs/thermo_digits.py:smoke", str(workdir)) is None
     return workdir
 
 

@@ -48,7 +48,7 @@ def traced_step(config, folder):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_training_step_is_translated_for_gpus_and_tpus(name, tmp_path, monkeypatch):
+def test_a_training_step_is_translated_for_gpus_and_tpus(name, shallow, tmp_path, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     file, _, variant = name.partition(":")
     config = importlib.import_module(f"experiments.configs.{file}").get_config(variant)

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 import optax
 import pytest
+from small_networks import ShallowResNet
 
-from ebmjax import training
+from ebmjax import networks, training
 from ebmjax.recipes.core import families
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state, replicate
@@ -25,8 +26,9 @@ def experiment_of(name, folder, **overrides):
 
 
 @pytest.mark.parametrize("name", BETA)
-def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_path):
+def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_path, monkeypatch):
     """By what two devices tell each other: with a batch each, the mean gradient alone."""
+    monkeypatch.setattr(networks, "WideResNet", ShallowResNet)
 
     def counts(**overrides):
         overrides = BETA[name] | {"mesh.num_shards": 2, "sampler.num_steps": 1} | overrides

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import contents, digits, run_script, strict_json
+from experiment_runs import contents, run_script, strict_json
+from linear_family import NAME, linear
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -18,11 +19,12 @@ from ebmjax.recipes.core import families, per_image
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.validate import check_ranges
-from ebmjax.recipes.images import extractors
 from ebmjax.recipes.joint.chains import trained
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.command import _descend, load, table
 from experiments.configs import jem_digits
+
+pytestmark = pytest.mark.usefixtures("shallow")
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
@@ -40,17 +42,8 @@ def evaluate(config, folder):
     return launch(config, "configs/jem_digits.py:smoke", str(folder), "eval")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_extractor(tmp_path_factory):
-    """Trained for two steps, and kept where nobody else looks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extractors, "CACHE", tmp_path_factory.mktemp("extractors"))
-        patch.setitem(extractors.SETTINGS, "max_steps", 2)
-        yield
-
-
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, quick_extractor):
+def run(tmp_path_factory, shallow):
     """The folder of a run by --mode=all: to be read, and copied before it is changed."""
     folder = tmp_path_factory.mktemp("jem") / "run"
     assert launch(smoke(), "configs/jem_digits.py:smoke", str(folder), "all") is None
@@ -264,8 +257,8 @@ def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monke
     monkeypatch.setattr(
         families, "build", lambda config, path: build(config, path)._replace(evaluate=None)
     )
-    with pytest.raises(ConfigError, match="'latent' has no evaluation"):
-        launch(digits(), "thermo_digits.py:smoke", str(tmp_path / "run"), "all")
+    with pytest.raises(ConfigError, match="'linear' has no evaluation"):
+        launch(linear(), NAME, str(tmp_path / "run"), "all")
     assert not (tmp_path / "run").exists()
 
 

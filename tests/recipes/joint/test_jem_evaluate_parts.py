@@ -12,13 +12,12 @@ import pytest
 from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
 from scipy.special import logsumexp
 
-from ebmjax import data
+from ebmjax import data, networks
 from ebmjax.learning import CHAIN_AXIS
 from ebmjax.learning._joint_network import JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.images import extractors
 from ebmjax.recipes.joint import evaluate, evaluate_plots
 from ebmjax.recipes.joint import ood as jem_ood
@@ -40,13 +39,7 @@ def smoke(**overrides):
     return config
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_extractor(tmp_path_factory):
-    """Trained for two steps, and kept where nobody else looks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extractors, "CACHE", tmp_path_factory.mktemp("extractors"))
-        patch.setitem(extractors.SETTINGS, "max_steps", 2)
-        yield
+pytestmark = pytest.mark.usefixtures("shallow")
 
 
 def test_a_trained_model_has_the_mean_of_its_shards():
@@ -120,25 +113,26 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     assert far == (policy.chains == "batch")
 
 
-def test_the_extractor_is_kept_and_mended(tmp_path, monkeypatch):
+def test_the_extractor_is_kept_and_mended(trained_extractor, tmp_path, monkeypatch):
     monkeypatch.setattr(extractors, "CACHE", tmp_path / "cache")
+    monkeypatch.setitem(extractors.SETTINGS, "max_steps", 2)
     train = data.ImageData(*(array[:64] for array in data.load_digits("train")))
     test = data.ImageData(*(array[:8] for array in data.load_digits("test")))
 
     def outputs():
-        return extractors.own_classifier(train, test, 10).outputs_fn(test.images)
+        return trained_extractor(train, test, 10).outputs_fn(test.images)
 
     first = outputs()
     (path,) = (tmp_path / "cache").iterdir()
     assert path.suffix == ".npz"
-    assert first[0].shape == (8, 64)
+    assert first[0].shape == (8, 16)
     with monkeypatch.context() as patch:
         patch.setattr(extractors, "_train", lambda *_: pytest.fail("trained again"))
         jax.tree.map(np.testing.assert_array_equal, outputs(), first)
     path.write_bytes(path.read_bytes()[:1000])
     jax.tree.map(np.testing.assert_array_equal, outputs(), first)
     np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})
-    assert extractors._cached(path, WideResNet(10, 1, 10), train) is None
+    assert extractors._cached(path, networks.WideResNet(10, 1, 10), train) is None
     digest = extractors._digest(train, 10)
     with monkeypatch.context() as patch:
         patch.setattr(extractors.workdir, "versions", dict)
@@ -206,9 +200,9 @@ def test_the_extremes_are_the_highest_and_then_the_lowest():
     ],
 )
 def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
+    experiment = families.build(smoke(**overrides), tmp_path)
     with pytest.raises(ConfigError, match=message):
-        launch(smoke(**overrides), "jem_digits.py:smoke", str(tmp_path / "run"), "all")
-    assert not (tmp_path / "run").exists()
+        experiment.check_evaluate()
 
 
 def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):

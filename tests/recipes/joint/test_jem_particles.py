@@ -28,7 +28,7 @@ NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 @pytest.mark.parametrize(
     ("name", "num_gathered"), [("svgd", 7), ("adaptive_svgd", 7), ("stochastic_svgd", 9)]
 )
-def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, tmp_path):
+def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, shallow, tmp_path):
     config = svgdjem_digits.get_config("smoke")
     config.update_from_flattened_dict({"sampler.name": name, "mesh.num_shards": 2})
     experiment = families.build(config, tmp_path)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 from experiment_runs import REPOSITORY, rows_of, summary_of
+from small_networks import ShallowResNet
 
+from ebmjax import networks
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
@@ -17,6 +19,12 @@ from ebmjax.training._block import make_block
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def shallow(monkeypatch):
+    """For one test alone: the slow ones train the networks of the papers."""
+    monkeypatch.setattr(networks, "WideResNet", ShallowResNet)
 
 
 def config_of(name, variant="smoke", **overrides):
@@ -42,11 +50,17 @@ def assert_trained(workdir, side, channels):
     assert (workdir / "plots" / "samples_000008.png").exists()
 
 
-# One of them by default: what sets them apart is in a step, and the steps of all are traced below.
+# What sets the others apart is in a step, and the steps of all are traced below.
+def test_a_smoke_run_trains_a_shallow_network(shallow, tmp_path):
+    config = config_of("svgdjem_digits")
+    assert launch(config, "configs/svgdjem_digits.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 8, 1)
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        "svgdjem_digits",
+        pytest.param("svgdjem_digits", marks=pytest.mark.slow),
         pytest.param("sadajem_digits", marks=pytest.mark.slow),
         pytest.param("jempp_digits", marks=pytest.mark.slow),
     ],
@@ -100,7 +114,7 @@ VARIANTS += [("sadajem_digits", "literal"), ("jempp_digits", "literal")]
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
-def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
+def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp_path):
     """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
     config = config_of(name, variant, **{"sampler.num_steps": 2})
     experiment, (state, metrics) = trace(config, tmp_path)
@@ -198,7 +212,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, tmp_path):
         ({"model.depth": 11}, "depth must be 6n"),
     ],
 )
-def test_a_mistake_is_told(overrides, message, tmp_path):
+def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
     config = config_of("jem_digits", **overrides)
     with pytest.raises(ConfigError, match=message):
         launch(config, "configs/jem_digits.py:smoke", str(tmp_path / "run"))

@@ -16,7 +16,10 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+LABELS = {row: label for label, row in ROWS.items()}  # a row of several variants once
+
+
+@pytest.mark.parametrize("row", LABELS, ids=LABELS.values())
 def test_row(row):
     config, *arguments = row
     check(configuration(config, arguments))
