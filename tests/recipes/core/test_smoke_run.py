@@ -158,7 +158,8 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     before, summary = contents(folder), summary_of(folder)
     finished = run_script(command, f"--workdir={where}", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    announced, nothing, done = finished.stdout.splitlines()  # no step between them
+    announced, *devices, nothing, done = finished.stdout.splitlines()  # no step between them
+    assert all(line.startswith("Using ") for line in devices)
     assert announced.endswith(f"linear_family.py -> {where}")
     assert nothing.startswith("This run had finished already")
     assert done.startswith("Done in ")

@@ -14,7 +14,12 @@ from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state, replicate
 
 BETA = {
-    "igebm_digits": {"loss.name": "beta", "loss.beta_end": 0.5, "sampler.num_samples": 8},
+    "igebm_digits": {
+        "model.features": (4,),
+        "loss.name": "beta",
+        "loss.beta_end": 0.5,
+        "sampler.num_samples": 8,
+    },
     "jem_digits": {"loss.generative": "beta", "loss.beta": 0.5, "optimizer.rho": 0.1},
 }
 
