@@ -1,36 +1,116 @@
-"""Plain English: docstrings begin with a verb or with the thing returned."""
+"""Plain English: how docstrings begin, how long their sentences are, and words they avoid."""
 
 import ast
+import inspect
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ["benchmarks", "ebmjax", "experiments"]
-NOT_FIRST = {"What", "Of", "Where", "How", "As", "By"}
+NOT_FIRST = {"What", "Of", "Where", "How", "As", "By", "Whether"}
+AVOIDED = re.compile(r"\b(told|likewise|of (?:its|their) own|alike)\b", re.IGNORECASE)
+MAX_WORDS = 30
+
+KINDS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+HEADING = re.compile(r"(Args|Attributes|Returns|Raises|Example|Call|Source):$")
+ITEM = re.compile(r"\*{0,2}\w+(, \*{0,2}\w+)*: |- |\d+\. ")
+CODE_OR_FORMULA = re.compile(r"``[^`]*``|:math:`[^`]*`")
 
 
-def first_words(text: str) -> Iterator[tuple[int, str]]:
-    """Line and first word of every docstring in the text of a file, private ones included."""
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring in the text of a file, those of constants included."""
     for node in ast.walk(ast.parse(text)):
-        docstring = ast.get_docstring(node) if isinstance(node, kinds) else None
-        if docstring:
-            yield node.body[0].lineno, docstring.split()[0].strip("*`,.:;")
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        before = [node, *body]
+        for previous, statement in zip(before, body, strict=False):
+            documents = isinstance(previous, ast.Assign | ast.AnnAssign) or (
+                previous is node and isinstance(node, KINDS)
+            )
+            match statement:
+                case ast.Expr(ast.Constant(str() as value)) if documents:
+                    yield statement.lineno, inspect.cleandoc(value)
+
+
+def sentences(docstring: str) -> Iterator[str]:
+    """Sentences outside of examples and displayed formulas; code and formulas are one word."""
+    for block in docstring.split("\n\n"):
+        lines = [line.strip() for line in block.splitlines()]
+        paragraph: list[str] = []
+        for line in [*lines, ""]:
+            if line.startswith((">>>", ".. math::")):
+                break  # to the end of the block
+            if not line or HEADING.match(line) or ITEM.match(line):
+                text = CODE_OR_FORMULA.sub("x", " ".join(paragraph))
+                yield from re.split(r"(?<=[.!?])\s+(?=[A-Z\"(x])", text)
+                paragraph = []
+                line = ITEM.sub("", line, count=1) if ITEM.match(line) else line
+            paragraph += [line] if line and not HEADING.match(line) else []
+
+
+@cache
+def documented(room: str) -> list[tuple[str, str]]:
+    """Place and text of every docstring of a room, private ones included."""
+    return [
+        (f"{path.relative_to(ROOT)}:{line}", text)
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for line, text in docstrings(path.read_text())
+    ]
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_docstrings_begin_with_a_verb_or_the_thing_returned(room: str) -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{line} begins with {word}"
-        for path in sorted((ROOT / room).rglob("*.py"))
-        for line, word in first_words(path.read_text())
-        if word in NOT_FIRST
+        f"{place} begins with {first}"
+        for place, text in documented(room)
+        if (first := text.split()[0].strip("*`,.:;")) in NOT_FIRST
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_sentence_of_a_docstring_is_long() -> None:
+    found = [
+        f"{place} has a sentence of {len(sentence.split())} words: {sentence}"
+        for place, text in documented("ebmjax")
+        for sentence in sentences(text)
+        if len(sentence.split()) > MAX_WORDS and not place.startswith("ebmjax/learning/")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_docstrings_say_who_does_what() -> None:
+    found = [
+        f"{place} says {match[0]!r}"
+        for place, text in documented("ebmjax")
+        if (match := AVOIDED.search(text)) and not place.startswith("ebmjax/learning/")
     ]
     assert not found, "\n".join(found)
 
 
 def test_the_reader_of_docstrings_reads_them() -> None:
-    text = '"""Where."""\nclass A:\n    """By it."""\n    def f(self):\n        """``As`` f."""\n'
-    assert list(first_words(text)) == [(1, "Where"), (3, "By"), (5, "As")]
+    text = (
+        '"""Where."""\nLIMIT = 3\n"""Of it."""\nLIMIT\n"""none"""\n'
+        'class A:\n    """By it."""\n    def f(self):\n        """``As`` f."""\n'
+    )
+    assert list(docstrings(text)) == [(1, "Where."), (3, "Of it."), (7, "By it."), (9, "``As`` f.")]
+
+
+def test_the_reader_of_sentences_leaves_out_formulas_and_examples() -> None:
+    text = """Adds :math:`a + b` to ``x y``. It
+    is one.
+
+    .. math:: a b c. D
+
+    Args:
+      a: left, e.g. 3. Right.
+
+    Example:
+      >>> add(1, 2). A
+    """
+    found = [sentence for sentence in sentences(inspect.cleandoc(text)) if sentence]
+    assert found == ["Adds x to x.", "It is one.", "left, e.g. 3.", "Right."]

@@ -110,8 +110,8 @@ def fitted_divergences(
 def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) -> None:
     """Raises ValueError for the first rung whose covariance is singular up to rounding.
 
-    A covariance counts as singular if a deviation lies within n eps of the mean (the rounding of a
-    mean of n), or an eigenvalue of the correlations within d eps of 0.
+    A covariance counts as singular if a deviation lies within n eps of the mean, the rounding of a
+    mean of n. It also does if an eigenvalue of the correlations lies within d eps of 0.
     """
     if is_traced(fitted):
         return

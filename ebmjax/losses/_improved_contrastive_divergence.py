@@ -72,9 +72,9 @@ def improved_contrastive_divergence_loss(
 
     Returns:
       The scalar loss, float32 or float64 as the energies are, and the metrics of
-      ``contrastive_divergence_loss`` with "live_energy" and "live_entropy" (mean and value as
-      given) and "kl_terms", the last two terms of the loss.
-      The loss's value says little: the live samples' energy equals the negatives' and cancels.
+      ``contrastive_divergence_loss``. Added are "live_energy" and "live_entropy" (mean and value as
+      given) and "kl_terms", the loss's last two terms. The loss's value says little: the live
+      samples' energy equals the negatives' and cancels.
 
     Raises:
       TypeError, ValueError: if energies are not floating point, not of shape (count,) or empty,

@@ -47,8 +47,8 @@ def reliability_bins(
 
     Raises:
       ValueError: if shapes do not fit, there are no examples, or ``num_bins`` is below 1. For
-        concrete values, also if a label is out of range, a probability is negative or NaN, or a row
-        does not sum to one within 1e-3 (2e-2 in half precision).
+        concrete values, also if a label is out of range or a probability is negative or NaN. Rows
+        must sum to one within 1e-3 (2e-2 in half precision).
       TypeError: if ``labels`` are not integers.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 2.

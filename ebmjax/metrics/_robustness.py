@@ -212,9 +212,9 @@ def robust_accuracy_curve(
 ) -> jax.Array:
     """Returns the fraction of images that ``pgd_attack`` does not break, at each radius.
 
-    Radius 0 gives the clean accuracy. The attacks are independent, so the curve may rise. If it
-    rises by more than a few images, the attack is too weak there: use more steps or restarts, since
-    an image broken at one radius is broken at every larger one.
+    Radius 0 gives the clean accuracy. The attacks are independent, so the curve may rise. An image
+    broken at one radius is broken at every larger one. So if the curve rises by more than a few
+    images, the attack is too weak: use more steps or restarts.
 
     Each call outside ``jit`` compiles again; jit it for many batches of images.
 

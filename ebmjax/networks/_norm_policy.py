@@ -17,9 +17,9 @@ def check_statistics(name: str, value: Any) -> None:
 class NormPolicy:
     """Statistics that batch normalisation uses in each pass of a training step.
 
-    A step passes images in four roles through the network: ``"classified"`` (labelled images, whose
-    cross-entropy is taken), ``"positives"`` and ``"negatives"`` (the two phases of the energy term)
-    and ``"chains"`` (the sampler's). If normalised by its ``"batch"``, an image's energy depends on
+    A step passes images in four roles through the network. ``"classified"`` are the labelled images
+    of the cross-entropy. ``"positives"`` and ``"negatives"`` are the two phases of the energy term;
+    ``"chains"`` are the sampler's. If normalised by its ``"batch"``, an image's energy depends on
     the images beside it; if normalised by the ``"running"`` averages, it does not.
 
     By default, every pass normalises by its batch, chains by that of all chains, so that they

@@ -59,9 +59,9 @@ class ResidualEnergy(nn.Module):
 
     Raises:
       ValueError: when built, if a size is below one or the limit is not positive. When called, if
-        images have a wrong shape or cannot be halved so often, if labels are given without classes
-        or missing with them, or if labels have a wrong shape or range. A traced label out of range
-        makes the energy NaN.
+        images have a wrong shape or cannot be halved so often. Also if labels are given without
+        classes, are missing, or have a wrong shape or range. A traced label out of range makes the
+        energy NaN.
       TypeError: if labels are not integers.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.

@@ -27,8 +27,8 @@ MOMENTUM = 0.1
 class WideResNet(nn.Module):
     """Network from images (..., H, W, C), or one image, to logits (..., num_classes) in float32.
 
-    It is WRN-d-w with d = 6n + 4: a 3x3 convolution to 16 channels, then three stages of n
-    pre-activation blocks with 16w, 32w and 64w channels at strides 1, 2 and 2. Leaky ReLU of slope
+    It is WRN-d-w with d = 6n + 4. A 3x3 convolution makes 16 channels; three stages of n
+    pre-activation blocks have 16w, 32w and 64w channels at strides 1, 2 and 2. Leaky ReLU of slope
     0.2, global average and a linear layer follow. Every convolution has a bias. As in JEM's code,
     the second convolution of a block has the stride. A 1x1 shortcut, used if the shape changes,
     takes the block's input before its activation. As an energy, E(x) = -logsumexp(logits) and E(x,

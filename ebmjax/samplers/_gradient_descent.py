@@ -39,7 +39,7 @@ def gradient_descent_step(
     .. math:: x' = x + \epsilon\, s(x)
 
     Args:
-      key: unused; every sampler takes one, so that drivers can treat all alike.
+      key: unused; every sampler takes one.
       state: from ``gradient_descent_init`` or an earlier step.
       log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive. A scalar, an array that broadcasts to the position, or

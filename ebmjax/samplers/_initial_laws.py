@@ -96,8 +96,8 @@ def informative_law(
       high: upper end.
 
     Returns:
-      A law that holds num_classes * d * (d + 1) numbers on the device, with d pixels an image: 377
-      MB for ten classes of 32 x 32 x 3 in float32.
+      A law that holds num_classes * d * (d + 1) numbers on the device, with d pixels an image. Ten
+      classes of 32 x 32 x 3 in float32 take 377 MB.
 
     Raises:
       TypeError: if images are not floating point or labels not integers.

@@ -32,8 +32,8 @@ class Draw(NamedTuple):
       slots: (num,) int32, all different, in random order. If a traced label is out of range, the
         entry is the number of slots, where nothing is written.
       labels: (num,) int32, the requested class. Without class labels, a new position has the class
-        of its law, and the others have the class of their slot's block (which is the class of their
-        first start only if no slot was ever reinitialised).
+        of its law; the others have the class of their slot's block. That is their first class only
+        if no slot was ever reinitialised.
       is_new: (num,) bool, true where the position is fresh from the initial law.
     """
 

@@ -20,10 +20,10 @@ def over_training(rows: Rows) -> dict[str, Any]:
     """Returns numbers from the rows of metrics.jsonl after step 0; leaves out missing ones.
 
     They are the first and the best "sample_fid", "test_accuracy" and "density_tv" (plane) with
-    their steps, the highest "sample_is", the lowest acceptance of the chains, and the largest loss
-    of either sign. "start_fid" and "start_is" of the chains' starts stand beside the best of
-    samples. "last" has means over the last ``NUM_LAST`` rows of training, for numbers that all
-    these rows have.
+    their steps. They also are the highest "sample_is", the lowest acceptance of the chains, and the
+    largest loss of either sign. "start_fid" and "start_is" of the chains' starts stand beside the
+    best of samples. "last" has means over the last ``NUM_LAST`` rows of training, for numbers that
+    all these rows have.
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:

@@ -17,8 +17,8 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
 
     Raises:
       ConfigError: if ``config.train.start_from`` is not the folder of a run with a checkpoint of
-        the same network, that run was trained on images that this run holds out, or another process
-        uses it.
+        the same network. Also if that run was trained on images that this run holds out, or another
+        process uses it.
     """
     folder = config.train.get("start_from", "")
     has_begun = any(p.name.isdigit() for p in (path / "checkpoints").glob("*"))

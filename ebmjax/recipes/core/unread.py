@@ -1,4 +1,4 @@
-"""Fields that are set and would not be read: told, since such a run looks as if they had been."""
+"""Refuses fields that are set but have no effect."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

@@ -176,7 +176,7 @@ def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
 
 
 def _is_newer(name: str, theirs: dict[str, Any]) -> bool:
-    """Whether a field is of a sampler that did not exist when the run was made."""
+    """Returns whether a field is of a sampler that did not exist when the run was made."""
     section = name.rpartition(".")[0] + "."
     is_growing = any(section.startswith(start) and section != start for start in GROWING)
     return is_growing and not any(field.startswith(section) for field in theirs)

@@ -187,8 +187,8 @@ def references_a_shard(config: Config) -> int:
 def chosen(config: Config) -> dict[str, Chosen]:
     """Returns the samplers in ``config.sampler.names``, by name.
 
-    Of one chain at a time, because each chain belongs to a class where the energy knows classes;
-    and with a step, which adapts, and by which evaluations weigh a move.
+    They move one chain at a time, because a chain may belong to a class. They have a step, which
+    adapts and which the monitor uses to weigh a move.
     """
     names = config.sampler.names
     return {name: of_section(config, "sampler.names", name, SINGLE) for name in names}

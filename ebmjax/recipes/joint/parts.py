@@ -72,9 +72,10 @@ def classified_view(config: Config) -> learning.View:
 
 
 def positive_view(config: Config) -> learning.View:
-    """Images for p(x), augmented if ``config.data.augment_positives``.
+    """Returns the view of images for p(x), augmented if ``config.data.augment_positives``.
 
-    As the labelled ones are, or by ``positive_crop_padding`` and ``positive_flip`` of their own.
+    The augmentation is that of labelled images, unless ``positive_crop_padding`` or
+    ``positive_flip`` is set.
     """
     section = config.data
     if not section.augment_positives:

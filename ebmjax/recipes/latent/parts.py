@@ -52,7 +52,7 @@ def observe(batch: Examples) -> jax.Array:
 def sampler(config: Config, name: str) -> Chosen:
     """Returns the sampler that ``config.sampler.<name>.name`` names, for "prior" or "posterior".
 
-    Of one chain at a time: each has a density of its own, or an image.
+    It moves one chain at a time, because each chain has a separate density.
     """
     return of_shared(config, f"sampler.{name}", SINGLE)
 

@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
 
     @property
     def rejects(self) -> bool:
-        """Whether it takes moves back with these options."""
+        """Returns whether it takes moves back with these options."""
         return self.entry.rejects and self.options.get("rejects", True)
 
 

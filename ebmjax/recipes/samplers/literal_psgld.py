@@ -24,8 +24,8 @@ def literal_psgld(
         G_k = \frac{1}{\lambda + \sqrt{V_{k-1}}}, \qquad
         V_k = a V_{k-1} + (1 - a)\, s(x_k)^2, \qquad V_0 = 0
 
-    The first move has :math:`G = 1 / \lambda` whatever the score is, in drift and noise: at a step
-    of 0.01 and the printed :math:`\lambda` of 1e-5 noise of a standard deviation of 45.
+    The first move has :math:`G = 1 / \lambda` whatever the score is, in drift and noise. At a step
+    of 0.01 and the printed :math:`\lambda` of 1e-5, its noise has standard deviation 45.
 
     Args:
       log_density_fn: -E of one position.
