@@ -1,28 +1,31 @@
 """Energy of images (IGEBM) on CIFAR-10, with the published sizes.
 
-Claim: FID after 100 epochs by sampler: Langevin 61, MALA 375, tempered MALA 413, preconditioned
-(lambda 1) 107 (sampling-approaches thesis, Table 4.1).
-Paper: Du & Mordatch 2019 and its code; thesis 4.2.1; Du et al. 2021. Pixels are in [-1, 1] here, so
-that their step 10 and noise 0.005 on [0, 1] are 40 and 0.01, temperature 1.25e-6, and their clipped
-gradients of 0.01 are 0.005. Noise comes after the drift, not before; a replaced slot is the one
-that was drawn, not the oldest; Adam's gradients are clipped in norm, not a coordinate at a time.
+Claim: FID after 100 epochs is 61 with Langevin dynamics, 375 with MALA, 413 with tempered MALA and
+107 with preconditioning at lambda 1 (sampling-approaches thesis, Table 4.1).
+Paper: Du & Mordatch 2019 and its code; thesis 4.2.1; Du et al. 2021. Pixels are in [-1, 1] here.
+Their step 10 and noise 0.005 on [0, 1] become 40 and 0.01 (temperature 1.25e-6), their gradients
+clipped at 0.01 become 0.005. Differences: noise comes after the drift, chains go back to the slots
+they came from, and Adam's gradients are clipped in norm.
 Command:
   python experiments/run.py --config=configs/igebm_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run but for "cpu" (2026-11-22, seeds 0 to 4, about 8 minutes of one core;
-FID of the buffer in features of a classifier of its own, test images 0.2, noise 29): SGLD 5.9 +-
-5.0, MALA 24.5 +- 2.4, MALA by the literal ratio 14.1 +- 3.0, tempered MALA 5.5 +- 4.0 by a running
-acceptance, 19.7 and 18.9 (seeds 0, 1) judged at every move, preconditioned SGLD 8.7 +- 8.7
-(docs/results/igebm_cifar10.md).
+Expected numbers: not yet run, except "cpu" (2026-11-22, seeds 0 to 4, about 8 minutes of one core).
+FID of the buffer in features of a classifier of these images (test images 0.2, noise 29): SGLD
+5.9 +- 5.0, MALA 24.5 +- 2.4, MALA by the literal ratio 14.1 +- 3.0, preconditioned SGLD 8.7 +- 8.7.
+Tempered MALA has 5.5 +- 4.0 by a running acceptance; judged at every move, 19.7 and 18.9 (seeds 0
+and 1). See docs/results/igebm_cifar10.md.
 
-Variants: thesis (step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e-11, augmented
-starts), and with these psgld (lambda 1), mala, mala_literal (by the ratio the thesis prints) and
-tempered_mala (each move judged alone, as in its listing); mala_adapted (the base's temperature, its
-step adapted to an acceptance of 0.57); conditional; icd (Du et al. 2021: three scales, swish, KL
-term and entropy, augmented starts); bfloat16; cpu (a small network on 5,000 images of 16x16, with
-the base's constants); cpu_thesis (the same with the thesis's: 60 steps of 100, noise of variance
-1e-4, learning rate 1e-4, augmented starts). The thesis calls its 1e-4 the standard deviation of the
-noise in 4.2, which the variant thesis has, and the variance in 4.2.1 and Alg. 7 to 10.
+Variants:
+- thesis: step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e-11, augmented starts.
+- psgld (lambda 1), mala, mala_literal (the thesis's printed ratio) and tempered_mala (each move
+  judged alone, as in the listing): with the settings of "thesis".
+- mala_adapted: the base's temperature; the step adapts to an acceptance of 0.57.
+- conditional; bfloat16.
+- icd: Du et al. 2021 with three scales, swish, KL term and entropy, augmented starts.
+- cpu: a small network on 5,000 images of 16x16, with the base's constants.
+- cpu_thesis: the same with 60 steps of 100, noise of variance 1e-4, learning rate 1e-4 and augmented
+  starts. The thesis calls its 1e-4 a standard deviation in 4.2 (as variant "thesis" has it) and a
+  variance in 4.2.1 and Alg. 7 to 10.
 """
 
 from typing import Any

@@ -1,33 +1,36 @@
 """Energy of images (IGEBM) on scikit-learn's packaged 8x8 digits.
 
-Claim: SGLD trains an image energy, preconditioned SGLD a worse one, and MALA none, for its
-acceptance falls to 0, tempered or not (sampling-approaches thesis, Table 4.1). Holds for MALA, not
-for preconditioned SGLD. What the accept ratio, the box and the damping have to do with it:
-studies/igebm_mala.py and studies/igebm_lambda.py.
-Paper: Du & Mordatch 2019 (IGEBM), Du et al. 2021 (improved contrastive divergence, multi-scale)
-and the thesis, 4.2.1; here two stages of 16 and 32 channels, K = 10, a buffer of 1,000, and a box
-of [-1.2, 1.2], since half of a digit's pixels lie at an end of [-1, 1]. Step 1 and noise 0.01 are
-the temperature 5e-5.
+Claim: SGLD trains an image energy, preconditioned SGLD trains a worse one, and MALA none, because
+its acceptance falls to 0, tempered or not (sampling-approaches thesis, Table 4.1). This holds for
+MALA, not for preconditioned SGLD. studies/igebm_mala.py and studies/igebm_lambda.py ask why.
+Paper: Du & Mordatch 2019 (IGEBM), Du et al. 2021 (improved contrastive divergence, multi-scale) and
+the thesis, 4.2.1. Here: two stages of 16 and 32 channels, K = 10, a buffer of 1,000. The box is
+[-1.2, 1.2], since half of a digit's pixels lie at an end of [-1, 1]. Step 1 and noise 0.01 have
+temperature 5e-5.
 Command:
   python experiments/run.py --config=configs/igebm_digits.py
 Hardware: 2 CPU cores; training takes 30 s and compiling as long.
-Expected numbers (seeds 0-4, 2026-11-22; FID in features of a classifier of the digits, where test
-images stand at 14.8): buffer 43 +- 8, chains from noise 69 +- 5; psgld 46 +- 7; conditional
-32 +- 9; multiscale 32 +- 7; mala 551 +- 62, tempered_mala 600 +- 25. Seeds 0-2, 2026-11-23:
-tempered_mala_every_move 522 +- 7, mala_annealed 574 +- 43, sgld_annealed 57 +- 15. See
-docs/results/igebm_digits.md.
+Expected numbers (seeds 0-4, 2026-11-22; FID in features of a digits classifier, test images 14.8):
+buffer 43 +- 8, chains from noise 69 +- 5; psgld 46 +- 7; conditional 32 +- 9; multiscale 32 +- 7;
+mala 551 +- 62; tempered_mala 600 +- 25. Seeds 0-2, 2026-11-23: tempered_mala_every_move 522 +- 7,
+mala_annealed 574 +- 43, sgld_annealed 57 +- 15. See docs/results/igebm_digits.md.
 
-Variants: the sampler of all negatives (psgld; psgld_exact with preconditioned noise; mala, at the
-temperature that step and noise imply; mala_decoupled, at temperature 1 with the same noise;
-mala_literal, by the ratio that the thesis prints; mala_adapted, whose step adapts to an acceptance
-of 0.57; mala_annealed and sgld_annealed, whose steps fall to a hundredth along a chain;
-tempered_mala, which judges a running acceptance; tempered_mala_every_move, which as in the thesis's
-listing judges every move alone; hmc), mixed (a third each of sgld, mala and BlackJAX's hmc),
-mixed_beta (these under the robust objective at exponent 1, whose negatives need not all be good),
-unbounded (no spectral norm), bare (nor box, nor penalty on energies; also bare_psgld), multiscale,
-conditional, improved (KL term and entropy), augmented (starts from the buffer are cropped),
-short_run (no buffer, chains anew every time), beta (the robust objective at exponent 1),
-beta_schedule (from 0 to there), beta_negative (exponent -0.5).
+Variants by sampler of all negatives:
+- psgld; psgld_exact (preconditioned noise); hmc.
+- mala: at the temperature that step and noise imply.
+- mala_decoupled: at temperature 1 with the same noise.
+- mala_literal: by the ratio that the thesis prints.
+- mala_adapted: the step adapts to an acceptance of 0.57.
+- mala_annealed, sgld_annealed: steps fall to a hundredth along a chain.
+- tempered_mala: judges a running acceptance; tempered_mala_every_move: every move alone, as in the
+  thesis's listing.
+- mixed: a third each of sgld, mala and hmc; mixed_beta: these under the robust objective at
+  exponent 1, whose negatives need not all be good.
+Other variants:
+- unbounded (no spectral norm); bare and bare_psgld (also no box and no penalty on energies).
+- multiscale; conditional; improved (KL term and entropy).
+- augmented: starts from the buffer are cropped; short_run: no buffer, chains start anew every time.
+- beta, beta_schedule, beta_negative: the robust objective at exponent 1, from 0 to 1, and at -0.5.
 """
 
 from typing import Any

@@ -1,28 +1,31 @@
 """Joint energy model (JEM) on CIFAR-10, with the published code's settings.
 
-They are K = 20 steps of 1 with noise 0.01 without a box, 10,000 chains of which 5 % start anew from
-U(-1, 1), Adam at 1e-4. Here all 50,000 training images are used; the code holds out 5,000 of them.
-It stops at a loss beyond 1e8; here a step beyond 1e5 (train.max_abs_loss) is skipped, and too many
-in a row end the run.
+These are K = 20 steps of 1 with noise 0.01 without a box, 10,000 chains of which 5 % start anew from
+U(-1, 1), and Adam at 1e-4. All 50,000 training images are used; the code holds out 5,000. The code
+stops at a loss beyond 1e8; here a step beyond 1e5 (train.max_abs_loss) is skipped, and too many in a
+row end the run.
 
-Claim: 92.9 % accuracy and FID 38.4 (SADA-JEM's tables); the sampler does not matter much
-(sampling-approaches thesis: SGLD 0.89 / 57.1, pSGLD 0.89 / 59.4, MALA 0.88 / 56.4); with beta above
-0 training does not diverge (robust-objective paper: 91.7 % at exponent 4 against 90.5 %).
+Claim: 92.9 % accuracy and FID 38.4 (SADA-JEM's tables). The sampler matters little (sampling-
+approaches thesis: SGLD 0.89 / 57.1, pSGLD 0.89 / 59.4, MALA 0.88 / 56.4). With beta above 0 training
+does not diverge (robust-objective paper: 91.7 % at exponent 4 against 90.5 %).
 Paper: JEM (Grathwohl et al. 2020); thesis 4.2.2; robust-objective paper, 4.3 and appendix M.
 Command:
   python experiments/run.py --config=configs/jem_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: psgld (Alg. 9 of the thesis: decay 0.9, damping 1), psgld_1e4 (damping 1e-4), mala (the
-correct one: step 0.1 at temperature 5e-4), mala_literal (JEM's step and noise, by the ratio that
-the thesis prints), svgd (10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py),
-softmax (the classifier alone, without normalisation, as in SADA-JEM's Fig. 4(a): ECE 5.5 %), sam
-(radius 0.2, SADA-JEM's), k10 and k10_sam (10 steps, of SADA-JEM's Table 5: 89.5 % / 36.2 and
-90.1 % / 35.0), beta_B (exponent B of the robust objective's weights), the other six scenarios of
-that paper's Table 2 (steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter, each also
-with exponent 2, _beta_2, and with those that the table found best), cpu (a small network on 5,000
-images of 16x16, K = 10).
+Variants:
+- psgld: Alg. 9 of the thesis, decay 0.9, damping 1; psgld_1e4: damping 1e-4.
+- mala: the correct one, step 0.1 at temperature 5e-4; mala_literal: JEM's step and noise, by the
+  ratio that the thesis prints.
+- svgd: 10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py.
+- softmax: the classifier alone, without normalisation, as in SADA-JEM's Fig. 4(a): ECE 5.5 %.
+- sam (radius 0.2, SADA-JEM's); k10 and k10_sam: 10 steps, of SADA-JEM's Table 5 (89.5 % / 36.2 and
+  90.1 % / 35.0).
+- beta_B: exponent B of the robust objective's weights.
+- steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter: the other six scenarios of that
+  paper's Table 2; each also with exponent 2 (_beta_2) and with those that the table found best.
+- cpu: a small network on 5,000 images of 16x16, K = 10.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """JEM++ on CIFAR-10.
 
-Claim: 93.5 % accuracy and FID 37.1 with M = 10; 91.1 / 37.9 with M = 5, 94.1 / 38.0 with M = 20.
+Claim: 93.5 % accuracy and FID 37.1 with M = 10; 91.1 / 37.9 with M = 5; 94.1 / 38.0 with M = 20.
 Paper: JEM++ (Yang & Ji 2021) as SADA-JEM reports it: PYLD with N = 5 inner steps of 0.2, scores
 clipped at 1, box [-1, 1], informative start, batch normalisation, SGD at 0.1.
 Command:
@@ -8,8 +8,10 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: m5, m20, sam (radius 0.2, SADA-JEM's), literal (the published code's outer step, and
-running averages that samples enter), cpu (a small network on 5,000 images of 16x16).
+Variants:
+- m5, m20; sam (radius 0.2, SADA-JEM's).
+- literal: the published code's outer step, and running averages that include samples.
+- cpu: a small network on 5,000 images of 16x16.
 """
 
 from typing import Any

@@ -1,19 +1,21 @@
 """JEM++ on scikit-learn's packaged 8x8 digits.
 
 Claim: PYLD's inner steps and the informative start make JEM stable at a fraction of its gradients.
-Paper: JEM++ (Yang & Ji 2021) as SADA-JEM describes it: M outer steps of N = 5 inner ones, drift
-0.2 with scores clipped at 1, box [-1, 1], batch normalisation. Here WRN-10-1, Adam at 5e-3, group
+Paper: JEM++ (Yang & Ji 2021) as SADA-JEM describes it: M outer steps of N = 5 inner ones, drift 0.2
+with scores clipped at 1, box [-1, 1], batch normalisation. Here: WRN-10-1, Adam at 5e-3, group
 normalisation and a penalty on squared energies, for the reasons in sadajem_digits.py.
 Command:
   python experiments/run.py --config=configs/jempp_digits.py
 Hardware: 2 CPU cores; 110 s of training on one of them, and compiling.
-Expected numbers (2026-11-22, seeds 0-4, mean +- standard deviation over seeds, to which the 357
-test images add 0.6 to 0.8 points of accuracy): accuracy
+Expected numbers (2026-11-22, seeds 0-4, mean +- standard deviation over seeds): accuracy
 98.5 +- 0.2 %, ECE 2.5 +- 0.3 %, NLL 0.067 +- 0.004 nats; "m5" 97.9 +- 0.8, "m20" 98.6 +- 0.3,
-"proximal" 98.5 +- 0.4, "literal" 97.6 +- 1.0 % (docs/results/jem_digits.md).
+"proximal" 98.5 +- 0.4, "literal" 97.6 +- 1.0 %. The 357 test images add 0.6 to 0.8 points of
+accuracy. See docs/results/jem_digits.md.
 
-Variants: m5, m20 (the base has M = 10), sam, proximal (proximal SGLD instead of PYLD), literal
-(the published code's extra unclipped outer step and batch statistics everywhere).
+Variants:
+- m5, m20 (the base has M = 10); sam.
+- proximal: proximal SGLD instead of PYLD.
+- literal: the published code's extra unclipped outer step and batch statistics everywhere.
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
 Claim: an energy-based prior over the latents, learned together with the generator by short-run
 chains, makes better samples than the Gaussian prior alone.
 Paper: Pang et al. 2020, with the digits' small generator, a prior of z-200-200-1 with GELU, and
-rates ten times theirs. Their step s is a drift s^2 / 2 in our words: 0.08 (s = 0.4) for the prior's
-60 steps; the posterior's 20 steps are 0.04 for the reason given in thermo_digits.py.
+rates ten times theirs. Their step s is a drift s^2 / 2 here. So the prior's 60 steps are 0.08
+(s = 0.4); the posterior's 20 steps are 0.04, for the reason in thermo_digits.py.
 Command:
   python experiments/run.py --config=configs/lebm_digits.py
 Hardware: 2 CPU cores.
@@ -12,9 +12,11 @@ Expected numbers (2026-11-22, five repeats by studies/lebm_digits.py): FID_inf i
 digits classifier 12.2 +- 2.8, "gaussian" 118.8 +- 2.5, "persistent" 46.5 +- 2.9; log evidence by
 annealed importance sampling -7.4 +- 0.4, -10.5 +- 0.4 and -7.0 +- 2.1 nats.
 
-Variants: "" with the energy (and so "vanilla"); "gaussian" with a linear energy, which only moves
-the mean of the Gaussian, to compare; "persistent" with chains that go on where they stood; "smoke"
-for a few steps.
+Variants:
+- "": with the energy, and so "vanilla".
+- gaussian: a linear energy, which only moves the Gaussian's mean, for comparison.
+- persistent: chains continue where they stood.
+- smoke: a few steps.
 """
 
 from typing import Any

@@ -1,21 +1,22 @@
 """Latent EBM prior with vanilla maximum likelihood on SVHN at 32x32, as published.
 
 Claim: short-run chains of 60 steps on the prior and 20 on the posterior train a latent EBM whose
-samples beat those of a Gaussian prior (FID 29.4 in the paper, of 50,000 samples; here of 10,000 and
-extrapolated: --config.eval.num_generated=50000 for theirs).
+samples beat a Gaussian prior's. The paper's FID is 29.4, of 50,000 samples
+(--config.eval.num_generated=50000); here it is of 10,000, extrapolated.
 Paper: Pang et al. 2020 and its public code: all 73,257 training images, batch 100, z of 100
 dimensions, prior z-200-200-1 with GELU, generator z -> 512 -> 256 -> 128 -> 3, Xavier normal
-weights. Their step s is a drift s^2 / 2 in our words: 0.08 (s = 0.4) and 0.005 (s = 0.1). Their
-generator loss drops the factor 1 / (2 sigma^2), which Adam does not see.
+weights. Their step s is a drift s^2 / 2 here: 0.08 (s = 0.4) and 0.005 (s = 0.1). Their generator
+loss drops the factor 1 / (2 sigma^2), which does not change Adam's steps.
 Command:
   python experiments/run.py --config=configs/lebm_svhn.py --config.data.data_dir=FOLDER
-where FOLDER holds the prepared svhn_cropped of tensorflow-datasets; without --config.data.data_dir
-it is looked for in ~/tensorflow_datasets and prepared there where the network allows.
+FOLDER holds the prepared svhn_cropped of tensorflow-datasets. Without --config.data.data_dir it is
+looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator.
 Expected numbers: not yet run.
 
-Variants: "" the published setting; "smoke" a model 64 times smaller for a few steps, to try the
-path on a CPU.
+Variants:
+- "": the published setting.
+- smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """SADA-JEM on CIFAR-100.
 
 Claim: 76.4 % accuracy, IS 10.95 and FID 15.1 with K = 10; 75.0 / 11.63 / 14.4 with K = 5; 77.3 /
-10.78 / 19.9 with K = 20; the classifier alone 81.3 %, with SAM 83.4 %.
+10.78 / 19.9 with K = 20. The classifier alone has 81.3 %, with SAM 83.4 %.
 Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SAM with radius 0.2,
 proximal SGLD without noise, p(x) on images without augmentation.
 Command:
@@ -9,12 +9,12 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: k5, k20; cosine; softmax and softmax_sam (the classifier alone, by the same recipe; the
-paper does not say its own); jempp, jempp_sam, jempp_unaugmented and jempp_unaugmented_l2 (what the
-paper's Table 5 leaves out or puts in on CIFAR-10); sam_R and asam_R, the radius of SAM and ASAM
-(005 is 0.05; asam_2 is the published code's default); statistics (the published code's running
-averages, which samples enter, too), literal (both); bfloat16 (network and chains; energies stay
-float32); cpu (a small network on 5,000 images of 16x16).
+Variants (sadajem_cifar10.py explains them):
+- k5, k20; cosine; softmax, softmax_sam.
+- jempp, jempp_sam, jempp_unaugmented, jempp_unaugmented_l2: parts of Table 5, on CIFAR-100.
+- sam_R, asam_R: the radius of SAM and ASAM.
+- statistics; literal; bfloat16.
+- cpu: a small network on 5,000 images of 16x16.
 """
 
 from ml_collections import ConfigDict

@@ -1,23 +1,26 @@
 """SVGD as the sampler of a joint energy model, on CIFAR-10.
 
-Claim: the thesis reports 52.01 % accuracy (ECE 2.36 %) for SVGD, 60.24 % (3.21 %) with SAM, against
-92.17 % (1.98 %) and 93.48 % (3.99 %) for SGLD, and a loss that runs to minus infinity. That is its
-"literal" loss; the base has the corrected one, in the robust objective with beta 0.1.
+Claim: the thesis reports 52.01 % accuracy (ECE 2.36 %) for SVGD and 60.24 % (3.21 %) with SAM,
+against 92.17 % (1.98 %) and 93.48 % (3.99 %) for SGLD, and a loss that runs to minus infinity. That
+is its "literal" loss; the base has the corrected one, in the robust objective with beta 0.1.
 Paper: SVGD-in-JEM thesis, chapters 3 to 5: 30 particles, 10 steps, smoothing 50, batches of 10, 100
-epochs, and SADA-JEM's optimiser, of whose three decays 100 epochs reach one. The base departs from
-it: no smoothing, batches of 64, and steps of sqrt(30), for the reason in svgdjem_digits.py; and
-group normalisation, for a batch's statistics would couple the particles by more than their kernel.
+epochs, and SADA-JEM's optimiser (100 epochs reach one of its three decays). The base departs from
+it: no smoothing, batches of 64, and steps of sqrt(30), for the reason in svgdjem_digits.py. It has
+group normalisation, because a batch's statistics would couple particles beyond their kernel.
 Command:
   python experiments/run.py --config=configs/svgdjem_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 
-Variants: sam; literal and literal_sam (the thesis's settings but for the normalisation: its loss,
-step 0.09, and one system of 30 particles where its four GPUs may have had one each); corrected and
-corrected_sam; sgld and sgld_sam (the thesis's comparison); stochastic; cpu (a small network on
-5,000 images of 16x16), cpu_literal (smoothing 50, the base's batches and step), cpu_corrected and
-cpu_sgld. How many particles go back to the buffer (10) and the bound of the scores (1) are not in
-the thesis, and chosen here.
+Variants:
+- literal, literal_sam: the thesis's settings except the normalisation: its loss, step 0.09, and one
+  system of 30 particles (its four GPUs may have had one each).
+- corrected, corrected_sam; stochastic; sam.
+- sgld, sgld_sam: the thesis's comparison.
+- cpu: a small network on 5,000 images of 16x16; cpu_literal (smoothing 50, the base's batches and
+  step), cpu_corrected and cpu_sgld.
+The thesis does not give the number of particles that go back to the buffer (10 here) and the bound
+of the scores (1 here).
 """
 
 from typing import Any

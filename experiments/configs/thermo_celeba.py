@@ -1,20 +1,22 @@
 """Latent EBM with thermodynamic integration on CelebA at 64x64, as in the thesis.
 
-Claim: the schedule exponent p shapes the variance of the learning gradient and with it the
-quality of the samples (KID_inf best near p = 6; p <= 1 collapses).
+Claim: the schedule exponent p shapes the variance of the learning gradient and with it the quality
+of the samples (KID_inf is best near p = 6; p <= 1 collapses).
 Paper: thermodynamic-integration thesis, Tables 3 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_celeba.py --config.data.data_dir=FOLDER
-where FOLDER holds the prepared celeb_a of tensorflow-datasets; without --config.data.data_dir it is
-looked for in ~/tensorflow_datasets and prepared there where the network allows.
+FOLDER holds the prepared celeb_a of tensorflow-datasets. Without --config.data.data_dir it is looked
+for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size.
 
-Variants: "" the thesis's model with the `tempered` estimator; "vanilla" without powers;
-"frozen_prior" with the gradient of the thesis's public code; "through_chain" with the one that its
-text describes, through the chains, without the divergences, for which one chain an image is too
-few; "smoke" a model 64 times smaller for a few steps, to try the path on a CPU. Five repeats as in
-the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
+Variants:
+- "": the thesis's model with the `tempered` estimator; vanilla: without powers.
+- frozen_prior: the gradient of the thesis's public code.
+- through_chain: the gradient that its text describes, through the chains, without the divergences,
+  for which one chain an image is too few.
+- smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
+Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
 A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """

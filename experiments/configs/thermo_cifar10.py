@@ -1,25 +1,27 @@
 """Latent EBM with thermodynamic integration on CIFAR-10, as in the thesis.
 
-Claim: the schedule exponent p shapes the variance of the learning gradient and with it the
-quality of the samples (KID_inf best near p = 6).
+Claim: the schedule exponent p shapes the variance of the learning gradient and with it the quality
+of the samples (KID_inf is best near p = 6).
 Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_cifar10.py --config.data.data_dir=FOLDER
-where FOLDER holds the prepared cifar10 of tensorflow-datasets; without --config.data.data_dir it is
-looked for in ~/tensorflow_datasets and prepared there where the network allows.
+FOLDER holds the prepared cifar10 of tensorflow-datasets. Without --config.data.data_dir it is looked
+for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator, for the thesis's size.
-Expected numbers: not yet run at the thesis's size. Tried (2026-11-21): 4 steps of the full networks
-on real CIFAR-10 with batch 5 and N_t = 2, in 43 s on 2 cores, all finite; and 16 epochs
-(800 steps), seed 0: "cpu" squared error a pixel 0.054, FID_inf in features of a classifier of its
-own 31.9; "cpu_vanilla" 0.052 and 28.2 (2026-11-22).
+Expected numbers: not yet run at the thesis's size. Tried on 2026-11-21: 4 steps of the full networks
+on real CIFAR-10 with batch 5 and N_t = 2 took 43 s on 2 cores, all finite. 16 epochs (800 steps) of
+seed 0 on 2026-11-22: "cpu" has squared error 0.054 a pixel and FID_inf 31.9 in features of a
+classifier of these images; "cpu_vanilla" has 0.052 and 28.2.
 
-Variants: "" the thesis's model with the `tempered` estimator; "vanilla" without powers;
-"frozen_prior" with the gradient of the thesis's public code; "through_chain" with the one that its
-text describes, through the chains, without the divergences, for which one chain an image is too
-few; "smoke" a model 64 times smaller for a few steps, to try the path on a CPU; "cpu" such a model
-on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores, and "cpu_vanilla"
-the same without powers. Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps:
-studies/thermo_images.py.
+Variants:
+- "": the thesis's model with the `tempered` estimator; vanilla: without powers.
+- frozen_prior: the gradient of the thesis's public code.
+- through_chain: the gradient that its text describes, through the chains, without the divergences,
+  for which one chain an image is too few.
+- smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
+- cpu: such a model on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores;
+  cpu_vanilla: the same without powers.
+Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
 A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """
