@@ -10,8 +10,8 @@ Command:
   python experiments/run.py --config=configs/igebm_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run, except "cpu" (2026-11-22, seeds 0 to 4, about 8 minutes of one core).
-FID of the buffer in features of a classifier of these images (test images 0.2, noise 29): SGLD
-5.9 +- 5.0, MALA 24.5 +- 2.4, MALA by the literal ratio 14.1 +- 3.0, preconditioned SGLD 8.7 +- 8.7.
+FID of the buffer in features of a classifier of these images (test images 0.2, noise 29): SGLD 5.9
++- 5.0, MALA 24.5 +- 2.4, MALA by the literal ratio 14.1 +- 3.0, preconditioned SGLD 8.7 +- 8.7.
 Tempered MALA has 5.5 +- 4.0 by a running acceptance; judged at every move, 19.7 and 18.9 (seeds 0
 and 1). See docs/results/igebm_cifar10.md.
 
@@ -23,9 +23,9 @@ Variants:
 - conditional; bfloat16.
 - icd: Du et al. 2021 with three scales, swish, KL term and entropy, augmented starts.
 - cpu: a small network on 5,000 images of 16x16, with the base's constants.
-- cpu_thesis: the same with 60 steps of 100, noise of variance 1e-4, learning rate 1e-4 and augmented
-  starts. The thesis calls its 1e-4 a standard deviation in 4.2 (as variant "thesis" has it) and a
-  variance in 4.2.1 and Alg. 7 to 10.
+- cpu_thesis: the same with 60 steps of 100, noise of variance 1e-4, learning rate 1e-4 and
+  augmented starts. The thesis calls its 1e-4 a standard deviation in 4.2 (as variant "thesis" has
+  it) and a variance in 4.2.1 and Alg. 7 to 10.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
 """Joint energy model (JEM) on CIFAR-10, with the published code's settings.
 
-These are K = 20 steps of 1 with noise 0.01 without a box, 10,000 chains of which 5 % start anew from
-U(-1, 1), and Adam at 1e-4. All 50,000 training images are used; the code holds out 5,000. The code
-stops at a loss beyond 1e8; here a step beyond 1e5 (train.max_abs_loss) is skipped, and too many in a
-row end the run.
+These are K = 20 steps of 1 with noise 0.01 without a box, 10,000 chains of which 5 % start anew
+from U(-1, 1), and Adam at 1e-4. All 50,000 training images are used; the code holds out 5,000. The
+code stops at a loss beyond 1e8; here a step beyond 1e5 (train.max_abs_loss) is skipped, and too
+many in a row end the run.
 
 Claim: 92.9 % accuracy and FID 38.4 (SADA-JEM's tables). The sampler matters little (sampling-
-approaches thesis: SGLD 0.89 / 57.1, pSGLD 0.89 / 59.4, MALA 0.88 / 56.4). With beta above 0 training
-does not diverge (robust-objective paper: 91.7 % at exponent 4 against 90.5 %).
+approaches thesis: SGLD 0.89 / 57.1, pSGLD 0.89 / 59.4, MALA 0.88 / 56.4). With beta above 0
+training does not diverge (robust-objective paper: 91.7 % at exponent 4 against 90.5 %).
 Paper: JEM (Grathwohl et al. 2020); thesis 4.2.2; robust-objective paper, 4.3 and appendix M.
 Command:
   python experiments/run.py --config=configs/jem_cifar10.py --config.data.data_dir=FOLDER

@@ -4,17 +4,17 @@ Claim: a classifier trained as an energy-based model keeps its accuracy and gain
 Preconditioning and MALA do as well as SGLD (sampling-approaches thesis 4.2.2; it does not hold for
 MALA). A beta above 0 removes the divergence that beta 0 has (robust-objective paper, appendix M).
 Paper: JEM (Grathwohl et al. 2020) as those documents use it: no normalisation, no box, step 1 with
-noise 0.01 (temperature 5e-5). Here: WRN-10-1, K = 10, and Adam at 5e-3, stepped down twice. There is
-no augmentation, since one pixel of eight is a large shift. The base confines chains to [-1.2, 1.2]
-and penalises squared energies with weight 0.01, which JEM does not. Without both ("unconfined")
-training diverges.
+noise 0.01 (temperature 5e-5). Here: WRN-10-1, K = 10, and Adam at 5e-3, stepped down twice. There
+is no augmentation, since one pixel of eight is a large shift. The base confines chains to [-1.2,
+1.2] and penalises squared energies with weight 0.01, which JEM does not. Without both
+("unconfined") training diverges.
 Command:
   python experiments/run.py --config=configs/jem_digits.py
 Hardware: 2 CPU cores; 40 s of training on one of them, and compiling.
-Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation over seeds): accuracy
-98.9 +- 0.2 %, ECE 2.1 +- 0.2 %, NLL 0.039 +- 0.003 nats; "softmax" 97.9 +- 0.7 %, 1.9 +- 0.6 %,
-0.081 +- 0.025. The 357 test images add at least 0.5 points of accuracy, 0.4 of ECE and 0.01 nats.
-Most other variants: docs/results/jem_digits.md.
+Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation over seeds): accuracy 98.9 +-
+0.2 %, ECE 2.1 +- 0.2 %, NLL 0.039 +- 0.003 nats; "softmax" 97.9 +- 0.7 %, 1.9 +- 0.6 %, 0.081 +-
+0.025. The 357 test images add at least 0.5 points of accuracy, 0.4 of ECE and 0.01 nats. Most other
+variants: docs/results/jem_digits.md.
 
 Variants:
 - psgld: decay 0.99, which the thesis has for points and was measured (its image form has 0.9).
@@ -27,8 +27,8 @@ Variants:
   robust-objective paper's seven scenarios; each also with exponent 2 (_beta_2) and with the
   exponents that the paper found best.
 - beta_B: unconfined with exponent B in the weights (beta = B / 20000).
-As in the paper, step_4 also has a quarter of the output scale and of the learning rate: four times
-alpha is then twice the noise at the same drift.
+- step_4 also has a quarter of the output scale and of the learning rate, as in the paper: four
+  times alpha is then twice the noise at the same drift.
 """
 
 from typing import Any

@@ -9,9 +9,9 @@ docs/results/jem_digits.md compares them.
 Command:
   python experiments/run.py --config=configs/sadajem_digits.py
 Hardware: 2 CPU cores; 75 s of training on one of them, and compiling.
-Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation over seeds): accuracy
-98.7 +- 0.3 %, ECE 3.5 +- 0.1 %, NLL 0.067 +- 0.004 nats. The 357 test images add 0.6 points of
-accuracy. Other variants: docs/results/jem_digits.md.
+Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation over seeds): accuracy 98.7 +-
+0.3 %, ECE 3.5 +- 0.1 %, NLL 0.067 +- 0.004 nats. The 357 test images add 0.6 points of accuracy.
+Other variants: docs/results/jem_digits.md.
 
 Variants:
 - k5, k20: the base has K = 10.
@@ -21,8 +21,9 @@ Variants:
 - sam_R, asam_R: rows of Table 6 with the base's penalty, the radius of SAM and ASAM (005 is 0.05).
 - batch: batch normalisation.
 - literal: the published code, with batch statistics everywhere, ASAM with radius 2, no penalty.
-These rows differ from the paper's: jempp has proximal SGLD (jempp_digits.py has JEM++'s PYLD), jempp
-and sadajem have group normalisation, and the radius of SAM is 0.05.
+
+These rows differ from the paper's: jempp has proximal SGLD (jempp_digits.py has JEM++'s PYLD),
+jempp and sadajem have group normalisation, and the radius of SAM is 0.05.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 """Non-convergent short-run energy on CIFAR-10, with the robust objective.
 
-Claim: chains of 100 steps from noise become images although the learned density is wrong. The robust
-objective cannot train with beta from 0.1 on, because no short chain reaches the density of the data.
-With very small betas, the gap between data and samples grows with beta (robust-objective paper,
-section 4.2 and appendix L).
+Claim: chains of 100 steps from noise become images although the learned density is wrong. The
+robust objective cannot train with beta from 0.1 on, because no short chain reaches the density of
+the data. With very small betas, the gap between data and samples grows with beta (robust-objective
+paper, section 4.2 and appendix L).
 Paper: Nijkamp et al. 2019 (short-run MCMC) and that appendix: step 1 on f with noise 0.01 (so the
 output scale is 20000), uniform starts, data with noise 0.03. Their code has batches of 64 and
 100,000 updates; here 99,968 in whole epochs. The network is ``ResidualEnergy`` without spectral
@@ -12,10 +12,11 @@ norm, not their plain convolutions. Betas that could be trained include 1e-6 (se
 Command:
   python experiments/run.py --config=configs/shortrun_cifar10.py --config.data.data_dir=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run, except "cpu" and "cpu_beta_1e5" (2026-11-22 and 23, seeds 0 to 2, about
-500 s of one core). FID in features of a classifier of these images (500 test images 0.3, noise 29):
-chains as in training 6.6, 5.1 and 4.8, with beta 5.7, 4.1 and 5.2; ten times as long 22 to 49.
-"cpu_beta_01" after one epoch: 19.0, a gap of 0.6 and no images. See docs/results/shortrun_cifar10.md.
+Expected numbers: not yet run, except "cpu" and "cpu_beta_1e5" (2026-11-22 and 23, seeds 0 to 2,
+about 500 s of one core). FID in features of a classifier of these images (500 test images 0.3,
+noise 29): chains as in training 6.6, 5.1 and 4.8, with beta 5.7, 4.1 and 5.2; ten times as long 22
+to 49. "cpu_beta_01" after one epoch: 19.0, a gap of 0.6 and no images. See
+docs/results/shortrun_cifar10.md.
 
 Variants:
 - beta_1e6, beta_1e5, beta_1e4, beta_001, beta_01: beta 1e-6, 1e-5, 1e-4, 0.01 and 0.1.

@@ -1,18 +1,18 @@
 """SVGD as the sampler of a joint energy model, on scikit-learn's packaged 8x8 digits.
 
-Claim: the thesis reports a generative loss that runs to minus infinity and accuracies of 52 to 60 %.
-Its entropy estimate cancels the negative phase ("literal"). With the phase kept ("corrected") and
-the robust objective's weights, SVGD should train as well as SGLD.
-Paper: SVGD-in-JEM thesis: informative start, clipped scores, 10 steps. Its step of 0.09 moves almost
-nothing, since Liu and Wang's bandwidth leaves each particle 1/n of its score. Here the step is
-sqrt(n) = 8 with 64 particles. WRN-10-1 and Adam at 5e-3.
+Claim: the thesis reports a generative loss that runs to minus infinity and accuracies of 52 %
+to 60 %. Its entropy estimate cancels the negative phase ("literal"). With the phase kept ("corrected")
+and the robust objective's weights, SVGD should train as well as SGLD.
+Paper: SVGD-in-JEM thesis: informative start, clipped scores, 10 steps. Its step of 0.09 moves
+almost nothing, since Liu and Wang's bandwidth leaves each particle 1/n of its score. Here the step
+is sqrt(n) = 8 with 64 particles. WRN-10-1 and Adam at 5e-3.
 Command:
   python experiments/run.py --config=configs/svgdjem_digits.py
 Hardware: 2 CPU cores; 40 s of training on one of them, and compiling.
 Expected numbers (2026-11-21 and 23, seeds 0-4, mean +- standard deviation over seeds): accuracy
 99.1 +- 0.2 %, ECE 2.5 +- 0.1 %, NLL 0.043 +- 0.005 nats; "stochastic" 99.0 +- 0.2 %, 1.7 +- 0.3 %,
-0.035 +- 0.006; "literal" diverges in every seed. The 357 test images add 0.5 points of accuracy, 0.4
-of ECE and 0.01 nats. More: docs/results/jem_digits.md.
+0.035 +- 0.006; "literal" diverges in every seed. The 357 test images add 0.5 points of accuracy,
+0.4 of ECE and 0.01 nats. More: docs/results/jem_digits.md.
 
 Variants:
 - literal, corrected, stochastic: the base's loss is the robust objective with beta 0.1.

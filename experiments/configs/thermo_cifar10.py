@@ -5,13 +5,13 @@ of the samples (KID_inf is best near p = 6).
 Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_cifar10.py --config.data.data_dir=FOLDER
-FOLDER holds the prepared cifar10 of tensorflow-datasets. Without --config.data.data_dir it is looked
-for in ~/tensorflow_datasets and, if the network allows, prepared there.
+FOLDER holds the prepared cifar10 of tensorflow-datasets. Without --config.data.data_dir it is
+looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator, for the thesis's size.
-Expected numbers: not yet run at the thesis's size. Tried on 2026-11-21: 4 steps of the full networks
-on real CIFAR-10 with batch 5 and N_t = 2 took 43 s on 2 cores, all finite. 16 epochs (800 steps) of
-seed 0 on 2026-11-22: "cpu" has squared error 0.054 a pixel and FID_inf 31.9 in features of a
-classifier of these images; "cpu_vanilla" has 0.052 and 28.2.
+Expected numbers: not yet run at the thesis's size. Tried on 2026-11-21: 4 steps of the full
+networks on real CIFAR-10 with batch 5 and N_t = 2 took 43 s on 2 cores, all finite. 16 epochs (800
+steps) of seed 0 on 2026-11-22: "cpu" has squared error 0.054 a pixel and FID_inf 31.9 in features
+of a classifier of these images; "cpu_vanilla" has 0.052 and 28.2.
 
 Variants:
 - "": the thesis's model with the `tempered` estimator; vanilla: without powers.
@@ -20,9 +20,9 @@ Variants:
   for which one chain an image is too few.
 - smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
 - cpu: such a model on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores;
-  cpu_vanilla: the same without powers.
-Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
-A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
+  cpu_vanilla: the same without powers. Five repeats as in the thesis: --config.train.num_repeats=5.
+  Its sweeps: studies/thermo_images.py. A batch of 75 cannot be split over 2, 4 or 8 devices. There,
+  use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """
 
