@@ -1,8 +1,8 @@
 """SVGD as the sampler of a joint energy model, on scikit-learn's packaged 8x8 digits.
 
-Claim: the thesis reports a generative loss that runs to minus infinity and accuracies of 52 %
-to 60 %. Its entropy estimate cancels the negative phase ("literal"). With the phase kept ("corrected")
-and the robust objective's weights, SVGD should train as well as SGLD.
+Claim: the thesis reports a generative loss that runs to minus infinity and 52 to 60 % accuracy.
+Its entropy estimate cancels the negative phase ("literal"). With the phase kept ("corrected") and
+the robust objective's weights, SVGD should train as well as SGLD.
 Paper: SVGD-in-JEM thesis: informative start, clipped scores, 10 steps. Its step of 0.09 moves
 almost nothing, since Liu and Wang's bandwidth leaves each particle 1/n of its score. Here the step
 is sqrt(n) = 8 with 64 particles. WRN-10-1 and Adam at 5e-3.

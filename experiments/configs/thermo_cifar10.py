@@ -20,9 +20,10 @@ Variants:
   for which one chain an image is too few.
 - smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
 - cpu: such a model on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores;
-  cpu_vanilla: the same without powers. Five repeats as in the thesis: --config.train.num_repeats=5.
-  Its sweeps: studies/thermo_images.py. A batch of 75 cannot be split over 2, 4 or 8 devices. There,
-  use for example
+  cpu_vanilla: the same without powers.
+
+Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
+A batch of 75 cannot be split over 2, 4 or 8 devices. There, use for example
 --config.train.batch_size=72 --config.mesh.num_shards=8.
 """
 
