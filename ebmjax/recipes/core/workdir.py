@@ -22,7 +22,7 @@ _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 # Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.data_dir",)
 
-GROWING = ("sampler.", "eval.settings.")
+GROWING = ("sampler.", "eval.settings.", "settings.")
 """Sections of samplers. One that a run's configuration lacks is of a sampler made since."""
 
 MONITOR = ("evaluations", "monitor")
@@ -122,8 +122,8 @@ def check_evaluated(workdir: Path, config: Config) -> None:
       WorkdirError: naming what differs.
     """
     saved = json.loads((workdir / "evaluation.json").read_text())
-    theirs = former.today({"eval": saved["eval"]})
-    differing = _differing({"eval": as_json(config)["eval"]}, {"eval": theirs["eval"]})
+    theirs = former.today({"eval": saved["eval"]})["eval"]
+    differing = _differing(as_json(config)["eval"], theirs)
     if differing:
         raise WorkdirError(
             f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "

@@ -85,11 +85,9 @@ def implied_temperature(chosen: Chosen) -> Any:
     The temperature itself where that makes the noise; None for a sampler that has none.
     """
     options = chosen.options
-    if "temperature" not in options:
-        return None
     noise_scale = options.get("noise_scale")
-    if noise_scale is None:
-        return options["temperature"]
+    if noise_scale is None or "temperature" not in chosen.entry.fields:
+        return options.get("temperature")
     return noise_scale**2 / (2.0 * options["step_size"])
 
 

@@ -79,3 +79,15 @@ def test_what_is_read_is_left_as_it_was():
     saved = {"family": "igebm", "sampler": {"box": "project"}}
     assert former.today(saved) == {"family": "image", "sampler": {"box": "clamp"}}
     assert saved["sampler"]["box"] == "project"
+
+
+def test_an_evaluation_made_before_is_of_the_same_fields(tmp_path):
+    config = toy_samplers.get_config()
+    section = json.loads(config.to_json_best_effort())["eval"]
+    del section["settings"]["tuned"]["tempered_mala"]["acceptance_decay"]
+    del section["settings"]["tuned"]["proximal_sgld"]  # a sampler that was not there
+    (tmp_path / "evaluation.json").write_text(json.dumps({"eval": section}))
+    workdir.check_evaluated(tmp_path, config)
+    config.eval.settings.tuned.mala.step_size = 0.5
+    with pytest.raises(WorkdirError, match=r"config.eval: settings.tuned.mala.step_size was 1.0"):
+        workdir.check_evaluated(tmp_path, config)
