@@ -152,7 +152,7 @@ def check_particles(samplers: Iterable[Chosen], num: int) -> None:
     for chosen in samplers:
         if chosen.entry.interacting and num < 2:
             raise ConfigError(
-                "config.sampler.num_samples must be at least 2 for the sampler "
+                "config.sampler.num_samples must be at least 2 for config.sampler.name="
                 f"{chosen.name!r}, whose particles move by each other, got {num}."
             )
 
