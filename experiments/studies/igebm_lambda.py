@@ -1,18 +1,20 @@
 """The damping lambda of preconditioned SGLD: the speed of the first epochs against divergence.
 
 The thesis (4.2.2) finds lambda = 1e-4 the fastest at first (in JEM, 0.36 against 0.26 accuracy
-after an epoch), until the loss jumps to 1e8; at 1 there is nothing left of the preconditioner. Its
-models have no spectral norm, no penalty on energies and no box, and neither have the rows "bare"
-here; "guard" skips every step whose loss exceeds 10, chains included. "confined" is the base of
-configs/igebm_digits.py, with all three.
+after an epoch), until the loss jumps to 1e8. At 1 the preconditioner has no effect. Its models have
+no spectral norm, no penalty on energies and no box; so do the rows "bare" here. "guard" skips every
+step whose loss exceeds 10, chains included. "confined" is the base of configs/igebm_digits.py, with
+all three.
 
-Chapter 5 asks whether a smaller step would make up for the preconditioner and finds it not better
-than SGLD: "matched" has lambda times SGLD's step, so that step times G is SGLD's step where scores
-are small, with SGLD's noise ("plain") and with the noise that belongs to the preconditioner, at
-SGLD's temperature.
+Chapter 5 asks whether a smaller step would compensate for the preconditioner, and finds it not
+better than SGLD. "matched" has lambda times SGLD's step, so that step times G is SGLD's step where
+scores are small. It has SGLD's noise ("plain") or the preconditioner's noise at SGLD's temperature.
 
-damping.png shows all rows over training. Variants: "" all; "matched"; "quick" two rows of a few
-epochs.
+Figure: damping.png shows all rows over training.
+
+Variants:
+- "": all rows; matched.
+- quick: two rows of a few epochs.
 """
 
 from ebmjax.recipes.core.files import beside

@@ -1,19 +1,25 @@
 """Why MALA's acceptance falls to 0 on images, and whether it trains once it does not.
 
-The thesis (4.2.1) rejects by the ratio of energies with a proposal density of variance 2 step.
-Rows "literal" to "T = 1" correct these one at a time, all with the thesis's kind of move: a large
-drift and a small noise. Correct both and the chain still aims at temperature 1, for which its
-noise is 140 times too small. "implied T" aims at the temperature of its moves; what a box does to
-that is asked apart (mirrors are the box inside which the accept step is exact), and so is what
-happens when SGLD moves half of the chains in the same buffer: MALA then meets chains that have
-arrived. Tempering raises the temperature by a running acceptance, or as in the thesis's listing by
-every move; "annealed" steps fall to a hundredth along a chain. "adapted" also gives up the step for
-one that accepts 57 %. The rest train with what mixes: other temperatures, a floor under the step, a
-larger penalty on energies, the robust objective, HMC, and a batch of three samplers.
+The thesis (4.2.1) rejects by the ratio of energies, with a proposal density of variance 2 step.
+Rows "literal" to "T = 1" correct these errors one at a time, with the thesis's kind of move: a
+large drift and a small noise. With both corrected, the chain still aims at temperature 1, for which
+its noise is 140 times too small. "implied T" aims at the temperature of its moves.
 
-acceptance.png is the acceptance of all rows over training, samples.png the buffers of some at the
-end of seed 0. Variants: "" all; "tempered" the every-move and the annealed rows alone; "quick" a
-few rows of a few epochs.
+Other rows ask separate questions:
+- the effect of a box (in a box of mirrors the accept step is exact);
+- SGLD moves half of the chains in the same buffer, so that MALA meets chains that have arrived;
+- tempering by a running acceptance or, as in the thesis's listing, by every move;
+- "annealed": steps fall to a hundredth along a chain; "adapted": a step that accepts 57 %.
+- training with chains that mix: other temperatures, a floor under the step, a larger penalty on
+  energies, the robust objective, HMC, and a batch of three samplers.
+
+Figures: acceptance.png has all rows' acceptance over training, samples.png some buffers of seed 0
+at the end.
+
+Variants:
+- "": all rows.
+- tempered: only the every-move and the annealed rows.
+- quick: a few rows of a few epochs.
 """
 
 from pathlib import Path

@@ -1,18 +1,22 @@
-"""Table 4.1 of the sampling-approaches thesis on the packaged digits, and what it did not try.
+"""Table 4.1 of the sampling-approaches thesis on the packaged digits, with further rows.
 
 Rows are variants of configs/igebm_digits.py: samplers of the negatives, then networks, objectives
-and starts with SGLD. FID and KID are in features of a classifier of the digits, and compare with
-each other alone. training.png shows all rows over training, samples.png the buffers of seed 0.
+and starts with SGLD. FID and KID use features of a digits classifier and compare only with each
+other.
 
-Chapter 6 hopes that samplers with a small step would do in a network that is wide, not deep:
-"proposals" has one stage of 64 features where the base has two of 16 and 32. Its other proposals
-begin from a run of SGLD (train.start_from), which a row cannot name.
+Chapter 6 hopes that samplers with a small step would work in a wide network. "proposals" has one
+stage of 64 features; the base has two of 16 and 32. Its other proposals begin from a run of SGLD
+(train.start_from), which a row cannot name.
 
-Variants: "" all; "proposals"; "cifar10" the table's samplers on real CIFAR-10 at 16x16, with
-TFDS_DATA_DIR naming the folder of the prepared data, and IGEBM's constants; "cifar10_thesis" the
-same with the thesis's, its FID within the first epoch, too (Fig. 4.6); "table" at full size with
-the thesis's, on CIFAR-10, SVHN and MNIST (for a GPU). The table's fourth data set, "Cats", the
-thesis does not identify.
+Figures: training.png shows all rows over training, samples.png the buffers of seed 0.
+
+Variants:
+- "": all rows; proposals.
+- cifar10: the table's samplers on CIFAR-10 at 16x16 with IGEBM's constants. TFDS_DATA_DIR names the
+  folder of the prepared data.
+- cifar10_thesis: the same with the thesis's constants, and FID within the first epoch (Fig. 4.6).
+- table: full size with the thesis's constants, on CIFAR-10, SVHN and MNIST (for a GPU). The thesis
+  does not identify the table's fourth data set, "Cats".
 """
 
 from collections.abc import Sequence

@@ -1,17 +1,24 @@
 """Tables of joint models on CIFAR: SADA-JEM's, and of two more papers.
 
---config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
-weights without which FID and IS are in features of a classifier of the run's own images, which no
-published number is. Variants at the paper's size, for a GPU: "models" (Tables 1 and 3),
-"models_cifar100" (Table 2), "steps" (SADA-JEM by K, the rate stepped down and by a cosine;
-training.png is Fig. 3), "ablation" (Table 5: a row and the one it is held beside differ in one
-thing; JEM has its own recipe) and "radius" (Table 6). "cpu": what p(x) without augmentation and SAM
-do to a small network on 5,000 images of 16x16, 6 to 20 minutes of training a row on two cores
-beside other work. "views": which part of the augmentation of p(x) does it (section 3.2: crops,
-hardly flips), at that size. "table1" and "scenarios" are the robust-objective paper's Tables 1 and
-2, JEM by the exponent of the weights, at its size. "samplers": the sampling-approaches thesis's
-Table 4.2 (accuracy 89, 89 and 88 % and FID 57, 59 and 56 with SGLD, pSGLD and MALA after 100
-epochs).
+--config.data.data_dir=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
+names Inception's weights. Without them, FID and IS use features of a classifier of the run's
+images, which no published number does.
+
+Variants at the paper's size, for a GPU:
+- models: Tables 1 and 3; models_cifar100: Table 2.
+- steps: SADA-JEM by K, with the rate stepped down and by a cosine; training.png is Fig. 3.
+- ablation: Table 5. A row and the row it is compared with differ in one thing; JEM has its own
+  recipe.
+- radius: Table 6.
+- table1, scenarios: the robust-objective paper's Tables 1 and 2, JEM by the exponent of the
+  weights.
+- samplers: the sampling-approaches thesis's Table 4.2. It has accuracy 89, 89 and 88 % and FID 57,
+  59 and 56 with SGLD, pSGLD and MALA after 100 epochs.
+
+Variants for a CPU, on 5,000 images of 16x16:
+- cpu: effects of p(x) without augmentation and of SAM on a small network. A row takes 6 to 20
+  minutes of training on two cores beside other work.
+- views: which part of the augmentation of p(x) matters (section 3.2: crops, hardly flips).
 """
 
 from collections.abc import Callable, Mapping, Sequence

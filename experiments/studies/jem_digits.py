@@ -1,20 +1,23 @@
 """The joint family on the packaged digits: samplers, SAM, augmentation, SVGD, the robust objective.
 
-Every row trains WRN-10-1 for 40 epochs of 22 steps with the same optimiser; only what its name says
-differs. 357 test images: a percentage point of accuracy is 3.6 images. landscapes.png has the
-energies around the parameters of four rows, which are evaluated with them, on one colour scale.
+Every row trains WRN-10-1 for 40 epochs of 22 steps with the same optimiser; a row's name says what
+differs. There are 357 test images, so a percentage point of accuracy is 3.6 images. landscapes.png
+has energies around the parameters of four rows, on one colour scale.
 
-Variants: "" (samplers, SAM, augmentation, SVGD, the robust objective), "jempp" (JEM++ with PYLD),
-"steps" (SADA-JEM's Fig. 3: accuracy and FID over training by K, in training.png), "ablation" and
-"radius" (SADA-JEM's Tables 5 and 6; "radius_batch" the latter with batch normalisation),
-"robustness" (SADA-JEM's Figs. 1, 5 and 7: energy landscapes, and robustness in either norm, of the
-classifier as it is and behind refinement; JEM has no normalisation, SADA-JEM groups), "scenarios"
-(the robust-objective paper's Table 2: beta 0 and above, where something else is changed too;
-training_SCENARIO.png are its Figs. 16 and 20 to 25), "norm" (whose statistics batch normalisation
-takes), "norm_parts" (which of SADA-JEM's parts it takes to sample with it), "smooth_parts" (which
-of them make its energy landscape smooth), "verdicts" (accuracy and calibration of four rows, held
-against each other on the same images) and "time" (SVGD and SGLD with nothing else, for their
-seconds: give it an idle machine and as many jobs as CPUs).
+Variants:
+- "": samplers, SAM, augmentation, SVGD, the robust objective.
+- jempp: JEM++ with PYLD.
+- steps: SADA-JEM's Fig. 3, accuracy and FID over training by K, in training.png.
+- ablation, radius: SADA-JEM's Tables 5 and 6; radius_batch: the latter with batch normalisation.
+- robustness: SADA-JEM's Figs. 1, 5 and 7. These are energy landscapes, and robustness in both
+  norms, plain and behind refinement. JEM has no normalisation, SADA-JEM group normalisation.
+- scenarios: the robust-objective paper's Table 2, beta 0 and above in changed settings.
+  training_SCENARIO.png are its Figs. 16 and 20 to 25.
+- norm: the statistics that batch normalisation uses.
+- norm_parts: the parts of SADA-JEM that are needed to sample with it.
+- smooth_parts: the parts of SADA-JEM that make its energy landscape smooth.
+- verdicts: accuracy and calibration of four rows, compared on the same images.
+- time: only SVGD and SGLD, to compare seconds. Use an idle machine and as many jobs as CPUs.
 """
 
 from collections.abc import Callable, Mapping, Sequence

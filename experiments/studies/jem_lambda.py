@@ -1,13 +1,13 @@
-"""The damping lambda of preconditioned SGLD in JEM: the first epoch, and what becomes of it.
+"""The damping lambda of preconditioned SGLD in JEM: the first epoch, and the loss afterwards.
 
-The thesis (4.2.2) has an accuracy of 0.36 after an epoch with lambda = 1e-4 where SGLD has 0.26;
-then "the loss value will always suddenly diverge to 1e8 in one batch", with a 1 / G that grows
-without end (Fig. 4.16). Rows are JEM as it stands there, without box or penalty ("unconfined" of
-configs/jem_digits.py). No step is skipped for the size of its loss, and steps that are not finite
-do not end the run, so that every seed has its numbers: what diverged has a largest loss (of those
-logged, every 11 steps) like the thesis's, or skipped steps.
+After an epoch, the thesis (4.2.2) has accuracy 0.36 with lambda = 1e-4, where SGLD has 0.26. Then
+"the loss value will always suddenly diverge to 1e8 in one batch", with a 1 / G that grows without
+end (Fig. 4.16). Rows are JEM without box or penalty ("unconfined" of configs/jem_digits.py). No
+step is skipped for the size of its loss, and steps that are not finite do not end the run, so that
+every seed has its numbers. A diverged run has a largest loss like the thesis's (of those logged,
+every 11 steps) or skipped steps.
 
-lambda.png shows all rows over training.
+Figure: lambda.png shows all rows over training.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """A latent EBM prior on the digits, against a Gaussian one, and with chains that persist.
 
 Rows are variants of configs/lebm_digits.py, each with five repeats as one program. The log evidence
-is of 8 test images, by annealed importance sampling with chains long enough for deep priors.
+is that of 8 test images, by annealed importance sampling with chains long enough for deep priors.
 """
 
 from ebmjax.recipes.core.files import beside

@@ -1,16 +1,18 @@
 """Short-run energies of CIFAR-10 by beta, at a CPU's size: can the robust objective train them?
 
-Claim: with 0.1 <= beta <= 0.9 no model can be trained, and 0.01 fails too: chains from noise never
-reach the density of the data, whose mean weight goes to 1, and nothing is learned; with very small
-betas the gap widens as beta grows and the samples get worse (robust-objective paper, section 4.2,
+Claim: with 0.1 <= beta <= 0.9 no model can be trained, and 0.01 fails too. Chains from noise never
+reach the density of the data, whose mean weight goes to 1, and nothing is learned. With very small
+betas, the gap grows with beta and samples get worse (robust-objective paper, section 4.2,
 appendices J and L, Figures 12, 13 and 15).
 
-Rows are the betas of configs/shortrun_cifar10.py:cpu at an output scale of 20,000. FID is in
-features of a classifier of these images: it compares the rows alone. TFDS_DATA_DIR names the folder
-of the prepared data. Figures: training.png (f of the data and of the negatives, the gap and the
-weights over training) and samples.png, chains as in training of seed 0. Figure 14, chains of four
-times the step, is an evaluation of a copy of a run's folder: experiments/run.py with the row's
-configuration and seed, --mode=eval, --config.eval.step_factor=4 and --workdir=COPY.
+Rows are the betas of configs/shortrun_cifar10.py:cpu at an output scale of 20,000. FID uses
+features of a classifier of these images, so it only compares the rows. TFDS_DATA_DIR names the
+folder of the prepared data.
+
+Figures: training.png has f of the data and of the negatives, the gap and the weights over training.
+samples.png has chains as in training of seed 0. Figure 14, chains of four times the step, is an
+evaluation of a copy of a run's folder: experiments/run.py with the row's configuration and seed,
+--mode=eval, --config.eval.step_factor=4 and --workdir=COPY.
 """
 
 from pathlib import Path

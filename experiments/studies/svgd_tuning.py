@@ -1,22 +1,25 @@
 """The SVGD thesis's tuning study: ten images, one hyperparameter of the sampler at a time.
 
-Five sweeps, each for the objective as printed ("literal") and for the corrected one, with the
-particles put back by softmax and by argmax, and once in place as a reference. A run that belongs to
-several sweeps is one row. A row's label says its objective, replacement, step size, number of
-particles, number of steps and smoothing. --rows chooses some, as --rows '*-smoothing5*'.
+There are five sweeps. Each is run for the objective as printed ("literal") and for the corrected
+one, with particles put back by softmax and by argmax, and once in place as a reference. A run that
+belongs to several sweeps is one row. A row's label has its objective, replacement, step size,
+number of particles, number of steps and smoothing. --rows chooses rows, for example --rows
+'*-smoothing5*'.
 
-Batches hold the first image of each class, so that an update is an epoch. Updates whose loss
-exceeds 1e5 in magnitude are skipped and counted, and the run goes on from its last sound
-parameters: so a run that runs away has numbers, too.
+Batches hold the first image of each class, so an update is an epoch. Updates whose loss exceeds 1e5
+in magnitude are skipped and counted, and the run continues from its last finite parameters. So a
+diverging run has numbers, too.
 
-<sweep>_<objective>.png are the curves of a sweep over the updates.
+Figures: <sweep>_<objective>.png are the curves of a sweep over the updates.
 
-Variants: "" (the digits), "cifar10" (the smoothing's sweep on ten images of CIFAR-10 at 16x16;
---config.data.data_dir=FOLDER names the folder of the data) and "quick" (seconds a run; shows
-nothing).
+Variants:
+- "": the digits.
+- cifar10: the smoothing's sweep on ten images of CIFAR-10 at 16x16; --config.data.data_dir=FOLDER
+  names the folder of the data.
+- quick: seconds a run; shows nothing.
 
 Source: SVGD-in-JEM thesis, section 5.1, Figures 5.1-5.4. The fifth sweep, step sizes with the
-bandwidth h = median, takes its words in 3.3.2.
+bandwidth h = median, follows the words of 3.3.2.
 """
 
 from collections.abc import Mapping, Sequence

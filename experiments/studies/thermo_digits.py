@@ -1,14 +1,17 @@
-"""Thermodynamic integration on the packaged digits: the thesis's sweeps, and what else was tried.
+"""Thermodynamic integration on the packaged digits: the thesis's sweeps, and further rows.
 
 Every row is a variant of configs/thermo_digits.py with the fields that it names; all repeats of a
-row train in one program. Base of all rows: batches of 75, N_t = 10, K = 20 posterior steps, p = 6.
-"frozen_prior" is the thesis's method as its code has it, "tempered" trains the prior too.
+row train in one program. All rows have batches of 75, N_t = 10, K = 20 posterior steps and p = 6,
+unless they say otherwise. "frozen_prior" is the thesis's method as in its code; "tempered" trains
+the prior too.
 
-Variants: "" the whole study; "quick" a few rows of it for a few epochs; "controls" the covariance
-estimator with and without control variates, beside what it should beat; "eta" the weight of the
-divergences where they have a gradient, with the exact sign between them and with the printed one;
-"regimes" enough points in each of the thesis's regimes to tell a parabola from a line, and vanilla
-learning by batch size for equal epochs and, what those confound, for equal updates.
+Variants:
+- "": the whole study; quick: a few rows for a few epochs.
+- controls: the covariance estimator with and without control variates, and its rivals.
+- eta: the weight of the divergences where they have a gradient, with the exact sign between them
+  and with the printed one.
+- regimes: enough points in each of the thesis's regimes to tell a parabola from a line. Vanilla
+  learning by batch size is at equal epochs and, because these confound updates, at equal updates.
 """
 
 from typing import Any

@@ -1,16 +1,19 @@
 """Thermodynamic integration on the thesis's images: its sweeps of p and of the batch size.
 
-The thesis has its figures of CelebA (3, 4, 5, 10) and again of CIFAR-10 (16, 17, 18, 19). Every
-row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names;
+The thesis has its figures for CelebA (3, 4, 5, 10) and again for CIFAR-10 (16, 17, 18, 19). Every
+row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names.
 "frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too. On
 CelebA the thesis also changes N_t, K and eta at p = 0.1 (Figures 6 and 11). "through_chain" is the
 gradient that its text describes, the only one in which eta can act.
---config.data.data_dir=FOLDER names the folder of the data, --config.eval.inception_weights=FILE the
-file of Inception's weights (docs/generation_metrics.md). Without them CIFAR-10 is compared in the
-features of a classifier of its own, and CelebA, which has no labels, not at all.
 
-Variants: "celeba" and "cifar10" at the thesis's size, five repeats a row, for an accelerator and
-not yet run; "cpu" a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
+--config.data.data_dir=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
+names the file of Inception's weights (docs/generation_metrics.md). Without them, CIFAR-10 is
+compared in features of a classifier of its images, and CelebA, which has no labels, is not
+compared.
+
+Variants:
+- celeba, cifar10: the thesis's size, five repeats a row, for an accelerator; not yet run.
+- cpu: a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
 """
 
 from collections.abc import Sequence

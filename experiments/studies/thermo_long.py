@@ -1,8 +1,9 @@
-"""Thermodynamic integration on the digits for longer: what is stable, and what pays at equal time.
+"""Thermodynamic integration on the digits for longer: stability, and quality at equal time.
 
-All rows train at batch 75, p = 6, N_t = 10 and K = 20 unless their name says otherwise, for 40
-epochs; vanilla learning also for 200, which is 1.2 times the time of 40 with ten powers and 0.8 of
-their operations, and the covariance estimator, four times as dear, for 20 where it says so.
+Unless their name says otherwise, all rows train for 40 epochs at batch 75, p = 6, N_t = 10 and K =
+20. Vanilla learning also trains for 200 epochs, which take 1.2 times the time of 40 with ten
+powers, and 0.8 of their operations. The covariance estimator costs four times as much; rows that
+say so train it for 20.
 """
 
 from ebmjax.recipes.core.files import beside

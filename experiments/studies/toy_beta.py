@@ -1,15 +1,18 @@
-"""The robust objective in the plane: six betas in every row, against the data's own density.
+"""The robust objective in the plane: six betas in every row, against the data's density.
 
-Rows are a data set, a setting and an objective, by the variants of configs/toy_beta.py; the betas
-of a row train in one program. Total variation lies in [0, 1], and is from the data's density if no
-other is named; "chains" is that of a kernel density estimate of 10,000 ends of the run's chains,
-"negatives" that of training's own, "shares" that of the masses of modes or circles. Models that
-diverged, and densities that cannot be normalised on the grid, are left out of the means and
-counted. Figures: divergences.png, and for every data set and setting panels_*.png, the learned
-densities by objective and beta, seed 0.
+A row is a data set, a setting and an objective, by the variants of configs/toy_beta.py; its betas
+train in one program. Total variation lies in [0, 1] and is from the data's density unless another
+is named. "chains" is that of a kernel density estimate of 10,000 ends of the run's chains,
+"negatives" that of training's chains, "shares" that of the masses of modes or circles. Means leave
+out, and count, models that diverged and densities that cannot be normalised on the grid.
 
-Variants: "" all rows; "gmm" those of the mixture, which take a fifth of the time; "negative" betas
-below 0; "quick" shows nothing, in a minute or two.
+Figures: divergences.png; panels_*.png for every data set and setting, the learned densities by
+objective and beta, seed 0.
+
+Variants:
+- "": all rows; gmm: the mixture's rows, which take a fifth of the time.
+- negative: betas below 0.
+- quick: a minute or two; shows nothing.
 """
 
 from pathlib import Path

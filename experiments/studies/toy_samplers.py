@@ -1,18 +1,22 @@
 """Eight samplers on one learned energy of four Gaussians, 10 chains each, over 5 seeds.
 
 A seed is another draw of the data, another training and other chains. samplers.md has a row for
-every sampler and a table for every setting of steps, samplers_*.png the same as dots; table.md
-says how near the learned densities came. "independent draws" are what no chain can beat: fresh
-data, draws from the learned density, and draws from it in which every chain keeps to one mode.
+every sampler and a table for every setting of steps; samplers_*.png shows the same as dots.
+table.md says how near the learned densities are to the data's. "independent draws" are the best
+that chains can reach: fresh data, draws from the learned density, and such draws in which every
+chain keeps to one mode.
 
-"training" asks what the sampler of the training does for the energy that is learned: the thesis
-finds that MALA and preconditioning make training shorter and the energy better (abstract, 4.1.4).
-All have chains of 100 steps of 0.1; training.png shows the rows over training.
+"training" compares samplers of the training by the learned energy. The thesis finds that MALA and
+preconditioning make training shorter and the energy better (abstract, 4.1.4). All have chains of
+100 steps of 0.1; training.png shows the rows over training.
 
-Variants: "" all of it; "variants" nearer modes, weak regularisation and persistent chains in
-training; "printed" MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD;
-"training" the sampler of the training, "training_thesis" with the thesis's chains of 5,000 steps of
-0.01 (hours on a CPU); "quick" shows nothing, in a minute.
+Variants:
+- "": all of it.
+- variants: nearer modes, weak regularisation and persistent chains in training.
+- printed: MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD.
+- training: samplers of the training; training_thesis: with the thesis's chains of 5,000 steps of
+  0.01 (hours on a CPU).
+- quick: a minute; shows nothing.
 """
 
 from functools import partial
