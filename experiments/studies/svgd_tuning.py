@@ -14,7 +14,7 @@ Figures: <sweep>_<objective>.png are the curves of a sweep over the updates.
 
 Variants:
 - "": the digits.
-- cifar10: the smoothing's sweep on ten images of CIFAR-10 at 16x16; --config.data.data_dir=FOLDER
+- cifar10: the first four sweeps on ten images of CIFAR-10 at 16x16; --config.data.data_dir=FOLDER
   names the folder of the data.
 - quick: seconds a run; shows nothing.
 
@@ -173,6 +173,6 @@ def study(base: Sequence[str], sweeps: Mapping[str, Sweep], num_updates: int = 2
 
 STUDIES = {
     "": study(DIGITS, SWEEPS),
-    "cifar10": study(CIFAR, {"smoothing": SWEEPS["smoothing"]}),
+    "cifar10": study(CIFAR, {k: v for k, v in SWEEPS.items() if k != "step_size_median"}),
     "quick": study(DIGITS, QUICK, num_updates=4),
 }
