@@ -201,7 +201,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"sampler.dtype": "float64"}, "config.sampler.dtype must be one of"),
         (
             {"sampler.name": "svgd", "sampler.num_samples": 1},
-            "config.sampler.num_samples must be at least 2 for the sampler 'svgd'",
+            "config.sampler.num_samples must be at least 2 for config.sampler.name='svgd'",
         ),
         ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
         (
