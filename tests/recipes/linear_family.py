@@ -35,7 +35,7 @@ EVALUATED = (0, 4, 8, 10)
 
 
 class Shard(NamedTuple):
-    """What a shard keeps: the number of points that it has seen."""
+    """Carry of a shard: the number of points that it has seen."""
 
     seen: jax.Array
 

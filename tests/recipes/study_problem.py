@@ -62,7 +62,7 @@ def fake_runs(monkeypatch):
 
 
 def run(all_cells):
-    """What is told of every cell, one run at a time."""
+    """Returns the messages on every cell, one run at a time."""
     told = []
     run_each(all_cells, 1, lambda cell, status: told.append((cell, status)))
     assert [cell for cell, _ in told] == all_cells

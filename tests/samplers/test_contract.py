@@ -1,4 +1,4 @@
-"""What every sampler promises, checked over one table with a row a sampler."""
+"""Contract of every sampler, checked over one table with a row a sampler."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial

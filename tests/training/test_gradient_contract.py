@@ -1,4 +1,4 @@
-"""What a gradient function, an optimiser and a key must be: refused before anything runs."""
+"""Refusals of a wrong gradient function, optimiser or key, before anything runs."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What a configuration may not say: refused by name, before anything is written."""
+"""Refusals of configurations: they name the field, and nothing is written."""
 
 import math
 import re

@@ -146,7 +146,7 @@ def report_of(folder):
 
 
 def kept_weight(folder):
-    """Of the checkpoint in ``best/``, with no help from the monitor."""
+    """Tests the checkpoint in ``best/`` without the monitor."""
     with training.Checkpoints(folder / "best") as kept:
         leaves, _ = kept.read_latest()
     return leaves[".params['weight']"]
@@ -199,7 +199,7 @@ def ended(run, folder, diverged):
 
 
 def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
-    """What it came by before is worth a look."""
+    """Evaluates the best state from before the run diverged."""
     folder = tmp_path / "run"
     ended(run, folder, diverged=True)
     with pytest.raises(WorkdirError, match=r"diverged.*evaluated with --config.eval.checkpoint=be"):

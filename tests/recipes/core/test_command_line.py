@@ -91,7 +91,7 @@ def test_fields_of_every_type_can_be_set(parse):
 
 
 def test_an_optional_field_can_be_unset(parse):
-    """Whether the configuration left it unset or gave it a value."""
+    """Covers a field that the configuration left unset, and one with a value."""
     names = ("sampler.max_score", "sampler.mala.noise_scale", "model.spectral_norm")
     unset = [f"--config.{name}=None" for name in names]
     parse("--config=configs/igebm_digits.py:smoke", *unset, "--config.seed=7")
@@ -149,7 +149,7 @@ def test_help_teaches_and_ends_well(tmp_path):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
-    """As processes: these answer before JAX is imported."""
+    """Runs processes, because these answer before JAX is imported."""
     assert_told_in_a_paragraph(run_script(*arguments, cwd=tmp_path), expected)
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,4 @@
-"""What --mode=eval says it wrote."""
+"""Tests the report of --mode=eval on what it wrote."""
 
 from types import SimpleNamespace
 

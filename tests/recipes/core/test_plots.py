@@ -84,7 +84,7 @@ def test_a_curve_draws_what_is_there():
 
 @pytest.fixture
 def bare(smoke, tmp_path):
-    """What a run's plots are drawn from, and nothing else."""
+    """Makes a folder with only the files that a run's plots are drawn from."""
     shutil.copytree(smoke / "monitor", tmp_path / "evaluations")  # as runs made before have it
     shutil.copy(smoke / "metrics.jsonl", tmp_path)
     (tmp_path / "plots").mkdir()

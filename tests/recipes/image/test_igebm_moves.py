@@ -120,7 +120,7 @@ def test_no_chain_leaves_its_box(name, box):
 
 @pytest.mark.parametrize(("name", "expected"), [("sgld", 0.5), ("literal_mala", 0.45)])
 def test_a_box_that_rejects_projects_only_what_never_rejects(name, expected):
-    """Of energies above 0 on a slope of 0.5, so that the literal ratio likes to leave."""
+    """Has energies above 0 on a slope of 0.5, so that the literal ratio likes to leave."""
     config = smoke(**{"sampler.box": "reject", "sampler.low": -0.5, "sampler.high": 0.5})
     sampler = bound(config, name, (2, 1, 1))(lambda x: 0.5 * jnp.sum(x) - 3.0)
     state = sampler.init(jnp.full((2,), 0.45))
@@ -183,7 +183,7 @@ def test_a_ratio_of_energies_of_two_signs_is_never_accepted():
 
 
 def test_an_infinite_energy_is_never_accepted_by_the_ratio_of_energies():
-    """Of energies above 0, infinity over one is the largest ratio there is."""
+    """For energies above 0, infinity over one is the largest ratio."""
     density = densities.within_box(lambda x: 10.0 * jnp.sum(x) - 30.0, -0.5, 0.5)
     sampler = literal_mala(density, step_size=1.0, noise_scale=1e-3)
     _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.45])))
@@ -191,7 +191,7 @@ def test_an_infinite_energy_is_never_accepted_by_the_ratio_of_energies():
 
 
 def test_the_anatomy_of_a_move():
-    """Of one start, against the ratios by hand; a curvature of 1 changes the score by the move."""
+    """Compares one start with ratios by hand; a curvature of 1 changes the score by the move."""
     x, step, noise_scale = jnp.array([0.7, -1.1, 0.2]), 0.3, 0.4
     density = lambda label: lambda x: normal(x) - 3.0  # noqa: E731
     key = jax.random.key(4)

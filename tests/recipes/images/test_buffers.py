@@ -1,4 +1,4 @@
-"""What monitoring shows of a replay buffer."""
+"""Tests what monitoring shows of a replay buffer."""
 
 from types import SimpleNamespace
 
@@ -29,7 +29,7 @@ def test_slots_are_spread_over_a_shard(num, expected):
 
 
 def test_slots_are_spread_over_all_shards():
-    """Of two shards of five slots, the second's positions from 10 on."""
+    """Returns two shards of five slots, the second's positions from 10 on."""
     state = state_of(jnp.arange(5.0)[None] + jnp.array([[0.0], [10.0]]))
     positions, slots = spread_slots(state, 4)
     assert list(slots) == [0, 1, 3, 4]

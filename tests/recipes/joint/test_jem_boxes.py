@@ -1,4 +1,4 @@
-"""What happens to a joint model's chains at the ends of their box."""
+"""Tests a joint model's chains at the ends of their box."""
 
 import jax
 import jax.numpy as jnp

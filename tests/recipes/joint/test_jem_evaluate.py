@@ -252,7 +252,7 @@ def test_a_folder_without_a_run_is_refused(copied, tmp_path):
 
 
 def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monkeypatch):
-    """As somebody's own family may be: every one here has an evaluation."""
+    """A user's family may have no evaluation; every family here has one."""
     build = families.build
     monkeypatch.setattr(
         families, "build", lambda config, path: build(config, path)._replace(evaluate=None)

@@ -86,7 +86,7 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
 
 @pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])
 def test_generated_chains_are_normalised_as_those_of_training(policy):
-    """By the batch of the chains, or by running averages that are far from it."""
+    """Normalises by the batch of the chains, or by running averages that are far from it."""
     network = classifier(WideResNet(10, 1, 2, norm="batch"))
     starts = jax.random.uniform(jax.random.key(1), (4, 8, 8, 1), minval=-1.0)
     params, statistics = jax.jit(network.init)(jax.random.key(0), starts)

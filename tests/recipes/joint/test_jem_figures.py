@@ -13,7 +13,7 @@ DARKEST, BRIGHTEST = (68, 1, 84), (253, 231, 37)  # of viridis
 
 
 def test_the_study_draws_the_landscapes_that_it_has(tmp_path):
-    """Of its four rows: one is missing, one has none, two are drawn on one scale."""
+    """Has four rows: one is missing, one has none, two are drawn on one scale."""
     study = load("studies/jem_digits.py")
     study.draw(tmp_path)
     assert not (tmp_path / "landscapes.png").exists()
@@ -69,7 +69,7 @@ def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, monkeypatch)
 
 
 def figures(monkeypatch):
-    """What is drawn, by the name of its file, in place of the files."""
+    """Returns what is drawn, by the name of its file, in place of the files."""
     drawn = {}
     monkeypatch.setattr(
         jem_figures, "finish", lambda figure, path: drawn.update({path.name: figure})

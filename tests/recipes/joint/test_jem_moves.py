@@ -73,7 +73,7 @@ def test_literal_mala_that_does_not_reject_is_sgld_with_its_ratio():
 
 @pytest.mark.parametrize("name", ["sgld", "proximal_sgld", "psgld"])
 def test_sgld_reports_the_acceptance_at_the_temperature_that_its_section_implies(name):
-    """By hand, from two scores; the metric of pSGLD is held where it was."""
+    """Computes by hand, from two scores; the metric of pSGLD is held where it was."""
     section = jem_digits.get_config().sampler[name]
     step_size, noise_scale = section.step_size, 0.02
     temperature = noise_scale**2 / (2 * step_size)

@@ -35,7 +35,7 @@ def test_penalty_and_means_are_of_f_whatever_the_smoothing(name, alpha):
 
 
 def test_smoothing_is_the_temperature_of_every_loss():
-    """Of p(x) proportional to exp(f / alpha), in nats: contrastive divergence is that of f / 4."""
+    """For p(x) proportional to exp(f / alpha), contrastive divergence in nats is that of f / 4."""
     expected = float(jnp.mean(NEGATIVE) - jnp.mean(POSITIVE)) / ALPHA
     for name in ("contrastive_divergence", "svgd"):
         value, _ = value_of(name, ALPHA, energy_l2=0.0)

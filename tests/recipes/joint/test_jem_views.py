@@ -1,4 +1,4 @@
-"""What becomes of an image on its way to p(y | x) and to p(x): crops and flips, each by name."""
+"""Tests crops and flips of images on their way to p(y | x) and to p(x)."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ PLACES = np.broadcast_to(np.arange(64, dtype=np.uint8).reshape(8, 8, 1), (NUM, 8
 
 
 def moves(view):
-    """How far views have moved the images, rows and columns, and whether they mirrored any."""
+    """Returns the rows and columns that views moved images by, and which they mirrored."""
     levels = np.asarray(data.from_signed_unit(view(jax.random.key(0), jnp.asarray(PLACES))), int)
     rows, columns = np.divmod(levels[:, 4, 4, 0], 8)
     is_mirrored = levels[:, 4, 5, 0] < levels[:, 4, 4, 0]
@@ -45,7 +45,7 @@ AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})
     ],
 )
 def test_p_x_has_its_own_part_of_the_augmentation(fields, of_positives):
-    """Of 1,024 images every place and both sides are seen."""
+    """Sees every place and both sides among 1,024 images."""
     assert views(**fields) == (AS_LABELS, of_positives)
 
 

@@ -33,7 +33,7 @@ class FlatDistances(Distances):
 
 @pytest.fixture
 def evaluation():
-    """Of samples that are the training images, but for the first ``num_diverged``.
+    """Uses samples that are the training images, but for the first ``num_diverged``.
 
     Their chains began at black images, half a unit from each latent.
     """
@@ -114,7 +114,7 @@ def test_test_images_are_judged_at_as_many_or_proportional_sizes(evaluation, num
 
 
 def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
-    """Of two repeats, the second diverged."""
+    """Has two repeats; the second diverged."""
     values = np.random.default_rng(1).normal(size=(2, NUM)).astype(np.float32)
     evidence = {"ais": {"log_evidence": values[:, :3], "mean": values[:, :3].mean(axis=1)}}
     monkeypatch.setattr(evaluate.thermo_evidence, "compare", lambda *given: evidence)

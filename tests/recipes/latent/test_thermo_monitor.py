@@ -29,7 +29,7 @@ TEST = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
 
 
 def told(ends, prefix="sample"):
-    """Of the ends that distances were asked for, the shape and how many are not finite."""
+    """Returns the shape of the ends given to distances, and how many are not finite."""
     num_lost = np.isnan(ends).any(axis=(1, 2, 3)).sum()
     return {f"{prefix}_shape": ends.shape, f"{prefix}_num_lost": num_lost}
 
@@ -96,7 +96,7 @@ def test_the_discrepancy_is_the_whole_correction(tmp_path):
 
 
 class ExactDraws(LatentMonitor):
-    """As if every chain had arrived: independent draws of the power posteriors."""
+    """Draws independently from the power posteriors, as if every chain had arrived."""
 
     def _ladder(self, key, params, observations):
         moments = partial(latent.linear_gaussian_power_posterior, params, self.model)

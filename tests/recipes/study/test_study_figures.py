@@ -1,4 +1,4 @@
-"""What a study's figure over training shows of its rows."""
+"""Tests what a study's figure over training shows of its rows."""
 
 import json
 
