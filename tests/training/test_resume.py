@@ -215,7 +215,7 @@ class Run:
         self.folder = folder
         self.sittings = []
         folder.mkdir()
-        tests, cache = str(Path(__file__).parent), jax.config.jax_compilation_cache_dir
+        tests, cache = str(Path(__file__).parents[1]), jax.config.jax_compilation_cache_dir
         self._script = folder / "train.py"
         self._script.write_text(textwrap.dedent(SCRIPT.format(tests=tests, cache=cache)))
 
