@@ -28,7 +28,7 @@ def log_density(x: jax.Array) -> jax.Array:
 
 
 def after(sampler: Sampler, num_steps: int, is_particles: bool) -> jax.Array:
-    """Where 150 chains or particles stand after ``num_steps`` from a tight ball, (150, 2)."""
+    """Positions of 150 chains or particles after ``num_steps`` from a tight ball, (150, 2)."""
     start = jnp.array([-1.5, 1.4]) + 0.3 * jax.random.normal(jax.random.key(0), (NUM, 2))
     init = sampler.init if is_particles else jax.vmap(sampler.init)
     step = sampler.step if is_particles else samplers.batch_step(sampler.step)

@@ -34,7 +34,7 @@ MEMORY_LIMIT = 3 * 2**30
 
 
 def resident_bytes():
-    """Of this process; 0 where the system does not say."""
+    """Memory of this process in bytes; 0 where the system does not say."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

@@ -44,7 +44,7 @@ class Mutant(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the tests of one mutant ended.
+    """Result of the tests of one mutant.
 
     Attributes:
       killer: the test that failed first, "" where none did.

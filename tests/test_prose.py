@@ -1,4 +1,4 @@
-"""Plain English: how docstrings begin, how long their sentences are, and words they avoid."""
+"""Plain English: first words of docstrings, the length of their sentences, words they avoid."""
 
 import ast
 import inspect
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ["benchmarks", "ebmjax", "experiments"]
+ROOMS = ["benchmarks", "docs", "ebmjax", "experiments", "tests"]
 NOT_FIRST = {"What", "Of", "Where", "How", "As", "By", "Whether"}
 AVOIDED = re.compile(r"\b(told|likewise|of (?:its|their) own|alike)\b", re.IGNORECASE)
 MAX_WORDS = 30

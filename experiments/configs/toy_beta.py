@@ -1,39 +1,45 @@
 """The robust objective in the plane: a weighted Gaussian mixture and circles, six betas at once.
 
-Claim: with short chains from noise, beta = 0 learns a density far from the data's although the
-chains' ends resemble the data; the larger beta, the closer the learned density, and the farther the
-ends of short chains; beta = 0.1 is already far better than 0. Of the four objectives the default
-one does best where negatives are few or bad (robust-objective paper, section 4.1, appendix K,
-Figures 2 and 5-11).
-Paper: network, data, initial laws and batches are those of the paper, partly through the public
-settings of Nijkamp et al. 2020 that it builds on. Not in the paper, and chosen here: the weights of
-the mixture (1 to 8, in order), the chains' step (alpha = 5e-4, so that 20 steps drift as far as
-Nijkamp's 100 of alpha 1e-4; f is 2 / alpha times the network), and a fifth of its 100,000
-updates at a tenfold rate that decays back. Points are drawn once, 50,000 of them, not anew for
-every batch. The kernel's widths, 0.05 and on circles 0.075, are absolute here; in the public code
-they are SciPy's bw_method, a factor on the spread of the samples.
-Of the circles' chains the paper says two things: section 4.1 takes 20 steps in place of Nijkamp's
-100, without an exception for a data set; the caption of Figure 11 gives 100 as the default of the
-circles, of steps as of negatives (that of Figure 10 gives 20 and 20 for the mixture). Here circles
-have 20 steps and 100 negatives: the section describes what was done and why, and its larger step
-belongs to the shorter chain. The other reading, at Nijkamp's alpha, was run for 5,000 updates
-alone, circles with
+Claim: with short chains from noise, beta = 0 learns a density far from the data's, although the
+ends of the chains resemble the data. A larger beta brings the learned density closer and the ends
+of short chains farther away. beta = 0.1 is already far better than 0. The default objective is the
+best of four where negatives are few or bad.
+Paper: robust-objective paper, section 4.1, appendix K, Figures 2 and 5-11. Network, data, initial
+laws and batches are the paper's, partly through the public settings of Nijkamp et al. 2020.
+Not in the paper, and chosen here:
+- The mixture's weights are 1 to 8, in order.
+- The chains' alpha is 5e-4: 20 such steps drift as far as Nijkamp's 100 of 1e-4. f is 2 / alpha
+  times the network.
+- Training takes a fifth of the paper's 100,000 updates, at a tenfold rate that decays back.
+- Points are drawn once, 50,000 of them, not anew for every batch.
+- The kernel's widths, 0.05 and on circles 0.075, are absolute. In the public code they are SciPy's
+  bw_method, a factor on the spread of the samples.
+The paper describes the chains on circles twice. Section 4.1 takes 20 steps instead of Nijkamp's
+100, for every data set. The caption of Figure 11 gives 100 as the default on circles, of steps and
+of negatives (for the mixture, Figure 10 gives 20 and 20). Here circles have 20 steps and 100
+negatives: the section gives a reason, and its larger step belongs to the shorter chain. The other
+reading was run for 5,000 updates alone, by circles with
 --config.sampler.chain_length=100 --config.sampler.step_size=5e-5 --config.loss.output_scale=2e4.
-The restricted and degenerate settings have lengths of their own.
 Command:
   python experiments/run.py --config=configs/toy_beta.py
-One cell alone: --config.loss.betas=(0.1,); another objective: --config.loss.beta_variant=.
-Hardware: 2 CPU cores, busy with other work too: 72 s of training for the mixture, 279 s
-for circles, and compiling.
-Expected numbers (total variation between the learned density and the data's, for beta 0, 0.1, 0.3,
-0.5, 0.7, 0.9): mixture 0.91, 0.65, 0.43, 0.28, 0.17, 0.14 (five seeds, 2026-11-22, spread 0.02 to
-0.05); of the chains' ends 0.16, 0.30, 0.48, 0.55, 0.58, 0.60 (points of the data themselves: 0.06).
-Circles, five seeds: 0.97, 0.83, 0.68, 0.60, 0.50, 0.49, and 0.21, 0.38, 0.43, 0.44, 0.45, 0.46
-(0.11). The variants: docs/results/toy_beta.md.
+One cell alone: --config.loss.betas=(0.1,). Another objective: --config.loss.beta_variant=NAME.
+Hardware: 2 CPU cores, busy with other work too. Training takes 72 s for the mixture and 279 s for
+circles; compiling comes on top.
+Expected numbers (2026-11-22, five seeds): total variation from the data's density, for beta 0,
+0.1, 0.3, 0.5, 0.7 and 0.9.
+  mixture, learned density  0.91  0.65  0.43  0.28  0.17  0.14  (spread over seeds 0.02 to 0.05)
+  mixture, chains' ends     0.16  0.30  0.48  0.55  0.58  0.60  (the data's own points: 0.06)
+  circles, learned density  0.97  0.83  0.68  0.60  0.50  0.49
+  circles, chains' ends     0.21  0.38  0.43  0.44  0.45  0.46  (the data's own points: 0.11)
+The variants: docs/results/toy_beta.md.
 
-Variants: the mixture is the base, circles_* are the same on circles. long (twice the updates),
-shifted (chains start in a corner, half as wide, with ten times alpha), restricted (3 negatives, 3
-steps), degenerate (1 negative, no step), negative (betas below 0), schedule (beta grows from 0).
+Variants (base is the mixture):
+- circles: the other data set; circles_NAME has it with each of the variants below but smoke.
+- long: twice the updates.
+- shifted: chains start in a corner, from a law half as wide, with ten times alpha.
+- restricted: 3 negatives, 3 steps. degenerate: 1 negative, no step.
+- negative: betas below 0. schedule: beta grows from 0.
+- smoke: a few steps, to see that everything runs.
 """
 
 from typing import Any

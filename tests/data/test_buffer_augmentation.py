@@ -240,7 +240,7 @@ def test_bad_input(call, error, match):
 
 
 def test_the_strengths_of_a_jitter_are_independent():
-    """Of two pixels, one grey: the mean, the difference and the colour tell the three factors."""
+    """Two pixels, one grey, tell the three factors: by mean, difference and colour."""
     luminance, num = np.array([0.299, 0.587, 0.114]), 4000
     colour = np.array([0.02, 0.0, -0.02 * 0.299 / 0.114])  # of no luminance
     pixels = np.array([0.4 + colour, [0.5, 0.5, 0.5]])

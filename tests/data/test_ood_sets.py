@@ -28,7 +28,7 @@ def windows(photo, size):
 
 
 def is_cut_from(patch, photo):
-    """Whether some window of the photograph equals the patch, compared pixel by pixel."""
+    """Looks for a window of the photograph that equals the patch pixel by pixel."""
     patch, photo = (image.astype(np.int32) @ [1 << 16, 1 << 8, 1] for image in (patch, photo))
     size = len(patch)
     rows, columns = photo.shape[0] - size + 1, photo.shape[1] - size + 1

@@ -54,7 +54,7 @@ def test_mixture_density_in_other_dimensions(dimension):
 
 
 def test_ring_density_integrates_to_one_in_polar_coordinates():
-    """By quadrature over the radius, at two angles: the density is a function of it alone."""
+    """Integrates over the radius at two angles: the density depends on the radius alone."""
     for angle in (0.0, 2.0):
         direction = jnp.array([np.cos(angle), np.sin(angle)])
         density = jax.jit(lambda r, d=direction: jnp.exp(ring_log_density(r * d, **RINGS)))

@@ -1,4 +1,4 @@
-"""What the covariance estimator is held against, and its gradients for many draws."""
+"""References for the covariance estimator, and its gradients for many draws."""
 
 import jax
 import jax.numpy as jnp

@@ -132,7 +132,7 @@ def test_it_makes_the_trapezium_rule_far_better_than_an_even_ladder():
 
 @pytest.mark.parametrize("num_intervals", [1, 2, 10, 33])
 def test_noisy_energies_still_give_a_ladder(num_intervals):
-    """Where noise makes E fall the interval counts as empty; powers increase strictly all the same.
+    """An interval where noise makes E fall counts as empty; powers still increase strictly.
 
     The noise of one nat exceeds the true increments of the top six intervals.
     """

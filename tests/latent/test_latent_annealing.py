@@ -113,7 +113,7 @@ def test_order_of_weighing_and_moving_by_hand():
 
 
 def test_unadjusted_langevin_biases_the_weights():
-    """What the docstring warns of, where mixing is good and only the step's error is left."""
+    """The docstring warns of this bias: chains mix well, so only the step's error is left."""
     start = base_draws(3, (4000,))
     path = path_to_posterior(PARAMS, MODEL, X)
     sampler = functools.partial(sgld, step_size=0.2)

@@ -1,4 +1,4 @@
-"""What every short-run chain keeps to: acceptance, gradients a step, keys, retraces, bad input."""
+"""Contract of every short-run chain: acceptance, gradients a step, keys, retraces, bad input."""
 
 import functools
 

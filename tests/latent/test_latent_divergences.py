@@ -29,7 +29,7 @@ def draws(mean, root, n, num_repeats):
 
 
 def errors_in_deviations(values, exact):
-    """Of means over the repeats, the second axis."""
+    """Errors of the means over the repeats, the second axis, in standard errors."""
     values, exact = np.asarray(values), np.asarray(exact)
     return (values.mean(1) - exact) / (values.std(1, ddof=1) / np.sqrt(values.shape[1]))
 

@@ -138,7 +138,7 @@ def test_telescoped_rests_on_the_ends_alone():
 
 
 def test_frozen_prior_trains_the_generator_as_tempered_does_and_the_prior_not_at_all():
-    """As the published code does: the prior's gradient is zero to the last bit."""
+    """The prior's gradient is zero to the last bit, as in the published code."""
     arguments = (MODEL, X, LATENTS, PRIOR, power_schedule(2, 2.0))
     frozen = jax.grad(lambda p: frozen_prior_loss(p, *arguments)[0])(make_params())
     tempered = jax.grad(lambda p: tempered_loss(p, *arguments)[0])(make_params())

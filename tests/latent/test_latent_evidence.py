@@ -129,7 +129,7 @@ def test_the_linear_model_has_the_scales_of_any_other():
 
 
 def test_closed_forms_are_in_full_precision():
-    """By default a GPU rounds to ten bits, and they are what estimates are judged by."""
+    """Estimates are judged by the closed forms, and a GPU rounds to ten bits by default."""
 
     def forms(params, x):
         powers = power_schedule(2, 1.0)

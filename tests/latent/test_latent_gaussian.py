@@ -163,7 +163,7 @@ def test_kl_of_a_far_narrower_gaussian(variance):
 
 
 def test_shrinkage_ends_at_the_mean_variance():
-    """Of two draws in two dimensions the rule's quotient is 4 / 3: nothing but mu I is left."""
+    """Two draws in two dimensions give the rule's quotient 4 / 3: only mu I is left."""
     samples = jnp.array([[1.0, -2.0], [3.0, 1.0]])  # variances 2 and 4.5
     _, covariance = gaussian_moments(samples, covariance="shrunk")
     np.testing.assert_allclose(covariance, 3.25 * np.eye(2), atol=16 * np.finfo(np.float32).eps)

@@ -42,7 +42,7 @@ def log_likelihoods():
 
 
 def exact_draws(memory):
-    """Of which those of one chain share so much of their noise along the powers."""
+    """Draws of every power; a chain shares ``memory`` of its noise's variance along the powers."""
     moments = jax.vmap(lambda t: linear_gaussian_power_posterior(PARAMS, MODEL, X, t))(POWERS)
 
     @jax.jit
@@ -82,7 +82,7 @@ def test_stepping_stones_are_exact_and_know_their_error(log_likelihoods):
     "estimator", [stepping_stone_log_evidence, thermodynamic_log_evidence], ids=["stones", "sum"]
 )
 def test_chains_that_remember_the_power_below_know_their_error(estimator):
-    """As annealed ones do. Errors that add up power by power are half as large as the spread."""
+    """Annealed chains remember too. Errors that add up power by power are half the spread."""
     estimates = jax.jit(jax.vmap(lambda l: estimator(l, POWERS)))(exact_draws(memory=0.9))
     terms = linear_gaussian_terms(PARAMS, MODEL, X, POWERS)
     exact = {

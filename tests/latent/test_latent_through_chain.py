@@ -191,7 +191,7 @@ def test_penalty_on_energies_takes_its_samples_as_given():
 
 
 def test_acceptance_is_reported_where_samplers_report_it():
-    """By samplers that make up their own: 1/4 for the prior, 1/2 above it, or nothing."""
+    """The samplers invent their acceptance: 1/4 for the prior, 1/2 above it, or none."""
 
     def reporting(info):
         def sampler(log_density_fn):

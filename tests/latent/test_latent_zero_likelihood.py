@@ -1,4 +1,4 @@
-"""What draws of zero likelihood, a log of -inf, do to every estimator of the log evidence.
+"""Draws of zero likelihood, a log of -inf, in every estimator of the log evidence.
 
 z ~ N(0, 1) and log p(x | z) = -z where z > 0 and -inf elsewhere: p(x) = exp(1/2) P(z < -1), and
 half of the prior's draws have likelihood zero.

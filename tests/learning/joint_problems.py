@@ -77,7 +77,7 @@ def softmax_by_hand(logits):
 
 
 def gradient_by_hand(params, x, weights):
-    """Of ``sum_ny weights_ny logit_y(x_n)``, in float64."""
+    """Gradient of ``sum_ny weights_ny logit_y(x_n)``, in float64."""
     p = {name: np.asarray(leaf, np.float64) for name, leaf in params.items()}
     offsets = np.asarray(x, np.float64)[:, None] - p["mean"]
     precision = np.exp(p["log_precision"])
@@ -202,13 +202,13 @@ def classification_gradient(params, weight=1.0):
 
 
 def density_gradient(params, x, weights):
-    """Of the weighted sum of f(x)."""
+    """Gradient of the weighted sum of f(x)."""
     share = softmax_by_hand(logits_by_hand(params, x))
     return gradient_by_hand(params, x, np.asarray(weights)[:, None] * share)
 
 
 def generative_gradient(params, ends, weight=1.0):
-    """Of contrastive divergence with the ends of the chains held fixed."""
+    """Gradient of contrastive divergence with the ends of the chains held fixed."""
     x = rows(batch()[1].images)
     return added(
         density_gradient(params, x, np.full(len(x), -weight / len(x))),

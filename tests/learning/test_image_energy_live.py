@@ -45,7 +45,7 @@ def test_live_chains_carry_the_gradient_of_their_last_step():
 
 
 def test_the_live_entropy_is_sought_among_the_buffers_other_slots():
-    """Of six chains that all start anew, among the six slots that they are not written to."""
+    """Six chains start anew; their nearest are among the six slots that they are not written to."""
     draw = negatives(
         num_classes=1, reinit_prob=1.0, law=lambda key, label: jax.random.normal(key, SHAPE)
     )

@@ -62,7 +62,7 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
 
 
 def test_a_step_size_adapts_to_acceptances_of_any_dtype():
-    """As the carry of a scan it keeps the dtypes it began with."""
+    """It keeps the dtypes it began with, as the carry of a scan must."""
     state = dual_averaging_init(0.3)
     acceptance = np.float64(0.5) if jax.config.jax_enable_x64 else jnp.bfloat16(0.5)
     moved = dual_averaging_update(state, acceptance, step_size=np.float64(0.3), target=0.57)

@@ -69,7 +69,7 @@ def particles(state):
 
 
 def moved_together(state):
-    """Where a step takes all particles of ``state`` if they are one system."""
+    """Positions of all particles of ``state`` after a step as one system."""
 
     def log_density(x):
         return joint_log_density(quadratic_logits(state.params, {}, x)[0])

@@ -112,7 +112,7 @@ def test_each_role_is_normalised_as_the_policy_says(policy):
 
 
 def perturbed(chains):
-    """How far each chain's end moves when one start does, that one's in the first place."""
+    """Moves of the chains' ends when one start moves: that chain's first, then the others'."""
     classifier, draw = centred(), negatives()
     shard = shard_of(classifier, draw)
     moved = shard.buffer.positions.at[2].add(0.5)

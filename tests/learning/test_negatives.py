@@ -100,7 +100,7 @@ def test_a_profile_is_of_the_same_chains_step_by_step(sampler):
 
 
 def executed(hlo, pattern):
-    """How often a compiled program runs the instructions that match, loops multiplied out."""
+    """Number of runs of the instructions that match in a compiled program, loops multiplied out."""
     blocks = re.findall(r"^(ENTRY )?%([\w.\-]+) [^\n]*\{\n(.*?)^\}", hlo, re.M | re.S)
     bodies = {name: body.splitlines() for _, name, body in blocks}
 
@@ -137,7 +137,7 @@ def test_k_steps_cost_k_gradients(sampler, is_interacting, num_steps, num_gradie
         return lambda x: -jnp.sum(jnp.tanh(x @ weight) ** 2)
 
     def num_forward_passes(function, *arguments):
-        """Of three chains at once, each the one product of this shape in a gradient."""
+        """Counts passes of three chains: each is the one product of this shape in a gradient."""
         hlo = jax.jit(function).lower(*arguments).compile().as_text()
         return executed(hlo, r"= f32\[3,11\]\S* dot\(")
 

@@ -83,7 +83,7 @@ def test_bad_references(references, error, match):
 
 
 def test_the_nearest_is_found_far_from_the_origin():
-    """Where squares of coordinates are 1e6, next to those of the distances, some 1e-3."""
+    """Squares of coordinates are 1e6 here, and those of the distances some 1e-3."""
     grid = np.round(RNG.normal(size=(450, 2)) * 1024) / 1024 + 1000.0  # exact in float32
     particles, references = grid[:50], grid[50:]
     nearest = np.linalg.norm(particles[:, None] - references[None], axis=-1).min(axis=1)

@@ -41,7 +41,7 @@ def exact_margins(weights, images, labels):
 
 
 def binary_margins(weights, images, labels, norm):
-    """Of two classes: margins (N,), and how fast they fall with the radius of a ball (N,)."""
+    """Margins of two classes (N,), and how fast they fall with the radius of a ball (N,)."""
     margins, directions = exact_margins(weights, images, labels)
     other = np.arange(len(images)), 1 - np.asarray(labels)
     return margins[other], np.linalg.norm(directions[other], ord=DUAL[norm], axis=-1)

@@ -223,7 +223,7 @@ def test_shapes_are_refused_inside_jit_too_and_bins_counted():
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_labels_of_eight_bits_mean_the_same_classes(dtype):
-    """Of 300 classes, which wrap round to 44 in eight bits, all but the labels' are improbable."""
+    """The 300 classes wrap round to 44 in eight bits; only the labels' classes are probable."""
     labels = np.array([100, 5])
     probabilities = jax.nn.one_hot(labels, 300)
     assert float(brier_score(probabilities, labels.astype(dtype))) == 0.0

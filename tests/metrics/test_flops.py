@@ -52,8 +52,9 @@ def test_matrix_products_are_counted_by_hand(fn, products):
 
 
 def test_a_differentiated_chain_with_rematerialisation():
-    """Of every one of 6 steps: the product forward, forward again on the way back, and transposed:
-    18 products. Beside them tanh and its derivative, at most 8 operations an element and step."""
+    """Each of 6 steps has three products: forward, forward again on the way back, and transposed.
+
+    Beside these 18 there are tanh and its derivative, at most 8 operations an element and step."""
     body = jax.checkpoint(lambda x, _: (jnp.tanh(W @ x), None), prevent_cse=False)
 
     def loss(x):

@@ -82,7 +82,7 @@ def test_kernel_distance_is_unbiased(shift):
 
 
 def test_cubic_kernel_distance_is_unbiased():
-    """Of N(m, 1) and N(0, 1) in one dimension, moment by moment."""
+    """The exact distance of N(m, 1) and N(0, 1) comes from their moments."""
     m = 0.5
     rng = np.random.default_rng(1)
     estimates = [

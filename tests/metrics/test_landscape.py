@@ -76,7 +76,7 @@ def test_directions_are_uniform_on_the_sphere_of_each_filter():
 
 
 def test_direction_grows_with_the_parameters(params):
-    """What filter normalisation is for: layers scaled against each other look the same."""
+    """Filter normalisation makes layers that are scaled against each other look the same."""
     plain = filter_normalised_direction(jax.random.key(3), params)
     scaled = filter_normalised_direction(jax.random.key(3), jax.tree.map(lambda w: 4 * w, params))
     jax.tree.map(lambda s, p: np.testing.assert_allclose(s, 4 * p, rtol=4 * EPS), scaled, plain)

@@ -94,9 +94,9 @@ def test_a_forgotten_mode_is_lost_to_recall_and_coverage(num_forgotten):
 
 
 def expected_coverage(n, m, k):
-    """Of a sample of n by one of m of the same law: the k nearest of a row are not all of its own.
+    """Expected coverage of m rows by n of the same law: not all k nearest are of the row's own set.
 
-    They are k of the n + m - 1 others, of which m - 1 are of its own set.
+    The k nearest are k of the n + m - 1 others, and m - 1 of those are of its own set.
     """
     return 1 - np.prod([(m - i) / (n + m - i) for i in range(1, k + 1)])
 
@@ -131,7 +131,7 @@ def test_a_collapsed_generator_is_precise_and_recalls_nothing():
 
 
 def test_the_edge_of_a_ball_belongs_to_it_whatever_the_rounding():
-    """Of images in equal steps along a line, with balls of one step; and of nothing but zeros."""
+    """Images lie in equal steps along a line, with balls of one step; then all images are zero."""
     line = np.arange(21)[:, None] * make_features(1, 7)
     reference, generated = line[:20], line[1:]
     scores = manifold_scores(generated, reference, num_neighbours=1)

@@ -70,7 +70,7 @@ def test_auroc_is_the_fraction_of_pairs_and_turns_around():
 
 @pytest.mark.parametrize("as_given", [np.asarray, list])
 def test_float64_scores_of_numpy_are_not_rounded_to_ties(as_given):
-    """As float32, 1 + 1e-9 is 1, and every pair would tie."""
+    """In float32, 1 + 1e-9 is 1, and every pair would tie."""
     low, high = 1 + 1e-9 * np.arange(4.0), 1 + 1e-9 * np.arange(4.0, 8.0)
     assert auroc(as_given(high), as_given(low)) == 1
     assert average_precision(as_given(high), as_given(low)) == 1

@@ -99,7 +99,7 @@ def test_the_box_limits_the_worst_margin_pixel_by_pixel():
 @BOTH
 @pytest.mark.parametrize("scale", [1e-25, 1e4])
 def test_saturated_and_tiny_logits_do_not_stop_the_attack(norm, scale):
-    """Where cross-entropy's gradient is exactly zero, or its squares underflow."""
+    """Cross-entropy's gradient is exactly zero here, or its squares underflow."""
     weights, images, labels = problem()
     logits_fn = linear(scale * weights)
     if scale > 1:
@@ -305,7 +305,7 @@ def test_the_default_step_crosses_the_ball_in_the_steps_there_are(norm):
 
 
 def test_the_attacks_of_a_curve_are_independent():
-    """Of margins drawn anew at every look, each of two half-broken attacks breaks others."""
+    """Margins are drawn anew at every look, so each of two half-broken attacks breaks others."""
     images = jnp.zeros((1000, 1, 1, 1))
 
     def logits_fn(key, x):

@@ -171,7 +171,7 @@ def test_plain_functions_are_as_good_as_a_module():
         return jax.vmap(params)(images), statistics
 
     def accuracy_loss(network, params, statistics, images):
-        """What a trainer does with a Classifier, whoever made it."""
+        """Uses a Classifier as a trainer does, whoever made it."""
         scores, statistics = network.logits(params, statistics, images, use="batch")
         return -jax.nn.log_softmax(scores)[:, 1].mean(), statistics
 

@@ -117,7 +117,7 @@ def written_out(case, images, kernel):
 
 
 def bounds(layer, params, images, cotangent):
-    """What rounding explains between two orders of the sums, leaf by leaf."""
+    """Largest differences that rounding explains between two orders of the sums, leaf by leaf."""
     taps = params["params"]["kernel"][..., 0].size
     terms = max(taps, cotangent.size, images.size) + 2
     absolute = jax.tree.map(jnp.abs, (params, images, cotangent))
@@ -212,7 +212,7 @@ def _is_jaxpr(value):
 
 
 def gradient_primitives(case, lowering):
-    """Of the value and both gradients, one image at a time under vmap inside a scan."""
+    """Primitives of the value and both gradients, one image at a time under vmap inside a scan."""
     layer = ours(case, lowering)
     images = jnp.zeros((BATCH, *case[1:3], CHANNELS))
     params = jax.eval_shape(layer.init, jax.random.key(0), images)

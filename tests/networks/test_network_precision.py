@@ -1,4 +1,4 @@
-"""What networks compute in bfloat16, and what in float32 all the same."""
+"""Networks compute in bfloat16, except for what stays in float32."""
 
 import flax.linen as nn
 import jax
@@ -57,7 +57,7 @@ def test_normalised_activations_stay_bfloat16(norm):
 
 
 def test_images_are_squashed_in_float32():
-    """What is rounded to bfloat16's 8 bits is what tanh is taken of, and not the image."""
+    """The input of tanh is rounded to bfloat16's 8 bits; the image is not."""
     module = ConvGenerator((8,), 1, dtype=jnp.bfloat16)
     params = jax.eval_shape(module.init, jax.random.key(0), jnp.ones(5))
     (squashing,) = [

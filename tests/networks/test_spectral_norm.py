@@ -99,7 +99,7 @@ def test_capping_shrinks_what_is_too_large_and_nothing_else():
 
 
 def test_every_product_is_in_full_precision():
-    """By default a GPU rounds to ten bits."""
+    """A GPU rounds to ten bits by default."""
     program = str(jax.make_jaxpr(spectral_norm)(random_kernel((3, 3, 2, 4))))
     full = "precision=(Precision.HIGHEST, Precision.HIGHEST)"
     assert program.count("dot_general[") == program.count(full) > 0

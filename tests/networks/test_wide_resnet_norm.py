@@ -29,7 +29,7 @@ def images_of(shape=(4, 6, 6, 1), seed=0):
 
 @functools.cache
 def variables_of(norm="batch", seed=1):
-    """Of a WRN-10-1 with 3 classes: every entry away from its start, variances positive."""
+    """Variables of a WRN-10-1 with 3 classes: no entry at its start, variances positive."""
     network = WideResNet(10, 1, 3, norm)
     variables = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 6, 6, 1)))
     rng = np.random.default_rng(seed)

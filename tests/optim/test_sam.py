@@ -103,7 +103,7 @@ def test_only_asam_ignores_a_rescaling_between_layers():
 
 def test_the_displacement_is_rho_long_whatever_the_size_of_the_gradient():
     def displacement(slope, adaptive):
-        """Of a linear loss, read off the second pass."""
+        """Displacement for a linear loss, read off the second pass."""
         start = jnp.array([2.0, -1.0, 0.0])
 
         def second_loss_fn(params):
@@ -166,7 +166,7 @@ def test_the_second_pass_may_have_a_loss_of_its_own_and_metrics_are_the_firsts()
 
 
 def test_one_displacement_for_all_shards():
-    """Of the mean gradient where an axis is named; each shard's own where none is."""
+    """SAM displaces by the mean gradient where an axis is named, else by each shard's own."""
     centres = jnp.array([[0.0, 0.0], [4.0, 1.0], [-1.0, 5.0]])
     start = jnp.array([1.0, -1.0])
 

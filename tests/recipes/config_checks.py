@@ -1,4 +1,4 @@
-"""What a configuration says, and what it is refused for before its data are read."""
+"""Fields of a configuration file, and the checks that a run makes before it reads data."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""What the pages name is there: links, files, variants, fields and public names."""
+"""Everything that the pages name exists: links, files, variants, fields and public names."""
 
 import importlib
 import re
@@ -39,7 +39,7 @@ SECTIONS = {name.rpartition(".")[0] for name in FIELDS}
 
 
 def anchors(text):
-    """What the headings of a page are called in links to them."""
+    """Names of the headings of a page in links to them."""
     headings = re.findall(
         r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""What a sampler and a driver say to a state, a step or a position of the wrong kind."""
+"""Errors of samplers and drivers for a state, a step or a position of the wrong kind."""
 
 from collections.abc import Callable
 from functools import partial

@@ -50,10 +50,10 @@ def log_density(x: jax.Array) -> jax.Array:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
-    """Of state and info, in the start: reverse mode equals central differences in float64.
+    """Derivatives of state and info in the start equal central differences in float64.
 
-    Their error is h^2 times a third derivative, and where a preconditioner has the kink of |score|
-    it is h = 1e-6 times a second one, of a few units.
+    The differences err by h^2 times a third derivative. Where a preconditioner has the kink of
+    |score|, they err by h = 1e-6 times a second one, of a few units.
     """
     with jax.enable_x64(True):
         sampler = FORMS[form](log_density)

@@ -110,7 +110,7 @@ def broken_gradient(x: jax.Array) -> jax.Array:
     ids=["nan", "plus_infinity", "minus_infinity", "nan_score"],
 )
 def test_non_finite_proposals_are_rejected(log_density_fn: Any) -> None:
-    """What is left is the half-normal law: mean -sqrt(2/pi), mean square 1, exactly."""
+    """The half-normal law is left: mean -sqrt(2/pi), mean square 1, exactly."""
     sampler = mala(log_density_fn, step_size=0.4)
     half_normal = -jnp.abs(jax.random.normal(jax.random.key(2), (REPLICAS,)))
     draws, _ = run_replicas(jax.random.key(3), sampler, half_normal, 15)

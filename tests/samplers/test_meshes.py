@@ -84,7 +84,7 @@ def test_positions_on_eight_devices(axis_type: str, name: str) -> None:
 @every_row
 @pytest.mark.parametrize("varies", ["starts", "keys"])
 def test_chains_under_shard_map(entry: Row, varies: str) -> None:
-    """What differs between devices may be the start alone, or the key alone, all checks on."""
+    """Devices may differ in the start alone, or in the key alone, with all checks on."""
 
     def chain(keys: Any, starts: Any) -> Any:
         position = jax.tree.map(lambda leaf: leaf[0], starts)

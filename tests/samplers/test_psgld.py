@@ -44,7 +44,7 @@ def test_frozen_metric_is_langevin_in_rescaled_coordinates() -> None:
 
 
 def test_a_step_reports_the_mean_of_the_metric() -> None:
-    """By hand: scores -1 and -3 at decay 0.75, so V is 1/4 and 9/4, and G 1 / (0.5 + root)."""
+    """Scores are -1 and -3 at decay 0.75, so V is 1/4 and 9/4, and G is 1 / (0.5 + root)."""
     sampler = psgld(
         lambda x: -0.5 * jnp.sum(x["a"] ** 2) - 0.5 * jnp.sum(x["b"] ** 2),
         step_size=0.1,
@@ -149,7 +149,7 @@ def test_law_of_the_memoryless_metric(curvature_drift: bool) -> None:
 
 
 def test_curvature_drift_makes_the_law_right() -> None:
-    """As the step shrinks the law tends to p with the drift, to p / G without."""
+    """The law tends to p as the step shrinks; without the drift it tends to p / G."""
     concentration = 1.5
     metric, slope = terms(concentration)
     density = np.exp(concentration * GRID - np.exp(GRID))

@@ -41,7 +41,7 @@ def shifted(particle: dict[str, jax.Array]) -> jax.Array:
 
 
 def bound_on_directions(bandwidth: float) -> float:
-    """How far two orders of the same float32 sums may lie apart.
+    """Largest distance between two orders of the same float32 sums.
 
     Scores stay below 10 and particles within 3 of their mean, so the n terms of an entry's mean
     are below 10 + 2 * 3 / h^2. Their sum is off by up to n roundings, and each kernel by those of

@@ -128,7 +128,7 @@ def test_a_scheduled_clip_bounds_every_drift() -> None:
 
 
 def chain_end(make: Any, limit: Any) -> jax.Array:
-    """Of three steps from -1 towards 2, under wrappers that ``make`` bounds by ``limit``."""
+    """End of three steps from -1 towards 2, under wrappers that ``make`` bounds by ``limit``."""
     sampler = make(limit)(pull_to_two, step_size=0.2, noise_scale=0.0)
     return run_chain(jax.random.key(0), sampler.init(-jnp.ones(1)), sampler.step, 3)[0].position[0]
 

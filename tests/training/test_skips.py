@@ -1,4 +1,4 @@
-"""What is said of skipped steps, from the rows alone."""
+"""Messages about skipped steps, from the rows alone."""
 
 import logging
 

@@ -22,7 +22,7 @@ OPTIMIZER = optax.adam(optax.piecewise_constant_schedule(1.0, {1: 0.125}))
 
 
 class Shard(NamedTuple):
-    """What belongs to one part of the batch."""
+    """State that belongs to one part of the batch."""
 
     buffer: Any
     count: Any

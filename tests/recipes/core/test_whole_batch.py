@@ -32,7 +32,7 @@ def experiment_of(name, folder, **overrides):
 
 @pytest.mark.parametrize("name", BETA)
 def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_path, monkeypatch):
-    """By what two devices tell each other: with a batch each, the mean gradient alone."""
+    """Counts what two devices exchange: with a batch each, only the mean gradient."""
     monkeypatch.setattr(networks, "WideResNet", ShallowResNet)
 
     def counts(**overrides):

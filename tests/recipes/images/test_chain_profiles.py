@@ -69,7 +69,7 @@ def profile_fn(**overrides: Any) -> Any:
 
 BLOCKS = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
 BUFFER = jnp.broadcast_to(BLOCKS[:, None, None, None], (2, 100, *SHAPE))
-"""Of two shards: ten slots a class, each as bright as its class."""
+"""Buffer of two shards: ten slots a class, each as bright as its class."""
 
 
 def test_a_conditional_chain_goes_on_from_its_class() -> None:

@@ -151,7 +151,7 @@ def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
 
 
 def record(monkeypatch, *names):
-    """What functions of ``latent`` are called with last, by their names."""
+    """Arguments of the last call of functions of ``latent``, by name."""
     asked = {}
 
     def recorded(name, function):

@@ -1,4 +1,4 @@
-"""What the figures of thermodynamic integration show, by numpy on the numbers of the runs."""
+"""Figures of thermodynamic integration against numpy on the numbers of the runs."""
 
 import json
 

@@ -29,7 +29,7 @@ def test_a_fit_is_numpys_least_squares():
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_points_left_out_are_foretold_by_the_others(degree):
-    """By the hat matrix H: the error without point i is its residual over 1 - H_ii."""
+    """The hat matrix H tells it: the error without point i is its residual over 1 - H_ii."""
     design = np.vander(NOISY.x, degree + 1)
     hat = design @ np.linalg.pinv(design)
     expected = np.mean(((NOISY.y - hat @ NOISY.y) / (1 - np.diag(hat))) ** 2)

@@ -57,9 +57,9 @@ def step_of(config, workdir):
 
 
 def first_gradient(state, model):
-    """Of one of the models, a tenth of it: Adam's average after a step.
+    """Adam's average after a step, a tenth of one model's gradient.
 
-    Not the parameters: they move by the gradient's sign, which rounding decides near 0.
+    Parameters would not do: they move by the gradient's sign, which rounding decides near 0.
     """
     return ravel_pytree(jax.tree.map(lambda leaf: leaf[model], state.opt_state[0].mu))[0]
 

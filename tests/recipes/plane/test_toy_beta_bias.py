@@ -1,4 +1,4 @@
-"""How a learned density makes up for its chains: the numbers of the plane against closed forms."""
+"""A learned density makes up for its chains: the plane's numbers against closed forms."""
 
 import dataclasses
 import math

@@ -199,7 +199,7 @@ def test_mala_as_printed_weighs_by_energies():
 
 
 def test_psgld_as_printed_preconditions_with_the_moment_before():
-    """By hand, with the noise of the correct sampler under the same key."""
+    """Repeats the step by hand, with the correct sampler's noise under the same key."""
     density = lambda x: -0.5 * jnp.sum(jnp.square(x))  # noqa: E731
     options = {"step_size": 0.05, "decay": 0.9, "damping": 0.1}
     printed, correct = (

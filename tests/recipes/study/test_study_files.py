@@ -55,7 +55,7 @@ def test_the_rows_of_a_study_have_folders_of_their_own(name, variant):
 
 
 def told(number):
-    """What a column says of samples: which score of which set, or how far chains came."""
+    """Kind of a column about samples: which score of which set, or how far chains came."""
     *place, last = re.sub(r"\.infinity$", "", number).split(".")
     if "displacement" in last:
         return "displacement"

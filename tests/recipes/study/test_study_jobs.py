@@ -60,7 +60,7 @@ def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
 
 
 def test_a_run_that_diverges_before_it_has_a_folder_counts_and_the_next_one_starts(tmp_path):
-    """As with a pilot run: its end is known by its words."""
+    """Only its last words tell that it diverged, as with a pilot run."""
     words = "import sys; sys.exit('error: Training diverged: in the pilot')"
     write = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('{}')"
     (tmp_path / "b").mkdir()

@@ -64,7 +64,7 @@ def test_a_run_of_several_repeats_counts_each(tmp_path):
 
 
 def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
-    """Of five seeds one is null, one lacks the number, one diverged, and one is not run yet."""
+    """Five seeds: one is null, one lacks the number, one diverged, and one is not run yet."""
     columns = {"R-hat": ("mixing.rhat", 1.0, 1), "FID": ("fid", 1.0, 0)}
     study = Study(rows={"row": "configs/jem_digits.py"}, columns=columns)
     made = cells(study, tmp_path, 5)
