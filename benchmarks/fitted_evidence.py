@@ -76,8 +76,13 @@ def _mean(values: jax.Array) -> str:
     return f"{values.mean():.2f} +- {values.std(ddof=1) / REPEATS**0.5:.2f}"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the table."""
     for name, spectrum in SPECTRA.items():
         print(f"{name} singular values")
         for row in rows(spectrum):
             print("  " + row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,15 +3,18 @@
 import importlib
 import re
 import runpy
+import sys
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, REPOSITORY
+from pages import TEXTS, blocks, files
 
+import ebmjax
 from ebmjax.recipes.core.fields import flatten
 from ebmjax.recipes.study.command import read
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-TEXTS = {str(path.relative_to(REPOSITORY)): path.read_text() for path in PAGES}
 ROOMS = (
     "data",
     "densities",
@@ -171,3 +174,55 @@ def test_a_heading_becomes_an_anchor():
         "fitted-divergences",
         "does-it-or-not",
     }
+
+
+def encoded_images() -> dict:
+    """Stands in for a prepared copy of CIFAR-10 with its images as they are encoded."""
+    import tensorflow_datasets as tfds
+
+    def data_source(name, *, split, data_dir, decoders):
+        assert isinstance(decoders["image"], type(tfds.decode.SkipDecoding()))
+        return [{"image": b"\x89PNG"}]
+
+    return {"tfds": SimpleNamespace(data_source=data_source, decode=tfds.decode)}
+
+
+def without_weights() -> dict:
+    """Stands in for Inception's weights: features are sums of pixels."""
+    outputs = ebmjax.networks.InceptionOutputs
+    inception_fn = lambda images: outputs(*[images.reshape(len(images), -1).sum(1)[:, None]] * 2)  # noqa: E731
+    stub = SimpleNamespace(load_inception=lambda path, sha256: inception_fn)
+    images = np.zeros((3, 8, 8, 1), np.uint8)
+    return {"ebmjax": SimpleNamespace(networks=stub), "metrics": ebmjax.metrics, "images": images}
+
+
+STAND_INS = {  # first line of a block to the names that it needs
+    "source = tfds.data_source(": encoded_images,
+    'inception_fn = ebmjax.networks.load_inception("inception.npz", sha256="...")': without_weights,
+    "import torch": dict,
+    "import jax": dict,
+}
+SHORTER = {"errors(10, 2000, 0.05, 400, 20)": "errors(3, 2, 0.05, 1, 2)"}
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """Stands in for PyTorch and safetensors, which the project does not need."""
+    weights = {"w": SimpleNamespace(contiguous=lambda: 1.0)}
+    of_torch = SimpleNamespace(save_file=lambda tensors, path: None)
+    monkeypatch.setitem(
+        sys.modules, "torch", SimpleNamespace(load=lambda path, weights_only: weights)
+    )
+    monkeypatch.setitem(sys.modules, "safetensors", ModuleType("safetensors"))
+    monkeypatch.setitem(sys.modules, "safetensors.torch", of_torch)
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_python_blocks_run(page, torch):
+    """Blocks with prompts run as doctests (tests/test_types_and_imports.py), files by commands."""
+    for block in blocks(TEXTS[page], "python"):
+        if ">>> " in block or block in files().values():
+            continue
+        for long, short in SHORTER.items():
+            block = block.replace(long, short)
+        exec(block, STAND_INS[block.splitlines()[0]]())

@@ -1,0 +1,23 @@
+"""The pages of the documentation, and the blocks of code in them."""
+
+import re
+from functools import cache
+
+from experiment_runs import REPOSITORY
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+TEXTS = {str(path.relative_to(REPOSITORY)): path.read_text() for path in PAGES}
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Contents of a page's code blocks, without their indentation."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+@cache
+def files() -> dict[str, str]:
+    """Files that pages show: each is a block that begins with a comment of its name."""
+    shown = [block for text in TEXTS.values() for block in blocks(text, "python")]
+    named = [(re.match(r"# (\S+\.py)\n", block), block) for block in shown]
+    return {name[1]: block for name, block in named if name}

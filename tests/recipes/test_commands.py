@@ -1,0 +1,218 @@
+"""Every command that a page or a file's head shows passes the checks that precede its work.
+
+bash runs a block with programs that only note their arguments. So loops, variables and quotes mean
+here what they mean in a terminal. Each command then goes through its own reader of arguments.
+"""
+
+import argparse
+import ast
+import importlib
+import inspect
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from experiment_runs import REPOSITORY
+from pages import TEXTS, blocks, files
+
+from ebmjax import data
+from ebmjax.recipes import __main__ as program
+from ebmjax.recipes.core import command_line
+from ebmjax.recipes.study import command as study_command
+
+SCRIPTS = [
+    path
+    for room in ("benchmarks", "experiments", "ebmjax/recipes", "docs", "tests")
+    for path in sorted((REPOSITORY / room).rglob("*.py"))
+]
+NAMED_ONLY = re.compile(r"\.\.\.|=$|^ebmjax \w+$")
+PROGRAM = r"(?:\w+=\S+ )*(?:python|ebmjax|pip|pytest) "
+NOTE = """#!/bin/sh
+printf '%s\\037' "${0##*/}" "$@" >> "$NOTES"
+printf '\\036' >> "$NOTES"
+"""
+
+
+def inline(text: str) -> Iterator[str]:
+    """Commands with arguments between backticks."""
+    outside = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for span in re.findall(r"`([^`]+)`", outside):
+        line = " ".join(span.split())
+        if re.match(PROGRAM, line) and not NAMED_ONLY.search(line):
+            yield line
+
+
+def in_docstring(text: str) -> Iterator[str]:
+    """Commands that stand on lines of their own in a file's first docstring or its USAGE."""
+    for node in ast.parse(text).body:
+        match node:
+            case ast.Expr(ast.Constant(str() as words)):
+                pass
+            case ast.Assign([ast.Name("USAGE")], ast.Constant(str() as words)):
+                pass
+            case _:
+                continue
+        for line in words.splitlines():
+            command = re.split(r"\s{3,}", line.strip())[0]
+            if re.match(PROGRAM, command) and not re.search(r"\.\.\.|[A-Z]{4}|\[", command):
+                yield command
+
+
+def noted(shell: str, folder: Path) -> list[tuple[str, ...]]:
+    """Commands that a bash script runs, each a tuple of its program and arguments."""
+    bins = [folder / "bin", folder / "ENVIRONMENT" / "bin"]
+    for place in bins:
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("python", "ebmjax", "pip", "pytest"):
+            (place / name).write_text(NOTE)
+            (place / name).chmod(0o755)
+    notes = folder / "notes"
+    notes.write_text("")
+    environment = {"PATH": f"{bins[0]}:/usr/bin:/bin", "NOTES": str(notes)}
+    subprocess.run(["bash", "-euc", shell], check=True, cwd=folder, env=environment)
+    return [tuple(one.split("\x1f")[:-1]) for one in notes.read_text().split("\x1e")[:-1]]
+
+
+@cache
+def commands() -> dict[tuple[str, ...], str]:
+    """Every command, and the first place that shows it."""
+    found: dict[tuple[str, ...], str] = {}
+    shells = {
+        page: "\n".join([*blocks(text, "bash"), *inline(text)]) for page, text in TEXTS.items()
+    }
+    for path in SCRIPTS:
+        shells[str(path.relative_to(REPOSITORY))] = "\n".join(in_docstring(path.read_text()))
+    with tempfile.TemporaryDirectory() as folder:
+        for place, shell in shells.items():
+            for command in noted(shell, Path(folder)) if shell else []:
+                found.setdefault(command, place)
+    return found
+
+
+class Accepted(Exception):  # noqa: N818
+    """A command has passed its checks, and its work would begin now."""
+
+
+@pytest.fixture
+def at_work(tmp_path, monkeypatch):
+    """A folder with the files that pages ask for; what would do the work raises ``Accepted``."""
+
+    def accepted(*_, **__):
+        raise Accepted
+
+    def parse(parser, *arguments):
+        _parse(parser, *arguments)
+        raise Accepted
+
+    _parse = argparse.ArgumentParser.parse_args
+    monkeypatch.setattr(study_command, "run_all", accepted)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    monkeypatch.chdir(tmp_path)
+    Path("tests").symlink_to(REPOSITORY / "tests")
+    for name, text in files().items():
+        Path(name).write_text(text)
+    return monkeypatch
+
+
+def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks a command line of ``ebmjax run``."""
+    if "--help" in arguments:
+        return
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--workdir")
+    parser.add_argument("--mode", choices=["train", "eval", "all"])
+    options, rest = parser.parse_known_args(arguments)
+    assert options.mode != "eval" or options.workdir
+    command_line.read(options.config, rest)
+
+
+def study(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks a command line of ``ebmjax study`` and all rows of its study."""
+    at_work.setattr(sys, "argv", ["study.py", *arguments])
+    with pytest.raises(Accepted):
+        study_command.main()
+
+
+def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks the command line of a script; one without a reader of arguments takes none."""
+    name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+    main = importlib.import_module(name).main
+    if "argparse" not in inspect.getsource(main):
+        assert not arguments
+        return
+    at_work.setattr(sys, "argv", [str(path), *arguments])
+    with pytest.raises(Accepted):
+        main()
+
+
+def configuration(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks a command line of benchmarks/configuration.py."""
+    module = importlib.import_module("configuration")
+
+    def accepted(*_):
+        raise Accepted
+
+    at_work.setattr(module, "measure", accepted)
+    at_work.setattr(sys, "argv", [str(path), *arguments])
+    with pytest.raises(Accepted):
+        module.main()
+
+
+def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks a command line of Python."""
+    first, *rest = arguments
+    if first == "-c":
+        asks = inspect.signature(data.prepare_tfds).bind
+        at_work.setattr(data, "prepare_tfds", asks)
+        exec(*rest, {})
+    elif first == "-m":
+        importlib.import_module(rest[0])
+    elif first in ("experiments/run.py", "experiments/study.py"):
+        CHECKS[Path(first).stem](tuple(rest), at_work)
+    elif first == "benchmarks/configuration.py":
+        configuration(REPOSITORY / first, tuple(rest), at_work)
+    else:
+        script(REPOSITORY / first, tuple(rest), at_work)
+
+
+def ebmjax(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks a command line of the console command."""
+    name, *rest = arguments
+    if name in CHECKS:
+        CHECKS[name](tuple(rest), at_work)
+    else:
+        at_work.setattr(sys, "argv", ["ebmjax", *arguments])
+        program.main()
+
+
+def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks that the project has the extras that a command installs."""
+    known = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    asked = re.findall(r"\[(\w+)\]", " ".join(arguments))
+    assert set(asked) <= known["optional-dependencies"].keys()
+
+
+def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks that the files of tests exist."""
+    paths = [one.partition("::")[0] for one in arguments if one.startswith("tests/")]
+    assert all((REPOSITORY / path).exists() for path in paths)
+
+
+CHECKS = {"run": run, "study": study}
+PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_a_command_passes_its_checks(command, at_work):
+    name, *arguments = command
+    PROGRAMS[name](tuple(arguments), at_work)
