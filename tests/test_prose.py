@@ -14,6 +14,7 @@ ROOMS = ["benchmarks", "docs", "ebmjax", "experiments", "tests"]
 NOT_FIRST = {"What", "Of", "Where", "How", "As", "By", "Whether"}
 AVOIDED = re.compile(r"\b(told|likewise|of (?:its|their) own|alike)\b", re.IGNORECASE)
 MAX_WORDS = 30
+MAX_WORDS_OF_PAGES = 25
 
 KINDS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 HEADING = re.compile(r"(Args|Attributes|Returns|Raises|Example|Call|Source):$")
@@ -90,6 +91,20 @@ def test_docstrings_say_who_does_what() -> None:
         if (match := AVOIDED.search(text)) and not place.startswith("ebmjax/learning/")
     ]
     assert not found, "\n".join(found)
+
+
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "results"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_begins_with_its_answer_in_short_sentences(page: Path) -> None:
+    """tests/recipes/test_pages.py asks more of the pages of results."""
+    title, answer = page.read_text().split("\n\n")[:2]
+    assert re.fullmatch(r"# .+", title)
+    assert re.match(r"[A-Z]|`ebmjax", answer), "a paragraph: no heading, table, list or command"
+    without_links = re.sub(r"\]\([^)]*\)", "]", re.sub(r"\$[^$]*\$|`[^`]*`", "x", answer))
+    for sentence in re.split(r"(?<=[.!?:])\s+", without_links):
+        assert len(sentence.split()) <= MAX_WORDS_OF_PAGES, sentence
 
 
 def test_the_reader_of_docstrings_reads_them() -> None:
