@@ -37,12 +37,12 @@ def make_classifier() -> networks.Classifier:
     return networks.classifier(networks.WideResNet(**sizes))
 
 
-def make_negatives(shape: tuple[int, ...], batch_size: int, num_steps: int) -> learning.Negatives:
+def make_plan(shape: tuple[int, ...], batch_size: int, num_steps: int) -> learning.ChainPlan:
     """JEM's chains."""
     scales = {name: SETTINGS[name] for name in ("step_size", "noise_scale")}
-    return learning.Negatives(
-        sampler=partial(samplers.sgld, **scales),
-        num_steps=num_steps,
+    kind = learning.ChainKind(sampler=partial(samplers.sgld, **scales), num_steps=num_steps)
+    return learning.ChainPlan(
+        kinds={"sgld": kind},
         num_samples=batch_size,
         law=samplers.uniform_law(shape, -1.0, 1.0),
         reinit_prob=SETTINGS["reinit_prob"],
@@ -151,21 +151,22 @@ def make_train_step(
 ) -> tuple[Any, training.TrainState]:
     """JEM's step on batches of so many images and chains a shard, and the state to begin with."""
     shape = data.load_digits("train").images.shape[1:]
-    negatives = make_negatives(shape, batch_size, num_steps)
+    plan = make_plan(shape, batch_size, num_steps)
     params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
-    shards = learning.init_joint_shards(
+    shards = learning.init_carry(
         jax.random.key(1),
-        statistics,
-        negatives,
+        plan,
         num_shards=num_shards,
         buffer_size=SETTINGS["buffer_size"],
+        statistics=statistics,
+        smoothing=1.0,
     )
     gradient_fn = learning.make_joint_gradient_fn(
         network,
         learning.JointObjective(generative_loss=generative_loss),
         classified_view=view,
         positive_view=view,
-        negatives=negatives,
+        plan=plan,
     )
     optimizer = optax.adam(SETTINGS["learning_rate"])
     step = training.make_train_step(gradient_fn, optimizer)

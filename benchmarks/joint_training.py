@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _jem_step import make_classifier, make_negatives, time_train_step
+from _jem_step import make_classifier, make_plan, time_train_step
 from sampler_throughput import at_least_one, seconds
 
 from ebmjax import learning, losses
@@ -82,7 +82,7 @@ def measure_chain(shape: tuple[int, ...], batch_size: int, num_steps: int, repea
     """Times a chain against its bare gradients."""
     network = make_classifier()
     params, _ = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
-    negatives = make_negatives(shape, batch_size, num_steps)
+    plan = make_plan(shape, batch_size, num_steps)
     starts = jax.random.uniform(jax.random.key(1), (batch_size, *shape), minval=-1.0)
     labels = jnp.zeros(batch_size, jnp.int32)
 
@@ -90,18 +90,18 @@ def measure_chain(shape: tuple[int, ...], batch_size: int, num_steps: int, repea
         return losses.joint_log_density(network.logits(params, {}, x)[0])
 
     @jax.jit
-    def chain(key: Key, params: PyTree, starts: jax.Array) -> Any:
+    def chain(keys: Key, params: PyTree, starts: jax.Array) -> Any:
         density = partial(log_density, params)
-        return learning.run_chains(key, lambda label: density, negatives, starts, labels)
+        return learning.run_chains(keys, lambda label: density, plan, starts, labels)
 
     @jax.jit
     def gradient(params: PyTree, x: jax.Array) -> Any:
         return jax.vmap(jax.value_and_grad(partial(log_density, params)))(x)
 
-    key, calls = jax.random.key(2), -(-GRADIENTS // num_steps)
+    keys, calls = jax.random.split(jax.random.key(2), 1), -(-GRADIENTS // num_steps)
 
     def pair() -> tuple[float, float]:
-        chains = 1e3 * seconds(lambda: [chain(key, params, starts) for _ in range(calls)])
+        chains = 1e3 * seconds(lambda: [chain(keys, params, starts) for _ in range(calls)])
         bare = 1e3 * seconds(lambda: [gradient(params, starts) for _ in range(calls * num_steps)])
         return chains / calls, bare / calls
 

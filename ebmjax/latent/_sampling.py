@@ -12,7 +12,7 @@ from ebmjax._checks import check_at_least, is_traced
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.latent._schedule import check_powers
-from ebmjax.samplers import batch_step
+from ebmjax.samplers import acceptance_of, batch_step, trace_chain
 from ebmjax.types import Key, LogDensityFn, Metrics, Step
 
 SamplerFn = Callable[[LogDensityFn], Any]
@@ -222,16 +222,10 @@ def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[
     # The backward pass keeps states and repeats each step: 20 steps at 10 powers need the memory of
     # one. A scan has no common code to keep apart.
     step = jax.checkpoint(step, prevent_cse=False)
-    states, acceptance = jax.lax.scan(
-        lambda states, key: _with_acceptance(*step(key, states)),
-        states,
-        jax.random.split(key, num_steps),
-    )
-    return states.position, jax.tree.map(lambda steps: jnp.mean(steps, axis=0), acceptance)
 
+    def mean_acceptance(states: Any, info: Any) -> Metrics:
+        acceptance = acceptance_of(info)
+        return {} if acceptance is None else {"acceptance_prob": jnp.mean(acceptance, axis=-1)}
 
-def _with_acceptance(states: Any, info: Any) -> tuple[Any, Metrics]:
-    for name in ("acceptance_prob", "acceptance_rate"):  # ours, BlackJAX's
-        if hasattr(info, name):
-            return states, {"acceptance_prob": jnp.mean(getattr(info, name), axis=-1)}
-    return states, {}
+    states, metrics = trace_chain(jax.random.split(key, num_steps), states, step, mean_acceptance)
+    return states.position, jax.tree.map(lambda steps: jnp.mean(steps, axis=0), metrics)

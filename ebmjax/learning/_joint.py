@@ -12,24 +12,17 @@ from ebmjax._axes import check_mapped, gather_rows, mean_over_members
 from ebmjax._checks import check_labels
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
+from ebmjax.learning._chains import run_chains
+from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
 from ebmjax.learning._joint_network import JointNetwork
 from ebmjax.learning._joint_objective import JointObjective
-from ebmjax.learning._joint_shards import JointShard
-from ebmjax.learning._negatives import Negatives, run_chains
+from ebmjax.learning._plan import ChainPlan
+from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.optim import sam_gradients
-from ebmjax.samplers import (
-    Draw,
-    ReplayBuffer,
-    replay_buffer_draw,
-    select_particles,
-)
-from ebmjax.training import GradientFn, with_data_check, write_slots
+from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, Metrics, PyTree
-
-View = Callable[[Key, jax.Array], jax.Array]
-"""``view(key, images) -> images``: uint8 (N, H, W, C) to what the network sees, float32."""
 
 
 def make_joint_gradient_fn(
@@ -38,7 +31,7 @@ def make_joint_gradient_fn(
     *,
     classified_view: View,
     positive_view: View,
-    negatives: Negatives | None,
+    plan: ChainPlan | None,
     norm_policy: NormPolicy | None = None,
     chain_classifier: Classifier | None = None,
 ) -> GradientFn:
@@ -53,18 +46,18 @@ def make_joint_gradient_fn(
       objective: the loss.
       classified_view: of the labelled images, with augmentation.
       positive_view: of the images whose density is raised; SADA-JEM's is without augmentation.
-      negatives: sampler, length and initial law; None trains a plain classifier.
+      plan: samplers, lengths and initial law; None trains a plain classifier.
       norm_policy: whose statistics batch normalisation uses; default ``NormPolicy()``.
       chain_classifier: the network of the chains where it differs, in precision for example; it
         must take the same parameters.
 
     Returns:
-      A ``GradientFn`` whose shard state is a ``JointShard``. Metrics: "loss", those of
-      ``cross_entropy_loss``, of the generative loss, and of ``run_chains`` (prefixed "chain_"),
-      "smoothing", and with interacting samples "negative_entropy" in nats, that of the whole
-      system where shards share it (``Negatives.axis_name``). A plain classifier's loss is
-      its cross-entropy, without the weights of ``objective``. ``fit`` refuses data with a label
-      that is no class of the network.
+      A ``GradientFn`` whose shard state is a ``Carry`` with statistics and smoothing. Metrics:
+      "loss", those of ``cross_entropy_loss``, of the generative loss, and of ``run_chains``
+      (prefixed "chain_"), "smoothing", and with interacting samples "negative_entropy" in nats,
+      that of the whole system where shards share it (``ChainKind.axis_name``). A plain classifier's
+      loss is its cross-entropy, without the weights of ``objective``. ``fit`` refuses data with a
+      label that is no class of the network.
 
     Raises:
       ValueError: for a conditional objective with interacting samples, because particles that
@@ -73,9 +66,9 @@ def make_joint_gradient_fn(
         network's classes; a class has fewer slots than there are negatives; the axis is not mapped;
         chains interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
     """
-    if negatives is not None and objective.is_conditional and negatives.is_interacting:
+    if plan is not None and objective.is_conditional and plan.is_interacting:
         raise ValueError(
-            "negatives.is_interacting must be False where objective.is_conditional is True: "
+            "plan.is_interacting must be False where objective.is_conditional is True: "
             "particles that move together follow one density, not one for each class."
         )
     policy = norm_policy or NormPolicy()
@@ -90,7 +83,7 @@ def make_joint_gradient_fn(
         objective,
         {"classified": classified_view, "positives": positive_view},
     )
-    gradient_fn = partial(step.classify) if negatives is None else partial(step.learn, negatives)
+    gradient_fn = partial(step.classify) if plan is None else partial(step.learn, plan)
     return with_data_check(gradient_fn, step.check_data)
 
 
@@ -101,7 +94,7 @@ class _JointStep(NamedTuple):
     objective: JointObjective
     views: dict[str, View]
 
-    def check_data(self, params: PyTree, shard: JointShard, data: PyTree) -> None:
+    def check_data(self, params: PyTree, carry: Carry, data: PyTree) -> None:
         """Raises unless all labels are classes of the network."""
 
         def logits(key: Key, params: PyTree, statistics: PyTree, images: Any) -> jax.Array:
@@ -109,12 +102,12 @@ class _JointStep(NamedTuple):
             return self.network.classifier.logits(params, statistics, seen)[0]
 
         first = jax.tree.map(lambda leaf: leaf[:1], data)
-        shape = jax.eval_shape(logits, jax.random.key(0), params, shard.statistics, first.images)
+        shape = jax.eval_shape(logits, jax.random.key(0), params, carry.statistics, first.images)
         check_labels("data.labels", data.labels, len(data.images), shape.shape[-1])
 
     def classify(
-        self, key: Key, params: PyTree, shard: JointShard, batch: PyTree
-    ) -> tuple[PyTree, JointShard, Metrics]:
+        self, key: Key, params: PyTree, carry: Carry, batch: PyTree
+    ) -> tuple[PyTree, Carry, Metrics]:
         """The gradient of the cross-entropy alone."""
         check_mapped("objective.batch_axis", self.objective.batch_axis)
         labelled, _ = _pair(batch)
@@ -122,23 +115,23 @@ class _JointStep(NamedTuple):
 
         def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = self.network.logits(
-                params, shard.statistics, images, second_pass=second_pass
+                params, carry.statistics, images, second_pass=second_pass
             )
             loss, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
             return loss, (metrics, statistics)
 
         (loss, (metrics, statistics)), gradients = self._differentiate(loss_fn, params)
-        return gradients, shard._replace(statistics=statistics), {"loss": loss, **metrics}
+        return gradients, carry._replace(statistics=statistics), {"loss": loss, **metrics}
 
     def learn(
-        self, negatives: Negatives, key: Key, params: PyTree, shard: JointShard, batch: PyTree
-    ) -> tuple[PyTree, JointShard, Metrics]:
-        """The gradient of the joint loss, and the shard with its chains moved on."""
+        self, plan: ChainPlan, key: Key, params: PyTree, carry: Carry, batch: PyTree
+    ) -> tuple[PyTree, Carry, Metrics]:
+        """The gradient of the joint loss, and the carry with its chains moved on."""
         objective, log_density = self.objective, self.network.log_density
         check_mapped("objective.batch_axis", objective.batch_axis)
         labelled, unlabelled = _pair(batch)
         classified_key, positive_key, negative_key, keep_key = jax.random.split(key, 4)
-        draw, ends, chain_metrics = self._draw(negatives, negative_key, params, shard)
+        starts, ends, adaptation, chain_metrics = self._draw(plan, negative_key, params, carry)
         images = {
             "classified": self.views["classified"](classified_key, labelled.images),
             "positives": self.views["positives"](positive_key, unlabelled.images),
@@ -147,16 +140,16 @@ class _JointStep(NamedTuple):
 
         def terms(params: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = self.network.logits(
-                params, shard.statistics, images, second_pass=second_pass
+                params, carry.statistics, images, second_pass=second_pass
             )
-            self._check_classes(negatives, logits["negatives"])
+            self._check_classes(plan, logits["negatives"])
             cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
             positive = log_density(logits["positives"], unlabelled.labels)
-            negative = log_density(logits["negatives"], draw.labels)
+            negative = log_density(logits["negatives"], starts.labels)
             generative, more = objective.generative_loss(
                 gather_rows(positive, objective.batch_axis),
                 gather_rows(negative, objective.batch_axis),
-                shard.smoothing,
+                carry.smoothing,
             )
             weights = (objective.classification_weight, objective.generative_weight)
             weighted = jnp.stack([cross_entropy, generative]) * jnp.array(weights)
@@ -167,58 +160,58 @@ class _JointStep(NamedTuple):
             return jnp.sum(weighted), aux
 
         (loss, aux), gradients = self._differentiate(loss_fn, params)
-        metrics, statistics, negative_log_density = aux
-        smoothing = self._adapted(shard.smoothing, lambda p: terms(p)[0], params)
-        buffer = _put_back(keep_key, negatives, draw.slots, ends, negative_log_density)
-        metrics = {**metrics, "loss": loss, "smoothing": shard.smoothing}
+        metrics, statistics, negative = aux
+        metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
-        if negatives.is_interacting:
-            metrics["negative_entropy"] = nearest_neighbour_entropy(
-                gather_rows(ends, negatives.axis_name)
-            )
-        return gradients, JointShard(buffer, statistics, smoothing), metrics
+        axes = [kind.axis_name for kind in plan.kinds.values() if kind.is_interacting]
+        if axes:
+            metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
+        smoothing = self._adapted(carry.smoothing, lambda p: terms(p)[0], params)
+        carry = carry._replace(statistics=statistics, smoothing=smoothing)
+        carry = put_back(keep_key, plan, carry, starts, ends, negative, adaptation)
+        return gradients, carry, metrics
 
     def _draw(
-        self, negatives: Negatives, key: Key, params: PyTree, shard: JointShard
-    ) -> tuple[Draw, PyTree, Metrics]:
-        """Slots of the buffer, where their chains end (constants), and what the chains report."""
-        label_key, draw_key, chain_key = jax.random.split(key, 3)
-        labels = None
-        if self.objective.is_conditional:
-            shape = (negatives.num_samples,)
-            labels = jax.random.randint(label_key, shape, 0, negatives.num_classes)
-        draw = replay_buffer_draw(
-            draw_key,
-            shard.buffer,
-            negatives.num_samples,
-            negatives.law,
-            num_classes=negatives.num_classes,
-            reinit_prob=negatives.reinit_prob,
-            labels=labels,
-        )
-        density = partial(
-            self.network.chain_density,
-            params,
-            shard.statistics,
-            negatives.density_scale / shard.smoothing,
-            negatives.is_interacting,
-        )
-        ends, metrics = run_chains(chain_key, density, negatives, draw.positions, draw.labels)
-        return draw, jax.lax.stop_gradient(ends), metrics
-
-    def _check_classes(self, negatives: Negatives, logits: jax.Array) -> None:
-        if not self.objective.is_conditional:
-            return
-        if negatives.replacement != "in_place":
+        self, plan: ChainPlan, key: Key, params: PyTree, carry: Carry
+    ) -> tuple[Starts, PyTree, dict[str, DualAveraging], Metrics]:
+        """Starts, where their chains end (constants), step sizes, and what the chains report."""
+        is_coupled = self.network.policy.use("chains") == "batch"
+        if plan.is_interacting and is_coupled and jax.tree.leaves(carry.statistics):
             raise ValueError(
-                f"replacement={negatives.replacement!r} reorders samples, which would carry them "
-                "into the slots of other classes; with objective.is_conditional the buffer is "
-                "partitioned by class and takes 'in_place'."
+                "chains='batch' of the norm policy needs independent chains; for a sampler of "
+                "interacting particles take a network without batch normalisation, or "
+                "NormPolicy(positives='running', negatives='running', chains='running', "
+                "updated_by=('classified',))."
             )
-        if negatives.num_classes != logits.shape[-1]:
+        label_key, draw_key, chain_key, augment_key = jax.random.split(key, 4)
+        starts = draw_starts(
+            label_key,
+            draw_key,
+            augment_key,
+            plan,
+            carry.buffer,
+            is_conditional=self.objective.is_conditional,
+        )
+        densities = self.network.densities(
+            params, carry.statistics, self.objective.density_scale / carry.smoothing
+        )
+        num_kinds = len(plan.kinds)
+        ends, adaptation, metrics = run_chains(
+            chain_key[None] if num_kinds == 1 else jax.random.split(chain_key, num_kinds),
+            densities,
+            plan,
+            starts.positions,
+            starts.labels,
+            carry.adaptation,
+            batch_axis=self.objective.batch_axis,
+        )
+        return starts, jax.lax.stop_gradient(ends), adaptation, metrics
+
+    def _check_classes(self, plan: ChainPlan, logits: jax.Array) -> None:
+        if self.objective.is_conditional and plan.num_classes != logits.shape[-1]:
             raise ValueError(
-                f"negatives.num_classes must be the network's {logits.shape[-1]} classes where "
-                f"objective.is_conditional is True, got {negatives.num_classes}."
+                f"plan.num_classes must be the network's {logits.shape[-1]} classes where "
+                f"objective.is_conditional is True, got {plan.num_classes}."
             )
 
     def _differentiate(self, loss_fn: Callable[..., Any], params: PyTree) -> Any:
@@ -268,16 +261,3 @@ def _pair(batch: PyTree) -> tuple[PyTree, PyTree]:
             "images, (64, 64) for example."
         )
     return batch
-
-
-def _put_back(
-    key: Key,
-    negatives: Negatives,
-    slots: jax.Array,
-    ends: PyTree,
-    log_densities: jax.Array,
-) -> ReplayBuffer:
-    """Changes of the buffer: the chosen samples, in the slots they were drawn from."""
-    num_kept = negatives.num_kept or negatives.num_samples
-    kept = select_particles(key, ends, log_densities, num_kept, policy=negatives.replacement)
-    return ReplayBuffer(write_slots(slots[:num_kept], kept))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName, joined_axes, spread_axis
-from ebmjax.learning._negatives import CHAIN_AXIS
+from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Classifier, NormPolicy
 from ebmjax.types import PyTree
@@ -41,7 +41,8 @@ class JointNetwork(NamedTuple):
       classifier: of the passes that train.
       chain_classifier: of the chains.
       policy: of batch normalisation.
-      is_conditional: whether the density is p(x, y) instead of p(x).
+      is_conditional: whether the density is p(x, y) instead of p(x). It is p(x) all the same for
+        the label ``ANY_CLASS``.
       batch_axis: mapped axes whose shards are normalised as one batch; None for each by itself.
     """
 
@@ -53,23 +54,20 @@ class JointNetwork(NamedTuple):
 
     def log_density(self, logits: jax.Array, labels: jax.Array) -> jax.Array:
         """f(x), or f(x, y) of the labels, from logits."""
-        if self.is_conditional:
-            return class_log_density(logits, labels)
-        return joint_log_density(logits)
+        if not self.is_conditional:
+            return joint_log_density(logits)
+        of_class = class_log_density(logits, jnp.maximum(labels, 0))
+        return jnp.where(labels < 0, joint_log_density(logits), of_class)
 
-    def chain_density(
-        self, params: PyTree, statistics: PyTree, scale: Any, is_interacting: bool, label: jax.Array
+    def densities(self, params: PyTree, statistics: PyTree, scale: Any) -> Densities:
+        """Label to the log density, times ``scale``, that chains of this class follow."""
+        return partial(self._chain_density, params, statistics, scale)
+
+    def _chain_density(
+        self, params: PyTree, statistics: PyTree, scale: Any, label: jax.Array
     ) -> ChainDensity:
-        """The log density, times ``scale``, that chains of class ``label`` follow."""
         network = self.chain_classifier
         use: Any = self.policy.use("chains")
-        if use == "batch" and is_interacting and jax.tree.leaves(statistics):
-            raise ValueError(
-                "chains='batch' of the norm policy needs independent chains; for a sampler of "
-                "interacting particles take a network without batch normalisation, or "
-                "NormPolicy(positives='running', negatives='running', chains='running', "
-                "updated_by=('classified',))."
-            )
         axes = joined_axes(CHAIN_AXIS, spread_axis(self.batch_axis))
         options = {"use": use, "batch_axis": axes if use == "batch" else None}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 
@@ -21,6 +22,8 @@ class JointObjective:
       generative_loss: of log densities and smoothing, see ``GenerativeLoss``.
       classification_weight: of the cross-entropy.
       generative_weight: of the generative loss.
+      density_scale: what multiplies the log density for the sampler alone, such as 1 - beta under
+        the beta objective; may be traced.
       is_conditional: whether the density is p(x, y), the logit of a label, instead of p(x), their
         logsumexp. Chains then belong to a class.
       rho: radius of SAM; None for the plain gradient.
@@ -39,8 +42,8 @@ class JointObjective:
         gradient of one. With None each shard is a separate batch, and the gradients are averaged.
 
     Raises:
-      ValueError: for negative weights, a ``rho`` or ratio that is not positive, or a rate outside
-        (0, 1].
+      ValueError: for negative weights or ``density_scale``, a ``rho`` or ratio that is not
+        positive, or a rate outside (0, 1].
 
     Source: JEM (Grathwohl et al. 2020), Eq. 6; SADA-JEM, Eq. 9; SVGD-in-JEM thesis, Eq. 3.8.
     """
@@ -48,6 +51,7 @@ class JointObjective:
     generative_loss: GenerativeLoss
     classification_weight: float = 1.0
     generative_weight: float = 1.0
+    density_scale: Any = 1.0
     is_conditional: bool = False
     rho: float | None = None
     is_adaptive: bool = False
@@ -57,7 +61,7 @@ class JointObjective:
     batch_axis: AxisName = None
 
     def __post_init__(self) -> None:
-        for name in ("classification_weight", "generative_weight"):
+        for name in ("classification_weight", "generative_weight", "density_scale"):
             check_not_negative(name, getattr(self, name))
         for name in ("rho", "smoothing_ratio"):
             if getattr(self, name) is not None:

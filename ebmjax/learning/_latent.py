@@ -15,9 +15,9 @@ from ebmjax.latent import (
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.learning._latent_shards import (
+from ebmjax.learning._latent_carry import (
     check_indices,
-    check_latent_shard,
+    check_latent_carry,
     put_chains,
     take_chains,
 )
@@ -47,7 +47,7 @@ def make_latent_gradient_fn(
     Without ``powers`` the gradient is the vanilla one. With them it is that of ``loss_fn``, whose
     node at power 0 are the prior's own chains and whose other nodes are chains on the power
     posteriors. Chains start afresh at every step where ``TrainState.shards`` is empty; where it
-    comes from ``init_latent_shards`` they persist: each goes on where it stood when its
+    comes from ``init_latent_carry`` they persist: each goes on where it stood when its
     observation was last seen by its logical shard.
 
     Args:
@@ -86,7 +86,7 @@ def make_latent_gradient_fn(
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
         expected = (len(observations), len(ladder) - 1, num_chains, latent_dim)
-        check_latent_shard(shard, indices, expected)
+        check_latent_carry(shard, indices, expected)
         start = take_chains(shard, indices)
         samples, acceptance = sample_ladder(
             key,

@@ -19,6 +19,7 @@ from ebmjax._checks import (
     leading_size,
     per_leaf,
 )
+from ebmjax.samplers import trace_chain
 from ebmjax.types import Key, PyTree
 
 
@@ -96,9 +97,9 @@ def run_live_chains(
         steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
         return jax.tree.map(move, position, steps, score, scales, noise)
 
-    def step_all(positions: PyTree, key: Key) -> tuple[PyTree, None]:
+    def step_all(key: Key, positions: PyTree) -> tuple[PyTree, None]:
         return jax.vmap(step_one)(jax.random.split(key, num_chains), positions, labels), None
 
     keys = jax.random.split(key, num_steps)
     starts = varying_with(jax.lax.stop_gradient(starts), key, labels)
-    return jax.lax.scan(step_all, starts, keys)[0]
+    return trace_chain(keys, starts, step_all)[0]

@@ -8,9 +8,11 @@ from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDStat
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
+from ebmjax.samplers._chains import acceptance_of as acceptance_of
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import position_of as position_of
 from ebmjax.samplers._chains import run_chain as run_chain
+from ebmjax.samplers._chains import trace_chain as trace_chain
 from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDescentInfo
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init

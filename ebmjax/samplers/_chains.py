@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,11 @@ def position_of(state: Any) -> PyTree:
         return state.particles
     check_state(state, "position")
     return state.position
+
+
+def acceptance_of(info: Any) -> Any:
+    """Returns ``info.acceptance_prob``, or BlackJAX's ``acceptance_rate``; None without either."""
+    return getattr(info, "acceptance_prob", getattr(info, "acceptance_rate", None))
 
 
 def _check_chain(state: Any, step: Step) -> None:
@@ -79,6 +84,51 @@ def batch_step(step: Step) -> BatchStep:
     """
     check_step(step)
     return BatchStep(step)
+
+
+def trace_chain(
+    keys: PyTree,
+    state: Any,
+    step: Step,
+    report: Callable[[Any, Any], PyTree] = lambda state, info: None,
+    *,
+    unroll: int = 1,
+) -> tuple[Any, PyTree]:
+    """Takes a step for each key and keeps what ``report(state, info)`` returns of every step.
+
+    For chains whose positions would fill the memory. ``run_chain`` keeps positions and infos.
+
+    Args:
+      keys: (num_steps, ...); with ``jax.random.split(key, num_steps)`` the steps are those of
+        ``run_chain``.
+      state: of one chain, of many with a step from ``batch_step``, or anything that ``step`` takes.
+      step: ``step(key, state) -> (state, info)``.
+      report: what is kept of a step, from the state that it led to and its info.
+      unroll: see ``run_chain``.
+
+    Returns:
+      The final state, and the reports, each with a leading axis of steps.
+
+    Raises:
+      TypeError: if ``step`` is no function.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from ebmjax.samplers import mala
+      >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
+      >>> keys = jax.random.split(jax.random.key(0), 100)
+      >>> state, accepted = trace_chain(
+      ...     keys, sampler.init(jnp.zeros(2)), sampler.step, lambda state, info: info.is_accepted)
+      >>> accepted.shape
+      (100,)
+    """
+    check_step(step)
+
+    def advance(state: Any, key: Key) -> tuple[Any, PyTree]:
+        state, info = step(key, state)
+        return state, report(state, info)
+
+    return jax.lax.scan(advance, state, keys, unroll=unroll)
 
 
 def run_chain(
@@ -157,7 +207,7 @@ def run_chain(
 
     # One loop, whose body is compiled once. Every step writes to the draw it leads to and the last
     # one stays, so burn-in and thinning need no separate loop.
-    def advance(carry: tuple[Any, PyTree], inputs: Any) -> tuple[tuple[Any, PyTree], None]:
+    def advance(inputs: Any, carry: tuple[Any, PyTree]) -> tuple[tuple[Any, PyTree], None]:
         state, draws = carry
         key, draw, is_kept = inputs
         state, info = step(key, state)
@@ -171,8 +221,8 @@ def run_chain(
     is_kept = step_index < burn_in + num_draws * thinning
     empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
     with _hint(is_wanted=axis == 0):
-        (state, (positions, infos)), _ = jax.lax.scan(
-            advance, (state, empty), (keys, draw, is_kept), unroll=unroll
+        (state, (positions, infos)), _ = trace_chain(
+            (keys, draw, is_kept), (state, empty), advance, unroll=unroll
         )
     return state, positions, infos
 

@@ -15,7 +15,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 from PIL import Image
 
-from ebmjax.learning import Negatives, run_chains
+from ebmjax.learning import ChainKind, ChainPlan, run_chains
 from ebmjax.losses import joint_log_density
 from ebmjax.networks import WideResNet, classifier
 from ebmjax.samplers import sgld, uniform_law
@@ -261,9 +261,9 @@ def test_chains_without_noise_end_in_the_same_place(same_network, torch, module)
     settings |= {"step_size": 1.0, "noise_scale": 0.0, "learning_rate": 1e-3}
     trainer = module("_torch_jem").Trainer(theirs, to_torch(torch, start), None, settings)
     trainer.buffer[:] = to_torch(torch, start)
-    negatives = Negatives(
-        sampler=partial(sgld, step_size=1.0, noise_scale=0.0),
-        num_steps=3,
+    kind = ChainKind(sampler=partial(sgld, step_size=1.0, noise_scale=0.0), num_steps=3)
+    plan = ChainPlan(
+        kinds={"sgld": kind},
         num_samples=2,
         law=uniform_law(shape, -1.0, 1.0),
         reinit_prob=0.0,
@@ -273,9 +273,8 @@ def test_chains_without_noise_end_in_the_same_place(same_network, torch, module)
         return joint_log_density(network.logits(params, {}, x)[0])
 
     starts = jnp.concatenate([start, start])
-    ends, _ = run_chains(
-        jax.random.key(5), lambda label: log_density, negatives, starts, jnp.zeros(2, jnp.int32)
-    )
+    keys, labels = jax.random.split(jax.random.key(5), 1), jnp.zeros(2, jnp.int32)
+    ends, _, _ = run_chains(keys, lambda label: log_density, plan, starts, labels)
     found = trainer.sample().permute(0, 2, 3, 1).numpy()
     # Three scores of a network as accurate as its logits are.
     scale = float(jnp.abs(ends - starts).max())

@@ -13,13 +13,14 @@ from ebmjax.latent import (
     sample_power_posteriors,
     sample_prior,
 )
-from ebmjax.learning import Negatives, profile_chains, run_chains, run_live_chains
+from ebmjax.learning import ChainKind, ChainPlan, profile_chains, run_chains, run_live_chains
 from ebmjax.samplers import sgld, uniform_law
 
 SGLD = partial(sgld, step_size=0.1)
 LADDER = jnp.array([0.0, 0.5, 1.0])
-NEGATIVES = Negatives(
-    sampler=SGLD, num_steps=2, num_samples=2, law=uniform_law((3,), -1.0, 1.0), reinit_prob=0.1
+KIND = ChainKind(sampler=SGLD, num_steps=2)
+PLAN = ChainPlan(
+    kinds={"sgld": KIND}, num_samples=2, law=uniform_law((3,), -1.0, 1.0), reinit_prob=0.1
 )
 
 
@@ -61,12 +62,10 @@ def start_and_labels(x):
 
 
 def negatives(key, x):
-    moved = [run(key, density, NEGATIVES, *start_and_labels(x)) for run in RUNS]
+    moved = run_chains(key[None], density, PLAN, *start_and_labels(x))
+    profile = profile_chains(key, density, KIND, *start_and_labels(x))
     live = run_live_chains(key, density, *start_and_labels(x), step_size=0.1, noise_scale=0.1)
-    return moved, live
-
-
-RUNS = (run_chains, profile_chains)
+    return moved, profile, live
 
 
 @pytest.mark.parametrize("varies", ["key", "data"])

@@ -8,7 +8,13 @@ import numpy as np
 from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.learning import JointObjective, Negatives, init_joint_shards, make_joint_gradient_fn
+from ebmjax.learning import (
+    ChainKind,
+    ChainPlan,
+    JointObjective,
+    init_carry,
+    make_joint_gradient_fn,
+)
 from ebmjax.losses import contrastive_divergence_loss
 from ebmjax.networks import Classifier
 from ebmjax.samplers import sgld
@@ -122,24 +128,32 @@ NOISELESS = functools.partial(sgld, step_size=0.2, noise_scale=0.0)
 def negatives(**options):
     """Eight chains of three steps without noise, all from a buffer of their size."""
     given = {
-        "sampler": NOISELESS,
-        "num_steps": 3,
         "num_samples": 8,
         "law": lambda key, label: jax.random.uniform(key, SHAPE, minval=-1.0, maxval=1.0),
         "reinit_prob": 0.0,
     }
-    return Negatives(**(given | options))
+    return ChainPlan(kinds={"only": kind(options)}, **(given | options))
+
+
+def kind(options):
+    """A ``ChainKind`` of those ``options`` that are its own, which are taken out."""
+    given = {"sampler": NOISELESS, "num_steps": 3}
+    own = {name: options.pop(name) for name in KIND_FIELDS if name in options}
+    return ChainKind(**(given | own))
+
+
+KIND_FIELDS = ("sampler", "num_steps", "is_interacting", "axis_name")
 
 
 def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0):
     """The state of one logical shard, without the axis of shards."""
     statistics = classifier.init(jax.random.key(0), None)[1]
-    shards = init_joint_shards(
+    shards = init_carry(
         jax.random.key(0),
-        statistics,
         negatives,
         num_shards=1,
         buffer_size=buffer_size,
+        statistics=statistics,
         smoothing=smoothing,
     )
     return jax.tree.map(lambda leaf: leaf[0], shards)
@@ -148,7 +162,7 @@ def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0):
 def make_gradient_fn(classifier, negatives, objective=None, **options):
     views = {"classified_view": plain_view, "positive_view": plain_view}
     gradient_fn = make_joint_gradient_fn(
-        classifier, objective or joint_objective(), negatives=negatives, **(views | options)
+        classifier, objective or joint_objective(), plan=negatives, **(views | options)
     )
     return settled(gradient_fn)
 
@@ -219,9 +233,9 @@ def generative_gradient(params, ends, weight=1.0):
 def trainable(network, draw, objective, optimizer, *, num_shards, buffer_size, params=None, **more):
     """(state, gradient_fn) of a joint energy model."""
     initial, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 8, 8, 1)))
-    shards = init_joint_shards(
-        jax.random.key(1), statistics, draw, num_shards=num_shards, buffer_size=buffer_size
-    )
+    sizes = {"num_shards": num_shards, "buffer_size": buffer_size}
+    carry = {"statistics": statistics, "smoothing": 1.0}
+    shards = init_carry(jax.random.key(1), draw, **sizes, **carry)
     gradient_fn = make_gradient_fn(network, draw, objective, **more)
     state = init_state(params or initial, optimizer, shards)
     return state, gradient_fn

@@ -72,8 +72,9 @@ def test_chains_start_anew_with_their_probability(reinit_prob):
         return 5.0 + jax.random.uniform(key, SHAPE)
 
     here = shard_of(quadratic(), negatives(), buffer_size=8)
-    draw = negatives(law=far_law, reinit_prob=reinit_prob, density_scale=0.0)  # chains at rest
-    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw))
+    draw = negatives(law=far_law, reinit_prob=reinit_prob)
+    at_rest = joint_objective(density_scale=0.0)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, at_rest))
     after = buffer_rows(gradient_fn(KEY, quadratic_params(), here, batch())[1])
     if reinit_prob:
         assert np.all(after >= 5)

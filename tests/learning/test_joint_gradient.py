@@ -32,7 +32,7 @@ from joint_problems import (
     shard_of,
 )
 
-from ebmjax.learning import init_joint_shards
+from ebmjax.learning import init_carry
 from ebmjax.networks import Classifier
 from ebmjax.samplers import pyld, svgd
 
@@ -129,7 +129,7 @@ def test_sam_climbs_on_the_negatives_it_comes_down_on(is_adaptive, rho):
 
 
 def test_a_plain_classifier_draws_nothing():
-    shards = init_joint_shards(KEY, {}, None, num_shards=2, buffer_size=0)
+    shards = init_carry(KEY, None, num_shards=2, smoothing=1.0)
     assert jax.tree.leaves(shards.buffer) == []
     assert shards.smoothing.shape == (2,)
     shard = jax.tree.map(lambda leaf: leaf[0], shards)
@@ -188,8 +188,8 @@ def test_a_density_in_two_parts_is_the_same_density():
         first_layer=lambda params, images: 2 * images,
         head=lambda params, statistics, hidden, **use: whole.logits(params, statistics, hidden / 2),
     )
-    objective = joint_objective(is_conditional=True)
-    options = {"num_classes": NUM_CLASSES, "density_scale": 0.7}
+    objective = joint_objective(is_conditional=True, density_scale=0.7)
+    options = {"num_classes": NUM_CLASSES}
     ends = []
     for classifier, draw in (
         (whole, negatives(**options)),
@@ -209,12 +209,12 @@ def test_chains_may_have_a_network_of_their_own():
         return 2 * quadratic().logits(params, statistics, images)[0], statistics
 
     doubled = quadratic()._replace(logits=logits)
-    options = {"num_classes": NUM_CLASSES}
-    draw, twice = negatives(**options), negatives(density_scale=2.0, **options)
+    draw = negatives(num_classes=NUM_CLASSES)
     shard = shard_of(quadratic(), draw, buffer_size=24)
     objective = joint_objective(is_conditional=True)
     (gradients, after, _), _ = run(objective, draw, shard=shard, chain_classifier=doubled)
-    (expected, expected_after, _), _ = run(objective, twice, shard=shard)
+    twice = joint_objective(is_conditional=True, density_scale=2.0)
+    (expected, expected_after, _), _ = run(twice, draw, shard=shard)
     assert_trees_close(after.buffer, expected_after.buffer)
     assert_trees_close(gradients, expected)  # the loss keeps the network that trains
 

@@ -41,9 +41,8 @@ def test_the_beta_objective_weighs_negatives_of_a_flatter_density():
     def generative_loss(positive, negative, smoothing):
         return beta_objective_loss(positive / smoothing, negative / smoothing, beta=beta)
 
-    draw = negatives(density_scale=scale)
-    objective = joint_objective(generative_loss=generative_loss)
-    (gradients, after, metrics), before = run(objective, draw)
+    objective = joint_objective(generative_loss=generative_loss, density_scale=scale)
+    (gradients, after, metrics), before = run(objective)
     ends = buffer_rows(after)
     np.testing.assert_allclose(ends, chains_by_hand(before, 3, 0.2 * scale), atol=ATOL)
 
@@ -105,8 +104,8 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
 
     # Chains without drift stand still, so do both gradients, and the log of the ratio's distance
     # to its goal shrinks by the factor 0.75 a step.
-    still = negatives(density_scale=0.0)
-    gradient_fn = jax.jit(make_gradient_fn(quadratic(), still, objective))
+    still = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, density_scale=0.0, **weights)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, still))
     smoothings = [1.5]
     for _ in range(20):
         shard = gradient_fn(KEY, PARAMS, shard, batch())[1]

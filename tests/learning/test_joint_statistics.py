@@ -29,7 +29,7 @@ from joint_problems import (
     softmax_by_hand,
 )
 
-from ebmjax.learning import init_joint_shards
+from ebmjax.learning import init_carry
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy
 from ebmjax.samplers import svgd
 
@@ -63,7 +63,8 @@ def test_statistics_are_updated_once_a_step_by_the_roles_of_the_policy(policy, r
 
 
 def test_a_plain_classifier_updates_its_statistics_by_the_labelled_images():
-    shards = init_joint_shards(KEY, centred().init(KEY, None)[1], None, num_shards=1, buffer_size=0)
+    statistics = centred().init(KEY, None)[1]
+    shards = init_carry(KEY, None, num_shards=1, statistics=statistics, smoothing=1.0)
     shard = jax.tree.map(lambda leaf: leaf[0], shards)
     _, after, _ = jax.jit(make_gradient_fn(centred(), None))(KEY, PARAMS, shard, batch())
     got = np.ravel(after.statistics["centre"])

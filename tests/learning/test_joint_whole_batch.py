@@ -22,7 +22,7 @@ from joint_problems import (
 from training_problems import split_batch
 
 from ebmjax.data import ImageData
-from ebmjax.learning import JointShard
+from ebmjax.learning import Carry
 from ebmjax.losses import beta_objective_loss
 from ebmjax.networks import SADA_JEM_POLICY, Classifier
 from ebmjax.samplers import ReplayBuffer, Sampler
@@ -99,7 +99,7 @@ def problem(num_shards, case, batch_axis):
     params, statistics = network.init(None, None)
     buffer = ReplayBuffer(STARTS.reshape(num_shards, -1, *SHAPE)) if draw else ()
     repeated = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), (statistics, 1.0))
-    return gradient_fn, params, JointShard(buffer, *repeated)
+    return gradient_fn, params, Carry(buffer, *repeated, adaptation={})
 
 
 def steps(case, *laws):

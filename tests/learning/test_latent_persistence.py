@@ -18,7 +18,7 @@ from ebmjax.latent import (
     power_schedule,
     telescoped_loss,
 )
-from ebmjax.learning import LatentShard, init_latent_shards, make_latent_gradient_fn
+from ebmjax.learning import LatentCarry, init_latent_carry, make_latent_gradient_fn
 from ebmjax.samplers import gradient_descent, mala
 from ebmjax.training import Plan, fit, init_state, make_train_step
 
@@ -51,7 +51,7 @@ def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: bat
 
 def shards(**changes):
     sizes = {"num_shards": 1, "batch_size": 2, "num_examples": 4, "num_powers": 3, "latent_dim": 2}
-    return init_latent_shards(jax.random.key(0), **(sizes | {"num_chains": NUM_CHAINS} | changes))
+    return init_latent_carry(jax.random.key(0), **(sizes | {"num_chains": NUM_CHAINS} | changes))
 
 
 def first(shards):
@@ -141,7 +141,7 @@ def test_bad_sizes(changes, message):
 
 def test_shapes():
     made = shards(num_shards=2, batch_size=4)
-    assert isinstance(made, LatentShard)
+    assert isinstance(made, LatentCarry)
     assert made.prior.shape == (2, 2 * NUM_CHAINS, 2)
     assert made.posterior.shape == (2, 4, 2, NUM_CHAINS, 2)
 
@@ -154,7 +154,7 @@ def test_first_chains_are_as_wide_as_the_base():
         "num_powers": 3,
         "latent_dim": 2,
     }
-    one = init_latent_shards(jax.random.key(0), **options)
-    four = init_latent_shards(jax.random.key(0), **options, base_scale=4.0)
+    one = init_latent_carry(jax.random.key(0), **options)
+    four = init_latent_carry(jax.random.key(0), **options, base_scale=4.0)
     np.testing.assert_array_equal(four.prior, 4 * one.prior)
     np.testing.assert_array_equal(four.posterior, 4 * one.posterior)

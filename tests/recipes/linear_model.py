@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import learning, samplers
-from ebmjax.networks import Classifier
-from ebmjax.recipes.joint.chains import Trained
+from ebmjax.networks import Classifier, NormPolicy
+from ebmjax.recipes.joint.chains import Trained, densities_of
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
@@ -24,16 +24,17 @@ LINEAR = Classifier(
     first_layer=lambda params, images: 2.0 * images,
     head=lambda params, statistics, hidden, **_: (linear(hidden / 2.0), statistics),
 )
-MODEL = Trained({}, {}, jnp.float32(0.5))
+MODEL = Trained({}, {}, jnp.float32(0.5), {})
+NETWORK = learning.JointNetwork(LINEAR, LINEAR, NormPolicy(), is_conditional=False)
+DENSITIES_OF = densities_of(NETWORK, 0.25)
 
 
-def negatives(**overrides):
-    options = {
-        "sampler": partial(samplers.gradient_descent, step_size=0.1),
-        "num_steps": 2,
-        "num_samples": 4,
-        "law": jax.tree_util.Partial(lambda key, label: jnp.full((3, 1, 1), label, jnp.float32)),
-        "reinit_prob": 0.0,
-        "density_scale": 0.25,
-    }
-    return learning.Negatives(**options | overrides)
+def chain_plan(num_samples=4, num_classes=2, **kind):
+    descent = {"sampler": partial(samplers.gradient_descent, step_size=0.1), "num_steps": 2}
+    return learning.ChainPlan(
+        kinds={"descent": learning.ChainKind(**descent | kind)},
+        num_samples=num_samples,
+        num_classes=num_classes,
+        law=jax.tree_util.Partial(lambda key, label: jnp.full((3, 1, 1), label, jnp.float32)),
+        reinit_prob=0.0,
+    )

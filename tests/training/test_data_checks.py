@@ -2,7 +2,7 @@
 
 import logging
 
-import image_energy_problem
+import image_problem
 import jax
 import joint_problems
 import numpy as np
@@ -15,10 +15,9 @@ from ebmjax.data import ImageData
 from ebmjax.latent import LatentModel
 from ebmjax.learning import (
     JointObjective,
-    init_image_energy_shards,
-    init_joint_shards,
-    init_latent_shards,
-    make_image_energy_gradient_fn,
+    init_carry,
+    init_latent_carry,
+    make_image_gradient_fn,
     make_joint_gradient_fn,
     make_latent_gradient_fn,
 )
@@ -55,20 +54,18 @@ def joint_model():
     draw = joint_problems.negatives()
     views = {"classified_view": joint_problems.plain_view, "positive_view": never}
     step = make_joint_gradient_fn(
-        quadratic(), JointObjective(generative_loss=never), negatives=draw, **views
+        quadratic(), JointObjective(generative_loss=never), plan=draw, **views
     )
-    shards = init_joint_shards(KEY, {}, draw, num_shards=1, buffer_size=8)
+    shards = init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
     return init_state(quadratic_params(), OPTIMIZER, shards), make_train_step(step, OPTIMIZER)
 
 
 def conditional_energy():
     """(state, train_step) of an energy of images of three classes."""
-    draw = image_energy_problem.negatives(num_classes=NUM_CLASSES)
-    step = make_image_energy_gradient_fn(
-        image_energy_problem.energy_of, never, view=never, negatives=draw
-    )
-    shards = init_image_energy_shards(KEY, draw, num_shards=1, buffer_size=12)
-    state = init_state(image_energy_problem.PARAMS, OPTIMIZER, shards)
+    draw = image_problem.negatives(num_classes=NUM_CLASSES)
+    step = make_image_gradient_fn(image_problem.energy_of, never, view=never, plan=draw)
+    shards = init_carry(KEY, draw, num_shards=1, buffer_size=12, counts_steps=True)
+    state = init_state(image_problem.PARAMS, OPTIMIZER, shards)
     return state, make_train_step(step, OPTIMIZER)
 
 
@@ -102,9 +99,9 @@ def test_good_labels_train():
     views = dict.fromkeys(("classified_view", "positive_view"), joint_problems.plain_view)
     draw = joint_problems.negatives()
     gradient_fn = make_joint_gradient_fn(
-        quadratic(), joint_problems.joint_objective(), negatives=draw, **views
+        quadratic(), joint_problems.joint_objective(), plan=draw, **views
     )
-    shards = init_joint_shards(KEY, {}, draw, num_shards=1, buffer_size=8)
+    shards = init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
     state = init_state(quadratic_params(), OPTIMIZER, shards)
     plan = Plan(total_steps=1, batch_size=(16, 16))
     train_step = make_train_step(gradient_fn, OPTIMIZER)
@@ -125,7 +122,7 @@ def test_persistent_chains_must_know_every_example(worst):
         posterior_steps=1,
         identify=lambda batch: batch["index"],
     )
-    shards = init_latent_shards(
+    shards = init_latent_carry(
         KEY, num_shards=1, batch_size=2, num_examples=4, num_powers=2, latent_dim=2
     )
     state = init_state(np.zeros(2), OPTIMIZER, shards)

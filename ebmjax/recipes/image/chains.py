@@ -1,6 +1,5 @@
 """A trained image energy and chains of it from the initial law."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,20 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.learning import (
-    DualAveraging,
-    Energy,
-    EnergyOf,
-    ImageNegatives,
-    class_densities,
-    profile_chains,
-    run_kinds,
-)
+from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, class_densities
 from ebmjax.optim import averaged_parameters
-from ebmjax.recipes.images import chain_profiles
+from ebmjax.recipes.images import chains
 from ebmjax.recipes.images.distances import Chains
 from ebmjax.training import TrainState
-from ebmjax.types import Key, Metrics, PyTree
+from ebmjax.types import Key, PyTree
 
 
 class Trained(NamedTuple):
@@ -31,17 +22,23 @@ class Trained(NamedTuple):
     Attributes:
       params: averaged over training.
       adaptation: of the first shard, at the averaged step sizes.
+      beta: scalar, of the robust objective; 0 without.
     """
 
     params: PyTree
     adaptation: dict[str, DualAveraging]
+    beta: Any
 
 
-def trained(state: TrainState) -> Trained:
+def trained(state: TrainState, beta: Any) -> Trained:
     """The trained model of ``state``."""
-    first = jax.tree.map(lambda leaf: leaf[0], state.shards.adaptation)
-    settled = {name: s._replace(log_step_size=s.log_average) for name, s in first.items()}
-    return Trained(averaged_parameters(state.opt_state), settled)
+    adaptation = chains.settled(state.shards.adaptation)
+    return Trained(averaged_parameters(state.opt_state), adaptation, jnp.float32(beta))
+
+
+def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
+    """What the chains of a ``Trained`` model follow: ``learning.class_densities``."""
+    return lambda model: class_densities(energy_of(model.params), model.beta)
 
 
 def with_larger_steps(model: Trained, factor: float) -> Trained:
@@ -53,36 +50,6 @@ def with_larger_steps(model: Trained, factor: float) -> Trained:
     return model._replace(adaptation=larger)
 
 
-def make_profile(
-    key: Key, energy_of: EnergyOf, negatives: ImageNegatives
-) -> Callable[..., dict[str, np.ndarray]]:
-    """Profile of chains, step by step.
-
-    Returns:
-      ``(model, beta, starts, labels) -> arrays`` by the names of ``chain_profiles``: every sampler
-      moves all the starts (N, H, W, C) of classes (N,).
-    """
-
-    @jax.jit
-    def profile(
-        model: Trained, beta: jax.Array, starts: jax.Array, labels: jax.Array
-    ) -> dict[str, Metrics]:
-        densities = class_densities(energy_of(model.params), beta)
-        found = {}
-        for name in negatives.kinds:
-            chains = negatives.of_kind(name, model.adaptation, len(starts))
-            found[name] = profile_chains(key, densities, chains, starts, labels)
-        return found
-
-    def profile_of(*given: Any) -> dict[str, np.ndarray]:
-        arrays = {}
-        for name, found in profile(*given).items():
-            arrays |= chain_profiles.named(name, found)
-        return arrays
-
-    return profile_of
-
-
 def energies_in_batches(
     energy: Energy, images: jax.Array, labels: jax.Array, batch_size: int
 ) -> jax.Array:
@@ -92,58 +59,27 @@ def energies_in_batches(
 
 
 def make_fresh_chains(
-    energy_of: EnergyOf, negatives: ImageNegatives, *, num: int, num_steps: int, batch_size: int
-) -> Callable[..., Chains]:
-    """Chains as training draws them, but all from the initial law and of another length.
+    energy_of: EnergyOf, plan: ChainPlan, *, num: int, num_steps: int, batch_size: int
+) -> Callable[[Key, Trained], Chains]:
+    """Chains from the initial law, of the classes in turn: ``(key, model) -> Chains``.
 
     Args:
       energy_of: parameters to energy.
-      negatives: how training draws its negatives.
-      num: of chains, the classes in turn; samplers get equal parts of every group of chains that
+      plan: how training draws its negatives; samplers get equal parts of every group of chains that
         run together, but for chains too many in the last.
+      num: of chains.
       num_steps: of each chain.
       batch_size: of chains that run at the same time, or by a few more, one for each sampler.
-
-    Returns:
-      ``(key, model, beta) -> Chains`` for a ``Trained`` model, which follow
-      ``learning.class_densities``.
     """
-    num_kinds = len(negatives.kinds)
+    num_kinds = len(plan.kinds)
     # Groups of nearly equal size: of one that is cut off only some of its samplers' chains count.
     size = -(-num // (-(-num // batch_size) * num_kinds)) * num_kinds
     num_groups = -(-num // size)
-    kinds = {
-        name: dataclasses.replace(kind, num_steps=num_steps)
-        for name, kind in negatives.kinds.items()
-    }
-    negatives = dataclasses.replace(negatives, kinds=kinds, num_samples=size)
-    labels = np.arange(num_groups * size, dtype=np.int32) % negatives.num_classes
-    by_group = jnp.asarray(labels.reshape(num_groups, size))
+    labels = np.arange(num_groups * size, dtype=np.int32) % plan.num_classes
+    run = chains.make_fresh_chains(plan, densities_of(energy_of), num_steps)
 
-    @jax.jit
-    def run(keys: Key, model: Trained, beta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        densities = class_densities(energy_of(model.params), beta)
-
-        def group(keyed: tuple[Key, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            start_key, chain_key = jax.random.split(keyed[0])
-            starts = jax.vmap(negatives.law)(jax.random.split(start_key, size), keyed[1])
-            ends, _, _ = run_kinds(
-                chain_key,
-                densities,
-                negatives,
-                starts,
-                keyed[1],
-                model.adaptation,
-            )
-            return starts, ends
-
-        return jax.lax.map(group, (keys, by_group))
-
-    def fresh_chains(key: Key, model: Trained, beta: jax.Array) -> Chains:
-        starts, ends = (
-            np.asarray(x).reshape(-1, *x.shape[2:])[:num]
-            for x in run(jax.random.split(key, num_groups), model, beta)
-        )
-        return Chains(starts, ends, labels[:num])
+    def fresh_chains(key: Key, model: Trained) -> Chains:
+        starts, ends = run(key, model, labels.reshape(num_groups, size))
+        return Chains(starts[:num], ends[:num], labels[:num])
 
     return fresh_chains

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics, samplers
-from ebmjax.learning import ImageNegatives, class_densities
+from ebmjax.learning import ChainPlan
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.image import plots
 from ebmjax.recipes.image.chains import (
     Trained,
+    densities_of,
     energies_in_batches,
     make_fresh_chains,
     trained,
@@ -42,17 +43,17 @@ class ImageEvaluation:
 
     Attributes:
       monitor: the run's monitor.
-      negatives: plan of chains: training's, at ``eval.step_factor`` times the steps.
+      plan: plan of chains: training's, at ``eval.step_factor`` times the steps.
       config: sections sampler and eval are read.
     """
 
     monitor: ImageMonitor
-    negatives: ImageNegatives
+    plan: ChainPlan
     config: Config
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """Returns the report, by the averaged parameters and without selecting samples."""
-        model = with_larger_steps(trained(state), self.config.eval.step_factor)
+        model = with_larger_steps(trained(state, self._beta), self.config.eval.step_factor)
         short_key, long_key, mixing_key = jax.random.split(self.monitor.key, 3)
         sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
         sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
@@ -112,21 +113,21 @@ class ImageEvaluation:
         }
 
     @property
-    def _beta(self) -> jax.Array:
+    def _beta(self) -> float:
         """Share of the energy that chains lack at the end of training."""
         loss = self.config.loss
-        return jnp.float32(loss.beta_end if loss.name == "beta" else 0.0)
+        return loss.beta_end if loss.name == "beta" else 0.0
 
     def _chains(self, key: Key, model: Trained, num_steps: int) -> Chains:
         """Runs ``eval.num_generated`` chains from the initial law."""
         run = make_fresh_chains(
             self.monitor.energy_of,
-            self.negatives,
+            self.plan,
             num=self.config.eval.num_generated,
             num_steps=num_steps,
             batch_size=self.config.eval.batch_size,
         )
-        return run(key, model, self._beta)
+        return run(key, model)
 
     def _energies(
         self, model: Trained, sets: Mapping[str, Chains]
@@ -161,20 +162,17 @@ class ImageEvaluation:
         return {"by_sampler": by_sampler, **worst(by_sampler)}
 
     def _diagnose(self, name: str) -> Callable[..., dict[str, jax.Array]]:
-        kind, num = self.negatives.kinds[name], self.config.eval.num_diagnosed
+        num = self.config.eval.num_diagnosed
         num_steps, burn_in = self.num_chain_steps, self.num_chain_steps // 2
         thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
 
         def diagnose(key: Key, model: Trained) -> dict[str, jax.Array]:
-            label, energy = jnp.int32(0), self.monitor.energy_of(model.params)
-            density = class_densities(energy, self._beta)(label)
-            given = {}
-            if name in model.adaptation:
-                given["step_size"] = jnp.exp(model.adaptation[name].log_step_size)
-            sampler = kind.sampler(density, **given)
+            label = jnp.int32(0)
+            density = densities_of(self.monitor.energy_of)(model)(label)
+            sampler = self.plan.kinds_at(model.adaptation)[name].sampler(density)
             start_key, chain_key = jax.random.split(key)
             keys = jax.random.split(start_key, num)
-            starts = jax.vmap(self.negatives.law, (0, None))(keys, label)
+            starts = jax.vmap(self.plan.law, (0, None))(keys, label)
             _, chains, infos = samplers.run_chain(
                 chain_key,
                 jax.vmap(sampler.init)(starts),
@@ -184,14 +182,12 @@ class ImageEvaluation:
                 thinning=thinning,
             )
             trace = jax.vmap(jax.vmap(density))(chains)
-            acceptance = getattr(infos, "acceptance_prob", None)
-            if acceptance is None:
-                acceptance = getattr(infos, "acceptance_rate", jnp.nan)
+            acceptance = samplers.acceptance_of(infos)  # None for samplers that report none
             scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
             return {
                 "rhat_energy": scale_reduction(trace),
                 "rhat_pixel": jnp.nanmedian(scale_reduction(chains)),
-                "acceptance": jnp.mean(acceptance),
+                "acceptance": jnp.mean(jnp.nan if acceptance is None else acceptance),
                 "squared_distance": jnp.mean(jnp.square(chains[:, -1] - chains[:, 0])),
             }
 
@@ -203,8 +199,8 @@ def make_evaluation(
 ) -> ImageEvaluation:
     """The full evaluation of ``config``, with chains at ``eval.step_factor`` times the steps."""
     larger_steps = kinds(config, image_shape, config.eval.step_factor)
-    negatives = dataclasses.replace(monitor.negatives, kinds=larger_steps)
-    return ImageEvaluation(monitor=monitor, negatives=negatives, config=config)
+    plan = dataclasses.replace(monitor.plan, kinds=larger_steps)
+    return ImageEvaluation(monitor=monitor, plan=plan, config=config)
 
 
 def energy_moments(energies: np.ndarray) -> dict[str, float]:

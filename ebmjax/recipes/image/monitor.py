@@ -11,20 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
-from ebmjax.learning import Energy, EnergyOf, ImageNegatives, class_densities
+from ebmjax.learning import ChainPlan, EnergyOf, step_size
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.image.chains import (
     Trained,
+    densities_of,
     energies_in_batches,
     make_fresh_chains,
-    make_profile,
     trained,
 )
 from ebmjax.recipes.image.parts import chosen
-from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER, draws_for_slots, spread_slots
+from ebmjax.recipes.images.buffers import buffered
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
+from ebmjax.recipes.images.chains import make_profile
 from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
 from ebmjax.recipes.samplers import temperature
 from ebmjax.recipes.samplers.literal_mala import log_proposal_ratio
@@ -41,7 +42,7 @@ class ImageMonitor:
       workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
       key: used at every monitored step.
       energy_of: the model.
-      negatives: plan of training's negatives.
+      plan: plan of training's negatives.
       test: the test images.
       distances: distances of samples from the data.
       beta_fn: training's beta at a step; its chains follow ``class_densities``.
@@ -51,7 +52,7 @@ class ImageMonitor:
     workdir: Path
     key: Key
     energy_of: EnergyOf
-    negatives: ImageNegatives
+    plan: ChainPlan
     test: data.ImageData
     distances: Distances
     beta_fn: Callable[[jax.Array], Any]
@@ -59,70 +60,47 @@ class ImageMonitor:
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
-        model = trained(state)
-        beta = jnp.float32(self.beta_fn(state.shards.step[0]))
+        model = trained(state, self.beta_fn(state.shards.step[0]))
         chains = self.buffered(state, self.config.eval.num_samples)
         if chains is None:
-            chains = self._fresh_chains(self.key, model, beta)
+            chains = self._fresh_chains(self.key, model)
         samples = jnp.asarray(chains.ends)
-        row = jax.device_get(self._report(self.key, model, beta, samples, chains.labels))
+        row = jax.device_get(self._report(self.key, model, samples, chains.labels))
         shown = np.asarray(data.from_signed_unit(samples))
-        row |= self.distances.along_training(chains.ends) | self._of_starts(chains.starts)
+        row |= self.distances.along_training(chains.ends) | self.distances.of_starts(chains.starts)
         if chains.are_the_same:
             row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
-        profile = self._profiled(state, model, beta)
+        profile = self._profiled(state, model)
         image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
         save_snapshot(self.workdir, step, {"samples": shown, **profile})
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> Chains | None:
         """Returns ``num`` slots of the buffer and draws of its law; None without a buffer."""
-        shown = spread_slots(state, num)
-        if shown is None:
-            return None
-        positions, slots = shown
-        size, num_classes = state.shards.buffer.positions.shape[1], self.negatives.num_classes
-        key = jax.random.fold_in(self.key, STARTS_KEY_NUMBER)
-        draws = draws_for_slots(key, self.negatives.law, slots, size=size, num_classes=num_classes)
-        labels = (slots * num_classes // size).astype(np.int32)
-        return Chains(draws, np.asarray(positions), labels, are_the_same=False)
-
-    def _of_starts(self, starts: np.ndarray) -> dict[str, float]:
-        """Returns ``start_fid`` and so on, measured in the first call; no update changes them."""
-        if not self._starts:
-            self._starts.update(self.distances.along_training(starts, "start"))
-        return self._starts
-
-    @cached_property
-    def _starts(self) -> dict[str, float]:
-        return {}
+        return buffered(self.key, self.plan, state, num)
 
     @cached_property
     def _fresh_chains(self) -> Callable[..., Chains]:
         """Chains as training draws them without a buffer."""
         return make_fresh_chains(
             self.energy_of,
-            self.negatives,
+            self.plan,
             num=self.config.eval.num_samples,
             num_steps=self.config.sampler.num_steps,
             batch_size=self.config.eval.batch_size,
         )
 
-    def _profiled(
-        self, state: TrainState, model: Trained, beta: jax.Array
-    ) -> dict[str, np.ndarray]:
+    def _profiled(self, state: TrainState, model: Trained) -> dict[str, np.ndarray]:
         """Returns the profile of ``eval.num_profiled`` chains that start as training's do."""
         num = self.config.eval.num_profiled
         if not num:
             return {}
         chains = self.buffered(state, num)
         if chains is not None:
-            starts, labels = jnp.asarray(chains.ends), jnp.asarray(chains.labels)
-        else:
-            labels = jnp.arange(num, dtype=jnp.int32) % self.negatives.num_classes
-            start_keys = jax.random.split(jax.random.fold_in(self._profile_key, 0), num)
-            starts = jax.vmap(self.negatives.law)(start_keys, labels)
-        return self._profile(model, beta, starts, labels)
+            return self._profile(model, chains.ends, chains.labels)
+        labels = jnp.arange(num, dtype=jnp.int32) % self.plan.num_classes
+        start_keys = jax.random.split(jax.random.fold_in(self._profile_key, 0), num)
+        return self._profile(model, jax.vmap(self.plan.law)(start_keys, labels), labels)
 
     @property
     def _profile_key(self) -> Key:
@@ -130,39 +108,34 @@ class ImageMonitor:
 
     @cached_property
     def _profile(self) -> Callable[..., dict[str, np.ndarray]]:
-        return make_profile(self._profile_key, self.energy_of, self.negatives)
+        return make_profile(self._profile_key, self.plan, densities_of(self.energy_of))
 
     @cached_property
     def _report(self) -> Callable[..., Any]:
         name = self.config.sampler.names[0]
         sampler = chosen(self.config)[name]
 
-        def report(
-            key: Key, model: Trained, beta: Any, samples: Any, labels: Any
-        ) -> dict[str, jax.Array]:
+        def report(key: Key, model: Trained, samples: Any, labels: Any) -> dict[str, jax.Array]:
             energy = self.energy_of(model.params)
             images = data.to_signed_unit(jnp.asarray(self.test.images))
             labels_of_test, size = jnp.asarray(self.test.labels), self.config.eval.batch_size
-            step_size = jnp.float32(sampler.options["step_size"])
+            size_of_step = jnp.float32(sampler.options["step_size"])
             if name in model.adaptation:
-                step_size = jnp.exp(model.adaptation[name].log_step_size)
+                size_of_step = step_size(model.adaptation[name])
             noise_scale = sampler.options.get("noise_scale")
             if noise_scale is None:
-                noise_scale = jnp.sqrt(2.0 * step_size * (temperature(sampler) or 0.0))
-            density = self._density(energy, beta)
+                noise_scale = jnp.sqrt(2.0 * size_of_step * (temperature(sampler) or 0.0))
             return {
                 "test_energy": jnp.mean(energies_in_batches(energy, images, labels_of_test, size)),
                 "sample_energy": jnp.mean(energy(samples, labels)),
-                **anatomy(key, density, samples, labels, step_size, noise_scale),
+                **anatomy(key, self._densities(model), samples, labels, size_of_step, noise_scale),
             }
 
         return jax.jit(report)
 
-    def _density(self, energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensityFn]:
+    def _densities(self, model: Trained) -> Callable[[jax.Array], LogDensityFn]:
         """Returns the class densities of training's chains, with clipped scores if theirs are."""
-        max_score = self.config.sampler.max_score
-
-        densities = class_densities(energy, beta)
+        max_score, densities = self.config.sampler.max_score, densities_of(self.energy_of)(model)
         if max_score is None:
             return densities
         return lambda label: clip_score(densities(label), max_score)

@@ -140,7 +140,7 @@ def loss(config: Config) -> learning.EnergyLoss:
         """Also "negative_weight_<sampler>": the share of the weights that its chains have."""
         value, metrics = loss_fn(positive, negative, beta)
         weights = jax.nn.softmax(-beta * config.loss.output_scale * negative)
-        # ``run_kinds`` returns equal parts, in the order of the names.
+        # ``run_chains`` returns equal parts, in the order of the names.
         shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
         return value, metrics | {
             f"negative_weight_{name}": share for name, share in zip(names, shares, strict=True)
@@ -212,11 +212,11 @@ def kinds(
     return made
 
 
-def negatives(config: Config, image_shape: tuple[int, ...]) -> learning.ImageNegatives:
+def chain_plan(config: Config, image_shape: tuple[int, ...]) -> learning.ChainPlan:
     """The plan of negatives, by ``config.sampler``."""
     section = config.sampler
     buffer = section.buffer
-    return learning.ImageNegatives(
+    return learning.ChainPlan(
         kinds=kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
         law=choose("sampler.buffer.law", buffer.law, laws(buffer, image_shape))(),

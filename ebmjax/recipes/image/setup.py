@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from ebmjax.learning import init_image_energy_shards, make_image_energy_gradient_fn
+from ebmjax.learning import init_carry, make_image_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.image import checks, parts, plots
@@ -29,36 +29,37 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     image_shape = train.images.shape[1:]
     network = parts.network(config)
     energy_of = parts.energy_of(network)
-    negatives = parts.negatives(config, image_shape)
+    chain_plan = parts.chain_plan(config, image_shape)
     beta_fn = parts.beta_fn(config, plan.total_steps)
-    gradient_fn = make_image_energy_gradient_fn(
+    gradient_fn = make_image_gradient_fn(
         energy_of,
         parts.loss(config),
         view=parts.view(config),
-        negatives=negatives,
+        plan=chain_plan,
         beta_fn=beta_fn,
         live=parts.live_steps(config),
         batch_axis=common.batch_axis(config),
     )
     optimizer = parts.optimizer(config)
-    shards = init_image_energy_shards(
+    carry = init_carry(
         buffer_key,
-        negatives,
+        chain_plan,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size if config.sampler.buffer.is_used else 0,
+        counts_steps=True,
     )
     monitor = ImageMonitor(
         workdir=workdir,
         key=eval_key,
         energy_of=energy_of,
-        negatives=negatives,
+        plan=chain_plan,
         test=test,
         distances=Distances(train, test, config),
         beta_fn=beta_fn,
         config=config,
     )
     later = monitor if images.evaluated is test else replace(monitor, test=images.evaluated)
-    state = init_state(parts.init(network, network_key, image_shape), optimizer, shards)
+    state = init_state(parts.init(network, network_key, image_shape), optimizer, carry)
     return common.Experiment(
         state=state,
         train_step=make_train_step(

@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.learning import ChainPlan
+from ebmjax.recipes.images.distances import Chains
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -26,6 +28,26 @@ def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | 
     # Takes a slot of every shard in turn, then the next slot.
     slots, shards = np.divmod(np.linspace(0, total - 1, min(num, total)).astype(int), num_shards)
     return positions[shards, slots], slots
+
+
+def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> Chains | None:
+    """``num`` slots of the buffers beside draws of the law that fills them; None without one.
+
+    Args:
+      key: of an evaluation along training.
+      plan: how training draws its negatives.
+      state: of training.
+      num: of slots, fewer where the buffers hold fewer.
+    """
+    shown = spread_slots(state, num)
+    if shown is None or plan is None:
+        return None
+    positions, slots = shown
+    size, num_classes = state.shards.buffer.positions.shape[1], plan.num_classes
+    key = jax.random.fold_in(key, STARTS_KEY_NUMBER)
+    draws = draws_for_slots(key, plan.law, slots, size=size, num_classes=num_classes)
+    labels = (slots * num_classes // size).astype(np.int32)
+    return Chains(draws, np.asarray(positions), labels, are_the_same=False)
 
 
 def draws_for_slots(

@@ -1,6 +1,6 @@
 """Profiles of training chains, step by step, at each monitored step; and their figure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,6 @@ from matplotlib.ticker import MaxNLocator
 
 from ebmjax.recipes.core.workdir import snapshots
 from ebmjax.recipes.study import reader
-from ebmjax.training import TrainState
-
-Profile = Callable[[TrainState], dict[str, np.ndarray]]
-"""Function from a state to ``named`` profiles of its chains; empty if none are requested."""
 
 PREFIX = "profile"
 KEY_NUMBER = 2**31

@@ -117,6 +117,16 @@ class Distances:
             found["rms_displacement"] = rms_displacement(starts, ends)
         return found | {"starts": self(finite_images(starts))}
 
+    def of_starts(self, starts: np.ndarray) -> dict[str, float]:
+        """``start_fid`` and so on, which no update changes: those of the first call."""
+        if not self._starts:
+            self._starts.update(self.along_training(starts, "start"))
+        return self._starts
+
+    @cached_property
+    def _starts(self) -> dict[str, float]:
+        return {}
+
     def along_training(self, ends: np.ndarray, prefix: str = "sample") -> dict[str, float]:
         """Returns ``<prefix>_fid``, ``<prefix>_kid`` and ``<prefix>_is`` of the finite ``ends``.
 

@@ -13,8 +13,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax import data, losses, metrics
-from ebmjax.learning import Negatives
-from ebmjax.networks import Classifier
+from ebmjax.learning import ChainPlan, JointNetwork
+from ebmjax.networks import NormPolicy
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
@@ -22,7 +22,7 @@ from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.joint import evaluate_plots as plots
 from ebmjax.recipes.joint import per_image
-from ebmjax.recipes.joint.chains import Trained, trained
+from ebmjax.recipes.joint.chains import Trained, densities_of, trained
 from ebmjax.recipes.joint.generation import Generation
 from ebmjax.recipes.joint.monitor import predict
 from ebmjax.recipes.joint.ood import check_sets, detections, ood_sets
@@ -40,11 +40,9 @@ class JointEvaluation:
     Attributes:
       workdir: gets evaluation.npz and ``plots/eval_*.png``.
       key: key of all random numbers.
-      classifier: network that is evaluated.
-      chain_classifier: network of chains, with the same parameters; it refines attacked images one
-        by one.
-      moving_classifier: the same, normalised as in training's chains; it generates images.
-      negatives: how training drew its negatives; None for a classifier alone.
+      network: the classifier, the network of its chains, and what these are normalised by.
+      density_scale: factor of the log density that chains follow.
+      plan: how training drew its negatives; None for a classifier alone.
       train: the training images.
       test: the test images.
       distances: distances of generated images, with their extractor.
@@ -53,10 +51,9 @@ class JointEvaluation:
 
     workdir: Path
     key: Key
-    classifier: Classifier
-    chain_classifier: Classifier
-    moving_classifier: Classifier
-    negatives: Negatives | None
+    network: JointNetwork
+    density_scale: float
+    plan: ChainPlan | None
     train: data.ImageData
     test: data.ImageData
     distances: Distances
@@ -74,7 +71,7 @@ class JointEvaluation:
         """Returns the report. A part whose size in ``config.eval`` is 0 is left out."""
         section, model = self.config.eval, trained(state)
         attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
-        generation = self._generation() if section.num_generated and self.negatives else None
+        generation = self._generation() if section.num_generated and self.plan else None
 
         test_scores = self._score(model, _floats(self.test.images))
         arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
@@ -107,13 +104,20 @@ class JointEvaluation:
         return report
 
     def _classify(self, refine_steps: int) -> Callable[..., jax.Array]:
-        return classify_fn(self.classifier, self.chain_classifier, self.negatives, refine_steps)
+        """Attacked images are refined each by itself, whatever normalises training's chains."""
+        alone = self.network._replace(policy=NormPolicy(chains="running"))
+        return classify_fn(
+            self.network.classifier,
+            self.plan,
+            densities_of(alone, self.density_scale),
+            refine_steps,
+        )
 
     def _generation(self) -> Generation:
-        assert self.negatives is not None
+        assert self.plan is not None
         return Generation(
-            classifier=self.moving_classifier,
-            negatives=self.negatives,
+            plan=self.plan,
+            densities_of=densities_of(self.network, self.density_scale),
             distances=self.distances,
             test=self.test.images,
             score=self._score,
@@ -130,7 +134,7 @@ class JointEvaluation:
     def _score_batch(self) -> Callable[..., dict[str, jax.Array]]:
         def score(model: Trained, images: jax.Array) -> dict[str, jax.Array]:
             def logits_fn(images: jax.Array) -> jax.Array:
-                return self.classifier.logits(model.params, model.statistics, images)[0]
+                return self.network.classifier.logits(model.params, model.statistics, images)[0]
 
             return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 
@@ -194,7 +198,11 @@ class JointEvaluation:
         def grid(model: Trained, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
             def mean_energy(params: Any) -> jax.Array:
                 logits = predict(
-                    self.classifier, params, model.statistics, images, self.config.eval.batch_size
+                    self.network.classifier,
+                    params,
+                    model.statistics,
+                    images,
+                    self.config.eval.batch_size,
                 )
                 return jnp.mean(losses.joint_energy(logits))
 

@@ -7,16 +7,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from ebmjax.learning import Negatives
-from ebmjax.networks import Classifier
+from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.buffers import draws_for_slots
+from ebmjax.recipes.images.chains import DensitiesOf, make_fresh_chains
 from ebmjax.recipes.images.distances import Chains, Distances, finite_images
-from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, fresh_chains
+from ebmjax.recipes.joint.chains import Trained
 from ebmjax.recipes.joint.parts import sampler
 from ebmjax.recipes.joint.selection import SHARES, most_confident
 from ebmjax.recipes.samplers import implied_temperature
-from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
@@ -29,16 +28,16 @@ class Generation:
     """``(key, model, state) -> (report, samples)``.
 
     Attributes:
-      classifier: the network of chains.
-      negatives: plan of training's negatives: sampler, initial law, scale of the density.
+      plan: plan of training's negatives.
+      densities_of: what chains follow.
       distances: distances from the training images, in an extractor's features.
       test: uint8 images, judged like generated ones, as a perfect generator's score.
       score: ``(model, images) -> scores``, with "logits" and "log_density".
       config: sections data, sampler and eval are read.
     """
 
-    classifier: Classifier
-    negatives: Negatives
+    plan: ChainPlan
+    densities_of: DensitiesOf
     distances: Distances
     test: np.ndarray
     score: Callable[..., dict[str, np.ndarray]]
@@ -81,26 +80,9 @@ class Generation:
 
     def _chains(self, key: Key, model: Trained) -> dict[str, Chains]:
         """Returns ``num_generated`` chains of any class and of the classes (not for particles)."""
-
-        @jax.jit
-        def run(key: Key, model: Trained, law: InitialLaw, labels: jax.Array) -> Any:
-            return fresh_chains(
-                key,
-                self.classifier,
-                self.negatives,
-                model,
-                law,
-                labels,
-                num_classes=self.config.data.num_classes,
-                num_steps=self.num_chain_steps,
-            )
-
+        run = make_fresh_chains(self.plan, self.densities_of, self.num_chain_steps)
         any_class, of_class = self._labels()
-        labels = np.concatenate([any_class, of_class])
-        starts, ends = (
-            np.asarray(x).reshape(-1, *x.shape[2:])
-            for x in run(key, model, self.negatives.law, labels)
-        )
+        starts, ends = run(key, model, np.concatenate([any_class, of_class]))
         # Drops the last group's surplus: distances of different counts do not compare.
         num, first = self.config.eval.num_generated, any_class.size
         generated = {"fresh": Chains(starts[:num], ends[:num], None)}
@@ -117,7 +99,7 @@ class Generation:
         Interacting particles come in groups of the size used in training.
         """
         num, batch_size = self.config.eval.num_generated, self.config.eval.batch_size
-        is_interacting = self.negatives.is_interacting
+        is_interacting = self.plan.is_interacting
         size = self.config.sampler.num_samples if is_interacting else min(batch_size, num)
         shape = (-(-num // size), size)
         any_class = np.full(shape, ANY_CLASS, np.int32)
@@ -139,10 +121,10 @@ class Generation:
         own = np.arange(num_shards * size) % size  # the slot of each in its shard
         draws = draws_for_slots(
             law_key,
-            self.negatives.law,
+            self.plan.law,
             own[chosen],
             size=size,
-            num_classes=self.negatives.num_classes,
+            num_classes=self.plan.num_classes,
         )
         classes = None
         if self.config.loss.is_conditional:

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, losses, metrics
-from ebmjax.learning import Negatives
+from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
-from ebmjax.recipes.images.buffers import draws_for_slots, spread_slots
-from ebmjax.recipes.images.chain_profiles import Profile
+from ebmjax.recipes.images.buffers import buffered
+from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
+from ebmjax.recipes.images.chains import DensitiesOf, make_profile
 from ebmjax.recipes.images.distances import Distances
-from ebmjax.recipes.joint.chains import averaged_statistics
+from ebmjax.recipes.joint.chains import averaged_statistics, trained
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
 
@@ -33,9 +34,9 @@ class JointMonitor:
       classifier: network that is monitored.
       test: the test images.
       distances: distances of samples from the training images.
-      negatives: plan of negatives, whose law fills the buffer; None for a plain classifier.
-      law_key: key of draws of that law, for comparison with samples.
-      profile: profile of chains that continue from the buffer.
+      key: key of all evaluations.
+      plan: plan of negatives; None for a plain classifier.
+      densities_of: what chains follow.
       config: sections data and eval are read.
     """
 
@@ -43,43 +44,48 @@ class JointMonitor:
     classifier: Classifier
     test: data.ImageData
     distances: Distances
-    negatives: Negatives | None
-    law_key: Key
-    profile: Profile
+    key: Key
+    plan: ChainPlan | None
+    densities_of: DensitiesOf
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
         statistics = averaged_statistics(state)
-        shown = spread_slots(state, self.config.eval.num_samples)  # None for a plain classifier
-        samples = shown[0] if shown else None
+        chains = buffered(self.key, self.plan, state, self.config.eval.num_samples)
+        samples = None if chains is None else jnp.asarray(chains.ends)
         row, pictures = jax.device_get(self._report(state.params, statistics, samples))
-        if shown:
+        if chains is not None:
             image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
-            row |= self.distances.along_training(np.asarray(samples))
-            row |= self._of_starts(shown[1], state.shards.buffer.positions.shape[1])
-            pictures |= self.profile(state)
+            row |= self.distances.along_training(chains.ends)
+            row |= self.distances.of_starts(chains.starts)
+            pictures |= self._profiled(state)
         save_snapshot(self.workdir, step, pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
-    def _of_starts(self, slots: np.ndarray, size: int) -> dict[str, float]:
-        """Returns ``start_fid`` and so on: scores of the buffer's law for the same slots."""
-        if not self._starts:
-            assert self.negatives is not None  # there is a buffer
-            draws = draws_for_slots(
-                self.law_key,
-                self.negatives.law,
-                slots,
-                size=size,
-                num_classes=self.negatives.num_classes,
-            )
-            self._starts.update(self.distances.along_training(draws, "start"))
-        return self._starts
+    def _profiled(self, state: TrainState) -> dict[str, np.ndarray]:
+        """Returns the profile of ``eval.num_profiled`` chains from slots of the buffer.
+
+        Particles come in the number of training's. Chains have a class if training's have one.
+        """
+        num = self.config.eval.num_profiled
+        if not num or self.plan is None:
+            return {}
+        if self.plan.is_interacting:
+            num = self.config.sampler.num_samples
+        chains = buffered(self.key, self.plan, state, num)
+        if chains is None:
+            return {}
+        labels = chains.labels
+        if not self.config.loss.is_conditional:
+            labels = np.full(len(labels), ANY_CLASS, np.int32)
+        return self._profile(trained(state), chains.ends, labels)
 
     @cached_property
-    def _starts(self) -> dict[str, float]:
-        """Scores of the first call; no update changes them."""
-        return {}
+    def _profile(self) -> Callable[..., dict[str, np.ndarray]]:
+        assert self.plan is not None  # there is a buffer
+        key = jax.random.fold_in(self.key, KEY_NUMBER)
+        return make_profile(key, self.plan, self.densities_of)
 
     @cached_property
     def _report(self) -> Callable[..., Any]:

@@ -111,6 +111,7 @@ def objective(config: Config) -> learning.JointObjective:
         classification_weight=loss.classification_weight,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
+        density_scale=_density_scale(config),
         rho=config.optimizer.rho,
         is_adaptive=config.optimizer.adaptive,
         smoothing_ratio=loss.smoothing_ratio,
@@ -197,7 +198,7 @@ def sampler(config: Config) -> Chosen:
     return of_section(config, "sampler.name", config.sampler.name, SAMPLERS)
 
 
-def negatives(config: Config, train: data.ImageData) -> learning.Negatives | None:
+def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | None:
     """The plan of negatives; None for a classifier alone (``loss.generative_weight`` 0)."""
     if not config.loss.generative_weight:
         return None
@@ -210,16 +211,18 @@ def negatives(config: Config, train: data.ImageData) -> learning.Negatives | Non
             f"of config.sampler.name={chosen.name!r} move together. Take one of {able}."
         )
     has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
-    return learning.Negatives(
+    kind = learning.ChainKind(
         sampler=bound(chosen, config.sampler, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
+        is_interacting=is_interacting,
+        axis_name=SHARD_AXES if is_interacting else None,
+    )
+    return learning.ChainPlan(
+        kinds={chosen.name: kind},
         num_samples=_a_shard(config, "num_samples"),
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
-        density_scale=_density_scale(config),
         num_classes=config.data.num_classes if has_classes else 1,
-        is_interacting=is_interacting,
-        axis_name=SHARD_AXES if is_interacting else None,
         replacement=choose(
             "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
         ),

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics
-from ebmjax.learning import Negatives
+from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.networks import Classifier
 from ebmjax.recipes.core.fields import Config, ConfigError
-from ebmjax.recipes.joint.chains import ANY_CLASS, Trained, move
+from ebmjax.recipes.images.chains import DensitiesOf, move
+from ebmjax.recipes.joint.chains import Trained
 from ebmjax.types import Key
 
 NORMS = ("linf", "l2")
@@ -99,8 +100,8 @@ def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Ca
 
 def classify_fn(
     classifier: Classifier,
-    chain_classifier: Classifier,
-    negatives: Negatives | None,
+    plan: ChainPlan | None,
+    densities_of: DensitiesOf,
     refine_steps: int,
 ) -> Callable[[Trained, Key, jax.Array], jax.Array]:
     """Returns the attacked ``(model, key, images) -> logits``, of images or refined copies.
@@ -113,17 +114,17 @@ def classify_fn(
     """
     if not refine_steps:
         return lambda model, _, images: classifier.logits(model.params, model.statistics, images)[0]
-    if negatives is None or negatives.is_interacting:
+    if plan is None or plan.is_interacting:
         raise ConfigError(
             f"config.eval.refine_steps={refine_steps} needs a run whose chains move each on its "
             "own, because every image must be classified on its own. Set it to 0."
         )
-    sampler = negatives
+    sampler = plan
 
     def classify(model: Trained, key: Key, images: jax.Array) -> jax.Array:
         def refine(key: Key, images: jax.Array) -> jax.Array:
             labels = jnp.full(len(images), ANY_CLASS)
-            return move(key, chain_classifier, sampler, model, images, labels, refine_steps)
+            return move(key, sampler, densities_of, model, images, labels, refine_steps)
 
         refined = metrics.straight_through(refine)(key, images)
         return classifier.logits(model.params, model.statistics, refined)[0]

@@ -7,14 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import data
-from ebmjax.learning import init_joint_shards, make_joint_gradient_fn
+from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.images.buffers import STARTS_KEY_NUMBER
-from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint import checks, parts, plots
-from ebmjax.recipes.joint.chains import as_in_training, make_profile
+from ebmjax.recipes.joint.chains import densities_of
 from ebmjax.recipes.joint.evaluate import JointEvaluation
 from ebmjax.recipes.joint.monitor import JointMonitor
 from ebmjax.training import init_state, make_train_step, warm_start
@@ -34,23 +32,22 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     classifier = parts.classifier(config, "model")
     chain_classifier = parts.classifier(config, "sampler")
     policy = parts.choose("model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES)
-    moving = as_in_training(chain_classifier, policy)
     params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))
-    negatives = parts.negatives(config, train)
-    shards = init_joint_shards(
+    chain_plan, objective = parts.chain_plan(config, train), parts.objective(config)
+    carry = init_carry(
         buffer_key,
-        statistics,
-        negatives,
+        chain_plan,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size,
+        statistics=statistics,
         smoothing=config.loss.smoothing,
     )
     gradient_fn = make_joint_gradient_fn(
         classifier,
-        parts.objective(config),
+        objective,
         classified_view=parts.classified_view(config),
         positive_view=parts.positive_view(config),
-        negatives=negatives,
+        plan=chain_plan,
         norm_policy=policy,
         chain_classifier=chain_classifier,
     )
@@ -61,30 +58,30 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         max_abs_loss=config.train.max_abs_loss,
         hold_fn=parts.hold_fn(config),
     )
+    network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
     distances = Distances(train, test, config)  # shared: its extractor is loaded once
     monitor = JointMonitor(
         workdir=workdir,
         classifier=classifier,
         test=test,
         distances=distances,
-        negatives=negatives,
-        law_key=jax.random.fold_in(eval_key, STARTS_KEY_NUMBER),
-        profile=make_profile(jax.random.fold_in(eval_key, KEY_NUMBER), moving, negatives, config),
+        key=eval_key,
+        plan=chain_plan,
+        densities_of=densities_of(network, objective.density_scale),
         config=config,
     )
     evaluation = JointEvaluation(
         workdir=workdir,
         key=eval_key,
-        classifier=classifier,
-        chain_classifier=chain_classifier,
-        moving_classifier=moving,
-        negatives=negatives,
+        network=network,
+        density_scale=objective.density_scale,
+        plan=chain_plan,
         train=train,
         test=images.evaluated,
         distances=distances,
         config=config,
     )
-    state = init_state(params, optimizer, shards)
+    state = init_state(params, optimizer, carry)
     return common.Experiment(
         state=state,
         train_step=train_step,

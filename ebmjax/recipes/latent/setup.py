@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.learning import init_latent_shards
+from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, choose
 from ebmjax.recipes.images.distances import Distances
@@ -86,7 +86,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 def _shards(config: Config, key: jax.Array, num_examples: int) -> Any:
     """Persistent chains for every example and power."""
     is_vanilla = config.loss.estimator == "vanilla"
-    return init_latent_shards(
+    return init_latent_carry(
         jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
         num_shards=config.mesh.num_shards,
         batch_size=config.train.batch_size,

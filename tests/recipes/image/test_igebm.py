@@ -111,7 +111,7 @@ def test_diverged_samples_are_counted_and_left_out():
     images = ImageData(np.zeros((4, 3, 1, 1), np.uint8), None)
     config = ConfigDict({"eval": {"inception_weights": ""}, "data": {"num_classes": None}})
     monitor = SimpleNamespace(distances=Distances(images, images, config))
-    evaluation = ImageEvaluation(monitor=monitor, negatives=None, config=smoke())  # pyright: ignore
+    evaluation = ImageEvaluation(monitor=monitor, plan=None, config=smoke())  # pyright: ignore
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     starts = np.zeros_like(ends)
     ends[1, 0], ends[2, 1] = np.nan, np.inf

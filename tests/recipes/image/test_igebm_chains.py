@@ -9,7 +9,7 @@ import pytest
 from igebm_smoke import smoke
 
 from ebmjax import data, samplers
-from ebmjax.learning import ChainKind, ImageNegatives
+from ebmjax.learning import ChainKind, ChainPlan
 from ebmjax.recipes.core import families
 from ebmjax.recipes.image.chains import Trained, make_fresh_chains, trained
 from ebmjax.recipes.images.distances import rms_displacement
@@ -26,7 +26,7 @@ def valley(params, x, label):
 def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_size):
     """Two kinds at two step sizes, so that an image has come one of two known ways."""
     rates = (0.1, 0.3)
-    negatives = ImageNegatives(
+    plan = ChainPlan(
         kinds={
             str(rate): ChainKind(
                 sampler=partial(samplers.gradient_descent, step_size=rate), num_steps=99
@@ -39,9 +39,9 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
         num_classes=2,
     )
     energy_of = lambda params: partial(valley, params)  # noqa: E731
-    run = make_fresh_chains(energy_of, negatives, num=num, num_steps=4, batch_size=batch_size)
-    model = Trained(jnp.float32(2.0), {})
-    starts, ends, labels, _ = run(jax.random.key(0), model, jnp.float32(0.25))
+    run = make_fresh_chains(energy_of, plan, num=num, num_steps=4, batch_size=batch_size)
+    model = Trained(jnp.float32(2.0), {}, jnp.float32(0.25))
+    starts, ends, labels, _ = run(jax.random.key(0), model)
     assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
     assert ends.shape == (num, *SHAPE)
     assert labels.tolist() == [i % 2 for i in range(num)]
@@ -63,12 +63,12 @@ def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path
     shown = np.load(tmp_path / "monitor" / "000000.npz")["samples"]
     chains = make_fresh_chains(
         monitor.energy_of,
-        monitor.negatives,
+        monitor.plan,
         num=config.eval.num_samples,
         num_steps=config.sampler.num_steps,
         batch_size=config.eval.batch_size,
     )
-    starts, ends, _, _ = chains(monitor.key, trained(experiment.state), jnp.float32(0.0))
+    starts, ends, _, _ = chains(monitor.key, trained(experiment.state, 0.0))
     np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
     # What the starts themselves would get stands beside, and how far the chains came.
     expected = monitor.distances.along_training(starts)

@@ -227,7 +227,7 @@ def test_the_monitor_weighs_the_move_that_the_chains_of_training_make(max_score,
         workdir=tmp_path,
         key=jax.random.key(0),
         energy_of=lambda params: energy,
-        negatives=None,  # pyright: ignore
+        plan=None,  # pyright: ignore
         test=data.ImageData(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.int32)),
         distances=None,  # pyright: ignore
         beta_fn=lambda step: beta,
@@ -236,7 +236,7 @@ def test_the_monitor_weighs_the_move_that_the_chains_of_training_make(max_score,
     sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, labels[0]))
     told = []
     for key in jax.random.split(jax.random.key(5), 6):
-        found = monitor._report(key, Trained({}, {}), beta, x, labels)
+        found = monitor._report(key, Trained({}, {}, beta), x, labels)
         _, info = sampler.step(key, sampler.init(x[0]))
         told.append(float(info.acceptance_prob))
         assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)

@@ -9,6 +9,7 @@ import pytest
 
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.recipes.images.buffers import spread_slots
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint.monitor import JointMonitor
 from ebmjax.samplers import ReplayBuffer
 from experiments.configs import jem_digits
@@ -53,25 +54,29 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
     images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
     judged = []
 
-    def along_training(ends, prefix="sample"):
-        judged.append(np.ravel(ends[:, 0, 0, 0]))
-        return {f"{prefix}_fid": float(len(ends))}
+    class Judge(Distances):
+        def along_training(self, ends, prefix="sample"):
+            judged.append(np.ravel(ends[:, 0, 0, 0]))
+            return {f"{prefix}_fid": float(len(ends))}
+
+    class Monitor(JointMonitor):
+        def _profiled(self, state):
+            return {"profile.sgld.displacement": np.arange(3)}
 
     law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
-    distances = SimpleNamespace(along_training=along_training)
-    monitor = JointMonitor(
+    monitor = Monitor(
         workdir=tmp_path,
         classifier=network,  # pyright: ignore
         test=images,
-        distances=distances,  # pyright: ignore
-        negatives=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
-        law_key=jax.random.key(0),
-        profile=lambda state: {"profile.sgld.displacement": np.arange(3)},
+        distances=Judge(images, images, config),
+        key=jax.random.key(0),
+        plan=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
+        densities_of=lambda model: None,  # pyright: ignore
         config=config,
     )
     row = monitor(state, 0)
     assert row["sample_fid"] == row["start_fid"] == config.eval.num_samples
-    # Draws of the law, of the classes of the slots; drawn once, for every monitored step.
+    # Draws of the law, of the classes of the slots; judged once, for every monitored step.
     slots, draws = judged
     np.testing.assert_allclose(draws, slots, rtol=1e-6)
     assert monitor(state, 1)["start_fid"] == row["start_fid"]

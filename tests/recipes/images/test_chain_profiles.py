@@ -12,10 +12,12 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from ebmjax.learning import Negatives
+from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
+from ebmjax.networks import NormPolicy
 from ebmjax.recipes.images import chain_profiles
 from ebmjax.recipes.joint import parts
-from ebmjax.recipes.joint.chains import make_profile
+from ebmjax.recipes.joint.chains import densities_of
+from ebmjax.recipes.joint.monitor import JointMonitor
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.samplers import ReplayBuffer, uniform_law
 from experiments.configs import jem_digits
@@ -23,7 +25,7 @@ from experiments.configs import jem_digits
 NUM_CLASSES, SHAPE = 10, (2, 2, 1)
 
 
-def of_level(params: Any, statistics: Any, x: jax.Array) -> Any:
+def of_level(params: Any, statistics: Any, x: jax.Array, **_: Any) -> Any:
     """Logits that are 0 where an image is as bright as its class, and else below."""
     levels = jnp.arange(NUM_CLASSES) / NUM_CLASSES
     brightness = jnp.mean(x, axis=(-3, -2, -1))[..., None]
@@ -46,7 +48,7 @@ CLASSIFIER: Any = SimpleNamespace(logits=of_level, first_layer=None, head=None)
 
 def state_of(positions: Any) -> Any:
     buffer = () if positions is None else ReplayBuffer(positions)
-    shards = SimpleNamespace(buffer=buffer, statistics={}, smoothing=jnp.ones(1))
+    shards = SimpleNamespace(buffer=buffer, statistics={}, smoothing=jnp.ones(1), adaptation={})
     return SimpleNamespace(params={}, shards=shards)
 
 
@@ -55,16 +57,31 @@ def profile_fn(**overrides: Any) -> Any:
     changes = {"sampler.num_steps": 3, "eval.num_profiled": 20, "sampler.sgld.noise_scale": 0.0}
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
-    negatives = Negatives(
+    kind = ChainKind(
         sampler=bound(parts.sampler(config), config.sampler, SHAPE),
         num_steps=3,
-        num_samples=8,
-        law=uniform_law(SHAPE, -1.0, 1.0),
-        reinit_prob=0.05,
         is_interacting=name == "svgd",
         axis_name=("data", "shard") if name == "svgd" else None,
     )
-    return make_profile(jax.random.key(0), CLASSIFIER, negatives, config)
+    plan = ChainPlan(
+        kinds={name: kind},
+        num_samples=8,
+        law=uniform_law(SHAPE, -1.0, 1.0),
+        reinit_prob=0.05,
+        num_classes=NUM_CLASSES if config.loss.is_conditional else 1,
+    )
+    nothing: Any = None
+    network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.loss.is_conditional)
+    return JointMonitor(
+        workdir=nothing,
+        classifier=CLASSIFIER,
+        test=nothing,
+        distances=nothing,
+        key=jax.random.key(0),
+        plan=plan,
+        densities_of=densities_of(network, 1.0),
+        config=config,
+    )._profiled
 
 
 BLOCKS = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)

@@ -1,7 +1,6 @@
 """The parts of a full evaluation on models whose answers are known, without a run."""
 
 import json
-from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -9,26 +8,19 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
+from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import logsumexp
 
 from ebmjax import data, networks
-from ebmjax.learning import CHAIN_AXIS
-from ebmjax.learning._joint_network import JointNetwork
+from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.images import extractors
+from ebmjax.recipes.images.chains import make_fresh_chains
 from ebmjax.recipes.joint import evaluate, evaluate_plots
 from ebmjax.recipes.joint import ood as jem_ood
-from ebmjax.recipes.joint.chains import (
-    ANY_CLASS,
-    Trained,
-    as_in_training,
-    chain_density,
-    fresh_chains,
-    trained,
-)
+from ebmjax.recipes.joint.chains import Trained, densities_of, trained
 from ebmjax.recipes.joint.evaluate_plots import _extremes
 from experiments.configs import jem_digits
 
@@ -44,7 +36,9 @@ pytestmark = pytest.mark.usefixtures("shallow")
 
 def test_a_trained_model_has_the_mean_of_its_shards():
     shards = SimpleNamespace(
-        smoothing=jnp.array([1.0, 3.0]), statistics={"mean": jnp.array([[0.0, 4.0], [2.0, 0.0]])}
+        smoothing=jnp.array([1.0, 3.0]),
+        statistics={"mean": jnp.array([[0.0, 4.0], [2.0, 0.0]])},
+        adaptation={},
     )
     found = trained(SimpleNamespace(params="params", shards=shards))
     assert (found.params, float(found.smoothing)) == ("params", 2.0)
@@ -56,7 +50,7 @@ def test_the_density_of_chains(label):
     x = np.array([0.3, -0.2, 0.7], np.float32)
     logits = x @ WEIGHTS
     expected = 0.25 / 0.5 * (logsumexp(logits) if label < 0 else logits[label])
-    density = chain_density(LINEAR, 0.25, MODEL, jnp.int32(label))
+    density = DENSITIES_OF(MODEL)(jnp.int32(label))
     position = jnp.asarray(x).reshape(3, 1, 1)
     assert density(position) == pytest.approx(expected, rel=20 * EPS)
     composed = density.head(density.first_layer(position))
@@ -65,21 +59,19 @@ def test_the_density_of_chains(label):
 
 def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     labels = np.array([[0, 1], [1, ANY_CLASS]], np.int32)
-    law = negatives().law
-    run = partial(fresh_chains, num_classes=2, num_steps=7)
-    starts, ends = run(jax.random.key(0), LINEAR, negatives(), MODEL, law, labels)
-    assert starts.shape == ends.shape == (2, 2, 3, 1, 1)
-    for i, label in [((0, 0), 0), ((0, 1), 1), ((1, 0), 1)]:
+    run = make_fresh_chains(chain_plan(), DENSITIES_OF, 7)
+    starts, ends = run(jax.random.key(0), MODEL, labels)
+    assert starts.shape == ends.shape == (4, 3, 1, 1)
+    for i, label in enumerate([0, 1, 1]):
         np.testing.assert_array_equal(starts[i], np.full((3, 1, 1), label))
         expected = label + 7 * 0.1 * (0.25 / 0.5) * WEIGHTS[:, label]
         np.testing.assert_allclose(ends[i].ravel(), expected, rtol=40 * EPS, atol=0)
     # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
-    free = np.asarray(ends[1, 1]).ravel()
+    free = np.asarray(ends[3]).ravel()
     assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
     # After one such step each is nearest to its own start, and some of either class are drawn.
     many = np.full((2, 8), ANY_CLASS, np.int32)
-    run = partial(fresh_chains, num_classes=2, num_steps=1)
-    starts, ends = run(jax.random.key(1), LINEAR, negatives(), MODEL, law, many)
+    starts, ends = make_fresh_chains(chain_plan(), DENSITIES_OF, 1)(jax.random.key(1), MODEL, many)
     assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
     np.testing.assert_array_equal(np.round(ends), starts)
 
@@ -90,12 +82,10 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     network = classifier(WideResNet(10, 1, 2, norm="batch"))
     starts = jax.random.uniform(jax.random.key(1), (4, 8, 8, 1), minval=-1.0)
     params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
-    of_training = JointNetwork(network, network, policy, is_conditional=False).chain_density(
-        params, statistics, 0.25, False, jnp.int32(ANY_CLASS)
-    )
-    model = Trained(params, statistics, jnp.float32(1.0))
-    moving = as_in_training(network, policy)
-    found = chain_density(moving, 0.25, model, jnp.int32(ANY_CLASS))
+    joint = JointNetwork(network, network, policy, is_conditional=False)
+    of_training = joint.densities(params, statistics, 0.25)(jnp.int32(0))
+    model = Trained(params, statistics, jnp.float32(1.0), {})
+    found = densities_of(joint, 0.25)(model)(jnp.int32(ANY_CLASS))
 
     def split(x):
         return found.head(found.first_layer(x))
@@ -107,7 +97,8 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     # The same sums of some hundred terms of order one, compiled apart.
     np.testing.assert_allclose(values[1], values[0], rtol=200 * EPS)
     np.testing.assert_allclose(values[2], values[0], rtol=200 * EPS)
-    plain = chain_density(network, 0.25, model, jnp.int32(ANY_CLASS))
+    running = joint._replace(policy=NormPolicy(chains="running"))
+    plain = densities_of(running, 0.25)(model)(jnp.int32(ANY_CLASS))
     by_averages = np.asarray(jax.jit(jax.vmap(plain))(starts))
     far = np.abs(by_averages - values[1]).max() > 1e-2
     assert far == (policy.chains == "batch")

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linear_model import LINEAR, MODEL, linear, negatives
+from linear_model import DENSITIES_OF, MODEL, chain_plan, linear
 from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
 from ebmjax import data, metrics, samplers
+from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
 from ebmjax.recipes.images.extractors import Extractor
-from ebmjax.recipes.joint.chains import ANY_CLASS, densities
 from ebmjax.recipes.joint.generation import Generation
 from ebmjax.recipes.joint.selection import SHARES, most_confident
 
@@ -47,8 +47,8 @@ def generation(train=TRAIN, is_conditional=False, **overrides):
     section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3}
     section["selected_by_confidence"] = False
     options = {
-        "classifier": LINEAR,
-        "negatives": negatives(),
+        "densities_of": DENSITIES_OF,
+        "plan": chain_plan(),
         "test": train,
         "score": Stub.score,
     }
@@ -186,17 +186,13 @@ def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
 def test_interacting_particles_move_in_their_own_number_without_a_class():
     spread = {"is_interacting": True, "axis_name": ("data", "shard")}
     sampler = partial(samplers.svgd, step_size=0.1)
-    of_two_shards = negatives(num_samples=2, sampler=sampler, **spread)
-    found = generation(negatives=of_two_shards)
+    found = generation(plan=chain_plan(num_samples=2, sampler=sampler, **spread))
     any_class, of_class = found._labels()
     assert any_class.shape == (3, 4)
     assert np.all(any_class == ANY_CLASS)
     assert of_class.size == 0
     ends = found._chains(jax.random.key(0), MODEL)["fresh"].ends  # without training's axes
     assert ends.shape == (10, 3, 1, 1)
-    density = densities(LINEAR, of_two_shards, MODEL)
-    x = jnp.array([0.3, -0.2, 0.7]).reshape(3, 1, 1)
-    assert density(jnp.int32(1))(x) == density(jnp.int32(ANY_CLASS))(x)
 
 
 def test_diverged_samples_are_counted_and_left_out():
@@ -218,8 +214,8 @@ def test_diverged_samples_are_counted_and_left_out():
 def test_chains_are_scored_beside_their_own_starts():
     """Those that never moved: nothing that they score is theirs."""
     positions = jnp.zeros((1, 10, 3, 1, 1))
-    still = negatives(sampler=partial(samplers.gradient_descent, step_size=1e-30))
-    made = generation(negatives=still)
+    still = chain_plan(sampler=partial(samplers.gradient_descent, step_size=1e-30))
+    made = generation(plan=still)
     report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
     for name in ("fresh", "conditional"):
         found = report[name]
@@ -230,7 +226,7 @@ def test_chains_are_scored_beside_their_own_starts():
         np.testing.assert_array_equal(samples[name]["start_images"], samples[name]["images"])
     # A buffer keeps no starts: draws of its law, black and white by class, stand in their place.
     assert "rms_displacement" not in report["buffer"]
-    of_two_classes = generation(negatives=negatives(num_classes=2), is_conditional=True)
+    of_two_classes = generation(is_conditional=True)
     report, samples = of_two_classes(jax.random.key(0), MODEL, buffer_of(positions))
     draws, labels = samples["buffer"]["start_images"], samples["buffer"]["labels"]
     expected = np.where(labels == 1, 255, 128).astype(np.uint8)  # the law's 1 and 0

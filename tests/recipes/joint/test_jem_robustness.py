@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linear_model import EPS, LINEAR, MODEL, WEIGHTS, negatives
+from linear_model import DENSITIES_OF, EPS, LINEAR, MODEL, WEIGHTS, chain_plan
 from ml_collections import ConfigDict
 from scipy.special import softmax
 
@@ -41,7 +41,7 @@ def test_robust_accuracy_of_a_linear_classifier():
     assert expected.tolist() == [0.75, 0.25, 0.0]  # every radius tells something
     report, withstood = robustness(
         jax.random.key(0),
-        classify_fn(LINEAR, LINEAR, None, 0),
+        classify_fn(LINEAR, None, DENSITIES_OF, 0),
         MODEL,
         jnp.asarray(x).reshape(4, 3, 1, 1),
         jnp.ones(4, jnp.int32),
@@ -65,7 +65,7 @@ def test_steps_of_an_attack_may_be_given():
     attacked = partial(
         robustness,
         jax.random.key(0),
-        classify_fn(LINEAR, LINEAR, None, 0),
+        classify_fn(LINEAR, None, DENSITIES_OF, 0),
         MODEL,
         jnp.asarray(x, jnp.float32).reshape(1, 3, 1, 1),
         jnp.ones(1, jnp.int32),
@@ -101,7 +101,7 @@ def test_the_settings_of_an_attack_reach_it(monkeypatch):
         num_eot=3,
     )
     images = jnp.zeros((4, 3, 1, 1))
-    classify = classify_fn(LINEAR, LINEAR, None, 0)
+    classify = classify_fn(LINEAR, None, DENSITIES_OF, 0)
     report, _ = robustness(jax.random.key(0), classify, MODEL, images, jnp.zeros(4, int), section)
     assert asked == [
         {"norm": norm, "step_size": pytest.approx(0.04, rel=4 * EPS), **settings}
@@ -114,7 +114,7 @@ def test_the_settings_of_an_attack_reach_it(monkeypatch):
 
 
 def test_refinement_moves_the_images_and_passes_gradients_through():
-    classify = classify_fn(LINEAR, LINEAR, negatives(), 2)
+    classify = classify_fn(LINEAR, chain_plan(), DENSITIES_OF, 2)
     x = jnp.array([0.3, -0.2, 0.7], jnp.float32).reshape(1, 3, 1, 1)
     position, step = np.float64(x).ravel(), 0.1 * 0.25 / 0.5
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_refinement_moves_the_images_and_passes_gradients_through():
     np.testing.assert_array_equal(gradient.ravel(), WEIGHTS[:, 1])
 
 
-@pytest.mark.parametrize("sampler", [None, negatives(is_interacting=True)])
-def test_refinement_needs_independent_chains(sampler):
+@pytest.mark.parametrize("plan", [None, chain_plan(is_interacting=True)])
+def test_refinement_needs_independent_chains(plan):
     with pytest.raises(ConfigError, match="refine_steps=2 needs"):
-        classify_fn(LINEAR, LINEAR, sampler, 2)
+        classify_fn(LINEAR, plan, DENSITIES_OF, 2)

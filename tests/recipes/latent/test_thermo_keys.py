@@ -23,13 +23,13 @@ def numbers(*keys):
 
 def test_persistent_chains_start_by_a_key_of_their_own(tmp_path, monkeypatch):
     used = []
-    init_shards = thermo.init_latent_shards
+    init_shards = thermo.init_latent_carry
 
     def record(key, **sizes):
         used.extend(numbers(key))
         return init_shards(key, **sizes)
 
-    monkeypatch.setattr(thermo, "init_latent_shards", record)
+    monkeypatch.setattr(thermo, "init_latent_carry", record)
     thermo.build(digits(**{"sampler.persistent": True}), tmp_path)
     roots = build.root_keys(digits())
     assert len(used) == 1

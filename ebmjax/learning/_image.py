@@ -11,13 +11,12 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName, check_mapped, gather_rows
 from ebmjax._checks import check_at_least, check_labels
 from ebmjax.data import ImageData
-from ebmjax.learning._image_energy_chains import ImageNegatives, run_kinds
-from ebmjax.learning._image_energy_shards import ImageEnergyShard
-from ebmjax.learning._joint import View
+from ebmjax.learning._chains import run_chains
+from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
 from ebmjax.learning._live_chains import run_live_chains
+from ebmjax.learning._plan import ChainPlan
 from ebmjax.losses import nearest_neighbour_entropy
-from ebmjax.samplers import ReplayBuffer, replay_buffer_draw
-from ebmjax.training import GradientFn, with_data_check, write_slots
+from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 Energy = Callable[[jax.Array, jax.Array], jax.Array]
@@ -68,12 +67,12 @@ def class_densities(energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensi
     return lambda label: lambda x: -(1.0 - beta) * energy(x, label)
 
 
-def make_image_energy_gradient_fn(
+def make_image_gradient_fn(
     energy_of: EnergyOf,
     loss_fn: EnergyLoss,
     *,
     view: View,
-    negatives: ImageNegatives,
+    plan: ChainPlan,
     beta_fn: Callable[[jax.Array], Any] = lambda step: 0.0,
     live: LiveSteps | None = None,
     batch_axis: AxisName = None,
@@ -87,7 +86,7 @@ def make_image_energy_gradient_fn(
       energy_of: the model.
       loss_fn: see ``EnergyLoss``.
       view: uint8 images of the data to what the energy sees.
-      negatives: samplers, lengths and initial law.
+      plan: samplers, lengths and initial law.
       beta_fn: beta at a step (scalar int32, steps not skipped so far), below 1.
       live: makes the last steps of the chains live, for
         ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.
@@ -98,33 +97,30 @@ def make_image_energy_gradient_fn(
         gradients are averaged.
 
     Returns:
-      A ``GradientFn`` whose batch is an ``ImageData`` and whose shard state an
-      ``ImageEnergyShard``. Metrics: "loss", those of ``loss_fn``, "beta", and those of
-      ``run_kinds`` prefixed "chain_".
+      A ``GradientFn`` whose batch is an ``ImageData`` and whose shard state is a ``Carry`` that
+      counts steps. Metrics: "loss", those of ``loss_fn``, "beta", and those of ``run_chains``
+      prefixed "chain_". An energy is conditional where ``plan.num_classes`` is above 1.
 
     Raises:
-      ValueError: if live steps are not fewer than those of every chain; while tracing, if they lack
-        a buffer, or if an axis is not mapped.
+      ValueError: if live steps are not fewer than those of every chain, or particles that move
+        together are to belong to classes; while tracing, if live steps lack a buffer, a
+        conditional plan reorders samples, or an axis is not mapped.
 
     Source: sampling-approaches thesis, Alg. 7; Du et al. 2021.
     """
-    for name, kind in negatives.kinds.items():
+    for name, kind in plan.kinds.items():
         if live is not None and live.num_steps >= kind.num_steps:
             raise ValueError(
                 f"live.num_steps={live.num_steps} must be fewer than the {kind.num_steps} steps of "
                 f"the chains of kind {name!r}, of which they are the last."
             )
-    step = _Step(energy_of, loss_fn, view, negatives, beta_fn, live, batch_axis)
+    if plan.is_interacting and plan.num_classes > 1:
+        raise ValueError(
+            f"plan.num_classes must be 1 where chains interact, got {plan.num_classes}: particles "
+            "that move together follow one density, not one for each class."
+        )
+    step = _Step(energy_of, loss_fn, view, plan, beta_fn, live, batch_axis)
     return with_data_check(partial(step.learn), step.check_data)
-
-
-class _Starts(NamedTuple):
-    """Starts of chains, the slots they came from, and buffered images of other slots."""
-
-    positions: jax.Array
-    labels: jax.Array
-    slots: jax.Array | None
-    references: jax.Array | None
 
 
 class _Step(NamedTuple):
@@ -133,39 +129,48 @@ class _Step(NamedTuple):
     energy_of: EnergyOf
     loss_fn: EnergyLoss
     view: View
-    negatives: ImageNegatives
+    plan: ChainPlan
     beta_fn: Callable[[jax.Array], Any]
     live: LiveSteps | None
     batch_axis: AxisName
 
-    def check_data(self, params: PyTree, shard: PyTree, data: ImageData) -> None:
+    def check_data(self, params: PyTree, carry: PyTree, data: ImageData) -> None:
         """Raises unless all labels are classes of a conditional energy; others ignore them."""
-        del params, shard
-        if self.negatives.num_classes > 1:
-            num_classes = self.negatives.num_classes
+        del params, carry
+        if self.plan.num_classes > 1:
+            num_classes = self.plan.num_classes
             check_labels("data.labels", data.labels, len(data.images), num_classes)
 
     def learn(
-        self, key: Key, params: PyTree, shard: ImageEnergyShard, batch: ImageData
-    ) -> tuple[PyTree, ImageEnergyShard, Metrics]:
-        """The gradient of the loss, and the shard with its chains moved on."""
+        self, key: Key, params: PyTree, carry: Carry, batch: ImageData
+    ) -> tuple[PyTree, Carry, Metrics]:
+        """The gradient of the loss, and the carry with its chains moved on."""
         check_mapped("batch_axis", self.batch_axis)
-        view_key, start_key, chain_key, live_key = jax.random.split(key, 4)
-        beta = self.beta_fn(shard.step)
-        starts = self._starts(start_key, shard)
-        moved, adaptation, chain_metrics = run_kinds(
-            chain_key,
+        num_kinds = len(self.plan.kinds)
+        view_key, start_key, chain_key, live_key, keep_key = jax.random.split(key, 5)
+        beta = self.beta_fn(carry.step)
+        label_key, draw_key, augment_key = jax.random.split(start_key, 3)
+        starts = draw_starts(
+            label_key,
+            draw_key,
+            augment_key,
+            self.plan,
+            carry.buffer,
+            is_conditional=self.plan.num_classes > 1,
+            num_others=self.live.num_references if self.live else 0,
+        )
+        moved, adaptation, chain_metrics = run_chains(
+            jax.random.split(chain_key, num_kinds),
             class_densities(self.energy_of(params), beta),
-            self.negatives,
+            self.plan,
             starts.positions,
             starts.labels,
-            shard.adaptation,
+            carry.adaptation,
             num_fewer=self.live.num_steps if self.live else 0,
             batch_axis=self.batch_axis,
         )
         moved = jax.lax.stop_gradient(moved)
         positives = self.view(view_key, jnp.asarray(batch.images))
-        num_kinds = len(self.negatives.kinds)
 
         def loss_fn(params: PyTree) -> tuple[jax.Array, Any]:
             ends, live_terms = self._live_terms(live_key, params, beta, moved, starts)
@@ -173,54 +178,25 @@ class _Step(NamedTuple):
             labels = jnp.concatenate([batch.labels, starts.labels])
             energies = self.energy_of(params)(together, labels)
             positive, negative = energies[: len(positives)], energies[len(positives) :]
-            positive, negative = self._whole(positive, 1), self._whole(negative, num_kinds)
-            loss, metrics = self.loss_fn(positive, negative, beta, *live_terms)
-            return loss, (metrics, ends)
+            loss, metrics = self.loss_fn(
+                self._whole(positive, 1), self._whole(negative, num_kinds), beta, *live_terms
+            )
+            return loss, (metrics, ends, negative)
 
-        (loss, (metrics, ends)), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
-        buffer = shard.buffer
-        if starts.slots is not None:
-            buffer = ReplayBuffer(write_slots(starts.slots, ends))
+        (loss, aux), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+        metrics, ends, negative = aux
+        carry = put_back(keep_key, self.plan, carry, starts, ends, -negative, adaptation)
         metrics = {**metrics, "loss": loss, "beta": jnp.float32(beta)}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
-        return gradients, ImageEnergyShard(buffer, shard.step + 1, adaptation), metrics
+        return gradients, carry, metrics
 
     def _whole(self, energies: jax.Array, num_parts: int) -> jax.Array:
         """Energies (n,) of all shards, each of the equal parts of a shard joined with its like."""
         parts = energies.reshape(num_parts, -1)
         return gather_rows(parts.T, self.batch_axis).T.ravel()
 
-    def _starts(self, key: Key, shard: ImageEnergyShard) -> _Starts:
-        negatives, num = self.negatives, self.negatives.num_samples
-        label_key, draw_key, augment_key = jax.random.split(key, 3)
-        num_drawn = num + (self.live.num_references if self.live else 0)
-        labels = jax.random.randint(label_key, (num_drawn,), 0, negatives.num_classes)
-        if not jax.tree.leaves(shard.buffer):
-            if self.live is not None:
-                raise ValueError("live chains need a replay buffer, whose images they keep from.")
-            positions = jax.vmap(negatives.law)(jax.random.split(draw_key, num), labels)
-            return _Starts(positions, labels, None, None)
-        draw = replay_buffer_draw(
-            draw_key,
-            shard.buffer,
-            num_drawn,
-            negatives.law,
-            num_classes=negatives.num_classes,
-            reinit_prob=negatives.reinit_prob,
-            labels=labels,
-        )
-        positions = draw.positions[:num]
-        if negatives.augment is not None:
-            is_new = draw.is_new[:num].reshape((num,) + (1,) * (positions.ndim - 1))
-            positions = jnp.where(is_new, positions, negatives.augment(augment_key, positions))
-        references = None
-        if self.live is not None:
-            references = shard.buffer.positions[draw.slots[num:]]
-            references = gather_rows(references, self.batch_axis)
-        return _Starts(positions, labels[:num], draw.slots[:num], references)
-
     def _live_terms(
-        self, key: Key, params: PyTree, beta: Any, moved: jax.Array, starts: _Starts
+        self, key: Key, params: PyTree, beta: Any, moved: jax.Array, starts: Starts
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         """Ends as constants; energies, by constant parameters, and entropy of the live ones."""
         if self.live is None:
@@ -237,5 +213,5 @@ class _Step(NamedTuple):
             high=self.live.high,
         )
         energies = self.energy_of(jax.lax.stop_gradient(params))(ends, starts.labels)
-        entropy = nearest_neighbour_entropy(ends, starts.references)
+        entropy = nearest_neighbour_entropy(ends, gather_rows(starts.others, self.batch_axis))
         return jax.lax.stop_gradient(ends), (energies, entropy)

@@ -13,6 +13,7 @@ from joint_problems import (
     NUM_CLASSES,
     batch,
     joint_objective,
+    kind,
     make_gradient_fn,
     negatives,
     quadratic,
@@ -20,7 +21,7 @@ from joint_problems import (
     shard_of,
 )
 
-from ebmjax.learning import init_joint_shards, mean_squared_displacement, profile_chains, run_chains
+from ebmjax.learning import init_carry, mean_squared_displacement, profile_chains, run_chains
 from ebmjax.samplers import mala, sgld, svgd
 
 KEY = jax.random.key(4)
@@ -41,7 +42,10 @@ def chains(sampler, *, num_steps=3, density=normal_density, x=None, labels=None,
     x = starts() if x is None else x
     labels = jnp.zeros(len(x), jnp.int32) if labels is None else labels
     given = negatives(sampler=sampler, num_steps=num_steps, num_samples=len(x), **options)
-    return jax.jit(lambda key: run_chains(key, density, given, x, labels))(KEY)
+    run = jax.jit(lambda keys: run_chains(keys, density, given, x, labels))
+    ends, adaptation, metrics = run(KEY[None])
+    assert adaptation == {}
+    return ends, metrics
 
 
 def by_plain_loop(sampler, num_steps, x):
@@ -84,7 +88,7 @@ def test_the_trajectory_is_that_of_a_plain_loop(sampler):
 @pytest.mark.parametrize("sampler", [functools.partial(sgld, step_size=0.1), hmc])
 def test_a_profile_is_of_the_same_chains_step_by_step(sampler):
     x, labels = starts(), jnp.zeros(6, jnp.int32)
-    given = negatives(sampler=sampler, num_steps=3, num_samples=6)
+    given = kind({"sampler": sampler, "num_steps": 3})
     profile = jax.jit(lambda key: profile_chains(key, normal_density, given, x, labels))(KEY)
     positions = by_plain_loop(sampler, 3, x)
     travelled = np.mean((positions[1:] - positions[0]) ** 2, axis=(1, 2))
@@ -145,7 +149,7 @@ def test_k_steps_cost_k_gradients(sampler, is_interacting, num_steps, num_gradie
     assert num_forward_passes(jax.vmap(jax.grad(density(0))), x) == 1
 
     def run(key, x):
-        return run_chains(key, density, given, x, jnp.zeros(3, jnp.int32))
+        return run_chains(key[None], density, given, x, jnp.zeros(3, jnp.int32))
 
     assert num_forward_passes(run, KEY, x) == num_gradients
 
@@ -218,7 +222,6 @@ def test_interacting_samples_move_together():
         ({"num_samples": 0}, "num_samples must be an integer of at least 1"),
         ({"num_classes": 0}, "num_classes must be an integer of at least 1"),
         ({"reinit_prob": 1.1}, "reinit_prob must lie between 0 and 1"),
-        ({"density_scale": -0.5}, "density_scale must be zero or more"),
         ({"num_kept": 0}, "num_kept must be an integer of at least 1"),
         ({"num_kept": 9}, "num_kept must be at most num_samples=8, got 9"),
         ({"axis_name": "shard"}, "axis_name must be None where is_interacting is False"),
@@ -241,7 +244,7 @@ def test_bad_negatives_are_refused(options, message):
 )
 def test_buffers_that_do_not_fit_are_refused(draw, options, message):
     with pytest.raises(ValueError, match=message):
-        init_joint_shards(KEY, {}, negatives(**draw), **({"num_shards": 2} | options))
+        init_carry(KEY, negatives(**draw), **({"num_shards": 2} | options))
 
 
 def test_a_class_needs_as_many_slots_as_there_are_chains():

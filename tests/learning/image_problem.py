@@ -10,10 +10,10 @@ from training_problems import settled
 from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.learning import (
     ChainKind,
-    ImageNegatives,
+    ChainPlan,
     LiveSteps,
-    init_image_energy_shards,
-    make_image_energy_gradient_fn,
+    init_carry,
+    make_image_gradient_fn,
 )
 from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
 from ebmjax.samplers import sgld
@@ -63,12 +63,12 @@ def negatives(**options):
         "reinit_prob": 0.0,
         "num_classes": 2,
     }
-    return ImageNegatives(**(given | options))
+    return ChainPlan(**(given | options))
 
 
 def shard_of(draw, buffer_size=12):
-    shards = init_image_energy_shards(
-        jax.random.key(1), draw, num_shards=1, buffer_size=buffer_size
+    shards = init_carry(
+        jax.random.key(1), draw, num_shards=1, buffer_size=buffer_size, counts_steps=True
     )
     return jax.tree.map(lambda leaf: leaf[0], shards)
 
@@ -82,9 +82,7 @@ def batch(num=5):
 def learn(draw=None, shard=None, *, loss_fn=cd_loss, params=PARAMS, key=KEY, **options):
     draw = draw or negatives()
     shard = shard or shard_of(draw)
-    step = make_image_energy_gradient_fn(
-        energy_of, loss_fn, view=plain_view, negatives=draw, **options
-    )
+    step = make_image_gradient_fn(energy_of, loss_fn, view=plain_view, plan=draw, **options)
     return *jax.jit(settled(step))(key, params, shard, batch()), shard
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from image_energy_problem import (
+from image_problem import (
     ATOL,
     KEY,
     PARAMS,
@@ -24,11 +24,11 @@ from joint_problems import assert_trees_close
 from training_problems import settled, split_batch
 
 from ebmjax.learning import (
+    Carry,
     ChainKind,
-    ImageEnergyShard,
     dual_averaging_init,
     dual_averaging_update,
-    make_image_energy_gradient_fn,
+    make_image_gradient_fn,
 )
 from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy
 from ebmjax.samplers import ReplayBuffer, Sampler
@@ -64,15 +64,13 @@ def shares_loss(positive, negative, beta):
 
 def run(num_shards, batch_axis, draw, loss_fn, num_slots, **options):
     """(mean gradients, mean metrics, shards before, shards after)."""
-    gradient_fn = make_image_energy_gradient_fn(
-        energy_of, loss_fn, view=plain_view, negatives=draw, batch_axis=batch_axis, **options
+    gradient_fn = make_image_gradient_fn(
+        energy_of, loss_fn, view=plain_view, plan=draw, batch_axis=batch_axis, **options
     )
     positions = np.random.default_rng(5).uniform(-1.0, 1.0, (num_slots, *SHAPE))
-    before = ImageEnergyShard(
-        ReplayBuffer(jnp.asarray(positions, jnp.float32).reshape(num_shards, -1, *SHAPE)),
-        *jax.tree.map(
-            lambda leaf: jnp.stack([leaf] * num_shards), (jnp.int32(0), draw.init_adaptation())
-        ),
+    carry = Carry(step=jnp.int32(0), adaptation=draw.init_adaptation())
+    before = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)._replace(
+        buffer=ReplayBuffer(jnp.asarray(positions, jnp.float32).reshape(num_shards, -1, *SHAPE))
     )
     mapped = jax.jit(jax.vmap(settled(gradient_fn), (0, None, 0, 0), axis_name="shard"))
     keys = jax.random.split(KEY, num_shards)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from image_energy_problem import (
+from image_problem import (
     ATOL,
     DIM,
     KEY,
@@ -25,7 +25,7 @@ from image_energy_problem import (
 )
 
 from ebmjax.data import to_signed_unit
-from ebmjax.learning import ChainKind, LiveSteps, init_image_energy_shards
+from ebmjax.learning import ChainKind, LiveSteps, init_carry
 from ebmjax.samplers import gradient_descent, mala, sgld
 
 
@@ -145,8 +145,8 @@ def test_negatives_that_do_not_fit(options, message):
 
 def test_what_does_not_go_together_is_told():
     draw = negatives()
-    with pytest.raises(ValueError, match="buffer_size must be 0 or a multiple of num_shards=1"):
-        init_image_energy_shards(KEY, draw, num_shards=1, buffer_size=4)
+    with pytest.raises(ValueError, match="buffer_size must hold the 6 negatives of each of 1"):
+        init_carry(KEY, draw, num_shards=1, buffer_size=4)
     with pytest.raises(ValueError, match=r"live.num_steps=3 must be fewer than the 3 steps"):
         learn(draw, live=LiveSteps(step_size=0.1, noise_scale=0.0, num_steps=3))
     with pytest.raises(ValueError, match="live chains need a replay buffer"):
@@ -190,5 +190,5 @@ def test_kinds_without_a_metric_are_left_out_of_its_mean():
 
 
 def test_shards_have_starts_of_their_own():
-    shards = init_image_energy_shards(KEY, negatives(), num_shards=2, buffer_size=24)
+    shards = init_carry(KEY, negatives(), num_shards=2, buffer_size=24)
     assert len(np.unique(shards.buffer.positions.reshape(24, -1), axis=0)) == 24

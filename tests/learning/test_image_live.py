@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from image_energy_problem import (
+from image_problem import (
     ATOL,
     NOISELESS,
     PARAMS,

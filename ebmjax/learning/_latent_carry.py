@@ -11,7 +11,7 @@ from ebmjax.training import write_slots
 from ebmjax.types import Key, PyTree
 
 
-class LatentShard(NamedTuple):
+class LatentCarry(NamedTuple):
     """Positions of the chains of one logical shard.
 
     Attributes:
@@ -24,7 +24,7 @@ class LatentShard(NamedTuple):
     posterior: Any
 
 
-def init_latent_shards(
+def init_latent_carry(
     key: Key,
     *,
     num_shards: int,
@@ -34,7 +34,7 @@ def init_latent_shards(
     latent_dim: int,
     num_chains: int = 1,
     base_scale: float = 1.0,
-) -> LatentShard:
+) -> LatentCarry:
     """Persistent chains for ``init_state(params, optimizer, shards)``, drawn from the base.
 
     A logical shard has separate chains for every example and meets each about once in
@@ -74,16 +74,16 @@ def init_latent_shards(
     prior_key, posterior_key = jax.random.split(key)
     num_prior = batch_size // num_shards * num_chains
     table = (num_shards, num_examples, num_powers - 1, num_chains, latent_dim)
-    return LatentShard(
+    return LatentCarry(
         base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim)),
         base_scale * jax.random.normal(posterior_key, table),
     )
 
 
-def check_latent_shard(shard: PyTree, indices: Any, expected: tuple[int, int, int, int]) -> None:
+def check_latent_carry(shard: PyTree, indices: Any, expected: tuple[int, int, int, int]) -> None:
     """Refuses persistent chains that do not fit; ``expected`` is (chains of the batch, powers
     above 0, chains of an observation, d)."""
-    if not isinstance(shard, LatentShard):
+    if not isinstance(shard, LatentCarry):
         return
     if indices is None:
         raise ValueError(
@@ -97,7 +97,7 @@ def check_latent_shard(shard: PyTree, indices: Any, expected: tuple[int, int, in
         raise ValueError(
             f"the persistent chains of a shard must have shapes {fitting[0]} (prior) and "
             f"(num_examples, {', '.join(map(str, fitting[1]))}) (posterior), got {found[0]} and "
-            f"{shard.posterior.shape}. Make them by init_latent_shards with the run's numbers."
+            f"{shard.posterior.shape}. Make them by init_latent_carry with the run's numbers."
         )
 
 
@@ -106,7 +106,7 @@ def check_indices(shard: PyTree, indices: Any) -> None:
 
     Inside ``jit`` another example's chains would stand in for the missing ones.
     """
-    if not isinstance(shard, LatentShard):
+    if not isinstance(shard, LatentCarry):
         return
     num_examples, values = shard.posterior.shape[0], np.asarray(indices)
     is_integer = np.issubdtype(values.dtype, np.integer)
@@ -114,22 +114,22 @@ def check_indices(shard: PyTree, indices: Any) -> None:
         raise ValueError(
             f"identify must give integers in 0..{num_examples - 1}, the examples that the shards "
             f"keep chains of; got {values.dtype} from {values.min()} to {values.max()}. Correct "
-            "identify, or make the shards by init_latent_shards with the data's num_examples."
+            "identify, or make the shards by init_latent_carry with the data's num_examples."
         )
 
 
-def take_chains(shard: PyTree, indices: Any) -> LatentShard:
+def take_chains(shard: PyTree, indices: Any) -> LatentCarry:
     """Starts of a batch's chains: (chains, d) and (powers, chains, d); Nones if fresh."""
-    if not isinstance(shard, LatentShard):
-        return LatentShard(None, None)
+    if not isinstance(shard, LatentCarry):
+        return LatentCarry(None, None)
     by_power = jnp.moveaxis(shard.posterior[indices], 1, 0)
-    return LatentShard(shard.prior, by_power.reshape(len(by_power), -1, by_power.shape[-1]))
+    return LatentCarry(shard.prior, by_power.reshape(len(by_power), -1, by_power.shape[-1]))
 
 
 def put_chains(shard: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
     """Changes of the shard: the ends of the batch's chains, in their places."""
-    if not isinstance(shard, LatentShard):
+    if not isinstance(shard, LatentCarry):
         return shard
     num_powers, num_chains, latent_dim = shard.posterior.shape[1:]
     by_power = posterior.reshape(num_powers, -1, num_chains, latent_dim)
-    return LatentShard(prior, write_slots(indices, jnp.moveaxis(by_power, 0, 1)))
+    return LatentCarry(prior, write_slots(indices, jnp.moveaxis(by_power, 0, 1)))

@@ -1,0 +1,226 @@
+"""Short chains of a plan: moved, or followed step by step."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax._axes import AxisName, mean_over_members, varying_with
+from ebmjax._checks import leading_size
+from ebmjax._precision import at_least_float32
+from ebmjax.learning._plan import ChainKind, ChainPlan, step_size
+from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_update
+from ebmjax.samplers import acceptance_of, position_of, trace_chain
+from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
+
+CHAIN_AXIS = "chains"
+"""The name of the mapped axis of chains, for densities that look at all of them (batch norm)."""
+
+ANY_CLASS = -1
+"""The label of a chain that belongs to no class."""
+
+Densities = Callable[[jax.Array], Callable[..., jax.Array]]
+"""``densities(label) -> log_density_fn`` of one chain, ``label`` a scalar int32. Independent chains
+run under ``vmap(..., axis_name="chains")``. Interacting ones are given ``ANY_CLASS``."""
+
+REPORTED = ("direction_norm", "bandwidth", "temperature", "preconditioner")
+
+
+def run_chains(
+    keys: Key,
+    densities: Densities,
+    plan: ChainPlan,
+    starts: PyTree,
+    labels: jax.Array,
+    adaptation: Mapping[str, DualAveraging] | None = None,
+    *,
+    num_fewer: int = 0,
+    batch_axis: AxisName = None,
+) -> tuple[PyTree, dict[str, DualAveraging], Metrics]:
+    """Moves equal parts of the starts by every kind of chain, and adapts the step sizes.
+
+    K steps cost K gradients, because the last step stands outside the loop. A sampler that scores
+    its new position only for the next step (SGLD) then need not score the last one. Its acceptance
+    is reported over the steps before. A single step has none before it and is reported itself,
+    which costs one more gradient. A sampler that must score its last position (MALA) costs K + 1.
+
+    Args:
+      keys: (kinds,), one for each kind.
+      densities: see ``Densities``.
+      plan: the kinds.
+      starts: leading axis of chains, the first part for the first kind.
+      labels: (chains,) int32.
+      adaptation: from ``ChainPlan.init_adaptation`` or an earlier call; without it each kind has
+        the step size of its sampler.
+      num_fewer: steps that every chain takes less than its kind says (static).
+      batch_axis: mapped axis, or axes, over which a step size adapts to the mean acceptance.
+
+    Returns:
+      Ends, like ``starts``; the adaptation; and metrics. "displacement" is the mean over chains and
+      coordinates of the squared distance travelled. Those of "acceptance_prob", "direction_norm",
+      "bandwidth", "temperature" and "preconditioner" that the sampler reports are means over steps
+      and chains. "step_size" is there where it adapts. Of several kinds each has the mean over the
+      kinds that report it, and each kind's, prefixed by its name.
+
+    Raises:
+      ValueError: while tracing, if a step size is to adapt and its sampler reports no acceptance.
+    """
+    num_kinds, adapted = len(plan.kinds), dict(adaptation or {})
+    ends, reports = [], {}
+    for i, (name, kind) in enumerate(plan.kinds_at(adapted).items()):
+        kind = replace(kind, num_steps=kind.num_steps - num_fewer)
+        own_starts, own_labels = _part((starts, labels), i, num_kinds)
+        moved, report = _run(keys[i], densities, kind, own_starts, own_labels)
+        if name in adapted:
+            report["step_size"] = step_size(adapted[name])
+            adapted[name] = _adapted(adapted[name], name, kind, report, batch_axis)
+        ends.append(moved)
+        reports[name] = report
+    return _joined(ends), adapted, _merged(reports)
+
+
+def profile_chains(
+    key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
+) -> Metrics:
+    """Step by step, the numbers that ``run_chains`` averages over steps, for the same chains.
+
+    Args:
+      key: consumed; the chains are those of ``run_chains`` with this key for their kind.
+      densities: see ``Densities``.
+      kind: sampler and length, from ``ChainPlan.kinds_at``.
+      starts: leading axis of chains.
+      labels: (chains,) int32.
+
+    Returns:
+      Each (num_steps,), a mean over chains: the metrics of ``run_chains``, here of the last step
+      too; "displacement" from the starts; and at the new positions "log_density" and "score_norm",
+      of the density as the chains have it (scaled, where ``densities`` are) and of its gradient,
+      of samplers that report the one and keep the other.
+    """
+
+    def report(states: Any, info: Any) -> dict[str, jax.Array]:
+        found = _means(info, (*REPORTED, "log_density"))
+        if hasattr(states, "score"):
+            norms = jax.vmap(optax.tree.norm)(at_least_float32(states.score))
+            found["score_norm"] = jnp.mean(norms)
+        distance = mean_squared_displacement(starts, position_of(states))
+        return {"displacement": distance, **found}
+
+    states, step = _started(key, densities, kind, starts, labels)
+    return trace_chain(jax.random.split(key, kind.num_steps), states, step, report)[1]
+
+
+def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
+    """The mean over chains and coordinates of the squared distance between two PyTrees.
+
+    Source: the measure of exploration in the SVGD-in-JEM thesis, section 5.1.
+    """
+    squares = jax.tree.map(lambda a, b: (b - a).ravel() ** 2, starts, ends)
+    return jnp.mean(jnp.concatenate(jax.tree.leaves(squares)))
+
+
+def _run(
+    key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
+) -> tuple[PyTree, dict[str, jax.Array]]:
+    """The ends of the chains of one kind, and the means of what they report."""
+
+    def report(states: Any, info: Any) -> dict[str, jax.Array]:
+        del states
+        return _means(info, REPORTED)
+
+    states, step = _started(key, densities, kind, starts, labels)
+    keys = jax.random.split(key, kind.num_steps)
+    states, reports = trace_chain(keys[:-1], states, step, report)
+    states, info = step(keys[-1], states)
+    ends = position_of(states)
+    metrics = {name: jnp.mean(steps) for name, steps in reports.items()}
+    if kind.num_steps == 1:
+        metrics = _means(info, REPORTED)
+    return ends, {"displacement": mean_squared_displacement(starts, ends), **metrics}
+
+
+def _started(
+    key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
+) -> tuple[Any, Step]:
+    """The states of all chains, and the step of all of them."""
+    starts = varying_with(starts, key, labels)
+    if not kind.is_interacting:
+        return _independent(densities, kind.sampler, starts, labels)
+    spread = {} if kind.axis_name is None else {"axis_name": kind.axis_name}
+    whole = kind.sampler(densities(jnp.int32(ANY_CLASS)), **spread)
+    return whole.init(starts), whole.step
+
+
+def _independent(
+    densities: Densities, sampler: Callable[..., Sampler], starts: PyTree, labels: jax.Array
+) -> tuple[Any, Step]:
+    """States and the step of many chains, each with the density of its label."""
+
+    def init(start: PyTree, label: jax.Array) -> Any:
+        return sampler(densities(label)).init(start)
+
+    def step_one(key: Key, state: Any, label: jax.Array) -> tuple[Any, Any]:
+        return sampler(densities(label)).step(key, state)
+
+    num_chains = leading_size("starts", starts)
+    step_all = jax.vmap(step_one, axis_name=CHAIN_AXIS)
+    states = jax.vmap(init, axis_name=CHAIN_AXIS)(starts, labels)
+    return states, lambda key, states: step_all(jax.random.split(key, num_chains), states, labels)
+
+
+def _means(info: Any, fields: Sequence[str]) -> dict[str, jax.Array]:
+    """The means of the acceptance and of those ``fields`` that a sampler reports."""
+    found = {name: getattr(info, name) for name in fields if hasattr(info, name)}
+    acceptance = acceptance_of(info)
+    if acceptance is not None:
+        found["acceptance_prob"] = acceptance
+    return {name: jnp.mean(values) for name, values in found.items()}
+
+
+def _adapted(
+    state: DualAveraging,
+    name: str,
+    kind: ChainKind,
+    report: Mapping[str, jax.Array],
+    batch_axis: AxisName,
+) -> DualAveraging:
+    """The step size of a kind after its chains."""
+    if "acceptance_prob" not in report:
+        raise ValueError(
+            f"target_acceptance adapts the step size of the chains of kind {name!r}, whose "
+            "sampler accepts every move and reports no acceptance_prob: leave it out."
+        )
+    return dual_averaging_update(
+        state,
+        mean_over_members(report["acceptance_prob"], batch_axis),
+        step_size=kind.step_size,
+        target=kind.target_acceptance or 1.0,
+        min_step_size=kind.min_step_size,
+    )
+
+
+def _part(tree: PyTree, index: int, num_parts: int) -> PyTree:
+    """One of the equal parts of every leaf, along its first axis."""
+    if num_parts == 1:
+        return tree
+    return jax.tree.map(lambda leaf: jnp.split(leaf, num_parts)[index], tree)
+
+
+def _joined(parts: Sequence[PyTree]) -> PyTree:
+    if len(parts) == 1:
+        return parts[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def _merged(reports: Mapping[str, Metrics]) -> dict[str, jax.Array]:
+    if len(reports) == 1:
+        return dict(*reports.values())
+    names = {metric: None for report in reports.values() for metric in report}
+    merged: dict[str, Any] = {
+        metric: jnp.mean(jnp.stack([r[metric] for r in reports.values() if metric in r]))
+        for metric in names
+    }
+    return merged | {f"{n}_{metric}": v for n, r in reports.items() for metric, v in r.items()}

@@ -1,0 +1,207 @@
+"""What models that learn from negative samples share: their carry, where chains start and end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_at_least, check_positive
+from ebmjax.learning._plan import ChainPlan
+from ebmjax.learning._step_sizes import DualAveraging
+from ebmjax.samplers import (
+    ReplayBuffer,
+    replay_buffer_draw,
+    replay_buffer_init,
+    select_particles,
+)
+from ebmjax.training import write_slots
+from ebmjax.types import Key, PyTree
+
+View = Callable[[Key, jax.Array], jax.Array]
+"""``view(key, images) -> images``: uint8 (N, H, W, C) to what the network sees, float32."""
+
+
+class Carry(NamedTuple):
+    """What a logical shard keeps between steps. A field that a model does not use is empty.
+
+    Attributes:
+      buffer: its replay buffer; () where every chain starts anew.
+      statistics: running averages of batch normalisation.
+      smoothing: scalar alpha, which divides the log density in sampler and loss.
+      step: scalar int32, steps that were not skipped.
+      adaptation: step sizes that adapt, by the name of their kind of chain.
+    """
+
+    buffer: Any = ()
+    statistics: PyTree = ()
+    smoothing: Any = ()
+    step: Any = ()
+    adaptation: Any = ()
+
+
+def init_carry(
+    key: Key,
+    plan: ChainPlan | None,
+    *,
+    num_shards: int,
+    buffer_size: int = 0,
+    statistics: PyTree = (),
+    smoothing: float | None = None,
+    counts_steps: bool = False,
+) -> Carry:
+    """The carry of every logical shard before the first step, for ``init_state``.
+
+    Args:
+      key: split among the shards.
+      plan: how negatives are drawn; None for a model without any.
+      num_shards: logical shards.
+      buffer_size: slots of all shards together, a multiple of ``num_shards``; 0 for chains that
+        start anew at every step.
+      statistics: from ``Classifier.init``, the same for all shards. For joint models.
+      smoothing: positive. For joint models; None leaves the field empty.
+      counts_steps: whether steps are counted. For image models.
+
+    Returns:
+      Each leaf with a leading axis of ``num_shards``.
+
+    Raises:
+      ValueError: if the shards cannot share the slots, a shard's buffer is smaller than its
+        batch of negatives or not divisible among the classes, or ``smoothing`` is not positive.
+    """
+    check_at_least("num_shards", num_shards, 1)
+    check_at_least("buffer_size", buffer_size, 0)
+    if smoothing is not None:
+        check_positive("smoothing", smoothing)
+    carry = Carry(
+        statistics=statistics,
+        smoothing=() if smoothing is None else jnp.float32(smoothing),
+        step=jnp.int32(0) if counts_steps else (),
+        adaptation={} if plan is None else plan.init_adaptation(),
+    )
+    carry = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)
+    if plan is None or not buffer_size:
+        return carry
+    size = buffer_size // num_shards
+    if buffer_size % num_shards:
+        raise ValueError(
+            f"buffer_size must be a multiple of num_shards={num_shards}, got {buffer_size}."
+        )
+    if size < plan.num_samples:
+        raise ValueError(
+            f"buffer_size must hold the {plan.num_samples} negatives of each of {num_shards} "
+            f"shards, at least {plan.num_samples * num_shards} slots; got {buffer_size}."
+        )
+    buffers = [
+        replay_buffer_init(key, size, plan.law, num_classes=plan.num_classes)
+        for key in jax.random.split(key, num_shards)
+    ]
+    return carry._replace(buffer=jax.tree.map(lambda *leaves: jnp.stack(leaves), *buffers))
+
+
+class Starts(NamedTuple):
+    """Where the chains of a step begin.
+
+    Attributes:
+      positions: leading axis of ``ChainPlan.num_samples``.
+      labels: (num_samples,) int32, of the classes that chains belong to or were drawn from.
+      slots: (num_samples,) int32, of the buffer; None where there is none.
+      others: positions in other slots of the buffer, none of them a start; None if not asked for.
+    """
+
+    positions: PyTree
+    labels: jax.Array
+    slots: jax.Array | None = None
+    others: PyTree = None
+
+
+def draw_starts(
+    label_key: Key,
+    draw_key: Key,
+    augment_key: Key,
+    plan: ChainPlan,
+    buffer: Any,
+    *,
+    is_conditional: bool,
+    num_others: int = 0,
+) -> Starts:
+    """Draws starts from the buffer, or from the plan's law where there is no buffer.
+
+    Args:
+      label_key: consumed by the classes of conditional chains.
+      draw_key: consumed by slots and new positions.
+      augment_key: consumed by ``plan.augment``.
+      plan: how many, and from which law.
+      buffer: of this shard; () for none.
+      is_conditional: whether each chain belongs to a class, drawn uniformly here. The buffer is
+        then partitioned by class.
+      num_others: slots beside those of the starts.
+
+    Raises:
+      ValueError: if conditional chains go back to slots of other classes, or other slots are
+        asked for without a buffer.
+    """
+    if is_conditional and plan.replacement != "in_place":
+        raise ValueError(
+            f"replacement={plan.replacement!r} reorders samples, which would carry them into the "
+            "slots of other classes; the buffer of a conditional model is partitioned by class "
+            "and takes 'in_place'."
+        )
+    num, has_buffer = plan.num_samples, bool(jax.tree.leaves(buffer))
+    if num_others and not has_buffer:
+        raise ValueError("live chains need a replay buffer, whose images they keep from.")
+    labels = None
+    if is_conditional or not has_buffer:
+        labels = jax.random.randint(label_key, (num + num_others,), 0, plan.num_classes)
+    if not has_buffer:
+        assert labels is not None
+        return Starts(jax.vmap(plan.law)(jax.random.split(draw_key, num), labels), labels)
+    draw = replay_buffer_draw(
+        draw_key,
+        buffer,
+        num + num_others,
+        plan.law,
+        num_classes=plan.num_classes,
+        reinit_prob=plan.reinit_prob,
+        labels=labels,
+    )
+    positions, others = draw.positions, None
+    if num_others:
+        positions = jax.tree.map(lambda leaf: leaf[:num], positions)
+        others = jax.tree.map(lambda leaf: leaf[draw.slots[num:]], buffer.positions)
+    if plan.augment is not None:
+        is_new = draw.is_new[:num].reshape((num,) + (1,) * (positions.ndim - 1))
+        positions = jnp.where(is_new, positions, plan.augment(augment_key, positions))
+    return Starts(positions, draw.labels[:num], draw.slots[:num], others)
+
+
+def put_back(
+    key: Key,
+    plan: ChainPlan,
+    carry: Carry,
+    starts: Starts,
+    ends: PyTree,
+    log_densities: jax.Array,
+    adaptation: Mapping[str, DualAveraging],
+) -> Carry:
+    """The carry after a step: chosen samples in the slots they were drawn from, the step counted.
+
+    Args:
+      key: consumed by ``plan.replacement`` "softmax".
+      plan: which samples are kept.
+      carry: before the step.
+      starts: from ``draw_starts``.
+      ends: of the chains, like ``starts.positions``.
+      log_densities: (num_samples,), of the ends.
+      adaptation: from ``run_chains``.
+
+    Returns:
+      A ``Carry`` whose buffer holds ``SlotWrite`` in place of arrays.
+    """
+    buffer = carry.buffer
+    if starts.slots is not None:
+        num = plan.num_kept or plan.num_samples
+        kept = select_particles(key, ends, log_densities, num, policy=plan.replacement)
+        buffer = ReplayBuffer(write_slots(starts.slots[:num], kept))
+    step = jax.tree.map(lambda count: count + 1, carry.step)
+    return carry._replace(buffer=buffer, step=step, adaptation=adaptation)

@@ -1,0 +1,144 @@
+"""How a training step draws its negatives: the kinds of chains, and where they begin and end."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._axes import AxisName
+from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
+from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_init
+from ebmjax.samplers import InitialLaw
+from ebmjax.types import Key, Sampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainKind:
+    """One way of moving chains.
+
+    Attributes:
+      sampler: from a log density to a ``Sampler`` (or a BlackJAX ``SamplingAlgorithm``), such as
+        ``functools.partial(sgld, step_size=1.0, noise_scale=0.01)``. Where the step size adapts it
+        is called with ``step_size=`` too.
+      num_steps: of each chain, at least 1.
+      is_interacting: whether ``sampler`` moves all samples at once (SVGD) instead of one chain.
+      axis_name: mapped axis, or axes, over which the interacting samples of all shards are one
+        system, handed to ``sampler`` by this name: ("data", "shard") in training, "shard" in a
+        step without a mesh axis. None for a system in every shard.
+      target_acceptance: in (0, 1], what the step size adapts to; None leaves it to ``sampler``.
+      step_size: where adaptation starts.
+      min_step_size: below it adaptation does not go.
+
+    Raises:
+      ValueError: if a number is out of range, or for an ``axis_name`` of chains that do not
+        interact.
+    """
+
+    sampler: Callable[..., Sampler]
+    num_steps: int
+    is_interacting: bool = False
+    axis_name: AxisName = None
+    target_acceptance: float | None = None
+    step_size: float = 1.0
+    min_step_size: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_at_least("num_steps", self.num_steps, 1)
+        check_positive("step_size", self.step_size)
+        check_not_negative("min_step_size", self.min_step_size)
+        if self.target_acceptance is not None:
+            check_positive("target_acceptance", self.target_acceptance)
+            check_fraction("target_acceptance", self.target_acceptance)
+        if self.axis_name is not None and not self.is_interacting:
+            raise ValueError(
+                f"axis_name must be None where is_interacting is False, for independent chains "
+                f"are no system that shards could share; got axis_name={self.axis_name!r}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainPlan:
+    """The plan by which a training step draws its negatives.
+
+    Attributes:
+      kinds: samplers by name; each moves an equal part of the chains. Which chains is drawn anew
+        at every step, so that over time each slot of the buffer is moved by all of them.
+      num_samples: chains (or particles) of a logical shard, a multiple of the number of kinds.
+      law: the initial law of chains that start anew.
+      reinit_prob: of each chain that comes from the buffer, in [0, 1].
+      num_classes: classes that ``law`` knows: the buffer starts with as many of each, and chains of
+        no class that start anew take a random one. 1 for a law without classes.
+      augment: ``augment(key, starts) -> starts`` of chains that go on from the buffer, such as
+        ``ebmjax.data.augment_starts``; None for none.
+      replacement: which of the moved samples go back to the buffer, see ``select_particles``.
+      num_kept: how many of them; None for all.
+
+    Raises:
+      ValueError: if there is no kind, the kinds cannot share the chains, a number is out of range,
+        or more samples are kept than drawn.
+    """
+
+    kinds: Mapping[str, ChainKind]
+    num_samples: int
+    law: InitialLaw
+    reinit_prob: float
+    num_classes: int = 1
+    augment: Callable[[Key, jax.Array], jax.Array] | None = None
+    replacement: Literal["in_place", "softmax", "argmax"] = "in_place"
+    num_kept: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("num_samples", "num_classes"):
+            check_at_least(name, getattr(self, name), 1)
+        check_fraction("reinit_prob", self.reinit_prob)
+        if not self.kinds or self.num_samples % len(self.kinds):
+            raise ValueError(
+                "num_samples must be a multiple of the number of kinds, of which there is at "
+                f"least one; got num_samples={self.num_samples} and kinds {list(self.kinds)}."
+            )
+        if self.num_kept is not None:
+            check_at_least("num_kept", self.num_kept, 1)
+            if self.num_kept > self.num_samples:
+                raise ValueError(
+                    f"num_kept must be at most num_samples={self.num_samples}, got {self.num_kept}."
+                )
+
+    @property
+    def is_interacting(self) -> bool:
+        """Whether some kind moves particles together, which therefore belong to no class."""
+        return any(kind.is_interacting for kind in self.kinds.values())
+
+    def init_adaptation(self) -> dict[str, DualAveraging]:
+        """The step sizes that adapt, by the name of their kind."""
+        return {
+            name: dual_averaging_init(kind.step_size)
+            for name, kind in self.kinds.items()
+            if kind.target_acceptance is not None
+        }
+
+    def kinds_at(self, adaptation: Mapping[str, DualAveraging]) -> dict[str, ChainKind]:
+        """The kinds, at the step sizes that ``adaptation`` has reached."""
+        kinds = dict(self.kinds)
+        for name, state in adaptation.items():
+            made = partial(kinds[name].sampler, step_size=step_size(state))
+            kinds[name] = replace(kinds[name], sampler=made)
+        return kinds
+
+    def single(self, num_samples: int, num_steps: int | None = None) -> "ChainPlan":
+        """The plan outside of training: no axes, other numbers of chains and of their steps.
+
+        Args:
+          num_samples: chains.
+          num_steps: of each chain; None leaves it.
+        """
+        length = {} if num_steps is None else {"num_steps": num_steps}
+        kinds = {n: replace(kind, axis_name=None, **length) for n, kind in self.kinds.items()}
+        return replace(self, kinds=kinds, num_samples=num_samples, num_kept=None)
+
+
+def step_size(state: DualAveraging) -> jax.Array:
+    """The step size of the next chains, a scalar."""
+    return jnp.exp(state.log_step_size)
