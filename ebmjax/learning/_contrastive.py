@@ -1,4 +1,4 @@
-"""What models that learn from negative samples share: their carry, where chains start and end."""
+"""Carry, starts and ends of chains, for all models that learn from negative samples."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ View = Callable[[Key, jax.Array], jax.Array]
 
 
 class Carry(NamedTuple):
-    """What a logical shard keeps between steps. A field that a model does not use is empty.
+    """State that a logical shard keeps between steps. A field that a model does not use is empty.
 
     Attributes:
       buffer: its replay buffer; () where every chain starts anew.
@@ -100,7 +100,7 @@ def init_carry(
 
 
 class Starts(NamedTuple):
-    """Where the chains of a step begin.
+    """Starts of the chains of a step.
 
     Attributes:
       positions: leading axis of ``ChainPlan.num_samples``.

@@ -1,4 +1,4 @@
-"""How a training step draws its negatives: the kinds of chains, and where they begin and end."""
+"""Plan of the negatives of a training step: kinds of chains, their starts, and what is kept."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -108,7 +108,7 @@ class ChainPlan:
 
     @property
     def is_interacting(self) -> bool:
-        """Whether some kind moves particles together, which therefore belong to no class."""
+        """True if some kind moves particles together; they belong to no class."""
         return any(kind.is_interacting for kind in self.kinds.values())
 
     def init_adaptation(self) -> dict[str, DualAveraging]:

@@ -37,7 +37,7 @@ def trained(state: TrainState, beta: Any) -> Trained:
 
 
 def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
-    """What the chains of a ``Trained`` model follow: ``learning.class_densities``."""
+    """Returns the densities that chains of a ``Trained`` model follow, see ``class_densities``."""
     return lambda model: class_densities(energy_of(model.params), model.beta)
 
 

@@ -40,7 +40,7 @@ def averaged_statistics(state: TrainState) -> PyTree:
 
 
 def densities_of(network: JointNetwork, density_scale: Any) -> DensitiesOf:
-    """What chains follow: the logit of their class, or log p(x) for the label ``ANY_CLASS``.
+    """Returns the densities of chains: the logit of their class, or log p(x) for ``ANY_CLASS``.
 
     Scaled as in training, which the step size was chosen for.
 
