@@ -21,7 +21,13 @@ from joint_problems import (
     shard_of,
 )
 
-from ebmjax.learning import init_carry, mean_squared_displacement, profile_chains, run_chains
+from ebmjax.learning import (
+    ANY_CLASS,
+    init_carry,
+    mean_squared_displacement,
+    profile_chains,
+    run_chains,
+)
 from ebmjax.samplers import mala, sgld, svgd
 
 KEY = jax.random.key(4)
@@ -202,6 +208,11 @@ def test_each_chain_follows_the_density_of_its_label():
 def test_interacting_samples_move_together():
     sampler = functools.partial(svgd, step_size=0.5, bandwidth=1.0)
     ends, metrics = chains(sampler, is_interacting=True)
+    # The system belongs to no class.
+    centred = lambda label: lambda x: -0.5 * jnp.sum((x - label) ** 2)  # noqa: E731
+    told, _ = chains(sampler, is_interacting=True, density=centred)
+    asked, _ = chains(sampler, is_interacting=True, density=lambda label: centred(ANY_CLASS))
+    np.testing.assert_allclose(told, asked, rtol=0, atol=ATOL)
     bound = sampler(normal_density(0))
     state, norms = bound.init(starts()), []
     move = jax.jit(bound.step)

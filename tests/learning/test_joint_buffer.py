@@ -1,6 +1,9 @@
 """The replay buffer of a joint step: what is drawn, moved and kept."""
 
+import dataclasses
+import functools
 import itertools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +24,10 @@ from joint_problems import (
     quadratic_params,
     shard_of,
 )
+
+from ebmjax.learning import ChainKind, dual_averaging_init, dual_averaging_update
+from ebmjax.samplers import mala
+from ebmjax.training import Checkpoints
 
 KEY = jax.random.key(4)
 
@@ -134,3 +141,60 @@ def test_chains_of_no_class_start_anew_from_every_class():
         assert np.all(distances.min(axis=1) < 50 * EPS)
         counts += np.bincount(distances.argmin(axis=1), minlength=NUM_CLASSES)
     assert np.all(counts > 0)
+
+
+def test_without_a_buffer_every_chain_starts_anew():
+    """Of chains at rest the negatives are the law's draws, here one start a class."""
+    draw = negatives(num_classes=NUM_CLASSES, law=class_law)
+    carry = shard_of(quadratic(), draw, buffer_size=0)
+    seen = []
+
+    def loss(positive, negative, smoothing):
+        jax.debug.callback(seen.append, negative)
+        return jnp.mean(negative - jnp.mean(positive)) / smoothing, {}
+
+    objective = joint_objective(generative_loss=loss, density_scale=0.0)
+    _, after, _ = make_gradient_fn(quadratic(), draw, objective)(
+        KEY, quadratic_params(), carry, batch()
+    )
+    jax.effects_barrier()
+    assert after.buffer == ()
+    starts = np.stack([np.ravel(class_law(None, label)) for label in range(NUM_CLASSES)])
+    distances = np.abs(np.asarray(seen[0])[:, None] - log_density(starts))
+    assert np.all(distances.min(axis=1) < 50 * EPS)
+    assert len(set(distances.argmin(axis=1).tolist())) > 1
+
+
+def test_several_kinds_share_a_joint_batch_and_adapt():
+    """Chains of one kind stand still; the step of the other follows its acceptance."""
+    kinds = {
+        "still": ChainKind(sampler=functools.partial(mala, step_size=1e-12), num_steps=2),
+        "adapted": ChainKind(sampler=mala, num_steps=2, target_acceptance=0.5, step_size=0.3),
+    }
+    draw = dataclasses.replace(negatives(), kinds=kinds)
+    before = shard_of(quadratic(), draw)
+    _, after, metrics = jax.jit(make_gradient_fn(quadratic(), draw))(
+        KEY, quadratic_params(), before, batch()
+    )
+    moved = np.abs(buffer_rows(after) - buffer_rows(before)).max(axis=1)
+    assert np.sum(moved < 1e-4) >= 4  # and a rejected move stays, too
+    assert metrics["chain_displacement"] > metrics["chain_still_displacement"]
+    acceptance = metrics["chain_adapted_acceptance_prob"]
+    by_hand = dual_averaging_update(dual_averaging_init(0.3), acceptance, step_size=0.3, target=0.5)
+    np.testing.assert_allclose(after.adaptation["adapted"], by_hand, rtol=1e-5)
+
+
+def test_checkpoints_of_a_joint_model_from_before_the_common_carry_are_read(tmp_path):
+    """Its fields were a buffer, statistics and a smoothing, which have the same paths."""
+
+    class JointShard(NamedTuple):
+        buffer: Any
+        statistics: Any
+        smoothing: Any
+
+    carry = shard_of(quadratic(), negatives())
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, JointShard(carry.buffer, {}, carry.smoothing), {})
+    with Checkpoints(tmp_path) as checkpoints:
+        restored, _ = checkpoints.restore_latest(carry)
+    jax.tree.map(np.testing.assert_array_equal, restored, carry)

@@ -13,6 +13,7 @@ from monte_carlo import assert_mean
 
 from ebmjax import densities
 from ebmjax.samplers import (
+    acceptance_of,
     batch_step,
     mala,
     position_of,
@@ -21,6 +22,7 @@ from ebmjax.samplers import (
     sgld,
     svgd,
     tempered_mala,
+    trace_chain,
 )
 
 TARGET = densities.log_gamma(jnp.array([0.8, 2.5]))
@@ -84,6 +86,34 @@ def test_a_wrapped_batch_step_is_still_one(wrap: Any) -> None:
     step = wrap(batch_step(SAMPLER.step))
     shapes = jax.eval_shape(lambda key: run_chain(key, states, step, 3), jax.random.key(0))
     assert shapes[1].shape == (5, 3, 2)
+
+
+def test_a_trace_reports_the_steps_of_the_same_chain() -> None:
+    start = SAMPLER.init(jnp.array([0.3, -0.2]))
+    key = jax.random.key(5)
+    state, positions, infos = run_chain(key, start, SAMPLER.step, 6)
+    keys = jax.random.split(key, 6)
+    ended, (seen, accepted) = trace_chain(
+        keys, start, SAMPLER.step, lambda state, info: (state.position, acceptance_of(info))
+    )
+    chex.assert_trees_all_equal((ended, seen), (state, positions))
+    np.testing.assert_array_equal(accepted, infos.acceptance_prob)
+    assert trace_chain(keys, start, SAMPLER.step)[1] is None
+    with pytest.raises(TypeError, match=r"step must be a function.*sampler\.step"):
+        trace_chain(keys, start, SAMPLER)  # pyright: ignore
+
+
+def test_the_acceptance_has_one_reader_for_ours_and_blackjax() -> None:
+    hmc = blackjax.hmc(
+        TARGET.log_density_fn,
+        step_size=0.1,
+        inverse_mass_matrix=jnp.ones(2),
+        num_integration_steps=2,
+    )
+    for sampler, field in ((SAMPLER, "acceptance_prob"), (hmc, "acceptance_rate")):
+        _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.3, -0.2])))
+        assert acceptance_of(info) is getattr(info, field)
+    assert acceptance_of(()) is None
 
 
 def test_all_burn_in_keeps_nothing() -> None:
