@@ -79,7 +79,8 @@ def make_fresh_chains(
     """Chains as training draws them, but all from the initial law and of another length.
 
     Args:
-      plan: how training draws its negatives.
+      plan: how training draws its negatives. Its law must be a PyTree, as those of
+        ``ebmjax.samplers`` are.
       densities_of: what chains follow.
       num_steps: of each chain.
 
