@@ -144,7 +144,7 @@ def test_chains_of_no_class_start_anew_from_every_class():
 
 
 def test_without_a_buffer_every_chain_starts_anew():
-    """Of chains at rest the negatives are the law's draws, here one start a class."""
+    """Chains at rest return the law's draws, here one start a class."""
     draw = negatives(num_classes=NUM_CLASSES, law=class_law)
     carry = shard_of(quadratic(), draw, buffer_size=0)
     seen = []

@@ -19,6 +19,7 @@ ROOMS = (
     "data",
     "densities",
     "latent",
+    "learning",
     "losses",
     "metrics",
     "networks",
