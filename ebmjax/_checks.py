@@ -12,23 +12,13 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._shown import shown as shown
 from ebmjax.types import LogDensityFn, PyTree
-
-MAX_SHOWN = 160
 
 
 def is_traced(value: Any) -> bool:
     """Returns whether a value is known only when a compiled program runs."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
-
-
-def shown(value: Any) -> str:
-    """``value`` for a message: in full if short, else its beginning, its type and its shape."""
-    text = " ".join(str(value).split())
-    if len(text) <= MAX_SHOWN:
-        return text
-    shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
-    return f"{text[:MAX_SHOWN]}... (a {type(value).__name__}{shape})"
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:

@@ -20,12 +20,13 @@ from ebmjax.types import Sampler
 ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
-GROUND = {"types", "_checks", "_axes", "_extras", "_precision"}
+GROUND = {"types", "_checks", "_axes", "_extras", "_precision", "_shown"}
 # types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
 # no model. The other rooms stand on the ground alone.
 MAY_IMPORT = {
     "types": set(),
-    "_checks": {"types"},
+    "_checks": {"types", "_shown"},
+    "_shown": set(),
     "_axes": set(),
     "_extras": set(),
     "_precision": {"types"},

@@ -1,4 +1,4 @@
-"""The command ``ebmjax``: trains one configuration, or makes a study of several."""
+"""The command ``ebmjax``: trains a configuration, makes a study of several, or shows fields."""
 
 import importlib
 import sys
@@ -6,12 +6,19 @@ from types import ModuleType
 
 from ebmjax.recipes.core.fields import REFUSED, stop
 
-COMMANDS = {"run": "ebmjax.recipes.core.run", "study": "ebmjax.recipes.study.command"}
+COMMANDS = {
+    "run": "ebmjax.recipes.core.run",
+    "study": "ebmjax.recipes.study.command",
+    "fields": "ebmjax.recipes.core.show_fields",
+    "list": "ebmjax.recipes.core.show_configs",
+}
 
 USAGE = """usage: ebmjax COMMAND ...
 
   ebmjax run --config=FILE       trains one configuration and fills a folder with its results
   ebmjax study --study=FILE      runs a table of configurations over several seeds
+  ebmjax fields CONFIG           prints every field of a configuration, with its text and range
+  ebmjax list                    prints the configurations and their variants
 
 ebmjax COMMAND --help says more."""
 

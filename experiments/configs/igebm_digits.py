@@ -53,7 +53,7 @@ def robust(exponent: float) -> dict[str, Any]:
     """The robust objective whose weights are exp(-exponent E)."""
     return {
         "loss.name": "beta",
-        "loss.beta_end": exponent * TEMPERATURE,
+        "loss.beta": exponent * TEMPERATURE,
         "loss.output_scale": 1 / TEMPERATURE,
     }
 
@@ -101,7 +101,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "sampler.augmentation.is_flipped": False,
         "sampler.augmentation.jitter_prob": 0.0,
     },
-    "short_run": {"sampler.buffer.is_used": False, "sampler.num_steps": 20},
+    "short_run": {"sampler.buffer.size": None, "sampler.num_steps": 20},
     "beta": robust(1.0),
     "beta_schedule": robust(1.0) | {"loss.beta_start": 0.0},
     "beta_negative": robust(-0.5) | {"loss.allow_negative": True},

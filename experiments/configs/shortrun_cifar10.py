@@ -29,7 +29,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.image.fields import configure
+from ebmjax.recipes.image.fields import SMOKE, configure
 
 igebm_cifar10 = beside(__file__, "igebm_cifar10.py")
 
@@ -46,7 +46,7 @@ BASE: dict[str, Any] = {
     "sampler.num_samples": 64,
     "sampler.box": "none",
     "sampler.max_score": None,
-    "sampler.buffer.is_used": False,
+    "sampler.buffer.size": None,
     "loss.name": "beta",
     "loss.output_scale": 2e4,
     "loss.energy_l2": 0.0,
@@ -60,21 +60,23 @@ BASE: dict[str, Any] = {
 }
 CPU: dict[str, Any] = {
     **igebm_cifar10.SMALL,
+    "sampler.buffer.size": None,
     "sampler.num_steps": 50,
     "train.num_epochs": 6,
 }
 BETAS: dict[str, dict[str, Any]] = {
-    "beta_1e6": {"loss.beta_end": 1e-6},
-    "beta_1e5": {"loss.beta_end": 1e-5},
-    "beta_1e4": {"loss.beta_end": 1e-4},
-    "beta_001": {"loss.beta_end": 0.01},
-    "beta_01": {"loss.beta_end": 0.1},
+    "beta_1e6": {"loss.beta": 1e-6},
+    "beta_1e5": {"loss.beta": 1e-5},
+    "beta_1e4": {"loss.beta": 1e-4},
+    "beta_001": {"loss.beta": 0.01},
+    "beta_01": {"loss.beta": 0.1},
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **BETAS,
-    "beta_schedule": {"loss.beta_start": 0.0, "loss.beta_end": 1e-4},
+    "beta_schedule": {"loss.beta_start": 0.0, "loss.beta": 1e-4},
     "cpu": CPU,
     **{f"cpu_{name}": CPU | changes for name, changes in BETAS.items()},
+    "smoke": SMOKE | {"sampler.buffer.size": None},
 }
 
 

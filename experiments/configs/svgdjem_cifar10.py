@@ -45,7 +45,7 @@ BASE = CIFAR | {
     "sampler.buffer.law": "informative",
     "sampler.buffer.replacement": "softmax",
     "sampler.buffer.num_kept": 10,
-    "loss.generative": "beta",
+    "loss.name": "beta",
     "loss.beta": 0.1,
     "optimizer.name": "sgd",
     "optimizer.learning_rate": 0.1,
@@ -56,7 +56,7 @@ BASE = CIFAR | {
     "train.num_epochs": 100,
 }
 SAM = {"optimizer.rho": 0.2}
-CORRECTED = {"loss.generative": "svgd", "loss.beta": 0.0}
+CORRECTED = {"loss.name": "svgd", "loss.beta": 0.0}
 LITERAL_LOSS = CORRECTED | {"loss.svgd_variant": "literal", "loss.smoothing": 50.0}
 LITERAL = LITERAL_LOSS | {
     "sampler.svgd.step_size": 0.09,
@@ -69,7 +69,7 @@ SGLD = {
     "sampler.max_score": None,
     "sampler.buffer.replacement": "in_place",
     "sampler.buffer.num_kept": None,
-    "loss.generative": "contrastive_divergence",
+    "loss.name": "contrastive_divergence",
     "loss.beta": 0.0,
 }
 SMALL = CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}

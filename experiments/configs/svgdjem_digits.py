@@ -37,17 +37,17 @@ BASE = {
     "sampler.high": 1.2,
     "sampler.max_score": 1.0,
     "sampler.buffer.law": "informative",
-    "loss.generative": "beta",
+    "loss.name": "beta",
     "loss.beta": 0.1,
 }
-CORRECTED = {"loss.generative": "svgd", "loss.beta": 0.0}
+CORRECTED = {"loss.name": "svgd", "loss.beta": 0.0}
 LITERAL = CORRECTED | {"loss.svgd_variant": "literal"}
 STOCHASTIC = {"sampler.name": "stochastic_svgd"}
 SAM = {"optimizer.rho": 0.05}
 SGLD = {
     "sampler.name": "proximal_sgld",
     "sampler.max_score": None,
-    "loss.generative": "contrastive_divergence",
+    "loss.name": "contrastive_divergence",
     "loss.beta": 0.0,
 }
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -36,8 +36,8 @@ BASE: dict[str, Any] = {
     **widths(64, 16, 8, 4, 2),
 }
 VARIANTS: dict[str, dict[str, Any]] = {
-    "frozen_prior": {"loss.estimator": "frozen_prior"},
-    "through_chain": {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
+    "frozen_prior": {"loss.name": "frozen_prior"},
+    "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4, 2)},
 }
 

@@ -65,8 +65,8 @@ CPU: dict[str, Any] = {
     "eval.smallest_generated": 100,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
-    "frozen_prior": {"loss.estimator": "frozen_prior"},
-    "through_chain": {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
+    "frozen_prior": {"loss.name": "frozen_prior"},
+    "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
     "cpu": CPU,
     "cpu_vanilla": {**CPU, **VANILLA},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4)},

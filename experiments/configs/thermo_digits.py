@@ -17,7 +17,7 @@ test images with 64 chains each. The squared error is a pixel's, on 352 test ima
   "vanilla"   -15.9 +- 0.1        -17.82 +- 0.04      0.041 +- 0.001  0.0094 +- 0.0007
   before training: -233 nats and 0.69.
 
-Variants (each but the last two names its loss.estimator):
+Variants (each but the last two names its loss.name):
 - base, "tempered": the generator learns by thermodynamic integration, the prior by the contrast.
 - vanilla, telescoped, covariance, through_chain: the other estimators (docs/latent.md).
 - controlled: covariance with control variates.
@@ -33,15 +33,15 @@ from ebmjax.recipes.latent.fields import SMOKE, VANILLA, configure
 
 BASE: dict[str, Any] = {}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "telescoped": {"loss.estimator": "telescoped"},
-    "covariance": {"loss.estimator": "covariance", "loss.chains_per_observation": 4},
+    "telescoped": {"loss.name": "telescoped"},
+    "covariance": {"loss.name": "covariance", "loss.chains_per_observation": 4},
     "controlled": {
-        "loss.estimator": "covariance",
+        "loss.name": "covariance",
         "loss.chains_per_observation": 4,
         "loss.control_variates": True,
     },
-    "through_chain": {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
-    "frozen_prior": {"loss.estimator": "frozen_prior"},
+    "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
+    "frozen_prior": {"loss.name": "frozen_prior"},
     "vanilla_smoke": {**SMOKE, **VANILLA},
 }
 

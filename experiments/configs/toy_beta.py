@@ -19,7 +19,7 @@ The paper describes the chains on circles twice. Section 4.1 takes 20 steps inst
 of negatives (for the mixture, Figure 10 gives 20 and 20). Here circles have 20 steps and 100
 negatives: the section gives a reason, and its larger step belongs to the shorter chain. The other
 reading was run for 5,000 updates alone, by circles with
---config.sampler.chain_length=100 --config.sampler.step_size=5e-5 --config.loss.output_scale=2e4.
+--config.sampler.num_steps=100 --config.sampler.step_size=5e-5 --config.loss.output_scale=2e4.
 Command:
   python experiments/run.py --config=configs/toy_beta.py
 One cell alone: --config.loss.betas=(0.1,). Another objective: --config.loss.beta_variant=NAME.
@@ -44,84 +44,29 @@ Variants (base is the mixture):
 
 from typing import Any
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.variants import configure
-from ebmjax.recipes.samplers import PLAIN, SHARED, sections, shared
-
-ALPHA = 5e-4
+from ebmjax.recipes.plane.fields import ALPHA, configure
 
 
-def defaults() -> ConfigDict:
-    """Every field of the family "toy_beta"."""
-    config: Any = {
-        "family": "toy_beta",
-        "seed": 0,
-        "data": {"name": "gmm", "num_points": 50_000},
-        "model": {"hidden": (32, 64, 64, 64), "activation": "leaky_relu"},
-        "sampler": {
-            **shared("sgld", langevin(ALPHA)["sampler"]["step_size"]),
-            **sections(PLAIN, without=SHARED),
-            "chain_length": 20,
-            "num_samples": 20,
-            "law_mean": (0.0, 0.0),
-            "law_scale": 1.0,
-        },
-        "loss": {
-            **langevin(ALPHA)["loss"],
-            "betas": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9),
-            "beta_start": config_dict.placeholder(float),
-            "beta_variant": "default",
-            "allow_negative": False,
-        },
-        "optimizer": {
-            "learning_rate": 1e-3,
-            "final_learning_rate": 1e-4,
-            "b1": 0.9,
-            "b2": 0.999,
-        },
-        "train": {
-            "num_epochs": 20,
-            "batch_size": 50,
-            "steps_per_dispatch": 500,
-            "log_every": 100,
-            "checkpoint_every_epochs": 20,
-            "max_consecutive_skips": 20,
-            "max_abs_loss": 1e3,
-        },
-        "mesh": {"num_shards": 1},
-        "eval": {
-            "every_epochs": 5.0,
-            "num_samples": 10_000,
-            "bandwidth": 0.05,
-            "half_width": 2.0,
-            "grid_points": 200,
-            "max_border_mass": 0.01,
-        },
-    }
-    return ConfigDict(config)
-
-
-def langevin(alpha: float) -> dict[str, dict[str, float]]:
+def langevin(alpha: float) -> dict[str, float]:
     """The paper's Eq. 4 with noise of variance alpha, for a drift of the network's own gradient."""
-    return {"sampler": {"step_size": alpha / 2}, "loss": {"output_scale": 2 / alpha}}
+    return {"sampler.step_size": alpha / 2, "loss.output_scale": 2 / alpha}
 
 
 def shifted(scale: float) -> dict[str, Any]:
     """Chains from the bottom right, half as wide as by default."""
-    section = langevin(10 * ALPHA)
     return {
-        "sampler.law_mean": (scale, -scale),
-        "sampler.law_scale": scale / 2,
-        "sampler.step_size": section["sampler"]["step_size"],
-        "loss.output_scale": section["loss"]["output_scale"],
+        "sampler.start_mean": (scale, -scale),
+        "sampler.start_scale": scale / 2,
+        **langevin(10 * ALPHA),
     }
 
 
 CIRCLES = {
     "data.name": "circles",
     "sampler.num_samples": 100,
-    "sampler.law_scale": 2.0,
+    "sampler.start_scale": 2.0,
     "train.num_epochs": 40,
     "train.batch_size": 100,
     "train.checkpoint_every_epochs": 40,
@@ -130,8 +75,8 @@ CIRCLES = {
     "eval.half_width": 5.0,
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "restricted": {"sampler.num_samples": 3, "sampler.chain_length": 3},
-    "degenerate": {"sampler.num_samples": 1, "sampler.chain_length": 0},
+    "restricted": {"sampler.num_samples": 3, "sampler.num_steps": 3},
+    "degenerate": {"sampler.num_samples": 1, "sampler.num_steps": 0},
     "negative": {"loss.betas": (-0.9, -0.5, -0.3, -0.1, 0.0), "loss.allow_negative": True},
     "schedule": {"loss.beta_start": 0.0},
 }
@@ -146,7 +91,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "smoke": {
         "data.num_points": 500,
         "model.hidden": (8, 8),
-        "sampler.chain_length": 2,
+        "sampler.num_steps": 2,
         "sampler.num_samples": 4,
         "loss.betas": (0.0, 0.5),
         "train.num_epochs": 2,
@@ -162,4 +107,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(defaults(), variant, {}, VARIANTS)
+    return configure(variant, {}, VARIANTS)

@@ -39,97 +39,28 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.variants import configure
-from ebmjax.recipes.samplers import PLAIN, SHARED, sections, shared
+from ebmjax.recipes.plane.fields import configure
 
-SAMPLERS = (
-    "gradient_descent",
-    "sgld",
-    "psgld",
-    "mala",
-    "tempered_mala",
-    "svgd",
-    "stochastic_svgd",
-    "hmc",
-)
-# MALA and preconditioned Langevin dynamics as the thesis prints them: eval.samplers may name them.
-PRINTED = ("literal_mala", "literal_psgld")
-
-
-def setting(leapfrogs: int, **step_sizes: float) -> dict[str, Any]:
-    """Every option of every sampler, given the step sizes and how many steps a move of HMC has.
-
-    All at temperature 1.
-    """
-    steps = {f"{name}.step_size": step_size for name, step_size in step_sizes.items()}
-    steps["hmc.num_integration_steps"] = leapfrogs
-    return sections(PLAIN, steps, without=("noise_scale", "temperature"))
-
-
-def defaults() -> ConfigDict:
-    """Every field of the family "toy_samplers"."""
-    config: Any = {
-        "family": "toy_samplers",
-        "seed": 0,
-        "data": {"num_points": 1000, "radius": 10.0},
-        "model": {"hidden": (32, 64, 64, 64), "activation": "swish"},
-        "sampler": {
-            **shared("sgld", 0.1),
-            **sections(PLAIN, without=SHARED),
-            "num_steps": 100,
-            "start_scale": 15.0,
-            "buffer_size": 0,
-            "reinit_prob": 0.05,
-        },
-        "loss": {"energy_l2": 0.05},
-        "optimizer": {
-            "learning_rate": 1e-3,
-            "final_learning_rate": 1e-4,
-            "b1": 0.9,
-            "b2": 0.999,
-        },
-        "train": {
-            "num_epochs": 300,
-            "batch_size": 100,
-            "steps_per_dispatch": 100,
-            "log_every": 50,
-            "checkpoint_every_epochs": 300,
-            "max_consecutive_skips": 20,
-            "max_abs_loss": 1e4,
-        },
-        "mesh": {"num_shards": 1},
-        "eval": {
-            "every_epochs": 50.0,
-            "half_width": 30.0,
-            "grid_points": 300,
-            "max_border_mass": 0.01,
-            "samplers": SAMPLERS,
-            "num_chains": 10,
-            "num_steps": 5000,
-            "burn_in": 1000,
-            "num_samples": 2000,
-            "num_frames": 40,
-            "settings": {
-                "thesis": setting(10, **dict.fromkeys((*SAMPLERS, *PRINTED), 0.01)),
-                "tuned": setting(
-                    3,
-                    gradient_descent=0.5,
-                    sgld=0.1,
-                    psgld=0.1,
-                    mala=1.0,
-                    tempered_mala=2.0,
-                    svgd=3.0,
-                    stochastic_svgd=2.0,
-                    hmc=0.2,
-                    literal_mala=1.0,
-                    literal_psgld=0.1,
-                ),
-            },
-        },
-    }
-    return ConfigDict(config)
-
-
+BASE: dict[str, Any] = {
+    "data.name": "gaussians",
+    "data.num_points": 1000,
+    "model.activation": "swish",
+    "sampler.step_size": 0.1,
+    "sampler.num_steps": 100,
+    "sampler.start_scale": 15.0,
+    "loss.name": "contrastive_divergence",
+    "loss.energy_l2": 0.05,
+    "train.num_epochs": 300,
+    "train.batch_size": 100,
+    "train.steps_per_dispatch": 100,
+    "train.log_every": 50,
+    "train.checkpoint_every_epochs": 300,
+    "train.max_abs_loss": 1e4,
+    "eval.every_epochs": 50,
+    "eval.half_width": 30.0,
+    "eval.grid_points": 300,
+    "eval.num_samples": 2000,
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "near": {
         "data.radius": 3.0,
@@ -138,7 +69,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "eval.grid_points": 100,
     },
     "weak_l2": {"loss.energy_l2": 1e-3},
-    "persistent": {"sampler.buffer_size": 1000},
+    "persistent": {"sampler.buffer.size": 1000},
     "thesis": {
         "sampler.step_size": 0.01,
         "sampler.num_steps": 5000,
@@ -169,4 +100,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(defaults(), variant, {}, VARIANTS)
+    return configure(variant, BASE, VARIANTS)

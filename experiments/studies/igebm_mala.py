@@ -34,7 +34,7 @@ MIRRORS = "--config.sampler.box=reflect"
 
 def robust(beta: float, output_scale: float) -> list[str]:
     """The robust objective; ``output_scale`` is the inverse of the temperature."""
-    fields = {"name": "beta", "beta_end": beta, "output_scale": output_scale}
+    fields = {"name": "beta", "beta": beta, "output_scale": output_scale}
     return [f"--config.loss.{name}={value}" for name, value in fields.items()]
 
 

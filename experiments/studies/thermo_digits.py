@@ -58,8 +58,6 @@ def equal_updates(batch: int) -> tuple[str, list[str]]:
 
 
 OTHERS = [
-    # Of the estimators with one chain an image, none has eta in its gradient: the same run again.
-    row("frozen_prior", p=0.1, eta=2.0),
     row("tempered", p=6.0, schedule="adaptive"),
     row("tempered", p=6.0, warm_start=True),
     row("tempered", p=6.0, sampler="mala"),

@@ -4,7 +4,7 @@ The thesis has its figures for CelebA (3, 4, 5, 10) and again for CIFAR-10 (16, 
 row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names.
 "frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too. On
 CelebA the thesis also changes N_t, K and eta at p = 0.1 (Figures 6 and 11). "through_chain" is the
-gradient that its text describes, the only one in which eta can act.
+gradient that its text describes, the only one in which eta acts: other rows have no eta.
 
 --config.data.data_dir=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
 names the file of Inception's weights (docs/generation_metrics.md). Without them, CIFAR-10 is
@@ -30,14 +30,13 @@ thermo_digits = beside(__file__, "thermo_digits.py")
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
     """``thermo_rows.row`` of a configuration that is the same for every estimator."""
     label, run = thermo_rows.row(config, estimator, **changes)
-    return label, [*run, f"--config.loss.estimator={estimator}"]
+    return label, [*run, f"--config.loss.name={estimator}"]
 
 
 def changed(config: str) -> list[tuple[str, list[str]]]:
-    """The thesis's three changes at p = 0.1, and the gradient through the chains there."""
+    """The thesis's changes of N_t and K at p = 0.1, and the gradient through the chains there."""
     return [
         *(row(config, "frozen_prior", p=0.1, **one) for one in ({"N_t": 30}, {"K": 40})),
-        row(config, "frozen_prior", p=0.1, eta=2.0),
         row(config, "through_chain", p=0.1, eta=0.0),
         # The fewest chains an image that its divergences can be estimated from.
         row(config, "through_chain", p=0.1, chains=4, covariance="diagonal", eta=2.0),

@@ -7,7 +7,6 @@ def smoke(variant="", **overrides):
     """The smoke run of the digits, of a network of one stage, with a variant's changes on top."""
     config = igebm_digits.get_config("smoke")
     config.model.features = (4,)
-    config.model.lowering = "xla"  # an operation where a CPU's own has dozens: soon traced
     changes = igebm_digits.VARIANTS.get(variant, {})
     sizes = ("sampler.num_steps", "sampler.num_samples")
     config.update_from_flattened_dict({k: v for k, v in changes.items() if k not in sizes})

@@ -16,11 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from ebmjax import training
-from ebmjax.recipes.core import best, families, over_training, workdir
 from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core import checks, declare, families, over_training, workdir
+from ebmjax.recipes.core.declare import field
+from ebmjax.recipes.core.ranges import COUNT, POSITIVE
+from ebmjax.recipes.core.shared import family, shared
 
 NAME = "linear_family.py"
 LINEAR = Path(__file__).resolve()
@@ -32,6 +34,28 @@ NUM_POINTS = 24
 BEST_SLOPE = {"validation": 0.6, "test": 0.5}
 STEPS = 10
 EVALUATED = (0, 4, 8, 10)
+
+
+FIELDS = {
+    **family("linear"),
+    **shared(
+        data={"name": "points", "data_dir": "", "max_train": NUM_POINTS, "num_validation": 4},
+        train={
+            "start_from": "",
+            "keep_best": "",
+            "num_epochs": 5,
+            "batch_size": 10,
+            "steps_per_dispatch": 2,
+            "log_every": 1,
+            "checkpoint_every_epochs": 1,
+            "max_consecutive_skips": 20,
+        },
+        mesh={"num_shards": 2},
+        eval={"every_epochs": 2.0, "checkpoint": "newest", "use_test_split": False},
+    ),
+    "model.hidden": field((1,), COUNT, "parameters beside the weight"),
+    "loss.exponent": field(2.0, POSITIVE, "unused"),
+}
 
 
 class Shard(NamedTuple):
@@ -46,31 +70,7 @@ def get_config(variant=""):
     "long" has 120 steps, a checkpoint every 10 and an evaluation every 2.
     """
     assert variant in ("", "long"), f"unknown variant {variant!r}"
-    config = {
-        "family": "linear",
-        "seed": 0,
-        "data": {
-            "name": "points",
-            "data_dir": "",
-            "max_train": NUM_POINTS,
-            "num_validation": 4,
-        },
-        "model": {"hidden": (1,)},
-        "loss": {"exponent": 2.0},
-        "train": {
-            "start_from": "",
-            "keep_best": "",
-            "num_epochs": 5,
-            "batch_size": 10,
-            "steps_per_dispatch": 2,
-            "log_every": 1,
-            "checkpoint_every_epochs": 1,
-            "max_consecutive_skips": 20,
-        },
-        "mesh": {"num_shards": 2},
-        "eval": {"every_epochs": 2, "checkpoint": "newest", "use_test_split": False},
-    }
-    found = ConfigDict(config)
+    found = declare.defaults(FIELDS)
     if variant:
         found.train.num_epochs = 60
         found.train.checkpoint_every_epochs = 5
@@ -122,9 +122,12 @@ def learn(key, params, shard, batch):
     return gradients, Shard(shard.seen + batch["x"].size), {"loss": value}
 
 
+def check(config):
+    checks.check_kept(config, {"test_accuracy"})
+
+
 def build(config, folder):
     """The experiment of ``config``."""
-    best.check(config, {"test_accuracy"})
     data = points(config)
     optimizer = optax.sgd(0.04)
     params = {"weight": jnp.zeros(()), "scale": jnp.ones(config.model.hidden)}

@@ -5,12 +5,11 @@ import json
 import re
 
 import pytest
-from config_checks import check
 from experiment_runs import EXPERIMENTS, REPOSITORY
 from ml_collections import ConfigDict
 
+from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.core.validate import RULES
 from ebmjax.recipes.core.workdir import as_json
 
 FILES = sorted((EXPERIMENTS / "configs").glob("*.py"))
@@ -65,7 +64,7 @@ def test_the_head_of_a_config_says_how_to_run_it_and_what_to_expect(name):
 def test_a_variant_is_a_valid_configuration(name, variant):
     config = MODULES[name].get_config(variant)
     assert isinstance(config, ConfigDict)
-    check(config)
+    families.check(config)
     assert set(config) == SECTIONS | {"family"}
     assert flatten(config.to_dict()).keys() == flatten(MODULES[name].get_config().to_dict()).keys()
 
@@ -78,18 +77,3 @@ def test_a_variant_survives_json(name, variant):
     for field, value in flatten(saved).items():
         restored.update_from_flattened_dict({field: tuple(value) if type(value) is list else value})
     assert restored == config
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_every_number_has_a_range(name):
-    """So that no field is forgotten in ebmjax/recipes/core/validate.py."""
-    ruled = set().union(*(names for names, _, _ in RULES))
-    for field, value in flatten(MODULES[name].get_config().to_dict()).items():
-        entries = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in entries):
-            assert field.rsplit(".", 1)[-1] in ruled, field
-
-
-def test_no_name_has_two_ranges():
-    names = [name for group, _, _ in RULES for name in group]
-    assert len(names) == len(set(names))

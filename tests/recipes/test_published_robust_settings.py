@@ -50,7 +50,7 @@ def test_the_rows_of_table_2_have_the_exponents_of_their_names():
             section = fields(config.removeprefix("configs/").replace(".py", ""))
             found[scenario].add(float(exponent))
             if float(exponent) == 0:
-                assert section["loss.generative"] == "contrastive_divergence"
+                assert section["loss.name"] == "contrastive_divergence"
                 continue
             assert section["loss.output_scale"] == TABLE_2[scenario][0], label
             product = section["loss.beta"] * section["loss.output_scale"]

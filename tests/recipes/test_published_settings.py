@@ -58,7 +58,7 @@ SVGD_THESIS = {
     "sampler.svgd.step_size": 0.09,
     "sampler.num_samples": 30,
     "sampler.num_steps": 10,
-    "loss.generative": "svgd",
+    "loss.name": "svgd",
     "loss.svgd_variant": "literal",
     "loss.smoothing": 50.0,
     "optimizer.learning_rate": 0.1,

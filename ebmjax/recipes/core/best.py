@@ -2,53 +2,15 @@
 
 import math
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, choose
+from ebmjax.recipes.core.checks import IS_HIGHER_BETTER
+from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.training import CheckpointDamagedError, Checkpoints, TrainState
 
-IS_HIGHER_BETTER = {
-    "test_accuracy": True,
-    "test_nll": False,
-    "test_brier": False,
-    "test_ece": False,
-    "sample_fid": False,
-    "sample_kid": False,
-    "sample_is": True,
-}
-OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
-CHECKPOINTS = {name: name for name in ("newest", "best")}
 FOLDER = "best"
-
-
-def check(config: Config, numbers: Collection[str]) -> None:
-    """Raises ConfigError for an impossible choice, and for one that test images would make.
-
-    Args:
-      config: ``data.num_validation``, ``train.keep_best`` and ``eval.checkpoint`` are read.
-      numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
-    """
-    name = config.train.keep_best
-    if name in IS_HIGHER_BETTER and name not in numbers:
-        raise ConfigError(
-            f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
-            f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
-        )
-    checkpoint = choose("eval.checkpoint", config.eval.checkpoint, CHECKPOINTS)
-    if name:
-        choose("train.keep_best", name, {one: one for one in numbers})
-    if name.startswith("test_") and not config.data.num_validation:
-        raise ConfigError(
-            f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
-            "hold training images out for the choice with --config.data.num_validation=N."
-        )
-    if checkpoint == "best" and not name:
-        raise ConfigError(
-            "config.eval.checkpoint='best' needs config.train.keep_best, the number that says "
-            f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
-        )
 
 
 class KeepBest:

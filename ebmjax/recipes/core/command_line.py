@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from ebmjax.recipes.core import files, unset
+from ebmjax.recipes.core import declare, families, files, unset
 from ebmjax.recipes.core.fields import Config, stop
 
 
-def read(config: str, arguments: Sequence[str]) -> Config:
+def read(config: str, arguments: Sequence[str], *, is_checked: bool = True) -> Config:
     """Returns the configuration of ``run.py --config=CONFIG ARGUMENTS``, without global flags.
 
     Raises:
@@ -18,12 +18,25 @@ def read(config: str, arguments: Sequence[str]) -> Config:
     argv = ["run.py", f"--config={config}", *arguments]
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=argv)
-    parse(values, argv)
+    parse(values, argv, is_checked=is_checked)
     return values.config
 
 
-def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
+def without_effect(config: str, arguments: Sequence[str]) -> set[str]:
+    """Returns the names of the fields that ``arguments`` set and that then have no effect.
+
+    Raises:
+      SystemExit: as ``parse``, but not for fields out of range.
+    """
+    found = read(config, arguments, is_checked=False)
+    fields = families.fields_of(found.family)
+    return {name for name in typed(arguments) if declare.no_effect(fields, found, name)}
+
+
+def parse(values: flags.FlagValues, argv: list[str], *, is_checked: bool = True) -> list[str]:
     """Sets the flags, ``config`` among them, from a command line; returns the rest.
+
+    Without ``is_checked`` fields may be out of range, without effect or exclude each other.
 
     Raises:
       SystemExit: for a mistake in the command line, in one line.
@@ -36,6 +49,8 @@ def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
         for name in unset_names:
             unset.unset(values.config, name)
         _check_sections(values.config, argv)
+        if is_checked:
+            families.check(values.config, {*typed(argv), *unset_names})
     except (AttributeError, KeyError) as error:
         stop(f"unknown field in a --config override: {_innermost(error)}")
     except (flags.Error, TypeError, ValueError) as error:
@@ -44,24 +59,23 @@ def parse(values: flags.FlagValues, argv: list[str]) -> list[str]:
     return rest
 
 
+def typed(argv: Sequence[str]) -> list[str]:
+    """Returns the names of the fields that arguments set."""
+    names = [argument.lstrip("-").partition("=")[0] for argument in argv if argument[:1] == "-"]
+    return [name.removeprefix("config.") for name in names if name.startswith("config.")]
+
+
 def _check_sections(config: Config, argv: Sequence[str]) -> None:
     """Raises ValueError if a section is set as a whole, which would lose fields.
 
     Raises:
       ValueError: naming the section.
     """
-    for argument in argv:
-        name = argument.lstrip("-").partition("=")[0]
-        if not argument.startswith("-") or not name.startswith("config."):
-            continue
-        section = name.removeprefix("config.")
-        value = config
-        for part in section.split("."):
-            value = value[part]
-        if isinstance(value, ConfigDict):
+    for name in typed(argv):
+        if isinstance(config[name], ConfigDict):
             raise ValueError(
-                f"{name} is a section and keeps its fields: set them one by one, as in "
-                f"--{name}.FIELD=VALUE."
+                f"config.{name} is a section and keeps its fields: set them one by one, as in "
+                f"--config.{name}.FIELD=VALUE."
             )
 
 

@@ -1,13 +1,10 @@
 """Runs the full evaluation of a finished run: evaluation.json and the family's files."""
 
-import contextlib
-import json
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from ebmjax import training
 from ebmjax.recipes.core import best, per_image, workdir
@@ -21,10 +18,7 @@ def check_folder(path: Path, config: Config) -> None:
     Raises:
       WorkdirError: if there is no checkpoint, or the run has another configuration.
     """
-    trained = workdir.as_json(config)
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # checked below
-        trained["eval"] = json.loads((path / "config.json").read_text())["eval"]
-    workdir.check(path, ConfigDict(trained))
+    workdir.check(path, config, may_differ="eval.")
     folder = path / "checkpoints"
     if not (path / "config.json").exists() or not folder.is_dir() or not any(folder.iterdir()):
         raise WorkdirError(

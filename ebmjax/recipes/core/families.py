@@ -1,29 +1,71 @@
-"""The families of experiments, by the name that a configuration gives in ``config.family``."""
+"""The families of models, by the name that a configuration gives in ``config.family``.
+
+A family is a package with ``fields.py`` (``FIELDS``), ``checks.py`` (``check``) and ``setup.py``
+(``build``), of which only the last imports JAX; or one module that has all three.
+"""
 
 import importlib
+from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from ebmjax.recipes.core.build import Experiment
-from ebmjax.recipes.core.fields import Config, choose
-from ebmjax.recipes.core.validate import check_ranges
+from ebmjax.recipes.core import checks, declare
+from ebmjax.recipes.core.declare import Fields
+from ebmjax.recipes.core.fields import Config, ConfigError, choose, flatten
 
-# Imported when asked for: all of them take two seconds.
-FAMILIES = {
-    "image": "ebmjax.recipes.image.setup",
-    "joint": "ebmjax.recipes.joint.setup",
-    "latent": "ebmjax.recipes.latent.setup",
-    "toy_beta": "ebmjax.recipes.plane.beta",
-    "toy_samplers": "ebmjax.recipes.plane.samplers",
-}
+if TYPE_CHECKING:
+    from ebmjax.recipes.core.build import Experiment
+
+FAMILIES = {name: f"ebmjax.recipes.{name}" for name in ("image", "joint", "latent", "plane")}
 
 
-def build(config: Config, workdir: Path) -> Experiment:
+def fields_of(family: str) -> Fields:
+    """The declared fields of a family."""
+    return module(family, "fields").FIELDS
+
+
+def check(config: Config, typed: Collection[str] = ()) -> None:
+    """Refuses what can be refused without data, before JAX is imported.
+
+    Args:
+      config: of any family.
+      typed: names of the fields that a command line sets.
+
+    Raises:
+      ConfigError: if a field is unknown, out of range or without effect, or fields exclude each
+        other.
+    """
+    fields = fields_of(config.get("family"))
+    names = set(flatten(config.to_dict()))
+    # BlackJAX's kernels have further options, which a file may add.
+    names -= {name for name in names - set(fields) if name.startswith("sampler.blackjax.")}
+    for name in sorted(names.symmetric_difference(fields)):
+        problem = "is missing" if name in fields else f"is no field of the family {config.family}"
+        raise ConfigError(f"config.{name} {problem}: `ebmjax fields {config.family}` prints all.")
+    declare.check(fields, config, typed)
+    checks.check_seeds(config)
+    if "data.image_size" in fields:
+        checks.check_digits(config)
+    checks.check_shards(
+        config, *(name for name in fields if name.startswith("train.") and "batch_size" in name)
+    )
+    module(config.family, "checks").check(config)
+
+
+def build(config: Config, workdir: Path) -> "Experiment":
     """Checks ``config`` and builds its experiment, to be run in ``workdir``.
 
     Raises:
-      ConfigError: if a field is out of range or names something unknown.
+      ConfigError: as ``check``.
       ValueError, OSError, DataUnavailableError: if the data cannot be had as configured.
     """
-    check_ranges(config)
-    module = importlib.import_module(choose("family", config.family, FAMILIES))
-    return module.build(config, workdir)
+    check(config)
+    return module(config.family, "setup").build(config, workdir)
+
+
+def module(family: str, part: str) -> ModuleType:
+    """Imports a part of a family: "fields", "checks" or "setup"."""
+    name = choose("family", family, FAMILIES)
+    found = importlib.import_module(name)
+    return importlib.import_module(f"{name}.{part}") if hasattr(found, "__path__") else found

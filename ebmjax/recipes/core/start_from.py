@@ -1,6 +1,5 @@
 """Starts a run from another run, ``config.train.start_from``."""
 
-import json
 from pathlib import Path
 
 import jax
@@ -47,9 +46,10 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
 def _check_held_out(config: Config, num_kept: int, other: Path) -> None:
     """Raises ConfigError if the other run was trained on images after the first ``num_kept``."""
     ours = config.data
-    theirs = json.loads((other / "config.json").read_text())["data"]
-    their_total, total = theirs["max_train"], num_kept + ours.num_validation
-    if total < ours.max_train:  # all that there are
+    theirs = workdir.read_config(other)["data"]
+    total = num_kept + ours.num_validation
+    their_total = total if theirs["max_train"] is None else theirs["max_train"]
+    if ours.max_train is None or total < ours.max_train:  # all that there are
         their_total = min(their_total, total)
     their_kept = their_total - theirs["num_validation"]
     if ours.num_validation and theirs["name"] == ours.name and their_kept > num_kept:

@@ -7,12 +7,12 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ebmjax.recipes.core import former
+from ebmjax.recipes.core import declare, families, former
 from ebmjax.recipes.core.fields import Config, WorkdirError, flatten
 
 PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -21,9 +21,6 @@ _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 # Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.data_dir",)
-
-GROWING = ("sampler.", "eval.settings.", "settings.")
-"""Sections of samplers. One that a run's configuration lacks is of a sampler made since."""
 
 MONITOR = ("evaluations", "monitor")
 """Folders of the arrays seen during training: that of runs made before a renaming, and today's."""
@@ -34,8 +31,13 @@ def default_workdir(config_name: str) -> Path:
     return Path("runs") / config_name / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
-def check(workdir: Path, config: Config) -> None:
+def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
     """Raises for a folder that belongs to something else, before anything is loaded or written.
+
+    Args:
+      workdir: the run's folder, new or not.
+      config: its configuration.
+      may_differ: beginning of the names of fields that may have changed since.
 
     Raises:
       WorkdirError: if the folder cannot be read, or holds another configuration's run or other
@@ -44,7 +46,7 @@ def check(workdir: Path, config: Config) -> None:
     path = workdir / "config.json"
     with _told_as_workdir_error(workdir):
         if path.exists():
-            _check_same(path, config)
+            _check_same(path, config, may_differ)
         # A run killed while it wrote config.json has left a temporary file and nothing else.
         elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
             raise WorkdirError(
@@ -121,9 +123,9 @@ def check_evaluated(workdir: Path, config: Config) -> None:
     Raises:
       WorkdirError: naming what differs.
     """
-    saved = json.loads((workdir / "evaluation.json").read_text())
-    theirs = former.today({"eval": saved["eval"]})["eval"]
-    differing = _differing(as_json(config)["eval"], theirs)
+    theirs = json.loads((workdir / "evaluation.json").read_text())["eval"]
+    saved = former.today({"family": config.family, "eval": theirs})
+    differing = _differing(config, saved, lambda name: name.startswith("eval."))
     if differing:
         raise WorkdirError(
             f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "
@@ -131,14 +133,14 @@ def check_evaluated(workdir: Path, config: Config) -> None:
         )
 
 
-def _check_same(path: Path, config: Config) -> None:
+def _check_same(path: Path, config: Config, may_differ: str | None) -> None:
     try:
         saved = read_config(path.parent)
     except ValueError as error:  # also for malformed JSON and bytes that are not text
         raise WorkdirError(
             f"{path} is not a configuration in JSON ({error}). Mend it or use another --workdir."
         ) from error
-    differing = _differing(as_json(config), saved)
+    differing = _differing(config, saved, lambda name: not name.startswith(may_differ or "-"))
     if differing:
         raise WorkdirError(
             f"--workdir {path.parent} belongs to a run with another configuration: {differing}. "
@@ -159,27 +161,25 @@ def read_config(workdir: Path) -> dict[str, Any]:
     return former.today(saved)
 
 
-def _differing(now: dict[str, Any], before: dict[str, Any]) -> str:
-    """Returns the first fields that differ, with both values; empty if none does."""
-    ours, theirs = flatten(now), flatten(before)
+def _differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bool]) -> str:
+    """Returns the first fields that differ from ``saved``, with both values; empty if none does.
+
+    Fields that have no effect in ``config`` do not count, and only names for which ``counts``.
+    """
+    ours, theirs = flatten(as_json(config)), flatten(saved)
+    fields = families.fields_of(config.family)
     names = [
         name
         for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name) != theirs.get(name)
+        if counts(name)
+        and ours.get(name) != theirs.get(name)
         and name not in LOCATIONS
-        and not _is_newer(name, theirs)
+        and not (name in fields and declare.no_effect(fields, config, name))
     ]
     return "; ".join(
         f"{name} was {theirs.get(name, 'absent')!r} and is now {ours.get(name, 'absent')!r}"
         for name in names[:5]
     )
-
-
-def _is_newer(name: str, theirs: dict[str, Any]) -> bool:
-    """Returns whether a field is of a sampler that did not exist when the run was made."""
-    section = name.rpartition(".")[0] + "."
-    is_growing = any(section.startswith(start) and section != start for start in GROWING)
-    return is_growing and not any(field.startswith(section) for field in theirs)
 
 
 def as_json(config: Config) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from ebmjax.recipes.image.chains import (
     trained,
     with_larger_steps,
 )
+from ebmjax.recipes.image.checks import chosen
 from ebmjax.recipes.image.monitor import ImageMonitor
-from ebmjax.recipes.image.parts import chosen, kinds
+from ebmjax.recipes.image.parts import kinds
 from ebmjax.recipes.images.distances import Chains, finite_images
 from ebmjax.recipes.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
@@ -35,6 +36,7 @@ from ebmjax.types import Key
 LONG = 10
 """Default length of a fresh chain, in lengths of a training step's."""
 NUM_DRAWS = 50
+NUM_DIAGNOSED = 16
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class ImageEvaluation:
     def _beta(self) -> float:
         """Share of the energy that chains lack at the end of training."""
         loss = self.config.loss
-        return loss.beta_end if loss.name == "beta" else 0.0
+        return loss.beta if loss.name == "beta" else 0.0
 
     def _chains(self, key: Key, model: Trained, num_steps: int) -> Chains:
         """Runs ``eval.num_generated`` chains from the initial law."""
@@ -162,7 +164,7 @@ class ImageEvaluation:
         return {"by_sampler": by_sampler, **worst(by_sampler)}
 
     def _diagnose(self, name: str) -> Callable[..., dict[str, jax.Array]]:
-        num = self.config.eval.num_diagnosed
+        num = NUM_DIAGNOSED
         num_steps, burn_in = self.num_chain_steps, self.num_chain_steps // 2
         thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
 

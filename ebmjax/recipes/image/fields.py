@@ -1,15 +1,46 @@
-"""Every field of an image energy's configuration, with the digits' values."""
+"""Every field of an image energy's configuration, with the digits' values.
+
+``sampler.names`` lists sections below ``sampler``, among which every batch of negatives is split
+evenly. In a section, noise that is None is the one for ``temperature``, and a temperature that is
+None the one that ``noise_scale`` implies.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
-from ebmjax.recipes.core import variants as variants_of
-from ebmjax.recipes.samplers import SINGLE, sections
+from ebmjax.recipes.core import declare
+from ebmjax.recipes.core.declare import Field, When, chosen, field, given, under, waiting
+from ebmjax.recipes.core.ranges import (
+    BELOW_ONE,
+    COUNT,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    TWO_OR_MORE,
+    UP_TO_ONE,
+    one_of,
+    optional,
+)
+from ebmjax.recipes.core.shared import ROBUST, family, shared
+from ebmjax.recipes.samplers.table import SINGLE, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
 DIGITS_STEP, DIGITS_NOISE = 1.0, 0.01
+
+IMPROVED = chosen("loss.name", "improved", what="improved contrastive divergence")
+AUGMENTED = chosen("sampler.augmentation.name", "image", what="augmented starts")
+ADAPTED = given("sampler.target_acceptance", "an acceptance that steps adapt to")
+WITH_ENDS = When(
+    "a box or augmented starts, config.sampler.box or config.sampler.augmentation.name",
+    lambda c: c.sampler.box != "none" or c.sampler.augmentation.name != "none",
+    may_wait=True,
+)
+
+
 LANGEVIN = [name for name, entry in SINGLE.items() if "noise_scale" in entry.fields]
 CHANGES = {
     **{f"{name}.step_size": DIGITS_STEP for name in ("gradient_descent", *LANGEVIN)},
@@ -18,102 +49,42 @@ CHANGES = {
     **{f"{name}.damping": 1.0 for name in ("psgld", "literal_psgld")},
     "hmc.step_size": 0.1,
     "hmc.temperature": 5e-5,
+    **{f"{name}.noise_scale": DIGITS_NOISE for name in LANGEVIN},
 }
 
-
-def defaults() -> ConfigDict:
-    """A new configuration of the family "image": an energy of the packaged digits.
-
-    ``sampler.names`` lists sections below ``sampler``, among which every batch of negatives is
-    split evenly. In a section, noise that is None is the one for ``temperature``, and a temperature
-    that is None the one that ``noise_scale`` implies.
-    """
-    optional = config_dict.placeholder
-    config: Any = {
-        "family": "image",
-        "seed": 0,
-        "data": {
+FIELDS: dict[str, Field] = {
+    **family("image"),
+    **shared(
+        data={
             "name": "digits",
             "data_dir": "",
             "image_size": 8,
-            "num_classes": optional(int),
+            "num_classes": 10,
             "max_train": 1440,
             "max_test": 357,
-            # So many training images are held out and judged by, in place of the test images.
             "num_validation": 0,
             "flip": False,
             "noise_scale": 0.03,
-            "dequantise": False,
         },
-        "model": {
-            "features": (16, 32),
-            "depth": 1,
-            "is_conditional": False,
-            "num_scales": 1,
-            "spectral_norm": optional(float),
-            "activation": "leaky_relu",
-            "lowering": "auto",
-            "dtype": "float32",
-        },
-        "sampler": {
-            "names": ("sgld",),
+        model={"activation": "leaky_relu_0.2", "dtype": "float32"},
+        sampler={
             "num_steps": 10,
             "num_samples": 64,
             "box": "clamp",
-            "low": -1.2,
-            "high": 1.2,
-            "max_score": optional(float),
-            "allow_decoupled": False,
-            "target_acceptance": optional(float),
-            "min_step_size": 0.0,
-            # Of a training chain's last step, in parts of its first: below 1 it anneals.
-            "final_step_fraction": 1.0,
-            **sections(SINGLE, CHANGES),
-            "buffer": {
-                # Without it every chain starts anew.
-                "is_used": True,
-                "size": 1000,
-                "reinit_prob": 0.05,
-                "law": "uniform",
-                "law_scale": 1.0,
-            },
-            "augmentation": {
-                "name": "none",
-                "min_area": 0.08,
-                "is_flipped": True,
-                "jitter_prob": 0.8,
-                "grey_prob": 0.2,
-                "max_blur": 0.0,
-            },
+            "max_score": None,
+            "buffer.reinit_prob": 0.05,
+            "buffer.law": "uniform",
+            "buffer.law_scale": 1.0,
         },
-        "loss": {
-            "name": "contrastive_divergence",
+        loss={
             "energy_l2": 0.01,
-            # Of "improved".
-            "kl_weight": 1.0,
-            "entropy_weight": 0.3 / 64,
-            "live_steps": 1,
-            "num_references": 100,
-            # Of "beta": linear over the run from beta_start, where that is set.
-            "beta_end": 0.0,
-            "beta_start": optional(float),
-            "allow_negative": False,
             "beta_variant": "default",
             "output_scale": 1.0,
-            "max_positive_weight": optional(float),
+            "max_positive_weight": None,
         },
-        "optimizer": {
-            "learning_rate": 1e-3,
-            "b1": 0.0,
-            "b2": 0.999,
-            "max_norm": optional(float),
-            "warmup_steps": 0,
-            "average_decay": 0.99,
-        },
-        "train": {
-            # The folder of another run, whose parameters and chains this one begins with.
+        optimizer={"learning_rate": 1e-3, "b1": 0.0, "b2": 0.999},
+        train={
             "start_from": "",
-            # The number of evaluations whose best state is kept beside the newest, if any.
             "keep_best": "",
             "num_epochs": 40,
             "batch_size": 64,
@@ -123,33 +94,80 @@ def defaults() -> ConfigDict:
             "max_consecutive_skips": 20,
             "max_abs_loss": 1e5,
         },
-        # whole_batch: batch statistics, SAM and the loss's weights are those of all shards
-        # together, as if there were one; False takes each shard's part for a batch of its own.
-        "mesh": {"num_shards": 1, "whole_batch": True},
-        "eval": {
+        mesh={"num_shards": 1, "whole_batch": True},
+        eval={
             "every_epochs": 4.0,
             "batch_size": 128,
             "num_samples": 100,
-            # Chains whose every step is kept and drawn, at each evaluation.
             "num_profiled": 0,
-            # Of --mode=eval: "newest" or "best", on the images of training's evaluations or, where
-            # those were held out of the training images, on the test split.
             "checkpoint": "newest",
             "use_test_split": False,
-            # Of --mode=eval.
-            "num_generated": 256,
-            "num_chain_steps": optional(int),
-            # In steps of training's chains, at the same temperature.
-            "step_factor": 1.0,
-            "num_diagnosed": 16,
+            "num_chain_steps": None,
             "inception_weights": "",
             "inception_sha256": "",
         },
-    }
-    config = ConfigDict(config)
-    # Both may be None: for data without labels, and for kernels of any norm.
-    config.data.num_classes, config.model.spectral_norm = 10, 1.0
-    return config
+    ),
+    **under(shared(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
+    "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
+    "model.features": field((16, 32), COUNT, "channels of each stage"),
+    "model.depth": field(1, COUNT, "residual blocks of a stage"),
+    "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
+    "model.num_scales": field(1, COUNT, "scales at which images are seen"),
+    "model.spectral_norm": field(
+        1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+    ),
+    "sampler.names": field(("sgld",), one_of(*SINGLE), "samplers that share the negatives"),
+    "sampler.allow_decoupled": field(
+        False, FLAG, "let a sampler that rejects aim at another temperature than its noise's"
+    ),
+    "sampler.target_acceptance": field(
+        None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
+    ),
+    "sampler.min_step_size": field(
+        0.0, NOT_NEGATIVE, "least step that adaptation may choose", ADAPTED
+    ),
+    "sampler.final_step_fraction": field(
+        1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
+    ),
+    **sections(SINGLE, lambda name: chosen("sampler.names", name), CHANGES),
+    "sampler.buffer.size": field(1000, optional(COUNT), "images in the buffer; None: no buffer"),
+    "sampler.augmentation.name": field(
+        "none", one_of("none", "image"), "augmentation of starts from the buffer"
+    ),
+    "sampler.augmentation.min_area": field(0.08, UP_TO_ONE, "least share of a crop", AUGMENTED),
+    "sampler.augmentation.is_flipped": field(True, FLAG, "flip starts at random", AUGMENTED),
+    "sampler.augmentation.jitter_prob": field(
+        0.8, PROBABILITY, "probability of changed colours", AUGMENTED
+    ),
+    "loss.name": field(
+        "contrastive_divergence", one_of("contrastive_divergence", "improved", "beta"), "objective"
+    ),
+    "loss.kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term", IMPROVED),
+    "loss.entropy_weight": field(
+        0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", waiting(IMPROVED)
+    ),
+    "loss.live_steps": field(1, COUNT, "last steps that are differentiated", IMPROVED),
+    "loss.num_references": field(
+        100, COUNT, "buffered images among which neighbours are sought", waiting(IMPROVED)
+    ),
+    "loss.beta": field(
+        0.0, BELOW_ONE, "exponent of the robust objective, at the end of the run", ROBUST
+    ),
+    "loss.beta_start": field(
+        None, optional(BELOW_ONE), "beta at the start, linear to loss.beta; None: constant", ROBUST
+    ),
+    "loss.allow_negative": field(False, FLAG, "allow a beta below 0", ROBUST),
+    "optimizer.max_norm": field(
+        None, optional(POSITIVE), "largest norm of a gradient; None: not clipped"
+    ),
+    "optimizer.average_decay": field(
+        0.99, FRACTION, "decay of the averaged parameters that are evaluated"
+    ),
+    "eval.num_generated": field(256, TWO_OR_MORE, "images that --mode=eval generates"),
+    "eval.step_factor": field(
+        1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
+    ),
+}
 
 
 def noise_of(*names: str, noise_scale: float = DIGITS_NOISE) -> dict[str, Any]:
@@ -160,16 +178,14 @@ def noise_of(*names: str, noise_scale: float = DIGITS_NOISE) -> dict[str, Any]:
 def configure(
     variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
-    """``defaults()`` with ``base`` and then the changes of ``variant``, by dotted field names.
+    """The family's defaults with ``base`` and then the changes of ``variant``.
 
     "" is the base itself and "smoke" a few steps of it on few images.
 
     Raises:
       ValueError: for a variant that does not exist.
     """
-    config = defaults()
-    config.update_from_flattened_dict(noise_of(*LANGEVIN))
-    return variants_of.configure(config, variant, base, {**variants, "smoke": SMOKE})
+    return declare.configure(FIELDS, variant, base, {"smoke": SMOKE, **variants})
 
 
 SMOKE: dict[str, Any] = {
@@ -190,5 +206,4 @@ SMOKE: dict[str, Any] = {
     "eval.num_samples": 20,
     "eval.num_generated": 20,
     "eval.num_chain_steps": 8,
-    "eval.num_diagnosed": 4,
 }

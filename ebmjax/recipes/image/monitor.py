@@ -22,7 +22,7 @@ from ebmjax.recipes.image.chains import (
     make_fresh_chains,
     trained,
 )
-from ebmjax.recipes.image.parts import chosen
+from ebmjax.recipes.image.checks import chosen
 from ebmjax.recipes.images.buffers import buffered
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.chains import make_profile

@@ -4,20 +4,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 
 from ebmjax import data, learning, losses, networks, optim
-from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS
-from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.image.checks import chosen, references_a_shard
 from ebmjax.recipes.images.initial_laws import laws
-from ebmjax.recipes.samplers import SINGLE, Chosen, larger, noise_scale, of_section
+from ebmjax.recipes.samplers import larger, noise_scale
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.types import Metrics, PyTree
-
-ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.2), "swish": nn.swish}
 
 
 def network(config: Config) -> networks.ResidualEnergy:
@@ -29,9 +27,8 @@ def network(config: Config) -> networks.ResidualEnergy:
         num_classes=config.data.num_classes if model.is_conditional else None,
         num_scales=model.num_scales,
         spectral_norm=model.spectral_norm,
-        activation=choose("model.activation", model.activation, ACTIVATIONS),
-        lowering=choose("model.lowering", model.lowering, LOWERINGS),
-        dtype=choose("model.dtype", model.dtype, DTYPES),
+        activation=ACTIVATIONS[model.activation],
+        dtype=DTYPES[model.dtype],
     )
 
 
@@ -99,14 +96,12 @@ def _improved(loss: Config) -> learning.EnergyLoss:
 
 
 def _beta_objective(loss: Config) -> learning.EnergyLoss:
-    variant = choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS)
-
     def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
         value, metrics = losses.beta_objective_loss(
             -positive,
             -negative,
             beta=beta,
-            variant=variant,
+            variant=loss.beta_variant,
             output_scale=loss.output_scale,
             allow_negative=loss.allow_negative,
         )
@@ -131,7 +126,7 @@ LOSSES = {
 
 def loss(config: Config) -> learning.EnergyLoss:
     """The loss of ``config.loss``."""
-    loss_fn = choose("loss.name", config.loss.name, LOSSES)(config.loss)
+    loss_fn: Any = LOSSES[config.loss.name](config.loss)
     names = config.sampler.names
     if config.loss.name != "beta" or len(names) == 1:
         return loss_fn
@@ -155,8 +150,8 @@ def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:
     if section.name != "beta":
         return lambda step: 0.0
     if section.beta_start is None:
-        return lambda step: section.beta_end
-    return optax.linear_schedule(section.beta_start, section.beta_end, total_steps)
+        return lambda step: section.beta
+    return optax.linear_schedule(section.beta_start, section.beta, total_steps)
 
 
 def live_steps(config: Config) -> learning.LiveSteps | None:
@@ -173,25 +168,6 @@ def live_steps(config: Config) -> learning.LiveSteps | None:
         num_references=references_a_shard(config),
         **box,
     )
-
-
-def references_a_shard(config: Config) -> int:
-    """Buffered images of a shard that the entropy's neighbours are sought among.
-
-    Shards that are one batch share ``config.loss.num_references``; others have as many each.
-    """
-    mesh, total = config.mesh, config.loss.num_references
-    return total // mesh.num_shards if mesh.whole_batch else total
-
-
-def chosen(config: Config) -> dict[str, Chosen]:
-    """Returns the samplers in ``config.sampler.names``, by name.
-
-    They move one chain at a time, because a chain may belong to a class. They have a step, which
-    adapts and which the monitor uses to weigh a move.
-    """
-    names = config.sampler.names
-    return {name: of_section(config, "sampler.names", name, SINGLE) for name in names}
 
 
 def kinds(
@@ -219,7 +195,7 @@ def chain_plan(config: Config, image_shape: tuple[int, ...]) -> learning.ChainPl
     return learning.ChainPlan(
         kinds=kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
-        law=choose("sampler.buffer.law", buffer.law, laws(buffer, image_shape))(),
+        law=laws(buffer, image_shape)[buffer.law](),
         reinit_prob=buffer.reinit_prob,
         num_classes=config.data.num_classes if config.model.is_conditional else 1,
         augment=augmentation(config, image_shape),
@@ -235,7 +211,7 @@ def augmentation(
       ConfigError: where the data are no images.
     """
     section = config.sampler.augmentation.to_dict()
-    name = choose("sampler.augmentation.name", section.pop("name"), AUGMENTATIONS)
+    name = AUGMENTATIONS[section.pop("name")]
     if name is None:
         return None
     if len(image_shape) != 3 or image_shape[-1] not in (1, 3):
@@ -253,16 +229,11 @@ AUGMENTATIONS = {"none": None, "image": data.augment_starts}
 def optimizer(config: Config) -> optax.GradientTransformation:
     """Adam, after a clipped norm where one is set, and the average of the parameters."""
     section = config.optimizer
-    rate = optax.linear_schedule(
-        section.learning_rate / (section.warmup_steps + 1),
-        section.learning_rate,
-        section.warmup_steps,
-    )
     return optax.chain(
         optax.identity()
         if section.max_norm is None
         else optax.clip_by_global_norm(section.max_norm),
-        optax.adam(rate, b1=section.b1, b2=section.b2),
+        optax.adam(optax.constant_schedule(section.learning_rate), b1=section.b1, b2=section.b2),
         optim.average_parameters(section.average_decay),
     )
 

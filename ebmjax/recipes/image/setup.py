@@ -9,7 +9,7 @@ import jax
 from ebmjax.learning import init_carry, make_image_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.image import checks, parts, plots
+from ebmjax.recipes.image import parts, plots
 from ebmjax.recipes.image.evaluate import make_evaluation
 from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.images.distances import Distances
@@ -18,8 +18,7 @@ from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
-    """The experiment of ``config`` (see ``igebm/defaults.py`` for the fields)."""
-    checks.check(config)
+    """The experiment of ``config`` (see ``image/fields.py`` for the fields)."""
     images = common.images(config)
     train, test = images.train, images.monitored
     plan = common.plan(config, len(train.images))
@@ -45,7 +44,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         buffer_key,
         chain_plan,
         num_shards=config.mesh.num_shards,
-        buffer_size=config.sampler.buffer.size if config.sampler.buffer.is_used else 0,
+        buffer_size=config.sampler.buffer.size or 0,
         counts_steps=True,
     )
     monitor = ImageMonitor(

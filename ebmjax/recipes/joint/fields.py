@@ -1,12 +1,57 @@
-"""Every field of a joint energy model's configuration, with JEM's own choices as its values."""
+"""Every field of a joint energy model's configuration, with JEM's own choices as its values.
+
+``sampler.name`` picks one of the sections below ``sampler``; the others wait unused, so that
+``--config.sampler.name=mala`` alone is a complete change.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
-from ebmjax.recipes.core import variants as variants_of
-from ebmjax.recipes.samplers import SAMPLERS, sections
+from ebmjax.recipes.core import declare
+from ebmjax.recipes.core.declare import (
+    Field,
+    above_zero,
+    chosen,
+    field,
+    given,
+    under,
+    waiting,
+)
+from ebmjax.recipes.core.ranges import (
+    COUNT,
+    FLAG,
+    FRACTION,
+    NAME,
+    NOT_NEGATIVE,
+    POSITIVE,
+    RADIUS,
+    UP_TO_ONE,
+    WHOLE,
+    ZERO_OR_TWO,
+    one_of,
+    optional,
+)
+from ebmjax.recipes.core.shared import ROBUST, family, shared
+from ebmjax.recipes.samplers.table import SAMPLERS, sections
+
+ENERGY = above_zero("loss.generative_weight", "an energy model")
+AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
+SVGD_LOSS = chosen("loss.name", "svgd", what="the loss of SVGD")
+BATCH_NORM = chosen("model.norm", "batch", what="batch normalisation")
+IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
+SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
+PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
+STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
+ADAM = chosen("optimizer.name", "adam")
+SGD = chosen("optimizer.name", "sgd")
+STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
+SAM = given("optimizer.rho", "SAM's radius")
+OOD = waiting(above_zero("eval.num_ood", "images to compare with"))
+ATTACKED = waiting(above_zero("eval.num_attacked", "images to attack"))
+GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
+REFINED = given("eval.refine_steps", "noise to average over, of chains before the attack")
 
 UNADJUSTED = ("sgld", "proximal_sgld", "psgld", "literal_psgld", "literal_mala")
 # JEM's step and noise, and for samplers that reject the temperature 5e-4.
@@ -29,157 +74,195 @@ CHANGES = {
 }
 
 
-def defaults() -> ConfigDict:
-    """A new configuration of the family "joint": JEM on the packaged digits.
+def _in_box(fields: Mapping[str, Field], *names: str) -> dict[str, Field]:
+    return {**fields, **under({name: fields[name] for name in names}, IN_BOX)}
 
-    ``sampler.name`` picks one of the sections below ``sampler``; the others wait unused, so that
-    ``--config.sampler.name=mala`` alone is a complete change.
-    """
-    optional = config_dict.placeholder
-    config: Any = {
-        "family": "joint",
-        "seed": 0,
-        "data": {
+
+def _needing_energy(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """``fields`` with one more condition, which is as strict as those that they have."""
+    made: dict[str, Field] = {}
+    for name, one in fields.items():
+        is_strict = one.when and not any(when.may_wait for when in one.when)
+        made |= under({name: one}, ENERGY if is_strict else waiting(ENERGY))
+    return made
+
+
+# Fields of the energy wait while the classifier is trained alone, as for the variants "softmax".
+_OF_ENERGY: dict[str, Field] = {
+    **_in_box(
+        shared(
+            sampler={
+                "num_steps": 10,
+                "num_samples": 64,
+                "box": "none",
+                "low": -1.0,
+                "high": 1.0,
+                "max_score": None,
+                "buffer.size": 10_000,
+                "buffer.reinit_prob": 0.05,
+            },
+            loss={
+                "energy_l2": 0.0,
+                "beta_variant": "default",
+                "output_scale": 1.0,
+                "max_positive_weight": None,
+            },
+            eval={"num_generated": 256, "num_chain_steps": None},
+        ),
+        "sampler.low",
+        "sampler.high",
+    ),
+    "sampler.name": field("sgld", one_of(*SAMPLERS), "sampler of the negatives, a section below"),
+    "sampler.dtype": field("float32", one_of("float32", "bfloat16"), "type that chains compute in"),
+    **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES),
+    "sampler.allow_decoupled": field(
+        False, FLAG, "let a sampler that rejects aim at another temperature than its noise's"
+    ),
+    "sampler.buffer.law": field(
+        "uniform",
+        one_of("uniform", "gaussian", "informative"),
+        "where chains start; informative: a Gaussian for each class of the data",
+    ),
+    **under(shared(sampler={"buffer.law_scale": 1.0}), SCALED),
+    "sampler.buffer.replacement": field(
+        "in_place",
+        one_of("in_place", "softmax", "argmax"),
+        "how the chains that go back to the buffer are chosen",
+        PARTS_KEPT,
+    ),
+    "sampler.buffer.num_kept": field(
+        None, optional(COUNT), "chains that go back to the buffer; None: all"
+    ),
+    "loss.name": field(
+        "contrastive_divergence",
+        one_of("contrastive_divergence", "beta", "svgd"),
+        "objective of p(x)",
+    ),
+    "loss.is_conditional": field(False, FLAG, "chains follow p(x | y) of a class", ENERGY),
+    "loss.beta": field(0.0, FRACTION, "exponent of the robust objective", ROBUST),
+    "loss.sampling_beta": field(
+        None, optional(FRACTION), "beta that the chains follow; None: loss.beta", ROBUST
+    ),
+    "loss.svgd_variant": field(
+        "corrected", one_of("corrected", "literal"), "form of the loss of SVGD", SVGD_LOSS
+    ),
+    "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
+    "loss.smoothing_ratio": field(
+        None,
+        optional(POSITIVE),
+        "ratio of gradient norms that the smoothing is steered to; None: it stays",
+    ),
+    "loss.smoothing_rate": field(0.1, UP_TO_ONE, "how fast the smoothing is steered", STEERED),
+    "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
+    "eval.selected_by_confidence": field(
+        False, FLAG, "also judge the buffer's images that the model is sure of", GENERATED
+    ),
+}
+
+FIELDS: dict[str, Field] = {
+    **family("joint"),
+    **shared(
+        data={
             "name": "digits",
             "data_dir": "",
             "image_size": 8,
-            "num_classes": 10,
             "max_train": 1440,
             "max_test": 357,
-            # Train on the first N images of each class alone. The informative start is still
-            # fitted to all training images, for one image has no covariance.
-            "num_per_class": optional(int),
-            # So many training images are held out and judged by, in place of the test images.
             "num_validation": 0,
-            "crop_padding": 1,
             "flip": False,
-            # p(x)'s images: plain, or augmented as the labelled ones but where it has its own.
-            "augment_positives": True,
-            "positive_crop_padding": optional(int),
-            "positive_flip": optional(bool),
             "noise_scale": 0.03,
-            "dequantise": False,
         },
-        "model": {
-            "depth": 10,
-            "widen_factor": 1,
-            "norm": "none",
-            "norm_policy": "default",
-            "lowering": "auto",
-            "dtype": "float32",
-        },
-        "sampler": {
-            "name": "sgld",
-            "num_steps": 10,
-            "num_samples": 64,
-            "dtype": "float32",
-            "box": "none",
-            "low": -1.0,
-            "high": 1.0,
-            "max_score": optional(float),
-            "allow_decoupled": False,
-            **sections(SAMPLERS, CHANGES),
-            "buffer": {
-                "size": 10_000,
-                "reinit_prob": 0.05,
-                "law": "uniform",
-                "law_scale": 1.0,
-                "replacement": "in_place",
-                "num_kept": optional(int),
-            },
-        },
-        "loss": {
-            "generative": "contrastive_divergence",
-            "classification_weight": 1.0,
-            "generative_weight": 1.0,
-            "is_conditional": False,
-            "energy_l2": 0.0,
-            "beta": 0.0,
-            "sampling_beta": optional(float),
-            "max_positive_weight": optional(float),
-            "beta_variant": "default",
-            "output_scale": 1.0,
-            "svgd_variant": "corrected",
-            "smoothing": 1.0,
-            "smoothing_ratio": optional(float),
-            "smoothing_rate": 0.1,
-        },
-        "optimizer": {
-            "name": "adam",
-            "learning_rate": 5e-3,
-            "b1": 0.9,
-            "b2": 0.999,
-            "momentum": 0.9,
-            "weight_decay": 0.0,
-            "warmup_steps": 0,
-            # "steps" down at decay_epochs, or "cosine" to 0 at the end.
-            "schedule": "steps",
-            "decay_epochs": (24.0, 34.0),
-            "decay_factor": 0.3,
-            "rho": optional(float),
-            "adaptive": False,
-        },
-        "train": {
-            # The folder of another run, whose parameters and chains this one begins with.
+        model={"dtype": "float32"},
+        optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
+        train={
             "start_from": "",
-            # The number of evaluations whose best state is kept beside the newest, if any.
             "keep_best": "",
             "num_epochs": 40,
             "batch_size": 64,
-            "positive_batch_size": 64,
             "steps_per_dispatch": 22,
             "log_every": 11,
             "checkpoint_every_epochs": 10,
             "max_consecutive_skips": 20,
             "max_abs_loss": 1e5,
         },
-        # whole_batch: batch statistics, SAM and the loss's weights are those of all shards
-        # together, as if there were one; False takes each shard's part for a batch of its own.
-        "mesh": {"num_shards": 1, "whole_batch": True},
-        "eval": {
+        mesh={"num_shards": 1, "whole_batch": True},
+        eval={
             "every_epochs": 10.0,
             "batch_size": 128,
             "num_samples": 100,
-            # Chains whose every step is kept and drawn, at each evaluation.
-            "num_profiled": 0,
-            # Of --mode=eval: "newest" or "best", on the images of training's evaluations or, where
-            # those were held out of the training images, on the test split.
             "checkpoint": "newest",
             "use_test_split": False,
-            # Of --mode=eval; a size of 0 leaves its part out.
-            "num_ood": 1000,
-            "ood_tfds": (),
-            "num_attacked": 128,
-            "attack_linf": (0, 4, 16, 32),
-            "attack_l2": (0, 64, 128, 256),
-            "attack_steps": 20,
-            "attack_step_size": optional(float),
-            "attack_restarts": 1,
-            "refine_steps": 0,
-            "num_eot": 1,
-            "num_generated": 256,
-            "num_chain_steps": optional(int),
-            # Also what SADA-JEM's code reports, of the buffer's images that the model is sure of.
-            "selected_by_confidence": False,
             "inception_weights": "",
             "inception_sha256": "",
-            "landscape_points": 11,
         },
-    }
-    return ConfigDict(config)
+    ),
+    **under(shared(eval={"num_profiled": 0}), ENERGY),
+    "data.num_classes": field(10, COUNT, "number of classes"),
+    "data.num_per_class": field(
+        None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
+    ),
+    "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
+    "data.augment_positives": field(True, FLAG, "augment the images of p(x), too", waiting(ENERGY)),
+    "data.positive_crop_padding": field(
+        None, optional(WHOLE), "crop_padding for p(x); None: the same", AUGMENTED, ENERGY
+    ),
+    "data.positive_flip": field(
+        None, optional(FLAG), "flip for p(x); None: the same", AUGMENTED, ENERGY
+    ),
+    "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
+    "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
+    "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
+    "model.norm_policy": field(
+        "default",
+        one_of("default", "running", "running_chains", "sada_jem"),
+        "which batches are normalised by which statistics",
+        BATCH_NORM,
+    ),
+    **_needing_energy(_OF_ENERGY),
+    "loss.generative_weight": field(
+        1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
+    ),
+    "optimizer.name": field("adam", one_of("adam", "sgd"), "optimiser"),
+    "optimizer.momentum": field(0.9, FRACTION, "momentum of SGD", SGD),
+    "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
+    "optimizer.schedule": field(
+        "steps", one_of("steps", "cosine"), "learning rate: down at decay_epochs, or cosine to 0"
+    ),
+    "optimizer.decay_epochs": field(
+        (24.0, 34.0), NOT_NEGATIVE, "epochs at which the learning rate steps down", STEPS_DOWN
+    ),
+    "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
+    "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
+    "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
+    "eval.num_ood": field(1000, ZERO_OR_TWO, "images of each out-of-distribution set; 0: none"),
+    "eval.ood_tfds": field((), NAME, "tensorflow-datasets that are out of distribution", OOD),
+    "eval.num_attacked": field(128, WHOLE, "test images that are attacked; 0: none"),
+    "eval.attack_linf": field((0, 4, 16, 32), RADIUS, "radii in L-infinity, of 255", ATTACKED),
+    "eval.attack_l2": field((0, 64, 128, 256), RADIUS, "radii in L2, of 255", ATTACKED),
+    "eval.attack_steps": field(20, COUNT, "steps of an attack (PGD)", ATTACKED),
+    "eval.attack_step_size": field(
+        None, optional(POSITIVE), "step of an attack, of 255; None: 2.5 radii / steps", ATTACKED
+    ),
+    "eval.attack_restarts": field(1, COUNT, "random starts of an attack", ATTACKED),
+    "eval.refine_steps": field(
+        0, WHOLE, "sampler steps before an attacked image is classified", ATTACKED
+    ),
+    "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
+    "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),
+}
 
 
 def configure(
     variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
-    """``defaults()`` with ``base`` and then the changes of ``variant``, by dotted field names.
+    """The family's defaults with ``base`` and then the changes of ``variant``.
 
     "" is the base itself and "smoke" a few steps of it on few images.
 
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return variants_of.configure(defaults(), variant, base, {**variants, "smoke": SMOKE})
+    return declare.configure(FIELDS, variant, base, {"smoke": SMOKE, **variants})
 
 
 SMOKE = {
@@ -190,6 +273,7 @@ SMOKE = {
     "sampler.num_steps": 2,
     "sampler.num_samples": 8,
     "sampler.buffer.size": 200,
+    "sampler.buffer.replacement": "in_place",
     "sampler.buffer.num_kept": None,
     "train.num_epochs": 2,
     "train.batch_size": 16,

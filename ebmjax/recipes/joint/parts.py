@@ -10,10 +10,10 @@ import numpy as np
 import optax
 
 from ebmjax import data, learning, losses, networks, samplers
-from ebmjax.recipes.core.build import BETA_VARIANTS, DTYPES, LOWERINGS, SHARD_AXES, batch_axis
-from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
+from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.images import initial_laws
-from ebmjax.recipes.samplers import SAMPLERS, Chosen, of_section
+from ebmjax.recipes.joint.checks import sampler
 from ebmjax.recipes.samplers.bind import bound
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
@@ -35,9 +35,8 @@ def classifier(config: Config, section: Literal["model", "sampler"]) -> networks
             depth=model.depth,
             widen_factor=model.widen_factor,
             num_classes=config.data.num_classes,
-            norm=choose("model.norm", model.norm, NORMS),
-            lowering=choose("model.lowering", model.lowering, LOWERINGS),
-            dtype=choose(f"{section}.dtype", config[section].dtype, DTYPES),
+            norm=NORMS[model.norm],
+            dtype=DTYPES[config[section].dtype],
         )
     )
 
@@ -92,8 +91,8 @@ def positive_view(config: Config) -> learning.View:
 def _view(
     section: Config, padding: int, is_flipped: bool, key: jax.Array, images: jax.Array
 ) -> jax.Array:
-    crop_key, flip_key, level_key, noise_key = jax.random.split(key, 4)
-    x = data.dequantise(level_key, images) if section.dequantise else data.to_signed_unit(images)
+    crop_key, flip_key, _, noise_key = jax.random.split(key, 4)
+    x = data.to_signed_unit(images)
     if padding:
         x = data.reflect_pad_crop(crop_key, x, padding=padding)
     if is_flipped:
@@ -108,7 +107,6 @@ def objective(config: Config) -> learning.JointObjective:
     loss = config.loss
     return learning.JointObjective(
         generative_loss=_generative_loss(loss),
-        classification_weight=loss.classification_weight,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
         density_scale=_density_scale(config),
@@ -127,7 +125,7 @@ def _generative_loss(loss: Config) -> learning.GenerativeLoss:
     The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
     weight of the penalty stays.
     """
-    term = choose("loss.generative", loss.generative, GENERATIVE_LOSSES)(loss)
+    term = GENERATIVE_LOSSES[loss.name](loss)
 
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
         value, metrics = term(positive, negative, smoothing)
@@ -154,7 +152,7 @@ def _beta_objective(loss: Config) -> learning.GenerativeLoss:
             positive / smoothing,
             negative / smoothing,
             beta=loss.beta,
-            variant=choose("loss.beta_variant", loss.beta_variant, BETA_VARIANTS),
+            variant=loss.beta_variant,
             output_scale=loss.output_scale,
         )
         means = {
@@ -173,7 +171,7 @@ def _svgd_objective(loss: Config) -> learning.GenerativeLoss:
             positive,
             negative,
             smoothing=smoothing,
-            variant=choose("loss.svgd_variant", loss.svgd_variant, SVGD_VARIANTS),
+            variant=loss.svgd_variant,
         )
 
     return term
@@ -184,7 +182,6 @@ GENERATIVE_LOSSES = {
     "beta": _beta_objective,
     "svgd": _svgd_objective,
 }
-SVGD_VARIANTS = {name: name for name in ("corrected", "literal")}
 
 
 def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
@@ -193,23 +190,12 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
     return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
-def sampler(config: Config) -> Chosen:
-    """Returns the sampler that ``config.sampler.name`` names."""
-    return of_section(config, "sampler.name", config.sampler.name, SAMPLERS)
-
-
 def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | None:
     """The plan of negatives; None for a classifier alone (``loss.generative_weight`` 0)."""
     if not config.loss.generative_weight:
         return None
     chosen = sampler(config)
     is_interacting = chosen.entry.interacting
-    if config.loss.is_conditional and is_interacting:
-        able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacting)
-        raise ConfigError(
-            f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
-            f"of config.sampler.name={chosen.name!r} move together. Take one of {able}."
-        )
     has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
     kind = learning.ChainKind(
         sampler=bound(chosen, config.sampler, train.images.shape[1:]),
@@ -223,32 +209,20 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | No
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
         num_classes=config.data.num_classes if has_classes else 1,
-        replacement=choose(
-            "sampler.buffer.replacement", config.sampler.buffer.replacement, REPLACEMENTS
-        ),
+        replacement=config.sampler.buffer.replacement,
         num_kept=_a_shard(config, "buffer.num_kept"),
     )
 
 
-REPLACEMENTS = {name: name for name in ("in_place", "softmax", "argmax")}
-
-
 def _a_shard(config: Config, name: str) -> Any:
     """A shard's part of a number of samples, None of None."""
-    total, num_shards = config.sampler[name], config.mesh.num_shards
-    if total is None:
-        return None
-    if total % num_shards:
-        raise ConfigError(
-            f"config.sampler.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
-            f"{total}."
-        )
-    return total // num_shards
+    total = config.sampler[name]
+    return None if total is None else total // config.mesh.num_shards
 
 
 def _density_scale(config: Config) -> float:
     """1 - beta under the beta objective: the weights carry the rest of the density."""
-    if config.loss.generative != "beta":
+    if config.loss.name != "beta":
         return 1.0
     beta = config.loss.sampling_beta
     return 1.0 - (config.loss.beta if beta is None else beta)
@@ -261,7 +235,7 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
     laws["informative"] = lambda: samplers.informative_law(
         data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
     )
-    return choose("sampler.buffer.law", buffer.law, laws)()
+    return laws[buffer.law]()
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
@@ -272,18 +246,18 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         "steps": lambda: _steps_down(section, steps_per_epoch),
         "cosine": lambda: optax.cosine_decay_schedule(section.learning_rate, total_steps),
     }
-    decaying = choose("optimizer.schedule", section.schedule, schedules)()
+    decaying = schedules[section.schedule]()
 
     def schedule(count: Any) -> Any:
         return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     transforms = {
-        "adam": lambda: optax.scale_by_adam(b1=section.b1, b2=section.b2),
+        "adam": optax.scale_by_adam,
         "sgd": lambda: optax.trace(decay=section.momentum),
     }
     return optax.chain(
         optax.add_decayed_weights(section.weight_decay),
-        choose("optimizer.name", section.name, transforms)(),
+        transforms[section.name](),
         optax.scale_by_learning_rate(schedule),
     )
 

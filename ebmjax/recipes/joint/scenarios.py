@@ -25,7 +25,7 @@ that of the best accuracy."""
 def robust(exponent: float, output_scale: float = 2e4) -> Changes:
     """Returns fields of the robust objective with weights exp(exponent f)."""
     return {
-        "loss.generative": "beta",
+        "loss.name": "beta",
         "loss.beta": exponent / output_scale,
         "loss.output_scale": output_scale,
     }

@@ -11,7 +11,7 @@ from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.distances import Distances
-from ebmjax.recipes.joint import checks, parts, plots
+from ebmjax.recipes.joint import parts, plots
 from ebmjax.recipes.joint.chains import densities_of
 from ebmjax.recipes.joint.evaluate import JointEvaluation
 from ebmjax.recipes.joint.monitor import JointMonitor
@@ -19,8 +19,7 @@ from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
-    """The experiment of ``config`` (see ``jem/defaults.py`` for the fields)."""
-    checks.check(config)
+    """The experiment of ``config`` (see ``joint/fields.py`` for the fields)."""
     images = common.images(config)
     train, test = images.train, images.monitored
     learnt = parts.learnt_images(config, train)
@@ -31,7 +30,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     classifier = parts.classifier(config, "model")
     chain_classifier = parts.classifier(config, "sampler")
-    policy = parts.choose("model.norm_policy", config.model.norm_policy, parts.NORM_POLICIES)
+    policy = parts.NORM_POLICIES[config.model.norm_policy]
     params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))
     chain_plan, objective = parts.chain_plan(config, train), parts.objective(config)
     carry = init_carry(

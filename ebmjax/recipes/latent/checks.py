@@ -1,37 +1,57 @@
-"""Refuses, before training, fields of a latent EBM's configuration that exclude each other."""
+"""Refuses fields of a latent EBM's configuration that exclude each other. Needs no JAX."""
 
 import numpy as np
 
-from ebmjax import latent
-from ebmjax.recipes.core import best
-from ebmjax.recipes.core.fields import Config, ConfigError, choose
-from ebmjax.recipes.latent.evidence import JACKKNIFE_GROUPS, METHODS, SMC_REPEATS
-from ebmjax.recipes.latent.parts import sampler
+from ebmjax.recipes.core import checks
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.ranges import MIN_FLOAT
+from ebmjax.recipes.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.samplers import check as check_samplers
-from ebmjax.recipes.samplers.blackjax_kernels import check_installed
 
-COVARIANCES = {name: name for name in ("full", "diagonal", "shrunk")}
-# The fields that make a power law: numbers of intervals and exponents.
-LADDERS = (
-    ("loss.num_intervals", "loss.exponent"),
-    ("loss.pilot_intervals", "loss.pilot_exponent"),
-    ("eval.evidence_intervals", "eval.evidence_exponent"),
-)
+SMC_REPEATS = 8
+"""Populations of the method "smc", whose spread tells its error."""
+JACKKNIFE_GROUPS = 8
+"""Groups of chains whose spread tells the error of a divergence."""
+EVIDENCE_EXPONENT = 6.0
+"""Exponent of the powers along which ``eval.evidence_methods`` go."""
 
 
-def check(config: Config, num_test: int) -> None:
+def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     _check_best(config)
+    _check_generator(config)
+    _check_rates(config)
     _check_ladders(config)
     _check_gaussians(config)
     _check_chains(config)
-    _check_sizes(config, num_test)
+    _check_sizes(config)
     _check_blackjax(config)
+
+
+def _check_generator(config: Config) -> None:
+    side, features = config.data.image_size, config.model.generator_features
+    made = 4 * 2 ** len(features)
+    if made != side:
+        raise ConfigError(
+            f"config.model.generator_features={features} makes images of {made}x{made}, but "
+            f"config.data.image_size={side}. Each entry doubles the side from 4 on."
+        )
+
+
+def _check_rates(config: Config) -> None:
+    for name in ("prior", "generator"):
+        section = config.optimizer[name]
+        if section.learning_rate < section.final_learning_rate:
+            raise ConfigError(
+                f"config.optimizer.{name}.learning_rate={section.learning_rate:g} must be at least "
+                f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "
+                f"--config.optimizer.{name}.final_learning_rate as well."
+            )
 
 
 def _check_best(config: Config) -> None:
     has_judge = config.data.num_classes or config.eval.inception_weights
-    best.check(config, best.OF_SAMPLES if has_judge else ())
+    checks.check_kept(config, checks.OF_SAMPLES if has_judge else ())
     if config.train.keep_best and config.train.num_repeats > 1:
         raise ConfigError(
             f"config.train.keep_best={config.train.keep_best!r} keeps one state, but each of the "
@@ -42,21 +62,24 @@ def _check_best(config: Config) -> None:
 
 def _check_ladders(config: Config) -> None:
     """Refuses powers that float32 cannot tell apart: within a compiled program nobody would."""
-    for intervals, exponent in LADDERS:
-        num_intervals, p = config[intervals], config[exponent]
-        powers = np.asarray(latent.power_schedule(num_intervals, p))
+    exponent = config.loss.exponent
+    for name in ("num_intervals", "pilot_intervals"):
+        num_intervals = config.loss[name]
+        steps = np.arange(num_intervals + 1, dtype=np.float32) / np.float32(num_intervals)
+        powers = steps ** np.float32(exponent)
+        powers[powers < MIN_FLOAT] = 0.0  # as compiled programs do
         if not np.all(np.diff(powers) > 0):
             raise ConfigError(
-                f"config.{intervals}={num_intervals} and config.{exponent}={p} make powers that "
-                "coincide in float32, where they must increase strictly from 0 to 1. Take an "
-                "exponent nearer to 1, or fewer intervals."
+                f"config.loss.{name}={num_intervals} and config.loss.exponent={exponent} make "
+                "powers that coincide in float32, where they must increase strictly from 0 to 1. "
+                "Take an exponent nearer to 1, or fewer intervals."
             )
 
 
 def _check_gaussians(config: Config) -> None:
     """Refuses a Gaussian fit that an image's chains cannot carry, in training or in a report."""
-    covariance = choose("loss.kl_covariance", config.loss.kl_covariance, COVARIANCES)
-    latent_dim, section = config.model.latent_dim, config.eval
+    covariance, section = config.loss.kl_covariance, config.eval
+    latent_dim = config.model.latent_dim
     smallest = fewest_chains(latent_dim)
     if section.evidence_divergences and section.evidence_chains < smallest:
         raise ConfigError(
@@ -67,7 +90,7 @@ def _check_gaussians(config: Config) -> None:
             "--config.eval.evidence_divergences=False to report the trapezium rule alone, by that "
             "name."
         )
-    if config.loss.estimator != "through_chain" or config.loss.kl_weight == 0:
+    if config.loss.name != "through_chain" or config.loss.kl_weight == 0:
         return
     name, num_chains = "loss.chains_per_observation", config.loss.chains_per_observation
     if covariance == "full" and num_chains < latent_dim + 3:
@@ -94,7 +117,7 @@ def fewest_chains(latent_dim: int) -> int:
 
 
 def _check_chains(config: Config) -> None:
-    section, estimator = config.sampler, config.loss.estimator
+    section, estimator = config.sampler, config.loss.name
     samplers = [sampler(config, name) for name in ("prior", "posterior")]
     check_samplers(section, samplers)
     if section.persistent and section.warm_start:
@@ -104,40 +127,38 @@ def _check_chains(config: Config) -> None:
         )
     if estimator == "covariance" and config.loss.chains_per_observation < 2:
         raise ConfigError(
-            "config.loss.estimator='covariance' needs at least 2 chains of every image, got "
+            "config.loss.name='covariance' needs at least 2 chains of every image, got "
             f"config.loss.chains_per_observation={config.loss.chains_per_observation}."
         )
     _check_control_variates(config)
-    if config.loss.kl_sum == "literal" and estimator != "through_chain":
-        raise ConfigError(
-            "config.loss.kl_sum='literal' is for config.loss.estimator='through_chain', whose "
-            f"objective alone has the divergences, got {estimator!r}."
-        )
     if estimator != "through_chain":
         return
     if section.persistent:
         raise ConfigError(
-            "config.loss.estimator='through_chain' differentiates whole chains and so starts them "
+            "config.loss.name='through_chain' differentiates whole chains and so starts them "
             "afresh: set --config.sampler.persistent=False."
         )
     for chosen in samplers:
         if chosen.entry.rejects:
             raise ConfigError(
                 f"{chosen.where}.name={chosen.name!r} accepts or rejects, which has "
-                "no derivative: config.loss.estimator='through_chain' needs 'sgld' or another "
+                "no derivative: config.loss.name='through_chain' needs 'sgld' or another "
                 "sampler that always moves."
             )
+
+
+def sampler(config: Config, name: str) -> Chosen:
+    """Returns the sampler that ``config.sampler.<name>.name`` names, for "prior" or "posterior".
+
+    It moves one chain at a time, because each chain has a separate density.
+    """
+    return of_shared(config, f"sampler.{name}", SINGLE)
 
 
 def _check_control_variates(config: Config) -> None:
     section = config.loss
     if not section.control_variates:
         return
-    if section.estimator != "covariance":
-        raise ConfigError(
-            "config.loss.control_variates=True is for config.loss.estimator='covariance', got "
-            f"config.loss.estimator={section.estimator!r}, which has no covariances."
-        )
     if section.chains_per_observation < 4 or section.chains_per_observation % 2:
         raise ConfigError(
             "config.loss.control_variates=True needs an even number of at least 4 chains of every "
@@ -146,19 +167,25 @@ def _check_control_variates(config: Config) -> None:
         )
 
 
-def _check_sizes(config: Config, num_test: int) -> None:
+def check_test_images(config: Config, num_test: int) -> None:
+    """Raises ConfigError where ``num_test`` images are too few for ``config.eval.num_test``."""
     held = "num_validation" if config.data.num_validation else "max_test"
-    for name, available, which in (
-        ("num_test", num_test, f"test images (config.data.{held})"),
-        ("evidence_images", config.eval.num_test, "evaluated images (config.eval.num_test)"),
-    ):
-        if config.eval[name] > available:
-            raise ConfigError(
-                f"config.eval.{name} must be at most {available}, the number of {which}; got "
-                f"{config.eval[name]}."
-            )
-    for name in config.eval.evidence_methods:
-        choose("eval.evidence_methods", name, METHODS)
+    if config.eval.num_test > num_test:
+        raise ConfigError(
+            f"config.eval.num_test must be at most {num_test}, the number of test images "
+            f"(config.data.{held}); got {config.eval.num_test}."
+        )
+
+
+def _check_sizes(config: Config) -> None:
+    held = config.data.num_validation or config.data.max_test
+    if held is not None:
+        check_test_images(config, held)
+    if config.eval.evidence_images > config.eval.num_test:
+        raise ConfigError(
+            f"config.eval.evidence_images must be at most {config.eval.num_test}, the number of "
+            f"evaluated images (config.eval.num_test); got {config.eval.evidence_images}."
+        )
     num_chains = config.eval.evidence_chains
     if "smc" in config.eval.evidence_methods and (
         num_chains % SMC_REPEATS or num_chains < 2 * SMC_REPEATS
@@ -178,4 +205,4 @@ def _check_sizes(config: Config, num_test: int) -> None:
 
 def _check_blackjax(config: Config) -> None:
     if "smc" in config.eval.evidence_methods:
-        check_installed("config.eval.evidence_methods with 'smc'")
+        checks.check_installed("config.eval.evidence_methods with 'smc'")

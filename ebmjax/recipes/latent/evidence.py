@@ -11,12 +11,8 @@ import numpy as np
 from ebmjax import data, latent
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.latent.checks import EVIDENCE_EXPONENT, JACKKNIFE_GROUPS, SMC_REPEATS
 from ebmjax.samplers import mala
-
-SMC_REPEATS = 8
-"""Number of populations of tempered SMC, which share ``eval.evidence_chains``."""
-JACKKNIFE_GROUPS = 8
-"""Number of groups of chains for the jackknife error of a sum with divergences."""
 
 
 def compare(
@@ -73,7 +69,7 @@ def _sampler(config: Config) -> Callable[..., Any]:
 
 
 def _powers(config: Config) -> jax.Array:
-    return latent.power_schedule(config.eval.evidence_intervals, config.eval.evidence_exponent)
+    return latent.power_schedule(config.eval.evidence_intervals, EVIDENCE_EXPONENT)
 
 
 def _image_by_image(

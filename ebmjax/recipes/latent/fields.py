@@ -3,128 +3,176 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
-from ebmjax.recipes.core import variants as variants_of
-from ebmjax.recipes.samplers import SHARED, SINGLE, sections, shared
+from ebmjax.recipes.core import declare
+from ebmjax.recipes.core.declare import (
+    Field,
+    When,
+    above_zero,
+    chosen,
+    field,
+    given,
+    section,
+    waiting,
+)
+from ebmjax.recipes.core.ranges import (
+    COUNT,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    TWO_OR_MORE,
+    UP_TO_ONE,
+    one_of,
+)
+from ebmjax.recipes.core.shared import ACTIVATIONS, family, shared
+from ebmjax.recipes.samplers.table import SHARED, SINGLE, sections
+from ebmjax.recipes.samplers.table import shared as of_any
+
+OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
+METHODS = ("thermodynamic", "stepping_stone", "ais", "smc")
+
+POWERS = chosen("loss.name", *OBJECTIVES[1:], what="an objective with powers")
+THROUGH_CHAIN = chosen("loss.name", "through_chain")
+LEARNED_PRIOR = waiting(chosen("loss.name", *OBJECTIVES[:-1], what="a prior that learns"))
+COVARIANCE = chosen("loss.name", "covariance")
+PILOT = waiting(chosen("loss.schedule", "adaptive", what="powers that a pilot run places"))
+BY_METHODS = waiting(given("eval.evidence_methods", "methods to compare"))
+GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
 
 
-def defaults() -> ConfigDict:
-    """A new configuration of the family "latent": thermodynamic integration on the digits."""
-    config: Any = {
-        "family": "latent",
-        "seed": 0,
-        "data": {
+def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
+    section = f"sampler.{name}"
+    return {
+        **of_any(section, SINGLE, step_size, f"sampler of the {name}"),
+        f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
+    }
+
+
+def _is_used(name: str) -> When:
+    """The condition that prior or posterior has a sampler."""
+    return When(
+        f"config.sampler.prior.name or posterior.name={name}",
+        lambda c: name in (c.sampler.prior.name, c.sampler.posterior.name),
+    )
+
+
+def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field]:
+    fields = {
+        "learning_rate": field(first, POSITIVE, f"learning rate of the {name}"),
+        "final_learning_rate": field(last, POSITIVE, "where its decay ends"),
+    }
+    return section(f"optimizer.{name}", fields, *when)
+
+
+FIELDS: dict[str, Field] = {
+    **family("latent"),
+    **shared(
+        data={
             "name": "digits",
             "data_dir": "",
             "image_size": 8,
-            "num_classes": config_dict.placeholder(int),
+            "num_classes": 10,
             "max_train": 1440,
             "max_test": 352,
-            # So many training images are held out and judged by, in place of the test images.
             "num_validation": 0,
         },
-        "model": {
-            "latent_dim": 16,
-            "prior_hidden": (100, 100),
-            "prior_activation": "leaky_relu",
-            "generator_features": (64,),
-            "generator_init": "lecun_normal",
-            "base_scale": 1.0,
-            "likelihood_scale": 0.3,
-        },
-        "sampler": {
-            "prior": {**shared("sgld", 0.16), "num_steps": 60},
-            "posterior": {**shared("sgld", 0.04), "num_steps": 20},
-            # What else a sampler has: prior and posterior share it.
-            **sections(SINGLE, without=SHARED),
-            # Annealed along the powers instead of started afresh at each.
-            "warm_start": False,
-            # Going on, at every visit, where the chains of an example stood.
-            "persistent": False,
-        },
-        "loss": {
-            "estimator": "tempered",
-            "schedule": "power",
-            "num_intervals": 10,
-            "exponent": 6.0,
-            # Of the pilot run that places the powers of the schedule "adaptive": it trains with the
-            # power law above and then looks at a finer one.
-            "pilot_epochs": 5,
-            "pilot_intervals": 20,
-            "pilot_exponent": 6.0,
-            "chains_per_observation": 1,
-            # Of "covariance" alone, by Stein's identity.
-            "control_variates": False,
-            "energy_l2": 0.0,
-            # Weight and covariances of the divergences in the objective of "through_chain" alone.
-            # The log evidence that is reported has them in full, with full covariances.
-            "kl_weight": 1.0,
-            "kl_covariance": "full",
-            # "literal" has a plus between the divergences, as the thesis prints.
-            "kl_sum": "corrected",
-        },
-        "optimizer": {
-            "b1": 0.5,
-            "b2": 0.999,
-            "decay_per_epoch": 0.99,
-            "prior": {"learning_rate": 2e-4, "final_learning_rate": 1e-4},
-            "generator": {"learning_rate": 1e-3, "final_learning_rate": 5e-4},
-        },
-        "train": {
-            # The folder of another run, whose parameters and chains this one begins with.
+        loss={"energy_l2": 0.0},
+        train={
             "start_from": "",
-            # The number of evaluations whose best state is kept beside the newest, if any.
             "keep_best": "",
             "num_epochs": 100,
-            "num_repeats": 1,
             "batch_size": 72,
             "steps_per_dispatch": 20,
             "log_every": 5,
             "checkpoint_every_epochs": 10,
             "max_consecutive_skips": 20,
         },
-        "mesh": {"num_shards": 8},
-        "eval": {
+        mesh={"num_shards": 8},
+        eval={
             "every_epochs": 20.0,
-            # Before the first step, too.
-            "at_start": True,
-            # Images a call of what judges them.
             "batch_size": 128,
             "num_samples": 100,
-            "num_test": 352,
-            "evidence_images": 32,
-            # Chains of an image, 3 for each latent dimension at least: to them the divergences of
-            # the reported log evidence are fitted. Without divergences only the trapezium rule is
-            # reported.
-            "evidence_chains": 64,
-            "evidence_divergences": True,
-            "num_gradients": 8,
-            # Of --mode=eval: "newest" or "best", on the images of training's evaluations or, where
-            # those were held out of the training images, on the test split.
             "checkpoint": "newest",
             "use_test_split": False,
-            # A size of 0, and no methods, leave their part out.
             "num_generated": 1440,
-            "smallest_generated": 240,
             "inception_weights": "",
             "inception_sha256": "",
-            "evidence_methods": ("thermodynamic", "stepping_stone", "ais"),
-            "evidence_intervals": 40,
-            "evidence_exponent": 6.0,
-            "evidence_steps": 10,
-            "evidence_step_size": 0.02,
         },
-    }
-    config = ConfigDict(config)
-    config.data.num_classes = 10  # None where the data have no labels
-    return config
+    ),
+    "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
+    "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior's energy"),
+    "model.prior_activation": field(
+        "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
+    ),
+    "model.generator_features": field(
+        (64,), COUNT, "channels of the generator's stages, which double the side from 4 on"
+    ),
+    "model.generator_init": field(
+        "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"
+    ),
+    "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
+    **_chains("prior", 0.16, 60),
+    **_chains("posterior", 0.04, 20),
+    **sections(SINGLE, _is_used, without=SHARED),
+    "sampler.warm_start": field(
+        False, FLAG, "anneal chains along the powers instead of starting afresh at each", POWERS
+    ),
+    "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
+    "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),
+    "loss.schedule": field(
+        "power", one_of("power", "adaptive"), "who places the powers: a law or a pilot run", POWERS
+    ),
+    "loss.num_intervals": field(10, COUNT, "intervals between powers"),
+    "loss.exponent": field(6.0, POSITIVE, "exponent p of the power law"),
+    "loss.pilot_epochs": field(5, COUNT, "epochs of the pilot run, along the power law", PILOT),
+    "loss.pilot_intervals": field(20, COUNT, "intervals that the pilot run looks at", PILOT),
+    "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
+    "loss.control_variates": field(False, FLAG, "control variates by Stein's identity", COVARIANCE),
+    "loss.kl_weight": field(
+        1.0, NOT_NEGATIVE, "weight of the divergences in the objective", THROUGH_CHAIN
+    ),
+    "loss.kl_covariance": field(
+        "full", one_of("full", "diagonal", "shrunk"), "covariances of their fits", THROUGH_CHAIN
+    ),
+    "loss.kl_sum": field(
+        "corrected",
+        one_of("corrected", "literal"),
+        "sign between divergences; literal: as the thesis prints",
+        THROUGH_CHAIN,
+    ),
+    "optimizer.decay_per_epoch": field(0.99, UP_TO_ONE, "decay of the learning rates"),
+    **_rates("prior", 2e-4, 1e-4, LEARNED_PRIOR),
+    **_rates("generator", 1e-3, 5e-4),
+    "train.num_repeats": field(1, COUNT, "runs, of seeds seed, seed + 1, ..., in one program"),
+    "eval.at_start": field(True, FLAG, "evaluate before the first step, too"),
+    "eval.num_test": field(352, COUNT, "test images of an evaluation during training"),
+    "eval.evidence_images": field(32, COUNT, "images whose log evidence is estimated"),
+    "eval.evidence_chains": field(
+        64, TWO_OR_MORE, "chains of an image; at least 3 for each latent dimension"
+    ),
+    "eval.evidence_divergences": field(
+        True, FLAG, "report divergences, too; False: the trapezium rule alone"
+    ),
+    "eval.num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured"),
+    "eval.smallest_generated": field(
+        240, COUNT, "smallest number of images that metrics are extrapolated from", GENERATED
+    ),
+    "eval.evidence_methods": field(
+        ("thermodynamic", "stepping_stone", "ais"),
+        one_of(*METHODS),
+        "methods that --mode=eval compares; empty: none",
+    ),
+    "eval.evidence_intervals": field(40, COUNT, "intervals of these methods", BY_METHODS),
+    "eval.evidence_steps": field(10, COUNT, "steps at each of their powers", BY_METHODS),
+    "eval.evidence_step_size": field(0.02, POSITIVE, "step size of their chains", BY_METHODS),
+}
 
 
 def configure(
     variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
-    """``defaults()`` with ``base`` and then the changes of ``variant``, by dotted field names.
+    """The family's defaults with ``base`` and then the changes of ``variant``.
 
     "" is the base itself, "smoke" a few steps of it on few images, and "vanilla" the training
     without powers.
@@ -133,10 +181,10 @@ def configure(
       ValueError: for a variant that does not exist.
     """
     common = {"smoke": SMOKE, "vanilla": VANILLA}
-    return variants_of.configure(defaults(), variant, base, {**common, **variants})
+    return declare.configure(FIELDS, variant, base, {**common, **variants})
 
 
-VANILLA = {"loss.estimator": "vanilla"}
+VANILLA = {"loss.name": "vanilla"}
 
 SMOKE: dict[str, Any] = {
     "data.max_train": 144,

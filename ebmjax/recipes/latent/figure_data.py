@@ -27,7 +27,8 @@ SYMBOLS = {
     EPOCHS: "epochs",
 }
 # Fields that differ in every row, or only in machine or blocks.
-NO_SETTING = {"seed", "loss.estimator", EXPONENT, "data.data_dir", "train.steps_per_dispatch"}
+NO_SETTING = {"seed", "loss.name", "loss.pilot_intervals", EXPONENT, "data.data_dir"}
+NO_SETTING |= {"train.steps_per_dispatch"}
 # Epochs are whole, so equal updates with another batch size are equal up to a part of an epoch.
 EQUAL = 1 / 8
 
@@ -56,7 +57,7 @@ class Row:
     @property
     def estimator(self) -> str:
         """Gradient estimator."""
-        return self.config["loss.estimator"]
+        return self.config["loss.name"]
 
     @property
     def exponent(self) -> float:

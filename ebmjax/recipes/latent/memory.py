@@ -86,11 +86,11 @@ def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program
         _told(config, "loss.chains_per_observation", "chains"): config.loss.chains_per_observation,
         f"{num_repeats} of {_told(config, 'train.num_repeats', 'repeats at a time')}": num_repeats,
     }
-    counts = chains if config.loss.estimator == "vanilla" else powers | chains
+    counts = chains if config.loss.name == "vanilla" else powers | chains
     if config.loss.control_variates:  # every activation has a tangent
         kept *= 2
     states = {"prior": 0, "posterior": 0}
-    if config.loss.estimator == "through_chain":
+    if config.loss.name == "through_chain":
         # A position and a score for every step of a differentiated chain.
         states = {
             name: 8 * config.model.latent_dim * config.sampler[name].num_steps for name in states

@@ -12,8 +12,8 @@ import optax
 from ebmjax import data, latent, networks
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core.fields import Config, ConfigError, choose
-from ebmjax.recipes.samplers import SINGLE, Chosen, of_shared
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.latent.checks import sampler
 from ebmjax.recipes.samplers.bind import bound
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
@@ -24,8 +24,6 @@ ESTIMATORS: dict[str, Callable[..., Any]] = {
     "through_chain": latent.through_chain_loss,
     "frozen_prior": latent.frozen_prior_loss,
 }
-KL_SUMS = {name: name for name in ("corrected", "literal")}
-ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.1), "gelu": nn.gelu}
 INITIALIZERS = {
     "lecun_normal": nn.initializers.lecun_normal(),
     "xavier_normal": nn.initializers.xavier_normal(),
@@ -49,14 +47,6 @@ def observe(batch: Examples) -> jax.Array:
     return data.to_signed_unit(jnp.asarray(batch.images.images))
 
 
-def sampler(config: Config, name: str) -> Chosen:
-    """Returns the sampler that ``config.sampler.<name>.name`` names, for "prior" or "posterior".
-
-    It moves one chain at a time, because each chain has a separate density.
-    """
-    return of_shared(config, f"sampler.{name}", SINGLE)
-
-
 def chains(config: Config) -> dict[str, Any]:
     """Samplers and lengths, as gradient functions take them."""
     section, shape = config.sampler, (config.model.latent_dim,)
@@ -73,11 +63,11 @@ def chains(config: Config) -> dict[str, Any]:
 def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) -> Callable[..., Any]:
     """The learning gradient of ``config.loss``; ``powers`` are unused by "vanilla"."""
     section = config.loss
-    loss_fn = choose("loss.estimator", section.estimator, ESTIMATORS)
+    loss_fn = ESTIMATORS[section.name]
     options: dict[str, Any] = {"energy_l2": section.energy_l2}
-    if section.estimator == "through_chain":
+    if section.name == "through_chain":
         options |= {"kl_weight": section.kl_weight, "kl_covariance": section.kl_covariance}
-        options["kl_sum"] = choose("loss.kl_sum", section.kl_sum, KL_SUMS)
+        options["kl_sum"] = section.kl_sum
         return make_through_chain_gradient_fn(
             model,
             powers,
@@ -86,13 +76,13 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
             **chains(config),
             **options,
         )
-    if section.estimator == "covariance":
+    if section.name == "covariance":
         options["num_chains"] = section.chains_per_observation
         options["control_variates"] = section.control_variates
     return make_latent_gradient_fn(
         model,
         observe=observe,
-        powers=None if section.estimator == "vanilla" else powers,
+        powers=None if section.name == "vanilla" else powers,
         loss_fn=partial(loss_fn, **options),
         num_chains=section.chains_per_observation,
         identify=lambda batch: batch.index,
@@ -111,12 +101,12 @@ def model_of(
     section = config.model
     energy = networks.LatentEnergy(
         hidden=section.prior_hidden,
-        activation=choose("model.prior_activation", section.prior_activation, ACTIVATIONS),
+        activation=common.ACTIVATIONS[section.prior_activation],
     )
     generator = networks.ConvGenerator(
         features=section.generator_features,
         channels=image_shape[-1],
-        kernel_init=choose("model.generator_init", section.generator_init, INITIALIZERS),
+        kernel_init=INITIALIZERS[section.generator_init],
     )
     z = jnp.zeros(section.latent_dim)
     produced = jax.eval_shape(lambda: generator.init_with_output(jax.random.key(0), z)[0]).shape
@@ -134,7 +124,6 @@ def model_of(
     model = latent.LatentModel(
         energy_fn=energy.apply,
         generator_fn=generator.apply,
-        base_scale=section.base_scale,
         likelihood_scale=section.likelihood_scale,
     )
     # Eagerly every layer would be compiled, and applied, on its own.

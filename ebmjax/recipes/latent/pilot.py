@@ -51,7 +51,7 @@ def run(
     result = _train(train_key, config, model, params, optimizer, examples, law)
     if result.signum is not None:
         raise KeyboardInterrupt
-    powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.pilot_exponent)
+    powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.exponent)
     trained = jax.device_get(result.state.params)
     observations = parts.observe(jax.tree.map(lambda leaf: leaf[:IMAGES], examples))
     measure = jax.jit(

@@ -12,10 +12,9 @@ import numpy as np
 from ebmjax import latent
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core import workdir as folders
-from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, choose
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
 from ebmjax.recipes.latent.pilot import Pilot
 
-SCHEDULES = {name: name for name in ("power", "adaptive")}
 FILE = "schedule.json"
 
 
@@ -48,7 +47,7 @@ def schedule(config: Config, workdir: Path, pilot: Callable[[jax.Array], Pilot])
     """
     num_intervals = config.loss.num_intervals
     law = latent.power_schedule(num_intervals, config.loss.exponent)
-    if choose("loss.schedule", config.loss.schedule, SCHEDULES) == "power":
+    if config.loss.schedule == "power":
         return Schedule(law)
     path = workdir / FILE
     if path.exists():

@@ -11,7 +11,7 @@ import numpy as np
 
 from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core.fields import Config, choose
+from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.latent import checks, gradient_variance, memory, parts, plots
@@ -23,11 +23,10 @@ from ebmjax.training import TrainState, init_state, make_train_step, stack_state
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
-    """The experiment of ``config`` (see ``thermo/defaults.py`` for the fields)."""
-    choose("loss.estimator", config.loss.estimator, parts.ESTIMATORS)
+    """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
     images = common.images(config)
     train, test = images.train, images.monitored
-    checks.check(config, min(len(test.images), len(images.evaluated.images)))
+    checks.check_test_images(config, min(len(test.images), len(images.evaluated.images)))
     plan = common.plan(config, len(train.images))
     model, init = parts.model_of(config, train.images.shape[1:])
     shapes = jax.eval_shape(init, jax.random.key(0))
@@ -85,7 +84,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
 def _shards(config: Config, key: jax.Array, num_examples: int) -> Any:
     """Persistent chains for every example and power."""
-    is_vanilla = config.loss.estimator == "vanilla"
+    is_vanilla = config.loss.name == "vanilla"
     return init_latent_carry(
         jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
         num_shards=config.mesh.num_shards,
@@ -94,5 +93,4 @@ def _shards(config: Config, key: jax.Array, num_examples: int) -> Any:
         num_powers=2 if is_vanilla else config.loss.num_intervals + 1,
         latent_dim=config.model.latent_dim,
         num_chains=config.loss.chains_per_observation,
-        base_scale=config.model.base_scale,
     )

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,21 +13,15 @@ import optax
 from ebmjax import data, losses, networks
 from ebmjax.densities import from_energy, tempered
 from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.plane import beta_plots
 from ebmjax.recipes.plane.beta_bias import Parts
-from ebmjax.recipes.plane.beta_monitor import BetaMonitor, name_of
+from ebmjax.recipes.plane.beta_monitor import BetaMonitor
 from ebmjax.recipes.plane.numbers import nearest_mode
 from ebmjax.recipes.plane.samplers_chains import mean_acceptance, run_from
 from ebmjax.recipes.samplers import PLAIN, of_shared
-from ebmjax.recipes.samplers import check as check_samplers
 from ebmjax.training import TrainState, init_state, make_train_step, state_axes
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
-
-ACTIVATIONS = {"leaky_relu": partial(nn.leaky_relu, negative_slope=0.05), "swish": nn.swish}
-BETA_VARIANTS = {
-    name: name for name in ("default", "no_positive", "batch_corrected", "true_objective")
-}
 
 
 class ToyData(NamedTuple):
@@ -81,9 +74,8 @@ class Models(NamedTuple):
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
-    """The experiment of ``config`` (see ``configs/toy_beta.py`` for the fields)."""
-    toy = choose("data.name", config.data.name, DATA)
-    _check(config)
+    """The experiment of ``config`` (see ``plane/fields.py`` for the fields)."""
+    toy = DATA[config.data.name]
     params_key, _, further_key = common.root_keys(config)
     points_key, eval_key = jax.random.split(further_key)
     points = toy.points(points_key, config.data.num_points)
@@ -118,54 +110,22 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
 
 
-def _check(config: Config) -> None:
-    """Raises ConfigError for mistakes that only a run would show."""
-    variant = choose("loss.beta_variant", config.loss.beta_variant, BETA_VARIANTS)
-    betas, start = config.loss.betas, config.loss.beta_start
-    if not betas or len({name_of(beta) for beta in betas}) < len(betas):
-        raise ConfigError(
-            "config.loss.betas must be one or more numbers that differ in their first six digits, "
-            f"got {betas}."
-        )
-    lowest = min(*betas, betas[0] if start is None else start)
-    if lowest < 0 and not config.loss.allow_negative:
-        raise ConfigError(
-            f"config.loss.betas and config.loss.beta_start must be 0 or more, got {lowest}. "
-            "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
-        )
-    check_samplers(config.sampler, [of_shared(config, "sampler", PLAIN)])
-    if len(config.sampler.law_mean) != 2:
-        raise ConfigError(
-            f"config.sampler.law_mean must have two entries, got {config.sampler.law_mean}."
-        )
-    if config.mesh.num_shards != 1:
-        raise ConfigError(
-            f"config.mesh.num_shards must be 1 for the family toy_beta, whose models share their "
-            f"batches, got {config.mesh.num_shards}."
-        )
-    if variant == "true_objective" and config.train.batch_size % 2:
-        raise ConfigError(
-            "config.train.batch_size must be even for config.loss.beta_variant=true_objective, "
-            f"which halves it, got {config.train.batch_size}."
-        )
-
-
 def network(config: Config, key: Key) -> tuple[Callable[..., jax.Array], PyTree]:
     """Returns ``energy_fn(params, positions)``, in 1 / ``loss.output_scale``, and params."""
-    activation = choose("model.activation", config.model.activation, ACTIVATIONS)
+    activation = common.ACTIVATIONS[config.model.activation]
     energy = networks.MLPEnergy(hidden=config.model.hidden, activation=activation)
     return energy.apply, jax.jit(energy.init)(key, jnp.zeros(2))  # pyright: ignore[reportReturnType]
 
 
 def adam(config: Config, total_steps: int) -> optax.GradientTransformation:
-    """Returns Adam with a rate that decays geometrically over the run."""
+    """Returns Adam with a rate that decays geometrically over the run, to a tenth."""
     section = config.optimizer
     rate = optax.exponential_decay(
         section.learning_rate,
         transition_steps=total_steps,
-        decay_rate=section.final_learning_rate / section.learning_rate,
+        decay_rate=0.1,
     )
-    return optax.adam(rate, b1=section.b1, b2=section.b2)
+    return optax.adam(rate)
 
 
 def betas_at(config: Config, total_steps: int, step: jax.Array) -> jax.Array:
@@ -254,9 +214,9 @@ def short_chains(
     config: Config, key: Key, log_density_fn: LogDensityFn, num: int
 ) -> tuple[jax.Array, Metrics]:
     """Returns ends of ``num`` chains of the run's sampler from its initial law, and reports."""
-    if config.sampler.chain_length == 0:
+    if config.sampler.num_steps == 0:
         return _starts(config, key, num)[0], {}
-    ends, _, infos = _run(config, key, log_density_fn, num, config.sampler.chain_length)
+    ends, _, infos = _run(config, key, log_density_fn, num, config.sampler.num_steps)
     return ends, mean_acceptance(infos)
 
 
@@ -272,8 +232,8 @@ def long_chains(config: Config, key: Key, log_density_fn: LogDensityFn, num: int
 def _starts(config: Config, key: Key, num: int) -> tuple[jax.Array, Key]:
     """Returns (num, 2) draws of the initial law, and the next key."""
     start_key, chain_key = jax.random.split(key)
-    mean = jnp.asarray(config.sampler.law_mean, jnp.float32)[None]
-    return mean + config.sampler.law_scale * jax.random.normal(start_key, (num, 2)), chain_key
+    mean = jnp.asarray(config.sampler.start_mean, jnp.float32)[None]
+    return mean + config.sampler.start_scale * jax.random.normal(start_key, (num, 2)), chain_key
 
 
 def _run(

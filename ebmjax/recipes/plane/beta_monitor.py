@@ -15,10 +15,10 @@ import numpy as np
 
 from ebmjax import losses
 from ebmjax.densities import tempered
-from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.beta_bias import Parts, compensation, reweighted_distance
+from ebmjax.recipes.plane.checks import name_of
 from ebmjax.recipes.plane.monitor import PlaneMonitor
 from ebmjax.recipes.plane.numbers import grid_draws
 from ebmjax.training import TrainState
@@ -38,15 +38,6 @@ class BetaMonitor(PlaneMonitor):
     parts: Parts
     short_chains: Callable[..., tuple[jax.Array, Any]]
     long_chains: Callable[..., jax.Array]
-
-    def check(self) -> None:
-        """Raises ConfigError for a grid that cuts off the data, or is too coarse for the kernel."""
-        super().check()
-        if self.config.eval.bandwidth < self.grid.width:
-            raise ConfigError(
-                f"config.eval.bandwidth={self.config.eval.bandwidth} must be at least the width of "
-                f"a cell, {self.grid.width:.3g}. Take more config.eval.grid_points."
-            )
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``: a list over the models for every number."""
@@ -172,7 +163,7 @@ class BetaMonitor(PlaneMonitor):
             "density_shares": None,
             "sample_shares": self.parts.shares(samples).tolist(),
         }
-        if toy_grid.border_mass(log_density, self.grid) > self.config.eval.max_border_mass:
+        if toy_grid.border_mass(log_density, self.grid) > toy_grid.MAX_BORDER_MASS:
             return numbers
         learned = toy_grid.normalised(log_density, self.grid)
         data = toy_grid.smoothed(truth, self.grid, self.config.eval.bandwidth)
@@ -240,8 +231,3 @@ class BetaMonitor(PlaneMonitor):
             return values.reshape(grid.num, grid.num), ends
 
         return jax.jit(jax.vmap(arrays))
-
-
-def name_of(beta: float) -> str:
-    """Returns "0_3" for 0.3 and "minus_0_5" for -0.5, because dots descend in a study's columns."""
-    return f"{beta:g}".replace("-", "minus_").replace(".", "_")

@@ -7,8 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.recipes.core.plots import finish
-from ebmjax.recipes.plane.beta_monitor import name_of
 from ebmjax.recipes.plane.beta_plots import shown_density, tile
+from ebmjax.recipes.plane.checks import name_of
 from ebmjax.recipes.plane.grid import Grid
 from ebmjax.recipes.study.reader import Run, first, row_names
 
@@ -58,7 +58,7 @@ def panels(path: Path, runs: dict[str, Run]) -> None:
     tile(squares[0, 0], truth, np.exp, limits)
     squares[0, 0].set_title("data", fontsize=8)
     for axes, (objective, run) in zip(squares[:, 1:], runs.items(), strict=True):
-        models = _models(run, grid, section["max_border_mass"], np.exp(truth), betas)
+        models = _models(run, grid, np.exp(truth), betas)
         for place, (title, learned) in zip(axes, models, strict=True):
             tile(place, learned, np.exp, limits, missing=title)
             place.set_title("" if learned is None else title, fontsize=8)
@@ -69,7 +69,7 @@ def panels(path: Path, runs: dict[str, Run]) -> None:
 
 
 def _models(
-    run: Run, grid: Grid, max_border_mass: float, truth: np.ndarray, betas: Sequence[float]
+    run: Run, grid: Grid, truth: np.ndarray, betas: Sequence[float]
 ) -> list[tuple[str, np.ndarray | None]]:
     """Returns caption and log density of every model; None if it diverged or leaves the grid."""
     diverged = ("diverged", None)
@@ -80,6 +80,6 @@ def _models(
     return [
         diverged
         if reports["by_beta"][name_of(beta)]["is_diverged"]
-        else shown_density(log_density, grid, max_border_mass, truth)
+        else shown_density(log_density, grid, truth)
         for beta, log_density in zip(betas, log_densities, strict=True)
     ]

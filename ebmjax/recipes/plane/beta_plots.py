@@ -34,7 +34,7 @@ def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
     columns: list[tuple[str, Any, str, Any]] = [("data", truth, "", None)]
     pairs = zip(config.loss.betas, arrays["log_densities"], arrays["samples"], strict=True)
     for beta, log_density, samples in pairs:
-        title, learned = shown_density(log_density, grid, section.max_border_mass, np.exp(truth))
+        title, learned = shown_density(log_density, grid, np.exp(truth))
         estimate = toy_grid.smoothed_histogram(samples, grid, section.bandwidth)
         distance = toy_grid.total_variation(np.exp(truth), estimate, grid)
         with np.errstate(divide="ignore"):
@@ -59,10 +59,10 @@ def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
 
 
 def shown_density(
-    log_density: np.ndarray, grid: Grid, max_border_mass: float, truth: np.ndarray
+    log_density: np.ndarray, grid: Grid, truth: np.ndarray
 ) -> tuple[str, np.ndarray | None]:
     """Returns a learned density's caption, and its normalised logarithm or None."""
-    if toy_grid.border_mass(log_density, grid) > max_border_mass:
+    if toy_grid.border_mass(log_density, grid) > toy_grid.MAX_BORDER_MASS:
         return "not normalisable", None
     learned = toy_grid.normalised(log_density, grid)
     return f"TV {toy_grid.total_variation(truth, np.exp(learned), grid):.2f}", learned

@@ -7,6 +7,8 @@ import numpy as np
 from scipy import ndimage, special
 
 BORDER = 0.05
+MAX_BORDER_MASS = 0.01
+"""Largest share of a density's mass at the border of the grid, or there is more beyond it."""
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,19 @@ import jax.numpy as jnp
 from ebmjax import data, losses, samplers
 from ebmjax.densities import from_energy
 from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.plane import beta, samplers_plots
-from ebmjax.recipes.plane.samplers_chains import chosen_for, mean_acceptance, run_from
+from ebmjax.recipes.plane.samplers_chains import mean_acceptance, run_from
 from ebmjax.recipes.plane.samplers_monitor import SamplersMonitor
 from ebmjax.recipes.samplers import PLAIN, of_shared
-from ebmjax.recipes.samplers import check as check_samplers
 from ebmjax.training import init_state, make_train_step
 from ebmjax.types import Key, Metrics, PyTree
 
 NUM_MODES = 4
-MIN_DRAWS = 4
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
-    """The experiment of ``config`` (see ``configs/toy_samplers.py`` for the fields)."""
-    _check(config)
+    """The experiment of ``config`` (see ``plane/fields.py`` for the fields)."""
     params_key, _, further_key = common.root_keys(config)
     points_key, buffer_key, eval_key = jax.random.split(further_key, 3)
     toy, means = gaussians(config)
@@ -52,29 +49,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
 
 
-def _check(config: Config) -> None:
-    """Refuses what only a run would find out."""
-    section, buffer_size = config.eval, config.sampler.buffer_size
-    check_samplers(config.sampler, [of_shared(config, "sampler", PLAIN)])
-    if not section.samplers:
-        raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
-    for setting in section.settings:
-        check_samplers({}, [chosen_for(config, setting, name) for name in section.samplers])
-    if section.burn_in > section.num_steps - MIN_DRAWS:
-        raise ConfigError(
-            f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_steps="
-            f"{section.num_steps} to judge the chains by, got {section.burn_in}."
-        )
-    if buffer_size and (
-        buffer_size < config.train.batch_size or buffer_size % config.mesh.num_shards
-    ):
-        raise ConfigError(
-            "config.sampler.buffer_size must be 0 (chains start anew), or at least "
-            f"config.train.batch_size={config.train.batch_size} and a multiple of "
-            f"config.mesh.num_shards={config.mesh.num_shards}; got {buffer_size}."
-        )
-
-
 def gaussians(config: Config) -> tuple[beta.ToyData, jax.Array]:
     """Four of unit variance with their means, (4, 2), on a circle of ``data.radius``."""
     means = data.circle_means(NUM_MODES, config.data.radius)
@@ -92,7 +66,7 @@ def start(points: jax.Array, scale: float, key: Key, label: Any = 0) -> jax.Arra
 
 def buffers(config: Config, key: Key, law: samplers.InitialLaw) -> PyTree:
     """A replay buffer for every shard, or none."""
-    size, num_shards = config.sampler.buffer_size, config.mesh.num_shards
+    size, num_shards = config.sampler.buffer.size, config.mesh.num_shards
     if not size:
         return ()
     fill = partial(samplers.replay_buffer_init, size=size // num_shards, law=law)
@@ -110,9 +84,9 @@ def learn(
 ) -> tuple[PyTree, PyTree, Metrics]:
     """A ``training.GradientFn``: the thesis's Alg. 1, or the same from persistent chains."""
     start_key, chain_key = jax.random.split(key)
-    if config.sampler.buffer_size:
+    if config.sampler.buffer.size:
         drawn = samplers.replay_buffer_draw(
-            start_key, buffer, len(positives), law, reinit_prob=config.sampler.reinit_prob
+            start_key, buffer, len(positives), law, reinit_prob=config.sampler.buffer.reinit_prob
         )
         negatives, chains = run(config, energy_fn, chain_key, params, drawn.positions)
         buffer = samplers.replay_buffer_write(buffer, drawn.slots, negatives)

@@ -12,21 +12,9 @@ import numpy as np
 
 from ebmjax import metrics, samplers
 from ebmjax.densities import from_energy
-from ebmjax.recipes.core.fields import Config, choose
-from ebmjax.recipes.samplers import PLAIN, Chosen, defaults
+from ebmjax.recipes.samplers import Chosen
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
-
-
-def chosen_for(config: Config, setting: str, name: str) -> Chosen:
-    """Returns a sampler of ``eval.samplers`` as a setting has it, at temperature 1.
-
-    Raises:
-      ConfigError: if it is none of the plane's.
-    """
-    choose("eval.samplers", name, PLAIN)
-    section = config.eval.settings[setting][name].to_dict()
-    return Chosen(name, f"config.eval.settings.{setting}.{name}", defaults(name) | section)
 
 
 class Chains(NamedTuple):

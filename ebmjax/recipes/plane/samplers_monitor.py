@@ -13,6 +13,7 @@ import numpy as np
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows, save_snapshot
 from ebmjax.recipes.plane import samplers_chains, samplers_plots
+from ebmjax.recipes.plane.checks import SETTINGS, chosen_for
 from ebmjax.recipes.plane.monitor import PlaneMonitor
 from ebmjax.recipes.plane.numbers import draws_numbers, grid_draws, nearest_mode
 from ebmjax.recipes.plane.samplers_chains import Chains
@@ -60,7 +61,7 @@ class SamplersMonitor(PlaneMonitor):
         judge, references = self.references(draw_key, log_density, density, np.asarray(starts))
         report: dict[str, Any] = {"density": density, "references": references}
         arrays: dict[str, Any] = {"log_density": log_density, "starts": np.asarray(starts)}
-        for setting in section.settings:
+        for setting in SETTINGS:
             report[setting] = {}
             for i, name in enumerate(section.samplers):
                 chains = samplers_chains.run(
@@ -68,7 +69,7 @@ class SamplersMonitor(PlaneMonitor):
                     starts,
                     self.energy_fn,
                     state.params,
-                    samplers_chains.chosen_for(self.config, setting, name),
+                    chosen_for(setting, name),
                     num_steps=section.num_steps,
                     burn_in=section.burn_in,
                 )
@@ -139,7 +140,7 @@ class SamplersMonitor(PlaneMonitor):
                 "the grid at the grid's border, so there is more beyond: nothing is compared with "
                 "it. If it is bounded at all, --config.eval.half_width= can be larger."
             )
-        for setting in self.config.eval.settings:
+        for setting in SETTINGS:
             for name, numbers in report[setting].items():
                 if math.isnan(numbers["rhat_rank"]):
                     yield f"{name} ({setting}): not all draws are finite, or all are equal."

@@ -11,6 +11,7 @@ from PIL import Image
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import INK, curve, finish, legend
 from ebmjax.recipes.core.workdir import read_rows, snapshots
+from ebmjax.recipes.plane.checks import SETTINGS
 from ebmjax.recipes.samplers import SAMPLERS
 
 COLUMNS = 4
@@ -68,7 +69,7 @@ def evaluation(workdir: Path, config: Config, report: dict[str, Any]) -> None:
     plots, section = workdir / "plots", config.eval
     with np.load(workdir / "evaluation.npz") as arrays:
         log_density = arrays["log_density"]
-        for setting in section.settings:
+        for setting in SETTINGS:
             chains = {name: arrays[f"{setting}.{name}"] for name in section.samplers}
             starts = arrays["starts"]
             numbers = report[setting]

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from ebmjax.recipes.core.plots import INK, finish, legend
+from ebmjax.recipes.plane.checks import SETTINGS
 from ebmjax.recipes.plane.samplers_plots import title
 from ebmjax.recipes.samplers import SAMPLERS
 from ebmjax.recipes.study import reader
@@ -52,7 +53,7 @@ def study(folder: Path) -> None:
         runs = [run.evaluation() for run in reader.done(folder, row)]
         if not runs:
             continue
-        settings = list(runs[0]["eval"]["settings"])
+        settings = [name for name in SETTINGS if name in runs[0]]
         sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
         figure(folder / f"samplers_{row}.png", runs, settings)
     (folder / "samplers.md").write_text("\n".join(sections))

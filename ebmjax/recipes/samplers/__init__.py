@@ -14,7 +14,6 @@ from ebmjax.recipes.samplers.table import SAMPLERS as SAMPLERS
 from ebmjax.recipes.samplers.table import SHARED as SHARED
 from ebmjax.recipes.samplers.table import SINGLE as SINGLE
 from ebmjax.recipes.samplers.table import Entry as Entry
-from ebmjax.recipes.samplers.table import Field as Field
 from ebmjax.recipes.samplers.table import defaults as defaults
 from ebmjax.recipes.samplers.table import sections as sections
 from ebmjax.recipes.samplers.table import shared as shared

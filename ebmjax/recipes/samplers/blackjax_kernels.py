@@ -1,10 +1,10 @@
 """Kernels of BlackJAX that chains of a configuration can run by; loads nothing until then."""
 
-import importlib.util
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ebmjax.recipes.core.checks import check_installed as check_installed
 from ebmjax.recipes.core.fields import ConfigError, choose
 
 # Name to whether it asks for a mass matrix. All start from a log density and a position alone, and
@@ -19,20 +19,6 @@ KERNELS = {
     "normal_random_walk": False,
     "nuts": True,
 }
-
-
-def check_installed(asking: str, instead: str = "") -> None:
-    """Raises ConfigError where BlackJAX is not installed.
-
-    Args:
-      asking: what needs it: a field of the configuration and its value.
-      instead: what else one can do, in words that follow a comma.
-    """
-    if importlib.util.find_spec("blackjax") is None:
-        raise ConfigError(
-            f"{asking} needs BlackJAX, which is not installed: pip install blackjax"
-            f"{', ' * bool(instead)}{instead}."
-        )
 
 
 def blackjax_kernel(

@@ -5,10 +5,21 @@ Configurations read it before JAX is loaded, so that a mistake in them is answer
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ml_collections import FieldReference
-
+from ebmjax.recipes.core.declare import Field, When, chosen, field, waiting
+from ebmjax.recipes.core.ranges import (
+    BANDWIDTH,
+    COUNT,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    one_of,
+    optional,
+)
 from ebmjax.recipes.samplers.blackjax_kernels import KERNELS
 
 BLACKJAX, FIRST_LAYER = "blackjax", "first_layer"
@@ -17,20 +28,6 @@ BLACKJAX, FIRST_LAYER = "blackjax", "first_layer"
 SHARED = ("step_size", "noise_scale", "temperature")
 """Fields with one meaning for every sampler. Families with one section for all samplers have these
 in it, and the others in a section of each sampler."""
-
-
-class Field(NamedTuple):
-    """One hyperparameter of a sampler in a configuration.
-
-    Attributes:
-      default: value in a family that sets none.
-      text: what it is, in words.
-      optional: type of the field where it may also be None; None where it must have a value.
-    """
-
-    default: Any
-    text: str
-    optional: type | None = None
 
 
 class Entry(NamedTuple):
@@ -63,28 +60,34 @@ class Entry(NamedTuple):
         return getattr(importlib.import_module(module), function)
 
 
-STEP = {"step_size": Field(0.01, "step: the score is multiplied by it")}
-TEMPERATURE = {"temperature": Field(1.0, "T of the density exp(-E / T) that the chains follow")}
+STEP = {"step_size": field(0.01, POSITIVE, "step: the score is multiplied by it")}
+TEMPERATURE = {
+    "temperature": field(1.0, POSITIVE, "T of the density exp(-E / T) that the chains follow")
+}
 LANGEVIN = {
     **STEP,
-    "noise_scale": Field(
-        None, "standard deviation of a step's noise; None: sqrt(2 step_size temperature)", float
+    "noise_scale": field(
+        None,
+        optional(NOT_NEGATIVE),
+        "standard deviation of a step's noise; None: sqrt(2 step_size temperature)",
     ),
-    "temperature": Field(
+    "temperature": field(
         1.0,
+        optional(POSITIVE),
         "T of the density exp(-E / T) that the chains follow; None: noise_scale^2 / (2 step_size)",
-        float,
     ),
 }
-DECAY = Field(0.99, "share of the running second moment that is kept at a step")
-DAMPING = Field(1e-5, "added to the root of the second moment before it divides")
+DECAY = field(0.99, FRACTION, "share of the running second moment that is kept at a step")
+DAMPING = field(1e-5, POSITIVE, "added to the root of the second moment before it divides")
 BANDWIDTH = {
-    "bandwidth": Field(
-        None, "width of the kernel: a number, 'median', or None for median / sqrt(2 log n)", object
+    "bandwidth": field(
+        None,
+        optional(BANDWIDTH),
+        "width of the kernel: a number, 'median', or None for median / sqrt(2 log n)",
     )
 }
-LEAPFROGS = Field(3, "leapfrog steps of a move")
-BLACKJAX_STEP = Field(0.01, "step, in BlackJAX's own units")
+LEAPFROGS = field(3, COUNT, "leapfrog steps of a move")
+BLACKJAX_STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
 
 SAMPLERS: dict[str, Entry] = {
     "gradient_descent": Entry("gradient descent", "ebmjax.samplers:gradient_descent", STEP),
@@ -92,7 +95,7 @@ SAMPLERS: dict[str, Entry] = {
     "proximal_sgld": Entry(
         "proximal SGLD",
         "ebmjax.recipes.samplers.adapted:proximal_sgld",
-        {**LANGEVIN, "max_drift": Field(1.0, "largest drift of a coordinate at a step")},
+        {**LANGEVIN, "max_drift": field(1.0, POSITIVE, "largest drift of a coordinate at a step")},
     ),
     "psgld": Entry(
         "pSGLD",
@@ -101,7 +104,7 @@ SAMPLERS: dict[str, Entry] = {
             **LANGEVIN,
             "decay": DECAY,
             "damping": DAMPING,
-            "curvature_drift": Field(False, "adds the drift from the slope of the metric"),
+            "curvature_drift": field(False, FLAG, "adds the drift from the slope of the metric"),
         },
     ),
     "literal_psgld": Entry(
@@ -115,11 +118,17 @@ SAMPLERS: dict[str, Entry] = {
         "ebmjax.recipes.samplers.literal_mala:literal_mala",
         {
             **LANGEVIN,
-            "ratio": Field("energies", "accept ratio of 'energies', as printed, or 'exponentials'"),
-            "proposal": Field(
-                "twice_step", "variance in the ratio: 'twice_step', as printed, or 'noise'"
+            "ratio": field(
+                "energies",
+                one_of("energies", "exponentials"),
+                "accept ratio of 'energies', as printed, or 'exponentials'",
             ),
-            "rejects": Field(True, "whether the ratio decides; if not, it is only reported"),
+            "proposal": field(
+                "twice_step",
+                one_of("twice_step", "noise"),
+                "variance in the ratio: 'twice_step', as printed, or 'noise'",
+            ),
+            "rejects": field(True, FLAG, "whether the ratio decides; if not, it is only reported"),
         },
         rejects=True,
     ),
@@ -128,10 +137,14 @@ SAMPLERS: dict[str, Entry] = {
         "ebmjax.recipes.samplers.adapted:tempered_mala",
         {
             **LANGEVIN,
-            "acceptance_threshold": Field(0.5, "T rises while the acceptance is below this"),
-            "temperature_growth": Field(10.0, "factor of a rise of T"),
-            "acceptance_decay": Field(
-                0.9, "share of the running acceptance that is kept; 0 judges each move alone"
+            "acceptance_threshold": field(
+                0.5, PROBABILITY, "T rises while the acceptance is below this"
+            ),
+            "temperature_growth": field(10.0, POSITIVE, "factor of a rise of T"),
+            "acceptance_decay": field(
+                0.9,
+                PROBABILITY,
+                "share of the running acceptance that is kept; 0 judges each move alone",
             ),
         },
         rejects=True,
@@ -142,8 +155,8 @@ SAMPLERS: dict[str, Entry] = {
         "ebmjax.samplers:adaptive_svgd",
         {
             **STEP,
-            "decay": DECAY._replace(default=0.9),
-            "damping": DAMPING._replace(default=1e-6),
+            "decay": replace(DECAY, default=0.9),
+            "damping": replace(DAMPING, default=1e-6),
             **BANDWIDTH,
         },
         interacting=True,
@@ -154,7 +167,7 @@ SAMPLERS: dict[str, Entry] = {
         {
             **STEP,
             **TEMPERATURE,
-            "langevin_weight": Field(1e-3, "weight of a particle's own Langevin move"),
+            "langevin_weight": field(1e-3, POSITIVE, "weight of a particle's own Langevin move"),
             **BANDWIDTH,
         },
         interacting=True,
@@ -171,22 +184,22 @@ SAMPLERS: dict[str, Entry] = {
         "a kernel of BlackJAX",
         "ebmjax.recipes.samplers.blackjax_kernels:blackjax_kernel",
         {
-            "kernel": Field("nuts", f"one of {', '.join(sorted(KERNELS))}"),
+            "kernel": field("nuts", one_of(*KERNELS), "kernel of BlackJAX"),
             **TEMPERATURE,
             "adjusted_mclmc": {
-                "step_size": BLACKJAX_STEP._replace(default=0.08),
-                "num_integration_steps": LEAPFROGS._replace(default=5),
+                "step_size": replace(BLACKJAX_STEP, default=0.08),
+                "num_integration_steps": replace(LEAPFROGS, default=5),
             },
             "barker": {"step_size": BLACKJAX_STEP},
-            "mala": {"step_size": BLACKJAX_STEP._replace(default=5e-5)},
+            "mala": {"step_size": replace(BLACKJAX_STEP, default=5e-5)},
             "multinomial_hmc": {
                 "step_size": BLACKJAX_STEP,
-                "num_integration_steps": LEAPFROGS._replace(default=5),
+                "num_integration_steps": replace(LEAPFROGS, default=5),
             },
-            "normal_random_walk": {"sigma": Field(0.01, "standard deviation of a move")},
+            "normal_random_walk": {"sigma": field(0.01, POSITIVE, "standard deviation of a move")},
             "nuts": {
                 "step_size": BLACKJAX_STEP,
-                "max_num_doublings": Field(4, "doublings of a trajectory, at most"),
+                "max_num_doublings": field(4, COUNT, "doublings of a trajectory, at most"),
             },
         },
         rejects=True,
@@ -197,9 +210,11 @@ SAMPLERS: dict[str, Entry] = {
         "ebmjax.recipes.samplers.adapted:pyld",
         {
             **STEP,
-            "num_inner": Field(5, "moves for each gradient of the whole network"),
-            "noise_scale": Field(0.0, "standard deviation of an inner move's noise"),
-            "outer_step_size": Field(0.0, "step of the move by the whole score before them"),
+            "num_inner": field(5, COUNT, "moves for each gradient of the whole network"),
+            "noise_scale": field(0.0, NOT_NEGATIVE, "standard deviation of an inner move's noise"),
+            "outer_step_size": field(
+                0.0, NOT_NEGATIVE, "step of the move by the whole score before them"
+            ),
         },
         needs=FIRST_LAYER,
     ),
@@ -218,47 +233,55 @@ SINGLE: dict[str, Entry] = {name: entry for name, entry in PLAIN.items() if not 
 
 def sections(
     names: Iterable[str],
+    when: Callable[[str], When],
     changes: Mapping[str, Any] | None = None,
     without: Iterable[str] = (),
-) -> dict[str, Any]:
-    """Returns a configuration's sections of samplers, by name.
+) -> dict[str, Field]:
+    """Returns the fields of samplers, ``sampler.<name>.<field>``, as a family declares them.
 
     Args:
-      names: of samplers in the table.
+      names: names in the table.
+      when: name of a sampler to the condition that a configuration uses it.
       changes: values in place of the table's defaults, by dotted name ("sgld.step_size").
-      without: fields to leave out. A sampler with no other field has no section.
+      without: fields to leave out.
 
     Raises:
       KeyError: if ``changes`` names a field that no section has.
     """
-    kept = {
-        name: {k: v for k, v in SAMPLERS[name].fields.items() if k not in set(without)}
-        for name in names
-    }
-    left = dict(changes or {})
-    made = {name: _values(name, fields, left) for name, fields in kept.items() if fields}
+    left, made = dict(changes or {}), {}
+    for name in names:
+        fields = {k: v for k, v in SAMPLERS[name].fields.items() if k not in set(without)}
+        for key, one in _flat(fields).items():
+            dotted = f"{name}.{key}"
+            default = left.pop(dotted, one.default)
+            conditions = (*one.when, waiting(when(name)))
+            made[f"sampler.{dotted}"] = replace(one, default=default, when=conditions)
     if left:
         raise KeyError(f"no sampler here has the fields {sorted(left)}")
     return made
 
 
-def shared(name: str, step_size: float) -> dict[str, Any]:
-    """Returns one section for any sampler: its name, and the fields that all have in common."""
-    return {"name": name, **_values("", LANGEVIN, {".step_size": step_size})}
-
-
-def _values(name: str, fields: Mapping[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Values of ``fields``, as a ``ConfigDict`` takes them; takes the used ``changes`` out."""
-    values = {}
-    for key, field in fields.items():
-        dotted = f"{name}.{key}"
-        if isinstance(field, Mapping):
-            values[key] = _values(dotted, field, changes)
+def _flat(fields: Mapping[str, Any]) -> dict[str, Field]:
+    """Returns fields by dotted name; those of a kernel need that kernel."""
+    made: dict[str, Field] = {}
+    for key, one in fields.items():
+        if isinstance(one, Field):
+            made[key] = one
             continue
-        value = changes.pop(dotted, field.default)
-        optional = field.optional
-        values[key] = value if optional is None else FieldReference(value, field_type=optional)
-    return values
+        used = waiting(chosen("sampler.blackjax.kernel", key))
+        made |= {f"{key}.{k}": replace(v, when=(*v.when, used)) for k, v in one.items()}
+    return made
+
+
+def shared(
+    section: str, names: Iterable[str], step_size: float, text: str = "sampler"
+) -> dict[str, Field]:
+    """Returns fields of one section for any sampler: its name, and what all have in common."""
+    return {
+        f"{section}.name": field("sgld", one_of(*names), text),
+        **{f"{section}.{key}": one for key, one in LANGEVIN.items()},
+        f"{section}.step_size": replace(LANGEVIN["step_size"], default=step_size),
+    }
 
 
 def defaults(name: str) -> dict[str, Any]:

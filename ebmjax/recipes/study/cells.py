@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import workdir
-from ebmjax.recipes.core.command_line import read
+from ebmjax.recipes.core.command_line import read, typed, without_effect
 from ebmjax.recipes.core.extractor_names import extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.study.reader import Run, folder_name
@@ -82,11 +82,12 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
       overrides: ``--config.FIELD=VALUE`` for every run; they win over the study's.
 
     Raises:
-      ConfigError: if two rows would share a folder.
+      ConfigError: if two rows would share a folder, or an override has no effect in any.
       SystemExit: if a row's configuration is wrong; the message names the mistake.
     """
     _check_folders(study)
     rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
+    _check_overrides(rows, overrides)
     configs = {label: read(config, arguments) for label, (config, arguments) in rows.items()}
     return [
         _cell(label, *rows[label], configs[label], folder, number)
@@ -107,10 +108,24 @@ def with_extractors(study: Study, all_cells: Sequence[Cell]) -> Study:
 
 
 def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns ``CONFIG[:VARIANT]`` of a row, and the arguments of its runs."""
+    """Returns ``CONFIG[:VARIANT]`` of a row, and the arguments of its runs.
+
+    Arguments that all runs share are left out where they have no effect.
+    """
     row = study.rows[label]
     config, *arguments = [row] if isinstance(row, str) else row
-    return config, [*study.common, *arguments, *overrides]
+    together = [*study.common, *arguments, *overrides]
+    if len(together) == len(arguments):
+        return config, together
+    unused = without_effect(config, together) - {*typed(arguments)}
+    return config, [argument for argument in together if not unused & {*typed([argument])}]
+
+
+def _check_overrides(rows: Mapping[str, tuple[str, list[str]]], overrides: Sequence[str]) -> None:
+    """Raises ConfigError for an argument of every run that has an effect in none."""
+    for argument in overrides:
+        if not any(argument in arguments for _, arguments in rows.values()):
+            raise ConfigError(f"{argument} has no effect in any row of the study: leave it out.")
 
 
 def _cell(

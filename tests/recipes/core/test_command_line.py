@@ -92,13 +92,13 @@ def test_fields_of_every_type_can_be_set(parse):
 
 def test_an_optional_field_can_be_unset(parse):
     """Covers a field that the configuration left unset, and one with a value."""
-    names = ("sampler.max_score", "sampler.mala.noise_scale", "model.spectral_norm")
+    names = ("sampler.max_score", "sampler.buffer.size", "model.spectral_norm")
     unset = [f"--config.{name}=None" for name in names]
     parse("--config=configs/igebm_digits.py:smoke", *unset, "--config.seed=7")
     config = run.CONFIG.value
     assert config.seed == 7
     assert config.sampler.max_score is None
-    assert config.sampler.mala.noise_scale is None
+    assert config.sampler.buffer.size is None
     assert config.model.spectral_norm is None
 
 

@@ -17,10 +17,10 @@ BETA = {
     "igebm_digits": {
         "model.features": (4,),
         "loss.name": "beta",
-        "loss.beta_end": 0.5,
+        "loss.beta": 0.5,
         "sampler.num_samples": 8,
     },
-    "jem_digits": {"loss.generative": "beta", "loss.beta": 0.5, "optimizer.rho": 0.1},
+    "jem_digits": {"loss.name": "beta", "loss.beta": 0.5, "optimizer.rho": 0.1},
 }
 
 

@@ -34,13 +34,13 @@ from experiments.configs import igebm_cifar10
         ("conditional", {"sampler.buffer.size": 110}, "size must be at least 120"),
         (
             "augmented",
-            {"sampler.buffer.is_used": False},
-            "config.sampler.buffer.is_used=False: set it to none",
+            {"sampler.buffer.size": None},
+            "config.sampler.buffer.size=None: set it to none",
         ),
-        ("", {"loss.name": "beta", "loss.beta_end": -0.1}, r"allow_negative=True\.$"),
+        ("", {"loss.name": "beta", "loss.beta": -0.1}, r"allow_negative=True\.$"),
         ("", {"loss.name": "beta", "loss.beta_start": -0.1}, "must be 0 or more, got -0.1"),
-        ("", {"loss.name": "beta", "loss.beta_end": 1.0}, "finite and below 1"),
-        ("", {"loss.beta_end": 0.1}, "beta_end=0.1 has no effect .* --config.loss.beta_end=0.0"),
+        ("", {"loss.name": "beta", "loss.beta": 1.0}, "finite and below 1"),
+        ("", {"loss.beta": 0.1}, "config.loss.beta=0.1 has no effect .* --config.loss.beta=0.0"),
         ("", {"loss.beta_start": 0.1}, "config.loss.beta_start=0.1 .*: it needs the robust"),
         ("", {"loss.max_positive_weight": 0.9}, "max_positive_weight=0.9 has no .*weight=None"),
         ("", {"loss.output_scale": 2e4}, "config.loss.output_scale=20000.0 has no effect here"),
@@ -65,12 +65,16 @@ from experiments.configs import igebm_cifar10
             r"not monitored by this run, which monitors \[\]",
         ),
         ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
-        ("improved", {"sampler.buffer.is_used": False}, "is_used must be True"),
+        ("improved", {"sampler.buffer.size": None}, "buffer.size must be a number, got None"),
         ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
         ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
         ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=clamp, or none"),
         ("", {"sampler.target_acceptance": 0.5}, r"adapts the steps of \['hmc', 'mala'\], and"),
-        ("", {"sampler.min_step_size": 0.1}, "min_step_size=0.1 .* and nothing adapts"),
+        (
+            "",
+            {"sampler.min_step_size": 0.1},
+            "min_step_size=0.1 .* needs an acceptance",
+        ),
         (
             "",
             {
@@ -83,7 +87,11 @@ from experiments.configs import igebm_cifar10
         ("", {"model.num_scales": 4}, "cannot be halved"),
         ("", {"model.features": ()}, "config.model.features must have at least one entry"),
         ("", {"data.num_validation": 60}, "num_validation=60 leaves 4 of 64 .*batch_size=16"),
-        ("", {"eval.num_generated": 0}, "config.eval.num_generated must be at least 2"),
+        (
+            "",
+            {"eval.num_generated": 0},
+            "num_generated must be an integer of at least 2",
+        ),
         ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
         ("", {"loss.name": "gan"}, "config.loss.name must be one of"),
     ],
@@ -176,7 +184,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
 
 
 def test_beta_over_the_run():
-    config = smoke("beta", **{"loss.beta_start": 0.0, "loss.beta_end": 0.4})
+    config = smoke("beta", **{"loss.beta_start": 0.0, "loss.beta": 0.4})
     beta = igebm_parts.beta_fn(config, 10)
     assert [float(beta(step)) for step in (0, 5, 10)] == pytest.approx([0.0, 0.2, 0.4])
     config.loss.beta_start = None

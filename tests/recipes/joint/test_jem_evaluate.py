@@ -18,7 +18,6 @@ from ebmjax import data, metrics, training
 from ebmjax.recipes.core import families, per_image
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
-from ebmjax.recipes.core.validate import check_ranges
 from ebmjax.recipes.joint.chains import trained
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.command import _descend, load, table
@@ -301,7 +300,7 @@ def test_the_command_line(tmp_path):
 )
 def test_fields_out_of_range(field, value):
     with pytest.raises(ConfigError, match=f"config.eval.{field} must be"):
-        check_ranges(smoke(**{f"eval.{field}": value}))
+        families.check(smoke(**{f"eval.{field}": value}))
 
 
 # Parts, on networks and samplers whose outcome is known.

@@ -18,7 +18,7 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.images import extractors
 from ebmjax.recipes.images.chains import make_fresh_chains
-from ebmjax.recipes.joint import evaluate, evaluate_plots
+from ebmjax.recipes.joint import checks, evaluate, evaluate_plots
 from ebmjax.recipes.joint import ood as jem_ood
 from ebmjax.recipes.joint.chains import Trained, densities_of, trained
 from ebmjax.recipes.joint.evaluate_plots import _extremes
@@ -186,14 +186,18 @@ def test_the_extremes_are_the_highest_and_then_the_lowest():
     [
         ({"eval.ood_tfds": ("no_such_set",)}, r"config\.eval\.ood_tfds"),
         ({"data.max_test": 1}, r"config\.eval\.num_ood .* mixtures of two .* there is 1"),
-        ({"eval.refine_steps": 2, "sampler.name": "svgd"}, "refine_steps=2 needs"),
-        ({"eval.refine_steps": 2, "loss.generative_weight": 0.0}, "refine_steps=2 needs"),
     ],
 )
 def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
     experiment = families.build(smoke(**overrides), tmp_path)
     with pytest.raises(ConfigError, match=message):
         experiment.check_evaluate()
+
+
+@pytest.mark.parametrize("changes", [{"sampler.name": "svgd"}, {"loss.generative_weight": 0.0}])
+def test_images_are_refined_by_chains_that_move_alone(changes):
+    with pytest.raises(ConfigError, match=r"config\.eval\.refine_steps=2 needs a run whose chains"):
+        checks.check(smoke(**{"eval.refine_steps": 2}, **changes))
 
 
 def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):

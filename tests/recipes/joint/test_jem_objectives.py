@@ -14,7 +14,7 @@ BETA, SCALE, ALPHA = 0.2, 3.0, 4.0
 
 def value_of(name, alpha, **overrides):
     config = jem_digits.get_config()
-    config.loss.update(generative=name, beta=BETA, output_scale=SCALE, **overrides)
+    config.loss.update(name=name, beta=BETA, output_scale=SCALE, **overrides)
     return objective(config).generative_loss(POSITIVE, NEGATIVE, jnp.float32(alpha))
 
 

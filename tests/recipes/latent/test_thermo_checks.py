@@ -3,8 +3,8 @@
 import pytest
 from experiment_runs import digits
 
+from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.latent import checks as thermo_checks
 
 REFUSED = [
     (
@@ -12,17 +12,17 @@ REFUSED = [
         r"config\.sampler\.persistent and config\.sampler\.warm_start exclude each other",
     ),
     (
-        {"loss.estimator": "covariance"},
+        {"loss.name": "covariance"},
         r"needs at least 2 chains of every image, got config\.loss\.chains_per_observation=1",
     ),
     (
         {"loss.control_variates": True},
-        r"is for config\.loss\.estimator='covariance', got config\.loss\.estimator='tempered'",
+        r"control_variates=True has no effect here: it needs config\.loss\.name=covariance",
     ),
     *(
         (
             {
-                "loss.estimator": "covariance",
+                "loss.name": "covariance",
                 "loss.control_variates": True,
                 "loss.chains_per_observation": num_chains,
             },
@@ -34,25 +34,28 @@ REFUSED = [
         {"eval.evidence_methods": ("ais", "harmonic")},
         r"eval\.evidence_methods must be one of .*'stepping_stone'.* got 'harmonic'",
     ),
-    ({"loss.kl_sum": "literal"}, r"kl_sum='literal' is for .*through_chain"),
     (
-        {"loss.estimator": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},
+        {"loss.kl_sum": "literal"},
+        r"kl_sum=literal has no effect here: it needs config\.loss\.name=through_chain",
+    ),
+    (
+        {"loss.name": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},
         r"differentiates whole chains and so starts them afresh",
     ),
     (
         {
-            "loss.estimator": "through_chain",
+            "loss.name": "through_chain",
             "loss.kl_weight": 0.0,
             "sampler.posterior.name": "mala",
         },
         r"config\.sampler\.posterior\.name='mala' accepts or rejects",
     ),
     (
-        {"loss.estimator": "through_chain", "loss.chains_per_observation": 16},
+        {"loss.name": "through_chain", "loss.chains_per_observation": 16},
         r"config\.loss\.chains_per_observation=16 cannot carry the full covariance .*dim=16 dim",
     ),
     (
-        {"loss.estimator": "through_chain", "loss.kl_covariance": "diagonal"},
+        {"loss.name": "through_chain", "loss.kl_covariance": "diagonal"},
         r"chains_per_observation=1 cannot carry a diagonal .*at least 4.*kl_weight=0\.0",
     ),
     ({"eval.checkpoint": "best"}, r"checkpoint='best' needs config\.train\.keep_best"),
@@ -75,7 +78,7 @@ REFUSED = [
 @pytest.mark.parametrize(("overrides", "expected"), REFUSED)
 def test_fields_that_exclude_each_other(overrides, expected):
     with pytest.raises(ConfigError, match=expected):
-        thermo_checks.check(digits(**overrides), num_test=24)
+        families.check(digits(**overrides))
 
 
 @pytest.mark.parametrize("num_chains", [8, 20, 60])
@@ -87,36 +90,36 @@ def test_populations_of_smc_have_every_chain(num_chains):
     }
     pattern = rf"evidence_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
     with pytest.raises(ConfigError, match=pattern):
-        thermo_checks.check(digits(**overrides), num_test=24)
-    thermo_checks.check(digits(**overrides | {"eval.evidence_chains": 24}), num_test=24)
+        families.check(digits(**overrides))
+    families.check(digits(**overrides | {"eval.evidence_chains": 24}))
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
         {},
-        {"loss.estimator": "covariance", "loss.chains_per_observation": 2},
+        {"loss.name": "covariance", "loss.chains_per_observation": 2},
         {
-            "loss.estimator": "covariance",
+            "loss.name": "covariance",
             "loss.chains_per_observation": 4,
             "loss.control_variates": True,
         },
-        {"loss.estimator": "through_chain", "loss.kl_weight": 0.0},
+        {"loss.name": "through_chain", "loss.kl_weight": 0.0},
         {"sampler.persistent": True},
         {"eval.num_generated": 0},
         {"train.keep_best": "sample_fid", "eval.checkpoint": "best"},
     ],
 )
 def test_what_goes_together_passes(overrides):
-    thermo_checks.check(digits(**overrides), num_test=24)
+    families.check(digits(**overrides))
 
 
 def test_blackjax_is_asked_for_only_where_it_is_used(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    thermo_checks.check(digits(), num_test=24)
+    families.check(digits())
     for overrides in (
         {"sampler.prior.name": "hmc"},
         {"eval.evidence_methods": ("ais", "smc")},
     ):
         with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed"):
-            thermo_checks.check(digits(**overrides), num_test=24)
+            families.check(digits(**overrides))

@@ -11,13 +11,13 @@ from test_thermo_monitor import MODEL, PARAMS, TEST
 
 from ebmjax import data, latent
 from ebmjax.recipes.latent import evidence as thermo_evidence
+from ebmjax.recipes.latent.checks import EVIDENCE_EXPONENT
 
 SIZES = {
     "model.latent_dim": 2,
     "eval.evidence_images": 2,
     "eval.evidence_chains": 400,
     "eval.evidence_intervals": 8,
-    "eval.evidence_exponent": 3.0,
     "eval.evidence_steps": 20,
     "eval.evidence_step_size": 0.15,
 }
@@ -137,7 +137,7 @@ def test_the_ladder_is_the_evaluations_own(monkeypatch):
     (*_, observations, powers, _), options = asked["sample_ladder"]
     assert (options["prior_steps"], options["posterior_steps"]) == (2 * intervals, 2)
     assert options["warm_start"]
-    expected = latent.power_schedule(intervals, SIZES["eval.evidence_exponent"])
+    expected = latent.power_schedule(intervals, EVIDENCE_EXPONENT)
     np.testing.assert_array_equal(powers, expected)
     assert observations.shape == (4, *OBSERVATIONS.shape[1:])  # one image at a time
 

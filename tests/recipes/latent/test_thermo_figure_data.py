@@ -79,7 +79,6 @@ def test_a_study_without_equal_updates_has_three_regimes(rows):
 def test_variants_say_what_they_change(rows):
     assert labels(variants(rows, "frozen_prior")) == [
         "p = 0.1, $N_t$ = 30",
-        r"p = 0.1, $\eta$ = 2",
         "p = 0.1, K = 40",
         "p = 6, $N_t$ = 30",
     ]

@@ -17,13 +17,13 @@ from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 
 PERSISTENT = {"sampler.persistent": True}
-THROUGH = {"loss.estimator": "through_chain", "loss.kl_weight": 0.0}
+THROUGH = {"loss.name": "through_chain", "loss.kl_weight": 0.0}
 WITH_DIVERGENCES = {
-    "loss.estimator": "through_chain",
+    "loss.name": "through_chain",
     "loss.chains_per_observation": 2,
     "loss.kl_covariance": "diagonal",
 }
-COVARIANCE = {"loss.estimator": "covariance", "loss.chains_per_observation": 4}
+COVARIANCE = {"loss.name": "covariance", "loss.chains_per_observation": 4}
 
 
 def hashable(overrides):
@@ -52,9 +52,9 @@ def shapes(tree):
 @pytest.mark.parametrize(
     ("base", "change"),
     [
-        ({}, {"loss.estimator": "vanilla"}),
-        ({}, {"loss.estimator": "telescoped"}),
-        ({}, {"loss.estimator": "frozen_prior"}),
+        ({}, {"loss.name": "vanilla"}),
+        ({}, {"loss.name": "telescoped"}),
+        ({}, {"loss.name": "frozen_prior"}),
         ({}, COVARIANCE),
         (COVARIANCE, {"loss.control_variates": True}),
         ({}, THROUGH),
@@ -76,7 +76,7 @@ def test_a_field_of_the_gradient_changes_the_step_and_the_step_fits(base, change
     assert after != before
     assert shapes(end) == shapes(start)
     overrides = base | change
-    num_powers = 1 if overrides.get("loss.estimator") == "vanilla" else 4
+    num_powers = 1 if overrides.get("loss.name") == "vanilla" else 4
     assert metrics["mean_log_likelihoods"].shape == (1, num_powers)
     assert metrics["loss"].shape == metrics["prior_energy"].shape == (1,)
     assert metrics["posterior_acceptance"].shape == (1, max(num_powers - 1, 1))

@@ -36,7 +36,7 @@ def test_a_chain_costs_what_the_generator_remembers_of_it():
     ("overrides", "num_latents"),
     [
         ({}, 3 * 72),
-        ({"loss.estimator": "vanilla"}, 72),
+        ({"loss.name": "vanilla"}, 72),
         ({"loss.num_intervals": 30, "train.batch_size": 16}, 480),
         ({"loss.chains_per_observation": 4, "train.num_repeats": 5}, 3 * 72 * 4),  # in turns
         ({"loss.chains_per_observation": 4, "loss.control_variates": True}, 3 * 72 * 8),
@@ -58,7 +58,7 @@ def test_chains_that_are_differentiated_keep_their_states():
     """5 steps of the prior's and 7 of the power posteriors', the latter at 3 powers."""
     steps = {"sampler.prior.num_steps": 5, "sampler.posterior.num_steps": 7}
     frozen, *monitored = programs(**steps)
-    through, *same = programs(**steps, **{"loss.estimator": "through_chain"})
+    through, *same = programs(**steps, **{"loss.name": "through_chain"})
     assert through - frozen == 72 * (5 + 3 * 7) * PER_STEP / NUM_DEVICES
     assert same == monitored
 
@@ -69,7 +69,7 @@ def test_monitoring_holds_its_images_at_all_powers_on_one_device():
     for estimator in ("tempered", "vanilla"):
         _, reconstructions, evidence = programs(
             **{
-                "loss.estimator": estimator,
+                "loss.name": estimator,
                 "eval.num_test": 17,
                 "eval.evidence_images": 4,
                 "eval.evidence_chains": 50,

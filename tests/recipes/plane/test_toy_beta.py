@@ -16,6 +16,7 @@ from scipy import stats
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import evaluate_finished, launch
+from ebmjax.recipes.core.shared import BETA_VARIANTS
 from ebmjax.recipes.plane import beta as toy_beta
 from ebmjax.recipes.plane import beta_plots as toy_beta_plots
 from ebmjax.recipes.plane.beta_monitor import name_of
@@ -114,7 +115,7 @@ def test_beta_moves_linearly_to_its_end():
 
 def test_chains_follow_a_share_of_the_density():
     """Long chains on f = -x^2 / 2 for exponent 1 - beta: variance 1 / (1 - beta), plus a bias."""
-    config = smoke(**{"sampler.step_size": 0.05, "sampler.chain_length": 200})
+    config = smoke(**{"sampler.step_size": 0.05, "sampler.num_steps": 200})
     density = toy_beta.tempered(
         lambda x: -0.5 * jnp.sum(x**2), toy_beta.losses.beta_sampling_temperature(0.5)
     )
@@ -128,7 +129,11 @@ def test_chains_follow_a_share_of_the_density():
 
 
 def test_no_step_leaves_the_initial_law():
-    changes = {"sampler.chain_length": 0, "sampler.law_mean": (3.0, -1.0), "sampler.law_scale": 0.5}
+    changes = {
+        "sampler.num_steps": 0,
+        "sampler.start_mean": (3.0, -1.0),
+        "sampler.start_scale": 0.5,
+    }
     ends, metrics = toy_beta.short_chains(smoke(**changes), jax.random.key(0), jnp.sum, 4000)
     ends = np.asarray(ends)
     assert metrics == {}
@@ -140,7 +145,7 @@ def test_no_step_leaves_the_initial_law():
 
 def gradient_of(variant, beta):
     """One vector, at random parameters; the chains do not move, so all betas see the same ends."""
-    config = smoke(**{"loss.beta_variant": variant, "sampler.chain_length": 0})
+    config = smoke(**{"loss.beta_variant": variant, "sampler.num_steps": 0})
     config.loss.output_scale = 40.0
     energy_fn, params = toy_beta.network(config, jax.random.key(5))
     points = toy_beta.DATA["gmm"].points(jax.random.key(6), 8)
@@ -157,7 +162,7 @@ def relative_distance(first, second):
 def test_the_four_objectives_are_four_but_one_at_beta_0():
     for variant in ("no_positive", "batch_corrected", "true_objective"):
         assert relative_distance(gradient_of(variant, 0.0), gradient_of("default", 0.0)) < 1e-4
-    at_half = [gradient_of(variant, 0.5) for variant in toy_beta.BETA_VARIANTS]
+    at_half = [gradient_of(variant, 0.5) for variant in BETA_VARIANTS]
     for i, first in enumerate(at_half):
         for second in at_half[:i]:
             assert relative_distance(first, second) > 1e-3
@@ -276,7 +281,10 @@ def test_the_studies_have_a_column_for_every_beta():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"data.name": "spirals"}, r"config\.data\.name must be one of \['circles', 'gmm'\]"),
+        (
+            {"data.name": "spirals"},
+            r"config\.data\.name must be one of \[.circles., .gaussians., .gmm",
+        ),
         ({"loss.beta_variant": "best"}, r"config\.loss\.beta_variant must be one of "),
         ({"model.activation": "tanh"}, r"config\.model\.activation must be one of "),
         ({"loss.betas": ()}, r"config\.loss\.betas must be one or more numbers that differ .* got"),
@@ -289,15 +297,21 @@ def test_the_studies_have_a_column_for_every_beta():
         ({"loss.betas": (0.5, "a")}, r"config\.loss\.betas must be finite and below 1 in every"),
         ({"loss.betas": (-0.5, 0.1)}, r"must be 0 or more, got -0\.5\. .*allow_negative=True"),
         ({"loss.beta_start": -0.1}, r"must be 0 or more, got -0\.1\. .*allow_negative=True"),
-        ({"sampler.law_mean": (1.0,)}, r"config\.sampler\.law_mean must have two entries"),
-        ({"sampler.law_mean": (1.0, "a")}, r"config\.sampler\.law_mean must be finite in every"),
-        ({"sampler.chain_length": -1}, r"config\.sampler\.chain_length must be an integer of at"),
-        ({"mesh.num_shards": 2}, r"config\.mesh\.num_shards must be 1 for the family toy_beta"),
+        ({"sampler.start_mean": (1.0,)}, r"config\.sampler\.start_mean must have two entries"),
+        (
+            {"sampler.start_mean": (1.0, "a")},
+            r"config\.sampler\.start_mean must be finite in every",
+        ),
+        ({"sampler.num_steps": -1}, r"config\.sampler\.num_steps must be an integer of at"),
+        ({"mesh.num_shards": 2}, r"config\.mesh\.num_shards must be 1 for config.loss.name=beta"),
         (
             {"loss.beta_variant": "true_objective", "train.batch_size": 25},
             r"config\.train\.batch_size must be even .* got 25",
         ),
-        ({"eval.num_samples": 1}, r"config\.eval\.num_samples must be at least 2: .* got 1"),
+        (
+            {"eval.num_samples": 1},
+            r"config\.eval\.num_samples must be an integer of at least 2, got 1",
+        ),
         ({"eval.half_width": 1.0}, r"config\.eval\.half_width=1\.0 leaves .* Widen it"),
         ({"eval.grid_points": 20}, r"config\.eval\.bandwidth=0\.05 must be at least .* 0\.2\."),
         ({"train.batch_size": 502}, r"config\.train\.batch_size must be at most .* 500 examples"),

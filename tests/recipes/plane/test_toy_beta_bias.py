@@ -130,7 +130,7 @@ def test_chains_by_temperature_and_length(tmp_path):
         **{
             "loss.betas": (0.5,),
             "sampler.step_size": 0.1,
-            "sampler.chain_length": 40,
+            "sampler.num_steps": 40,
             "eval.num_samples": 4000,
         },
     )
@@ -150,7 +150,7 @@ def test_a_run_is_told_its_bias(tmp_path):
     """Noise as negatives, and an energy that is the objective's own optimum for them."""
     monitor = monitor_of(
         tmp_path,
-        **{"sampler.chain_length": 0, "eval.half_width": 4.0, "eval.grid_points": 200},
+        **{"sampler.num_steps": 0, "eval.half_width": 4.0, "eval.grid_points": 200},
     )
     squares = np.sum(monitor.grid.centres**2, axis=1).reshape(monitor.truth.shape)
     beta = 0.5

@@ -21,7 +21,7 @@ def fake_run(folder, row, objective="default", diverged=()):
     """Seed 0 of ``row``: at beta 0.5 the truth, at 0 no density that could be normalised."""
     run = folder / row / "seed0"
     (run / "monitor").mkdir(parents=True)
-    section = {"half_width": 2.0, "grid_points": 40, "max_border_mass": 0.01}
+    section = {"half_width": 2.0, "grid_points": 40}
     config = {"loss": {"betas": BETAS, "beta_variant": objective}, "eval": section}
     (run / "config.json").write_text(json.dumps(config))
     np.savez(run / "truth.npz", log_density=TRUTH)

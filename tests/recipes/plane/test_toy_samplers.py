@@ -12,6 +12,8 @@ from scipy import stats
 from ebmjax import samplers
 from ebmjax.recipes.plane import samplers_chains as toy_samplers_chains
 from ebmjax.recipes.plane import samplers_plots as toy_samplers_plots
+from ebmjax.recipes.plane.checks import SETTINGS
+from ebmjax.recipes.plane.fields import PRINTED
 from ebmjax.recipes.plane.grid import Grid
 from ebmjax.recipes.plane.numbers import (
     draws_numbers,
@@ -21,7 +23,6 @@ from ebmjax.recipes.plane.numbers import (
     spread_draws,
 )
 from ebmjax.recipes.samplers import SAMPLERS, Chosen, defaults
-from experiments.configs.toy_samplers import PRINTED, get_config
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 SIZES = {"num_steps": 200, "burn_in": 0}
@@ -226,7 +227,7 @@ def test_psgld_as_printed_preconditions_with_the_moment_before():
 @pytest.mark.parametrize("setting", ["thesis", "tuned"])
 @pytest.mark.parametrize("name", PRINTED)
 def test_what_is_printed_has_options_and_a_title(name, setting):
-    options = get_config().eval.settings[setting][name].to_dict()
+    options = SETTINGS[setting][name]
     assert chains_of(name, options, num_chains=2, num_steps=5).positions.shape == (2, 5, 2)
     assert toy_samplers_plots.title(name).endswith(", as printed")
 

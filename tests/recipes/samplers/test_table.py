@@ -11,6 +11,7 @@ from igebm_smoke import smoke as image
 from ml_collections import ConfigDict
 
 from ebmjax import samplers as library
+from ebmjax.recipes.core import declare
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.image import checks as image_checks
 from ebmjax.recipes.image import parts as image_parts
@@ -18,8 +19,8 @@ from ebmjax.recipes.joint import checks as joint_checks
 from ebmjax.recipes.joint import parts as joint_parts
 from ebmjax.recipes.latent import checks as latent_checks
 from ebmjax.recipes.latent import parts as latent_parts
-from ebmjax.recipes.plane import beta, samplers
-from ebmjax.recipes.plane.samplers_chains import chosen_for
+from ebmjax.recipes.plane import checks as plane_checks
+from ebmjax.recipes.plane.checks import SETTINGS, chosen_for
 from ebmjax.recipes.samplers import (
     PLAIN,
     SAMPLERS,
@@ -41,10 +42,10 @@ FAMILIES = {
     "latent": (
         thermo_digits.get_config,
         "sampler.prior",
-        lambda config: latent_checks.check(config, num_test=352),
+        latent_checks.check,
     ),
-    "toy_samplers": (toy_samplers.get_config, "sampler", samplers._check),
-    "toy_beta": (toy_beta.get_config, "sampler", beta._check),
+    "toy_samplers": (toy_samplers.get_config, "sampler", plane_checks.check),
+    "toy_beta": (toy_beta.get_config, "sampler", plane_checks.check),
 }
 
 
@@ -103,7 +104,7 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
 def test_each_family_has_the_samplers_that_can_move_its_chains():
     assert {name for name in SAMPLERS if name in jem_digits.get_config().sampler} == set(SAMPLERS)
     assert {name for name in SAMPLERS if name in image().sampler} == set(SINGLE)
-    assert set(toy_samplers.get_config().eval.settings.tuned) == set(PLAIN)
+    assert set(SETTINGS["tuned"]) <= set(PLAIN)
     assert not {"svgd", "stochastic_svgd", "pyld", "blackjax"} & set(SINGLE)
 
 
@@ -202,12 +203,24 @@ def test_step_noise_and_temperature_mean_the_same_in_every_family(name, fields):
 
 
 def test_changes_of_a_section_name_fields_that_exist():
-    made = sections(["psgld", "hmc"], {"psgld.decay": 0.5}, without=("step_size", "temperature"))
-    assert made["psgld"]["decay"] == 0.5
-    assert made["hmc"] == {"num_integration_steps": 3}
+    shared = ("step_size", "noise_scale", "temperature")
+    made = sections(["psgld", "hmc"], used, {"psgld.decay": 0.5}, without=shared)
+    assert made["sampler.psgld.decay"].default == 0.5
+    assert made["sampler.hmc.num_integration_steps"].default == 3
+    assert {name.rsplit(".", 1)[1] for name in made}.isdisjoint(shared)
+    assert [one.needs for one in made["sampler.psgld.decay"].when] == ["config.sampler.name=psgld"]
     with pytest.raises(KeyError, match=r"psgld\.rate"):
-        sections(["psgld"], {"psgld.rate": 1.0})
-    assert "sgld" not in sections(["sgld"], without=("step_size", "noise_scale", "temperature"))
+        sections(["psgld"], used, {"psgld.rate": 1.0})
+    assert sections(["sgld"], used, without=shared) == {}
+    nuts = sections(["blackjax"], used)["sampler.blackjax.nuts.step_size"]
+    assert [one.needs for one in nuts.when] == [
+        "config.sampler.blackjax.kernel=nuts",
+        "config.sampler.name=blackjax",
+    ]
+
+
+def used(name):
+    return declare.chosen("sampler.name", name)
 
 
 def test_a_box_that_rejects_needs_a_sampler_that_rejects():
@@ -227,7 +240,7 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
 
 
 def test_a_setting_of_the_plane_takes_the_rest_from_the_table():
-    chosen = chosen_for(toy_samplers.get_config(), "thesis", "psgld")
+    chosen = chosen_for("thesis", "psgld")
     assert chosen.options["step_size"] == 0.01
     assert chosen.options["temperature"] == 1.0
-    assert chosen.where == "config.eval.settings.thesis.psgld"
+    assert chosen.options["decay"] == 0.99

@@ -1,25 +1,52 @@
 """Every row of every study is a run that the command line takes: its file, fields, ranges
 and what may not go together."""
 
+from pathlib import Path
+
 import pytest
-from config_checks import check
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.core.command_line import read as configuration
+from ebmjax.recipes.core import declare, families
+from ebmjax.recipes.core.command_line import typed
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import read
 
-ROWS = {
-    f"{path.name}:{variant} {label}": (*([row] if isinstance(row, str) else row), *study.common)
+STUDIES = {
+    f"{path.name}:{variant}": study
     for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
     for variant, study in read(path).items()
-    for label, row in study.rows.items()
 }
 
 
-LABELS = {row: label for label, row in ROWS.items()}  # a row of several variants once
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_is_a_run_whose_arguments_have_an_effect(name):
+    for cell in cells(STUDIES[name], Path("nowhere"), 1):
+        fields = families.fields_of(cell.config.family)
+        for field in typed(cell.command):
+            is_unused = declare.no_effect(fields, cell.config, field)
+            assert not is_unused or cell.config[field] == fields[field].default, (cell.label, field)
 
 
-@pytest.mark.parametrize("row", LABELS, ids=LABELS.values())
-def test_row(row):
-    config, *arguments = row
-    check(configuration(config, arguments))
+def test_what_all_rows_share_is_left_out_where_it_has_no_effect():
+    rows = {
+        "Adam": "configs/jem_digits.py",
+        "SGD": ["configs/jem_digits.py", "--config.optimizer.name=sgd"],
+    }
+    common = ("--config.optimizer.momentum=0.5",)
+    adam, sgd = cells(Study(rows, {}, common=common), Path("nowhere"), 1)
+    assert not set(common) & set(adam.command)
+    assert set(common) <= set(sgd.command)
+    assert (adam.config.optimizer.momentum, sgd.config.optimizer.momentum) == (0.9, 0.5)
+    study = Study(rows, {})
+    again = cells(study, Path("nowhere"), 1, common)
+    assert [set(cell.command) for cell in again] == [set(adam.command), set(sgd.command)]
+    with pytest.raises(ConfigError, match=r"loss\.beta=0\.5 has no effect in any row of the study"):
+        cells(study, Path("nowhere"), 1, ["--config.loss.beta=0.5"])
+
+
+def test_what_a_row_sets_itself_must_have_an_effect():
+    row = ["configs/jem_digits.py", "--config.optimizer.momentum=0.5"]
+    with pytest.raises(SystemExit, match=r"momentum=0\.5 has no effect here"):
+        cells(Study({"row": row}, {}), Path("nowhere"), 1)

@@ -44,7 +44,9 @@ def test_an_evaluation_of_other_fields_is_not_of_the_study(tmp_path):
     cell = made_before(STUDY, tmp_path)
     changed = as_json(cell.config)["eval"] | {"num_attacked": 7}
     write_json(cell.folder / "evaluation.json", {"eval": changed})
-    with pytest.raises(WorkdirError, match=r"another config\.eval: num_attacked was 7 and is now"):
+    with pytest.raises(
+        WorkdirError, match=r"another config\.eval: eval\.num_attacked was 7 and is now"
+    ):
         cell.check()
 
 

@@ -1,0 +1,14 @@
+"""Values as messages show them. Needs no JAX, so that a bad field is refused at once."""
+
+from typing import Any
+
+MAX_SHOWN = 160
+
+
+def shown(value: Any) -> str:
+    """``value`` for a message: in full if short, else its beginning, its type and its shape."""
+    text = " ".join(str(value).split())
+    if len(text) <= MAX_SHOWN:
+        return text
+    shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
+    return f"{text[:MAX_SHOWN]}... (a {type(value).__name__}{shape})"

@@ -1,0 +1,125 @@
+"""Checks of fields that exclude each other, shared by families. Nothing here imports JAX."""
+
+import importlib.util
+from collections.abc import Collection, Iterable
+
+from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.ranges import MAX_SEED
+
+IS_HIGHER_BETTER = {
+    "test_accuracy": True,
+    "test_nll": False,
+    "test_brier": False,
+    "test_ece": False,
+    "sample_fid": False,
+    "sample_kid": False,
+    "sample_is": True,
+}
+"""Numbers by which the best state of a run can be chosen."""
+
+DIGITS_SIDE = 8
+
+OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
+
+
+def check_seeds(config: Config) -> None:
+    """Raises ConfigError if the seed of the last repeat is too large."""
+    num_repeats = config.train.get("num_repeats", 1)
+    if config.seed + num_repeats - 1 > MAX_SEED:
+        raise ConfigError(
+            f"config.seed={config.seed} is that of the first of config.train.num_repeats="
+            f"{num_repeats}, and the last one's would be above {MAX_SEED}: take a smaller one."
+        )
+
+
+def check_digits(config: Config) -> None:
+    """Raises ConfigError for the packaged digits at another size than theirs."""
+    section = config.data
+    if section.name == "digits" and section.image_size != DIGITS_SIDE:
+        raise ConfigError(
+            f"config.data.image_size must be {DIGITS_SIDE} for the packaged digits, got "
+            f"{section.image_size}."
+        )
+
+
+def check_shards(config: Config, *names: str) -> None:
+    """Raises ConfigError unless the shards have equal parts of the numbers ``names``."""
+    num_shards = config.mesh.num_shards
+    for name in names:
+        if config[name] is not None and config[name] % num_shards:
+            raise ConfigError(
+                f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
+                f"{config[name]}."
+            )
+
+
+def check_kept(config: Config, numbers: Collection[str]) -> None:
+    """Raises ConfigError for an impossible choice, and for one that test images would make.
+
+    Args:
+      config: ``data.num_validation``, ``train.keep_best`` and ``eval.checkpoint`` are read.
+      numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
+    """
+    name = config.train.keep_best
+    if name in IS_HIGHER_BETTER and name not in numbers:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
+            f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
+        )
+    if name:
+        choose("train.keep_best", name, {one: one for one in numbers})
+    if name.startswith("test_") and not config.data.num_validation:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
+            "hold training images out for the choice with --config.data.num_validation=N."
+        )
+    if config.eval.checkpoint == "best" and not name:
+        raise ConfigError(
+            "config.eval.checkpoint='best' needs config.train.keep_best, the number that says "
+            f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
+        )
+
+
+def check_starts(config: Config, names: Iterable[str]) -> None:
+    """Refuses starts outside of a box that rejects, for the samplers in ``names``.
+
+    There the density is zero: no move of such a chain would ever be accepted, and nothing said.
+    """
+    names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
+    if section.box != "reject" or not names:
+        return
+    is_bounded = buffer.law != "gaussian"
+    reach = buffer.law_scale if buffer.law == "uniform" else 1.0  # images are in [-1, 1]
+    if is_bounded and section.low <= -reach and reach <= section.high:
+        return
+    law = f"within [-{reach:g}, {reach:g}]" if is_bounded else "anywhere"
+    raise ConfigError(
+        f"config.sampler.box='reject' holds chains of {names} in [{section.low:g}, "
+        f"{section.high:g}], and config.sampler.buffer.law={buffer.law!r} starts them {law}: "
+        "a chain that starts outside is never accepted anywhere. Take a law that starts "
+        "inside, config.sampler.buffer.law=uniform with a lower law_scale, or a wider box."
+    )
+
+
+def check_box(config: Config) -> None:
+    """Raises ConfigError for a box without an inside."""
+    section = config.sampler
+    if section.box != "none" and section.low >= section.high:
+        raise ConfigError(
+            f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
+            f"{section.low:g}."
+        )
+
+
+def check_installed(asking: str, instead: str = "") -> None:
+    """Raises ConfigError where BlackJAX is not installed.
+
+    Args:
+      asking: what needs it: a field of the configuration and its value.
+      instead: what else one can do, in words that follow a comma.
+    """
+    if importlib.util.find_spec("blackjax") is None:
+        raise ConfigError(
+            f"{asking} needs BlackJAX, which is not installed: pip install blackjax"
+            f"{', ' * bool(instead)}{instead}."
+        )

@@ -1,0 +1,98 @@
+"""Ranges of fields: which values a field takes, in words and as a test."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+MAX_SEED = 2**32 - 1
+"""Largest seed: JAX's keys are made of 32 bits."""
+
+MAX_INTEGER = 2**31 - 1
+"""Largest integer of a program, which counts in 32 bits."""
+
+MAX_FLOAT, MIN_FLOAT = 3.4028234663852886e38, 1.1754943508222875e-38
+"""Largest and smallest normal number of a program's 32 bits."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values that a field takes; a tuple's entries are tested one by one.
+
+    Attributes:
+      words: the values, for messages: "must be <words>".
+      holds: tests a number or text.
+      kind: type of the field where it has no value yet.
+      examples: a few values of the range, for tests.
+      choices: all values, where these are names.
+      may_be_none: whether the field may be left without a value.
+    """
+
+    words: str
+    holds: Callable[[Any], bool]
+    kind: type = float
+    examples: tuple[Any, ...] = ()
+    choices: tuple[str, ...] = ()
+    may_be_none: bool = False
+
+    def refusal(self, value: Any) -> str | None:
+        """Words for what ``value`` must be; None if it is fine."""
+        if value is None:
+            return None
+        entries = list(value) if isinstance(value, list | tuple) else [value]
+        if not all(map(self.holds, entries)):
+            return self.words
+        if self is not SEED and not all(map(_fits, entries)):
+            return f"a number that 32 bits hold, an integer of at most {MAX_INTEGER}"
+        return None
+
+
+def optional(values: Range) -> Range:
+    """``values``, or None."""
+    return replace(values, may_be_none=True)
+
+
+def one_of(*choices: str) -> Range:
+    """Some names."""
+    return Range(f"one of {sorted(choices)}", lambda v: v in choices, str, choices, choices=choices)
+
+
+def _fits(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= MAX_INTEGER
+    return not isinstance(value, float) or value == 0 or MIN_FLOAT <= abs(value) <= MAX_FLOAT
+
+
+def _number(words: str, holds: Callable[[Any], bool], *examples: float) -> Range:
+    """A number that is no bool, which is an integer in Python."""
+
+    def test(v: Any) -> bool:
+        return isinstance(v, int | float) and not isinstance(v, bool) and holds(v)
+
+    return Range(words, test, float, examples)
+
+
+def _integer(words: str, holds: Callable[[Any], bool], *examples: int) -> Range:
+    return Range(words, lambda v: type(v) is int and holds(v), int, examples)
+
+
+POSITIVE = _number("positive and finite", lambda v: 0 < v < math.inf, 0.5, 2.0)
+NOT_NEGATIVE = _number("finite and at least 0", lambda v: 0 <= v < math.inf, 0.0, 0.5)
+FRACTION = _number("in [0, 1)", lambda v: 0 <= v < 1, 0.0, 0.25)
+UP_TO_ONE = _number("in (0, 1]", lambda v: 0 < v <= 1, 0.5, 1.0)
+PROBABILITY = _number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5)
+FINITE = _number("finite", math.isfinite, 0.0, -0.5)
+BELOW_ONE = _number("finite and below 1", lambda v: -math.inf < v < 1, 0.0, 0.25)
+RADIUS = _number("from 0 to 10000", lambda v: 0 <= v <= 1e4, 1, 2)
+WHOLE = _integer("an integer of at least 0", lambda v: v >= 0, 0, 3)
+COUNT = _integer("an integer of at least 1", lambda v: v >= 1, 1, 3)
+TWO_OR_MORE = _integer("an integer of at least 2", lambda v: v >= 2, 2, 4)
+ZERO_OR_TWO = _integer("0, or at least 2", lambda v: v == 0 or v >= 2, 0, 4)
+GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
+SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
+FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
+TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
+NAME = Range("a name", lambda v: isinstance(v, str) and bool(v), str, ("some", "other"))
+BANDWIDTH = Range(
+    "positive, or 'median'", lambda v: v == "median" or POSITIVE.holds(v), object, ("median", 0.5)
+)

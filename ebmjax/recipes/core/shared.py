@@ -1,0 +1,130 @@
+"""Fields that several families have: a name has one range and one meaning in all of them."""
+
+from ebmjax.recipes.core.declare import Field, Fields, When, chosen, field, given, with_defaults
+from ebmjax.recipes.core.ranges import (
+    COUNT,
+    FINITE,
+    FLAG,
+    FRACTION,
+    NAME,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    SEED,
+    TEXT,
+    WHOLE,
+    ZERO_OR_TWO,
+    one_of,
+    optional,
+)
+
+BOXES = ("none", "clamp", "reflect", "reject")
+ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
+BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
+
+ROBUST = chosen("loss.name", "beta", what="the robust objective")
+BUFFER = given("sampler.buffer.size", "a replay buffer")
+HELD_OUT = given("data.num_validation", "training images held out")
+WEIGHTS = given("eval.inception_weights", "the weights that it is the hash of")
+SEVERAL_SHARDS = When(
+    "several shards to divide the batch among, config.mesh.num_shards above 1",
+    lambda config: config.mesh.num_shards > 1,
+)
+
+# Each default is a placeholder: every family gives its own.
+_KNOWN: Fields = {
+    "seed": field(0, SEED, "seed of all random numbers of the run"),
+    "data.name": field("", NAME, "data set: digits (packaged), or a tensorflow-datasets name"),
+    "data.data_dir": field("", TEXT, "folder of prepared tensorflow-datasets; empty: TFDS's own"),
+    "data.image_size": field(8, COUNT, "side that images are resized to, in pixels"),
+    "data.num_classes": field(10, optional(COUNT), "number of classes; None: data without labels"),
+    "data.max_train": field(1, optional(COUNT), "training images that are used; None: all"),
+    "data.max_test": field(1, optional(COUNT), "test images that are used; None: all"),
+    "data.num_validation": field(
+        0, WHOLE, "training images held out; evaluations then use them instead of the test split"
+    ),
+    "data.num_points": field(1, COUNT, "number of training points"),
+    "data.flip": field(False, FLAG, "flip images at random"),
+    "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
+    "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
+    "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),
+    "sampler.num_steps": field(1, COUNT, "steps of a chain between two updates"),
+    "sampler.num_samples": field(1, COUNT, "chains that move at each update"),
+    "sampler.box": field("none", one_of(*BOXES), "what happens at the ends of [low, high]"),
+    "sampler.low": field(-1.0, FINITE, "lower end of the box"),
+    "sampler.high": field(1.0, FINITE, "upper end of the box"),
+    "sampler.max_score": field(None, optional(POSITIVE), "largest score of a pixel; None: any"),
+    "sampler.buffer.size": field(1, COUNT, "images in the replay buffer"),
+    "sampler.buffer.reinit_prob": field(
+        0.05, PROBABILITY, "share of chains that start anew instead of from the buffer", BUFFER
+    ),
+    "sampler.buffer.law": field("uniform", one_of("uniform", "gaussian"), "where chains start"),
+    "sampler.buffer.law_scale": field(
+        1.0, POSITIVE, "half width or standard deviation of the start distribution"
+    ),
+    "loss.energy_l2": field(0.0, NOT_NEGATIVE, "weight of the penalty on squared energies"),
+    "loss.beta_variant": field(
+        "default", one_of(*BETA_VARIANTS), "form of the robust objective", ROBUST
+    ),
+    "loss.output_scale": field(
+        1.0, POSITIVE, "factor on the log density inside the robust objective", ROBUST
+    ),
+    "loss.max_positive_weight": field(
+        None,
+        optional(PROBABILITY),
+        "updates whose data have a larger mean weight are skipped; None: none are",
+        ROBUST,
+    ),
+    "optimizer.learning_rate": field(1e-3, POSITIVE, "learning rate"),
+    "optimizer.b1": field(0.9, FRACTION, "Adam's decay of the mean gradient"),
+    "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
+    "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
+    "train.start_from": field("", TEXT, "folder of another run to begin with; empty: none"),
+    "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
+    "train.num_epochs": field(1, COUNT, "epochs of the run"),
+    "train.batch_size": field(1, COUNT, "examples in an update"),
+    "train.steps_per_dispatch": field(1, COUNT, "steps in one call of the compiled program"),
+    "train.log_every": field(1, COUNT, "steps between two rows of metrics.jsonl"),
+    "train.checkpoint_every_epochs": field(1, COUNT, "epochs between two checkpoints"),
+    "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
+    "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
+    "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
+    "mesh.whole_batch": field(
+        True,
+        FLAG,
+        "shards share batch statistics, SAM and loss weights; False: each has its own",
+        SEVERAL_SHARDS,
+    ),
+    "eval.every_epochs": field(1.0, POSITIVE, "epochs between two evaluations"),
+    "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
+    "eval.num_samples": field(100, COUNT, "samples that an evaluation during training takes"),
+    "eval.num_profiled": field(0, WHOLE, "chains whose every step an evaluation keeps and draws"),
+    "eval.checkpoint": field(
+        "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
+    ),
+    "eval.use_test_split": field(
+        False, FLAG, "--mode=eval uses the test split instead of held-out images", HELD_OUT
+    ),
+    "eval.num_generated": field(0, ZERO_OR_TWO, "images that --mode=eval generates; 0: none"),
+    "eval.num_chain_steps": field(
+        None, optional(COUNT), "steps of --mode=eval's own chains; None: ten times training's"
+    ),
+    "eval.inception_weights": field(
+        "", TEXT, "file of Inception-v3 weights; empty: a classifier of the data judges"
+    ),
+    "eval.inception_sha256": field("", TEXT, "hash that the weights' file must have", WEIGHTS),
+}
+
+
+def shared(**sections: dict[str, object]) -> dict[str, Field]:
+    """Declarations of the named fields with the defaults of a family, section by section."""
+    defaults = {f"{name}.{key}": v for name, part in sections.items() for key, v in part.items()}
+    return with_defaults(_KNOWN, defaults)
+
+
+def family(name: str) -> dict[str, Field]:
+    """``config.family`` and ``config.seed``."""
+    return {
+        "family": field(name, one_of(name), "family of the model"),
+        "seed": _KNOWN["seed"],
+    }
