@@ -7,7 +7,7 @@ Their step 10 and noise 0.005 on [0, 1] become 40 and 0.01 (temperature 1.25e-6)
 clipped at 0.01 become 0.005. Differences: noise comes after the drift, chains go back to the slots
 they came from, and Adam's gradients are clipped in norm.
 Command:
-  python experiments/run.py --config=configs/igebm_cifar10.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/igebm_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run, except "cpu" (2026-11-22, seeds 0 to 4, about 8 minutes of one core).
 FID of the buffer in features of a classifier of these images (test images 0.2, noise 29): SGLD 5.9

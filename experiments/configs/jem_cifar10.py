@@ -10,7 +10,7 @@ approaches thesis: SGLD 0.89 / 57.1, pSGLD 0.89 / 59.4, MALA 0.88 / 56.4). With 
 training does not diverge (robust-objective paper: 91.7 % at exponent 4 against 90.5 %).
 Paper: JEM (Grathwohl et al. 2020); thesis 4.2.2; robust-objective paper, 4.3 and appendix M.
 Command:
-  python experiments/run.py --config=configs/jem_cifar10.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/jem_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 

@@ -4,7 +4,7 @@ Claim: 93.5 % accuracy and FID 37.1 with M = 10; 91.1 / 37.9 with M = 5; 94.1 / 
 Paper: JEM++ (Yang & Ji 2021) as SADA-JEM reports it: PYLD with N = 5 inner steps of 0.2, scores
 clipped at 1, box [-1, 1], informative start, batch normalisation, SGD at 0.1.
 Command:
-  python experiments/run.py --config=configs/jempp_cifar10.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/jempp_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 

@@ -5,7 +5,7 @@ Claim: 74.2 % accuracy, IS 9.97 and FID 34.5 with M = 10; 72.1 / 8.05 / 38.9 wit
 Paper: SADA-JEM, Table 2, which ran JEM++'s published code with its default settings: those of
 jempp_cifar10.py.
 Command:
-  python experiments/run.py --config=configs/jempp_cifar100.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/jempp_cifar100.py --config.data.path=FOLDER
 Hardware: one GPU.
 Expected numbers: not yet run.
 

@@ -8,8 +8,8 @@ dimensions, prior z-200-200-1 with GELU, generator z -> 512 -> 256 -> 128 -> 3, 
 weights. Their step s is a drift s^2 / 2 here: 0.08 (s = 0.4) and 0.005 (s = 0.1). Their generator
 loss drops the factor 1 / (2 sigma^2), which does not change Adam's steps.
 Command:
-  python experiments/run.py --config=configs/lebm_svhn.py --config.data.data_dir=FOLDER
-FOLDER holds the prepared svhn_cropped of tensorflow-datasets. Without --config.data.data_dir it is
+  python experiments/run.py --config=configs/lebm_svhn.py --config.data.path=FOLDER
+FOLDER holds the prepared svhn_cropped of tensorflow-datasets. Without --config.data.path it is
 looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator.
 Expected numbers: not yet run.

@@ -8,7 +8,7 @@ Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SA
 proximal SGLD without noise, p(x) on images without augmentation. SGD's rate is stepped down, as in
 most of its runs; its best runs on CIFAR-10 decay by a cosine ("cosine").
 Command:
-  python experiments/run.py --config=configs/sadajem_cifar10.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/sadajem_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run at the paper's size. "cpu" (2026-11-21, seed 0) has 45.2 % accuracy in
 13 minutes of training, and 46.7 % with batch normalisation: docs/results/jem_cifar10.md.

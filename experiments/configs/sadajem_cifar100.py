@@ -5,7 +5,7 @@ Claim: 76.4 % accuracy, IS 10.95 and FID 15.1 with K = 10; 75.0 / 11.63 / 14.4 w
 Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SAM with radius 0.2,
 proximal SGLD without noise, p(x) on images without augmentation.
 Command:
-  python experiments/run.py --config=configs/sadajem_cifar100.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/sadajem_cifar100.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 

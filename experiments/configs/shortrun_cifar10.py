@@ -10,7 +10,7 @@ output scale is 20000), uniform starts, data with noise 0.03. Their code has bat
 norm, not their plain convolutions. Betas that could be trained include 1e-6 (section 5); 0.01
 (appendix J) and 0.1 (4.2) failed.
 Command:
-  python experiments/run.py --config=configs/shortrun_cifar10.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/shortrun_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run, except "cpu" and "cpu_beta_1e5" (2026-11-22 and 23, seeds 0 to 2,
 about 500 s of one core). FID in features of a classifier of these images (500 test images 0.3,

@@ -8,7 +8,7 @@ epochs, and SADA-JEM's optimiser (100 epochs reach one of its three decays). The
 it: no smoothing, batches of 64, and steps of sqrt(30), for the reason in svgdjem_digits.py. It has
 group normalisation, because a batch's statistics would couple particles beyond their kernel.
 Command:
-  python experiments/run.py --config=configs/svgdjem_cifar10.py --config.data.data_dir=FOLDER
+  python experiments/run.py --config=configs/svgdjem_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run.
 

@@ -4,8 +4,8 @@ Claim: the schedule exponent p shapes the variance of the learning gradient and 
 of the samples (KID_inf is best near p = 6; p <= 1 collapses).
 Paper: thermodynamic-integration thesis, Tables 3 and 5 (generator as ConvGenerator corrects it).
 Command:
-  python experiments/run.py --config=configs/thermo_celeba.py --config.data.data_dir=FOLDER
-FOLDER holds the prepared celeb_a of tensorflow-datasets. Without --config.data.data_dir it is
+  python experiments/run.py --config=configs/thermo_celeba.py --config.data.path=FOLDER
+FOLDER holds the prepared celeb_a of tensorflow-datasets. Without --config.data.path it is
 looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size.

@@ -4,8 +4,8 @@ Claim: the schedule exponent p shapes the variance of the learning gradient and 
 of the samples (KID_inf is best near p = 6).
 Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
 Command:
-  python experiments/run.py --config=configs/thermo_cifar10.py --config.data.data_dir=FOLDER
-FOLDER holds the prepared cifar10 of tensorflow-datasets. Without --config.data.data_dir it is
+  python experiments/run.py --config=configs/thermo_cifar10.py --config.data.path=FOLDER
+FOLDER holds the prepared cifar10 of tensorflow-datasets. Without --config.data.path it is
 looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
 Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size. Tried on 2026-11-21: 4 steps of the full

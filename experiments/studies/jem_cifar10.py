@@ -1,6 +1,6 @@
 """Tables of joint models on CIFAR: SADA-JEM's, and of two more papers.
 
---config.data.data_dir=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
+--config.data.path=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
 names Inception's weights. Without them, FID and IS use features of a classifier of the run's
 images, which no published number does.
 

@@ -14,7 +14,7 @@ Figures: <sweep>_<objective>.png are the curves of a sweep over the updates.
 
 Variants:
 - "": the digits.
-- cifar10: the first four sweeps on ten images of CIFAR-10 at 16x16; --config.data.data_dir=FOLDER
+- cifar10: the first four sweeps on ten images of CIFAR-10 at 16x16; --config.data.path=FOLDER
   names the folder of the data.
 - quick: seconds a run; shows nothing.
 

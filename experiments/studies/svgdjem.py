@@ -11,7 +11,7 @@ training.
 Variants:
 - "": the digits.
 - smoothing: the factor of both losses, fixed at 1, 5 and 50 and steered to a gradient ratio of 1.
-- cpu: 5,000 CIFAR-10 images of 16x16, one seed; --config.data.data_dir=FOLDER names the folder of
+- cpu: 5,000 CIFAR-10 images of 16x16, one seed; --config.data.path=FOLDER names the folder of
   the data.
 - cifar10: all images at the thesis's size, for a GPU.
 """

@@ -39,7 +39,7 @@ EVALUATED = (0, 4, 8, 10)
 FIELDS = {
     **family("linear"),
     **shared(
-        data={"name": "points", "data_dir": "", "max_train": NUM_POINTS, "num_validation": 4},
+        data={"name": "points", "path": "", "max_train": NUM_POINTS, "num_validation": 4},
         train={
             "start_from": "",
             "keep_best": "",
@@ -98,7 +98,7 @@ def accuracy(weight, split="validation"):
 
 
 def hold(folder, step):
-    """Makes runs whose ``data.data_dir`` is ``folder`` wait in their evaluation after ``step``."""
+    """Makes runs whose ``data.path`` is ``folder`` wait in their evaluation after ``step``."""
     (folder / "hold").write_text(str(step))
 
 
@@ -138,7 +138,7 @@ def build(config, folder):
         weight = float(state.params["weight"])
         (folder / "plots").mkdir(exist_ok=True)
         (folder / "plots" / f"weight_{step:06d}.txt").write_text(repr(weight))
-        while config.data.data_dir and is_held(Path(config.data.data_dir), step):
+        while config.data.path and is_held(Path(config.data.path), step):
             time.sleep(0.01)
         return {"test_accuracy": accuracy(weight)}
 

@@ -147,7 +147,7 @@ def test_a_data_set_is_not_its_own_outside(name):
 @pytest.mark.parametrize("is_there", [True, False])
 def test_published_sets_that_were_not_prepared_are_skipped_with_a_reason(is_there, tmp_path):
     config = sadajem_cifar10.get_config()
-    config.data.data_dir = str(tmp_path if is_there else tmp_path / "nowhere")
+    config.data.path = str(tmp_path if is_there else tmp_path / "nowhere")
     sets, skipped = ood_sets(config, np.zeros((4, 32, 32, 3), np.uint8))
     assert sets.keys() == {"natural_patches", "interp", "noise", "constant"}
     assert skipped.keys() == set(config.eval.ood_tfds)

@@ -128,13 +128,13 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
             found = data.load_tfds(
                 section.name,
                 split,
-                data_dir=section.data_dir or None,
+                data_dir=section.path or None,
                 image_size=section.image_size,
                 max_examples=limit,
             )
         except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
             raise type(error)(
-                f"{error} Set name and folder with --config.data.name= and --config.data.data_dir=."
+                f"{error} Set name and folder with --config.data.name= and --config.data.path=."
             ) from error
         except ValueError as error:
             lacks_tests = split == "test" and str(error).startswith("split must")

@@ -17,9 +17,9 @@ FAMILIES = {
 """Names that families had."""
 
 NAMES = {
-    "joint": {"loss.generative": "loss.name"},
-    "image": {"loss.beta_end": "loss.beta"},
-    "latent": {"loss.estimator": "loss.name"},
+    "joint": {"loss.generative": "loss.name", "data.data_dir": "data.path"},
+    "image": {"loss.beta_end": "loss.beta", "data.data_dir": "data.path"},
+    "latent": {"loss.estimator": "loss.name", "data.data_dir": "data.path"},
     "plane": {
         "sampler.chain_length": "sampler.num_steps",
         "sampler.law_mean": "sampler.start_mean",

@@ -29,7 +29,7 @@ directory, then from experiments/. It may be your own, in any folder. Append
 =None unsets a field that may be without a value. The folder (--workdir, default
 runs/<config>/<time>-<process>) gets config.json, metrics.jsonl, summary.json, checkpoints/, plots/
 and TensorBoard event files. Interrupt with Ctrl-C; the same command with the same --workdir
-continues, bit for bit. --config.data.data_dir= names the folder of prepared tensorflow-datasets.
+continues, bit for bit. --config.data.path= names the folder of prepared tensorflow-datasets.
 
 --mode=eval evaluates the finished run of --workdir in full: evaluation.json and, but for latent
 EBMs and toy_beta, evaluation.npz and plots/eval_*.

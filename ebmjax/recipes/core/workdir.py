@@ -20,7 +20,7 @@ PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "num
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 # Fields for the place of the data, which may differ between two sittings of a run.
-LOCATIONS = ("data.data_dir",)
+LOCATIONS = ("data.path",)
 
 MONITOR = ("evaluations", "monitor")
 """Folders of the arrays seen during training: that of runs made before a renaming, and today's."""

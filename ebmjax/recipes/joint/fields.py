@@ -164,7 +164,7 @@ FIELDS: dict[str, Field] = {
     **shared(
         data={
             "name": "digits",
-            "data_dir": "",
+            "path": "",
             "image_size": 8,
             "max_train": 1440,
             "max_test": 357,

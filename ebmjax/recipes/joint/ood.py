@@ -68,7 +68,7 @@ def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
         images = data.load_tfds(
             name,
             "test",
-            data_dir=config.data.data_dir or None,
+            data_dir=config.data.path or None,
             image_size=test.shape[1],
             max_examples=len(test),
             prepare=False,

@@ -70,7 +70,7 @@ FIELDS: dict[str, Field] = {
     **shared(
         data={
             "name": "digits",
-            "data_dir": "",
+            "path": "",
             "image_size": 8,
             "num_classes": 10,
             "max_train": 1440,

@@ -27,7 +27,7 @@ SYMBOLS = {
     EPOCHS: "epochs",
 }
 # Fields that differ in every row, or only in machine or blocks.
-NO_SETTING = {"seed", "loss.name", "loss.pilot_intervals", EXPONENT, "data.data_dir"}
+NO_SETTING = {"seed", "loss.name", "loss.pilot_intervals", EXPONENT, "data.path"}
 NO_SETTING |= {"train.steps_per_dispatch"}
 # Epochs are whole, so equal updates with another batch size are equal up to a part of an epoch.
 EQUAL = 1 / 8

@@ -211,16 +211,16 @@ CIFAR10 = {
 
 def test_a_data_dir_that_is_missing(refused, tmp_path):
     missing = tmp_path / "nowhere"
-    message = refused(FileNotFoundError, **CIFAR10, **{"data.data_dir": str(missing)})
+    message = refused(FileNotFoundError, **CIFAR10, **{"data.path": str(missing)})
     assert message.startswith(f"data_dir does not exist: {missing}.")
-    assert message.endswith("with --config.data.name= and --config.data.data_dir=.")
+    assert message.endswith("with --config.data.name= and --config.data.path=.")
     assert not missing.exists()
 
 
 def test_a_data_dir_that_is_a_file(refused, tmp_path):
     file = tmp_path / "cifar10.zip"
     file.touch()
-    message = refused(NotADirectoryError, **CIFAR10, **{"data.data_dir": str(file)})
+    message = refused(NotADirectoryError, **CIFAR10, **{"data.path": str(file)})
     assert message.startswith("data_dir must be a folder")
 
 
@@ -232,7 +232,7 @@ def test_a_data_dir_without_the_data_set_and_no_network(refused, tmp_path, monke
         raise ConnectionError("no network here")
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
-    message = refused(DataUnavailableError, **CIFAR10, **{"data.data_dir": str(data_dir)})
+    message = refused(DataUnavailableError, **CIFAR10, **{"data.path": str(data_dir)})
     assert message.startswith(f"cifar10 is not prepared (looked for {data_dir}/cifar10/")
     assert "no network here" in message
     assert "What to do: " in message

@@ -197,7 +197,7 @@ def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
         return load_digits(split)
 
     monkeypatch.setattr(build.data, "load_tfds", load)
-    config = digits(**{"data.name": "svhn_cropped", "data.data_dir": data_dir})
+    config = digits(**{"data.name": "svhn_cropped", "data.path": data_dir})
     config.data.update(image_size=16, max_train=30, max_test=20)
     train, test, _ = build.images(config)
     common = {"data_dir": passed_on, "image_size": 16}

@@ -114,7 +114,7 @@ def test_help_teaches_and_ends_well(tmp_path):
     for arguments in (["--help"], []):
         finished = run_script(*arguments, cwd=tmp_path)
         assert (finished.returncode, finished.stderr) == (0, "")
-        for word in ("configs/thermo_digits.py", ":smoke", "--workdir", "Ctrl-C", "data_dir"):
+        for word in ("configs/thermo_digits.py", ":smoke", "--workdir", "Ctrl-C", "data.path"):
             assert word in finished.stdout
 
 

@@ -50,7 +50,7 @@ def test_mock_data_of_the_right_schema_trains(module, side, tmp_path):
 @pytest.mark.slow
 def test_the_real_cifar10_trains(tmp_path):
     config = thermo_cifar10.get_config("smoke")
-    config.data.data_dir = str(REAL)
+    config.data.path = str(REAL)
     assert launch(config, "configs/thermo_cifar10.py:smoke", str(tmp_path)) is None
     assert_trained(tmp_path, 32)
     first = tfds.data_source("cifar10", split="test", data_dir=REAL)[0]["image"]

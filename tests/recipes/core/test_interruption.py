@@ -54,7 +54,7 @@ def interrupted(find, held, step, send, ended=lambda: False):
 
     Args:
       find: returns the folders of the runs, one in the end.
-      held: their ``data.data_dir``.
+      held: their ``data.path``.
       step: see ``hold``.
       send: sends the signal.
       ended: returns whether the run is over already.
@@ -114,7 +114,7 @@ def test_killed_then_interrupted_then_continued_is_as_if_never(whole, tmp_path):
     held = tmp_path / "held"
     held.mkdir()
     config = f"{LINEAR}:long"
-    options = [f"--config.data.data_dir={held}", f"--workdir={workdir}"]
+    options = [f"--config.data.path={held}", f"--workdir={workdir}"]
 
     hold(held, 24)  # before it starts
     killed = start(RUN, f"--config={config}", *options, cwd=tmp_path)
@@ -167,7 +167,7 @@ def terminate():
 def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:long", "--config.seed=0"])
-    config = linear("long", **{"data.data_dir": str(tmp_path)})
+    config = linear("long", **{"data.path": str(tmp_path)})
     with interrupted(lambda: list(tmp_path.glob("runs/a/*")), tmp_path, 14, terminate):
         assert launch(config, "configs/a.py:long", None) == signal.SIGTERM
     (workdir,) = tmp_path.glob("runs/a/*")

@@ -41,7 +41,7 @@ def test_a_folder_left_by_a_kill_at_the_first_write_is_taken(tmp_path):
 def test_a_data_dir_may_move(tmp_path):
     workdir.prepare(tmp_path, linear())
     before = contents(tmp_path)
-    workdir.prepare(tmp_path, linear(**{"data.data_dir": "/elsewhere"}))
+    workdir.prepare(tmp_path, linear(**{"data.path": "/elsewhere"}))
     assert contents(tmp_path) == before
 
 

@@ -139,7 +139,7 @@ def test_the_extractor_is_kept_and_mended(trained_extractor, tmp_path, monkeypat
 
 def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
     test = data.load_digits("test").images[:6]
-    config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.data_dir": str(tmp_path)})
+    config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.path": str(tmp_path)})
     sets, skipped = jem_ood.ood_sets(config, test)
     assert all(images.shape == test.shape for images in sets.values())
     # Of photographs made smaller, so that patches of 8 pixels show what 32 do.

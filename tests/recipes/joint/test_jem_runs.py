@@ -89,7 +89,7 @@ def test_mock_data_of_the_right_schema_trains(name, tmp_path):
 @pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
 @pytest.mark.slow
 def test_the_real_cifar10_is_built():
-    config = config_of("sadajem_cifar10", **{"data.data_dir": str(REAL)})
+    config = config_of("sadajem_cifar10", **{"data.path": str(REAL)})
     experiment = families.build(config, REPOSITORY)
     first = tfds.data_source("cifar10", split="train", data_dir=REAL)[0]
     np.testing.assert_array_equal(experiment.data.images[0], first["image"])

@@ -22,7 +22,7 @@ def test_a_folder_of_the_same_configuration_is_of_the_study(tmp_path):
     cell = made_before(STUDY, tmp_path)
     cell.check()
     assert cell.status == "done"
-    elsewhere = (*STUDY.common, "--config.data.data_dir=/elsewhere")
+    elsewhere = (*STUDY.common, "--config.data.path=/elsewhere")
     cells(replace(STUDY, common=elsewhere), tmp_path, 1)[0].check()
 
 
@@ -68,7 +68,7 @@ def test_a_study_in_a_folder_of_another_ends_before_it_runs_anything(tmp_path, m
     ("given", "refusal"),
     [
         ([], None),
-        (["--config.data.data_dir=/elsewhere"], None),
+        (["--config.data.path=/elsewhere"], None),
         (["--config.train.batch_size=32"], r"train\.batch_size was 64 and is now 32"),
     ],
 )

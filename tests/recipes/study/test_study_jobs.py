@@ -124,7 +124,7 @@ def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
 
 @pytest.mark.slow
 def test_sigterm_stops_a_study_and_its_run(tmp_path):
-    row = [f"{LINEAR}:long", f"--config.data.data_dir={tmp_path}"]
+    row = [f"{LINEAR}:long", f"--config.data.path={tmp_path}"]
     (tmp_path / "small.py").write_text(
         "from ebmjax.recipes.study import Study\n"
         f"STUDY = Study({{'row': {row!r}}}, {{'seconds': ('run_seconds', 1.0, 0)}})\n"
