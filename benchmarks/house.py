@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ebmjax.recipes.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
-from ebmjax.recipes.core import command_line, launch
+from ebmjax.recipes.core import command_line, families, launch
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "ebmjax" / "recipes"
@@ -60,6 +60,12 @@ def _recipes_imported(path: Path) -> Iterator[str]:
         else:
             continue
         yield from (name for name in names if name.startswith("ebmjax.recipes."))
+
+
+def fields() -> tuple[int, int]:
+    """Number of different names of configuration fields, and their sum over the families."""
+    names = [set(families.fields_of(family)) for family in families.FAMILIES]
+    return len(set[str]().union(*names)), sum(map(len, names))
 
 
 def functions_entered(run: Callable[[], Any]) -> set[tuple[str, str]]:
@@ -120,6 +126,7 @@ def main() -> None:
     print("experiments: {} files, {} lines".format(*sizes("experiments")))
     found = arrows()
     print(f"recipes: {len({room for arrow in found for room in arrow})} rooms, {len(found)} arrows")
+    print("configuration fields: {} names, {} over the families".format(*fields()))
     entered = functions_entered(trace_a_joint_step)
     files = {file for file, _ in entered}
     print(f"to a traced JEM step: {len(entered)} functions in {len(files)} files")

@@ -90,7 +90,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "eval.every_epochs": 2,
         "eval.grid_points": 60,
         "eval.num_chains": 4,
-        "eval.num_steps": 60,
+        "eval.num_chain_steps": 60,
         "eval.burn_in": 20,
         "eval.num_samples": 40,
         "eval.num_frames": 3,

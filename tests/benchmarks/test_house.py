@@ -29,6 +29,13 @@ def test_arrows_of_recipes_go_one_way(house):
     assert not {(b, a) for a, b in found} & found
 
 
+def test_fields_are_counted_by_name_and_by_family(house, monkeypatch):
+    declared = {"joint": {"seed": 0, "loss.name": 0}, "plane": {"seed": 0}}
+    monkeypatch.setattr(house.families, "FAMILIES", declared)
+    monkeypatch.setattr(house.families, "fields_of", declared.get)
+    assert house.fields() == (2, 3)
+
+
 def test_functions_entered(house):
     def run():
         house.command_line.resolve("--seed=1")

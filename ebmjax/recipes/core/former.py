@@ -26,6 +26,7 @@ NAMES = {
         "sampler.law_scale": "sampler.start_scale",
         "sampler.buffer_size": "sampler.buffer.size",
         "sampler.reinit_prob": "sampler.buffer.reinit_prob",
+        "eval.num_steps": "eval.num_chain_steps",
     },
 }
 """Names that fields had, by family."""

@@ -26,7 +26,7 @@ from ebmjax.recipes.core.ranges import (
     optional,
 )
 from ebmjax.recipes.core.shared import ROBUST, family, shared
-from ebmjax.recipes.samplers.table import SINGLE, sections
+from ebmjax.recipes.samplers.table import SINGLE, rejecting, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
 DIGITS_STEP, DIGITS_NOISE = 1.0, 0.01
@@ -118,7 +118,10 @@ FIELDS: dict[str, Field] = {
     ),
     "sampler.names": field(("sgld",), one_of(*SINGLE), "samplers that share the negatives"),
     "sampler.allow_decoupled": field(
-        False, FLAG, "let a sampler that rejects aim at another temperature than its noise's"
+        False,
+        FLAG,
+        "let a sampler that rejects aim at another temperature than its noise's",
+        chosen("sampler.names", *rejecting(SINGLE), what="a sampler that rejects"),
     ),
     "sampler.target_acceptance": field(
         None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"

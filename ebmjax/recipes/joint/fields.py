@@ -34,7 +34,7 @@ from ebmjax.recipes.core.ranges import (
     optional,
 )
 from ebmjax.recipes.core.shared import ROBUST, family, shared
-from ebmjax.recipes.samplers.table import SAMPLERS, sections
+from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
 AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
@@ -107,7 +107,13 @@ _OF_ENERGY: dict[str, Field] = {
                 "output_scale": 1.0,
                 "max_positive_weight": None,
             },
-            eval={"num_generated": 256, "num_chain_steps": None},
+            eval={
+                "num_samples": 100,
+                "num_generated": 256,
+                "num_chain_steps": None,
+                "inception_weights": "",
+                "inception_sha256": "",
+            },
         ),
         "sampler.low",
         "sampler.high",
@@ -116,7 +122,10 @@ _OF_ENERGY: dict[str, Field] = {
     "sampler.dtype": field("float32", one_of("float32", "bfloat16"), "type that chains compute in"),
     **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES),
     "sampler.allow_decoupled": field(
-        False, FLAG, "let a sampler that rejects aim at another temperature than its noise's"
+        False,
+        FLAG,
+        "let a sampler that rejects aim at another temperature than its noise's",
+        chosen("sampler.name", *rejecting(SAMPLERS), what="a sampler that rejects"),
     ),
     "sampler.buffer.law": field(
         "uniform",
@@ -189,11 +198,8 @@ FIELDS: dict[str, Field] = {
         eval={
             "every_epochs": 10.0,
             "batch_size": 128,
-            "num_samples": 100,
             "checkpoint": "newest",
             "use_test_split": False,
-            "inception_weights": "",
-            "inception_sha256": "",
         },
     ),
     **under(shared(eval={"num_profiled": 0}), ENERGY),

@@ -103,10 +103,10 @@ def _check_samplers(config: Config) -> None:
     if not section.samplers:
         raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
     check_samplers({}, [chosen_for("tuned", name) for name in section.samplers])
-    if section.burn_in > section.num_steps - MIN_DRAWS:
+    if section.burn_in > section.num_chain_steps - MIN_DRAWS:
         raise ConfigError(
-            f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_steps="
-            f"{section.num_steps} to judge the chains by, got {section.burn_in}."
+            f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_chain_steps="
+            f"{section.num_chain_steps} to judge the chains by, got {section.burn_in}."
         )
     if size is not None and (size < config.train.batch_size or size % config.mesh.num_shards):
         raise ConfigError(

@@ -43,7 +43,7 @@ _OF_CD: dict[str, Field] = {
     "sampler.buffer.size": field(None, optional(COUNT), "points in the buffer; None: no buffer"),
     "eval.samplers": field(COMPARED, one_of(*PLAIN), "samplers that --mode=eval compares"),
     "eval.num_chains": field(10, TWO_OR_MORE, "chains of each sampler"),
-    "eval.num_steps": field(5000, COUNT, "steps of a chain"),
+    "eval.num_chain_steps": field(5000, COUNT, "steps of a chain"),
     "eval.burn_in": field(1000, WHOLE, "first steps that are left out"),
     "eval.num_frames": field(40, WHOLE, "frames of the animation; 0: none"),
 }

@@ -70,7 +70,7 @@ class SamplersMonitor(PlaneMonitor):
                     self.energy_fn,
                     state.params,
                     chosen_for(setting, name),
-                    num_steps=section.num_steps,
+                    num_steps=section.num_chain_steps,
                     burn_in=section.burn_in,
                 )
                 arrays[f"{setting}.{name}"] = chains.positions
@@ -95,7 +95,7 @@ class SamplersMonitor(PlaneMonitor):
         """
         section, means = self.config.eval, np.asarray(self.means)
         data_key, fresh_key, grid_key = jax.random.split(key, 3)
-        shape = (section.num_chains, section.num_steps - section.burn_in, 2)
+        shape = (section.num_chains, section.num_chain_steps - section.burn_in, 2)
         data = np.asarray(self.toy.points(data_key, section.num_samples))
         fresh = np.asarray(self.toy.points(fresh_key, shape[0] * shape[1])).reshape(shape)
         if math.isnan(density["density_tv"]):

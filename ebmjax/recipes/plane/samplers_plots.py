@@ -144,7 +144,7 @@ def stills(
 
     A chain beyond the map is drawn at its edge.
     """
-    times = [0, *moments(10, config.eval.num_steps, 4)]
+    times = [0, *moments(10, config.eval.num_chain_steps, 4)]
     figure, grid = plt.subplots(
         len(chains), len(times), figsize=(1.9 * len(times), 1.9 * len(chains)), squeeze=False
     )
@@ -187,7 +187,7 @@ def animation(
     figure.tight_layout()
     frame = frames(figure, [*dots, clock])
     images = []
-    for time in (0, *moments(1, config.eval.num_steps, num_frames)):
+    for time in (0, *moments(1, config.eval.num_chain_steps, num_frames)):
         for artist, positions in zip(dots, chains.values(), strict=True):
             artist.set_offsets(within(starts if time == 0 else positions[:, time - 1], config))
         clock.set_text(f"step {time}")

@@ -231,6 +231,11 @@ SINGLE: dict[str, Entry] = {name: entry for name, entry in PLAIN.items() if not 
 """Those of them that move one chain at a time."""
 
 
+def rejecting(names: Iterable[str]) -> list[str]:
+    """Returns those of the samplers that take moves back."""
+    return [name for name in names if SAMPLERS[name].rejects]
+
+
 def sections(
     names: Iterable[str],
     when: Callable[[str], When],

@@ -119,7 +119,7 @@ def test_a_run_leaves_its_numbers_and_pictures(finished):
 @pytest.mark.slow
 def test_perfect_draws_beside_the_samplers(tmp_path):
     """On a density that is known, what is called perfect is, and locked chains stay."""
-    config = smoke(**{"eval.num_steps": 420, "eval.num_samples": 400})
+    config = smoke(**{"eval.num_chain_steps": 420, "eval.num_samples": 400})
     monitor = families.build(config, tmp_path).monitor
     density = monitor.density_numbers(monitor.truth + 3.0)
     assert density["density_tv"] == pytest.approx(0.0, abs=1e-9)
