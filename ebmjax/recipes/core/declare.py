@@ -89,14 +89,14 @@ def waiting(when: When) -> When:
     return when._replace(may_wait=True)
 
 
-def under(fields: Fields, when: When) -> dict[str, Field]:
-    """``fields`` with one more condition each."""
-    return {name: replace(one, when=(*one.when, when)) for name, one in fields.items()}
+def under(fields: Fields, *when: When) -> dict[str, Field]:
+    """``fields`` with further conditions each."""
+    return {name: replace(one, when=(*one.when, *when)) for name, one in fields.items()}
 
 
 def section(name: str, fields: Fields, *when: When) -> dict[str, Field]:
     """``fields`` below ``name``, all of them with the conditions ``when``."""
-    return {f"{name}.{key}": replace(one, when=(*one.when, *when)) for key, one in fields.items()}
+    return {f"{name}.{key}": one for key, one in under(fields, *when).items()}
 
 
 def with_defaults(known: Fields, defaults: Mapping[str, Any]) -> dict[str, Field]:

@@ -54,7 +54,9 @@ _KNOWN: Fields = {
     "sampler.low": field(-1.0, FINITE, "lower end of the box"),
     "sampler.high": field(1.0, FINITE, "upper end of the box"),
     "sampler.max_score": field(None, optional(POSITIVE), "largest score of a pixel; None: any"),
-    "sampler.buffer.size": field(1, COUNT, "images in the replay buffer"),
+    "sampler.buffer.size": field(
+        1, optional(COUNT), "examples in the replay buffer; None: no buffer"
+    ),
     "sampler.buffer.reinit_prob": field(
         0.05, PROBABILITY, "share of chains that start anew instead of from the buffer", BUFFER
     ),

@@ -72,6 +72,7 @@ FIELDS: dict[str, Field] = {
             "num_samples": 64,
             "box": "clamp",
             "max_score": None,
+            "buffer.size": 1000,
             "buffer.reinit_prob": 0.05,
             "buffer.law": "uniform",
             "buffer.law_scale": 1.0,
@@ -133,7 +134,6 @@ FIELDS: dict[str, Field] = {
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
     ),
     **sections(SINGLE, lambda name: chosen("sampler.names", name), CHANGES),
-    "sampler.buffer.size": field(1000, optional(COUNT), "images in the buffer; None: no buffer"),
     "sampler.augmentation.name": field(
         "none", one_of("none", "image"), "augmentation of starts from the buffer"
     ),

@@ -12,7 +12,7 @@ RUNNING_CHAINS = ("running", "running_chains")
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     has_energy = bool(config.loss.generative_weight)
-    has_samples = has_energy and (config.data.num_classes or config.eval.inception_weights)
+    has_samples = has_energy and config.sampler.buffer.size is not None
     told = set(checks.IS_HIGHER_BETTER) - (set() if has_samples else checks.OF_SAMPLES)
     checks.check_kept(config, told)
     if (config.model.depth - 4) % 6 or config.model.depth < 10:

@@ -121,8 +121,8 @@ def samples(workdir: Path, sets: dict[str, Samples]) -> None:
     """
     panels = {}
     for name, title in TITLES.items():
-        found = sets[name]
-        if len(found["images"]):
+        found = sets.get(name)
+        if found is not None and len(found["images"]):
             chosen = _extremes(found["log_density"], ROWS * COLUMNS)
             caption = _caption(len(chosen), len(found["images"]))
             panels[title + caption] = found["images"][chosen]

@@ -33,7 +33,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import ROBUST, family, shared
+from ebmjax.recipes.core.shared import BUFFER, ROBUST, family, shared
 from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
@@ -108,7 +108,6 @@ _OF_ENERGY: dict[str, Field] = {
                 "max_positive_weight": None,
             },
             eval={
-                "num_samples": 100,
                 "num_generated": 256,
                 "num_chain_steps": None,
                 "inception_weights": "",
@@ -140,7 +139,7 @@ _OF_ENERGY: dict[str, Field] = {
         PARTS_KEPT,
     ),
     "sampler.buffer.num_kept": field(
-        None, optional(COUNT), "chains that go back to the buffer; None: all"
+        None, optional(COUNT), "chains that go back to the buffer; None: all", BUFFER
     ),
     "loss.name": field(
         "contrastive_divergence",
@@ -164,7 +163,7 @@ _OF_ENERGY: dict[str, Field] = {
     "loss.smoothing_rate": field(0.1, UP_TO_ONE, "how fast the smoothing is steered", STEERED),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
     "eval.selected_by_confidence": field(
-        False, FLAG, "also judge the buffer's images that the model is sure of", GENERATED
+        False, FLAG, "also judge the buffer's images that the model is sure of", BUFFER, GENERATED
     ),
 }
 
@@ -202,7 +201,8 @@ FIELDS: dict[str, Field] = {
             "use_test_split": False,
         },
     ),
-    **under(shared(eval={"num_profiled": 0}), ENERGY),
+    **under(shared(eval={"num_profiled": 0}), BUFFER, ENERGY),
+    **under(shared(eval={"num_samples": 100}), waiting(BUFFER), waiting(ENERGY)),
     "data.num_classes": field(10, COUNT, "number of classes"),
     "data.num_per_class": field(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"

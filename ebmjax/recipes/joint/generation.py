@@ -49,7 +49,8 @@ class Generation:
         """Returns the report, and every set's images (uint8) with their sort keys."""
         chain_key, buffer_key, law_key = jax.random.split(key, 3)
         generated = self._chains(chain_key, model)
-        generated["buffer"] = self._buffer(buffer_key, law_key, state)
+        if jax.tree.leaves(state.shards.buffer):
+            generated["buffer"] = self._buffer(buffer_key, law_key, state)
         judge = self.distances.extractor
         assert judge is not None  # there are classes
         report: dict[str, Any] = {

@@ -37,7 +37,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         buffer_key,
         chain_plan,
         num_shards=config.mesh.num_shards,
-        buffer_size=config.sampler.buffer.size,
+        buffer_size=config.sampler.buffer.size or 0,
         statistics=statistics,
         smoothing=config.loss.smoothing,
     )

@@ -39,8 +39,7 @@ CD = chosen("loss.name", "contrastive_divergence")
 GAUSSIANS = chosen("data.name", "gaussians")
 
 _OF_CD: dict[str, Field] = {
-    **shared(loss={"energy_l2": 0.0}, sampler={"buffer.reinit_prob": 0.05}),
-    "sampler.buffer.size": field(None, optional(COUNT), "points in the buffer; None: no buffer"),
+    **shared(loss={"energy_l2": 0.0}, sampler={"buffer.size": None, "buffer.reinit_prob": 0.05}),
     "eval.samplers": field(COMPARED, one_of(*PLAIN), "samplers that --mode=eval compares"),
     "eval.num_chains": field(10, TWO_OR_MORE, "chains of each sampler"),
     "eval.num_chain_steps": field(5000, COUNT, "steps of a chain"),

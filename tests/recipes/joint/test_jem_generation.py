@@ -71,6 +71,7 @@ def generation(train=TRAIN, is_conditional=False, **overrides):
 
 
 def buffer_of(positions):
+    """A state whose buffer holds ``positions``; () for a state without one."""
     buffer = samplers.ReplayBuffer(positions)
     return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
 
@@ -171,6 +172,11 @@ def test_generation_of_every_set():
     every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
     assert len(slots) == 10
     assert slots <= {tuple(image.ravel()) for image in every}
+
+
+def test_without_a_buffer_the_fresh_chains_are_judged():
+    report, samples = generation()(jax.random.key(0), MODEL, buffer_of(()))
+    assert samples.keys() == {"fresh", "conditional"} == report.keys() & {*samples, "buffer"}
 
 
 def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():

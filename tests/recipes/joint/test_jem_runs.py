@@ -111,12 +111,14 @@ VARIANTS = [
     for variant in ("psgld", "mala", "tempered_mala", "hmc", "conditional", "softmax", "beta_2")
 ] + [("svgdjem_digits", variant) for variant in ("stochastic", "literal", "adaptive", "argmax")]
 VARIANTS += [("sadajem_digits", "literal"), ("jempp_digits", "literal")]
+NO_BUFFER = ("jem_digits", {"sampler.buffer.size": None})
 
 
-@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+@pytest.mark.parametrize(("name", "variant"), [*VARIANTS, NO_BUFFER])
 def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp_path):
     """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
-    config = config_of(name, variant, **{"sampler.num_steps": 2})
+    variant, changes = ("", variant) if isinstance(variant, dict) else (variant, {})
+    config = config_of(name, variant, **{"sampler.num_steps": 2}, **changes)
     experiment, (state, metrics) = trace(config, tmp_path)
     expected = jax.eval_shape(lambda: experiment.state)
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
@@ -171,6 +173,11 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"loss.is_conditional": True, "loss.generative_weight": 0.0}, "it needs an energy model"),
         ({"eval.num_profiled": 4, "loss.generative_weight": 0.0}, "it needs an energy model"),
         ({"eval.num_eot": 4}, "it needs noise to average over"),
+        ({"sampler.buffer.size": None, "sampler.buffer.num_kept": 4}, "it needs a replay buffer"),
+        (
+            {"sampler.buffer.size": None, "train.keep_best": "sample_fid"},
+            "keep_best='sample_fid' is not monitored by this run",
+        ),
         ({"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
         (
             {"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
