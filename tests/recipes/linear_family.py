@@ -7,7 +7,6 @@ of 0.6, so the best state lies between the first and the last. As a file:
   python experiments/run.py --config=tests/recipes/linear_family.py
 """
 
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +25,7 @@ from ebmjax.recipes.core.shared import family, shared
 
 NAME = "linear_family.py"
 LINEAR = Path(__file__).resolve()
-families.FAMILIES["linear"] = LINEAR.stem
-if str(LINEAR.parent) not in sys.path:  # in a process that has the file alone
-    sys.path.append(str(LINEAR.parent))
+families.add("linear", str(LINEAR))
 
 NUM_POINTS = 24
 BEST_SLOPE = {"validation": 0.6, "test": 0.5}

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from ebmjax import data, training
+from ebmjax.recipes.core import files
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.ranges import MAX_INTEGER
 from ebmjax.training import Plan, TrainState
@@ -123,6 +124,8 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
     section = config.data
     if section.name == "digits":
         found = data.load_digits(split)
+    elif ":" in section.name:
+        found = _named(config, split)
     else:
         try:
             found = data.load_tfds(
@@ -153,6 +156,20 @@ def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.
             f"config.data.name={section.name!r}, split {split}: {error} The configuration has "
             f"config.data.num_classes={section.num_classes}."
         ) from error
+
+
+def _named(config: Config, split: str) -> Any:
+    """Returns the images of the function that ``config.data.name`` names."""
+    section = config.data
+    load = files.named("data.name", section.name)
+    found = load(split, path=section.path, image_size=section.image_size)
+    shape = np.shape(found[0])
+    if shape[1:3] != (section.image_size, section.image_size):
+        raise ConfigError(
+            f"config.data.name={section.name!r} must return images (N, side, side, channels) with "
+            f"the side config.data.image_size={section.image_size}, got shape {shape}."
+        )
+    return found
 
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:

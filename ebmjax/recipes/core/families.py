@@ -1,23 +1,30 @@
 """The families of models, by the name that a configuration gives in ``config.family``.
 
 A family is a package with ``fields.py`` (``FIELDS``), ``checks.py`` (``check``) and ``setup.py``
-(``build``), of which only the last imports JAX; or one module that has all three.
+(``build``), of which only the last imports JAX; or one file that has all three.
 """
 
 import importlib
 from collections.abc import Collection
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ebmjax.recipes.core import checks, declare
+from ebmjax.recipes.core import checks, declare, files
 from ebmjax.recipes.core.declare import Fields
 from ebmjax.recipes.core.fields import Config, ConfigError, choose, flatten
 
 if TYPE_CHECKING:
     from ebmjax.recipes.core.build import Experiment
 
-FAMILIES = {name: f"ebmjax.recipes.{name}" for name in ("image", "joint", "latent", "plane")}
+FAMILIES: dict[str, str | Path] = {
+    name: f"ebmjax.recipes.{name}" for name in ("image", "joint", "latent", "plane")
+}
+"""Package of each family, or its file."""
+
+
+def add(name: str, file: str) -> None:
+    """Makes a family known: ``add("mine", __file__)`` in the file that has it."""
+    FAMILIES[name] = Path(file).resolve()
 
 
 def fields_of(family: str) -> Fields:
@@ -64,8 +71,9 @@ def build(config: Config, workdir: Path) -> "Experiment":
     return module(config.family, "setup").build(config, workdir)
 
 
-def module(family: str, part: str) -> ModuleType:
-    """Imports a part of a family: "fields", "checks" or "setup"."""
-    name = choose("family", family, FAMILIES)
-    found = importlib.import_module(name)
-    return importlib.import_module(f"{name}.{part}") if hasattr(found, "__path__") else found
+def module(family: str, part: str) -> Any:
+    """Imports a part of a family: "fields", "checks" or "setup"; or the file that has all three."""
+    place = choose("family", family, FAMILIES)
+    if isinstance(place, Path):
+        return files.definitions(place)
+    return importlib.import_module(f"{place}.{part}")
