@@ -1,0 +1,116 @@
+"""The pages on adding a sampler, a loss, a family and a data source, followed to the letter."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from experiment_runs import REPOSITORY, summary_of
+from pages import TEXTS, blocks, files
+
+from ebmjax.recipes.core import build, command_line, families
+from ebmjax.recipes.core.launch import launch
+
+ADDING = [page for page in TEXTS if page.startswith("docs/adding/")]
+WITH_CHANGES = [page for page in ADDING if blocks(TEXTS[page], "diff")]
+EBMJAX = f'#!/bin/sh\nexec {sys.executable} -m ebmjax.recipes "$@"\n'
+READ = """import sys
+from ebmjax.recipes.core import command_line
+command_line.read(sys.argv[2].removeprefix("--config="), sys.argv[3:])
+"""
+READER = f"#!/bin/sh\nexec {sys.executable} -c '{READ}' \"$@\"\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder: it has the files that the pages show."""
+    for name, text in files().items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
+    return tmp_path
+
+
+def run_commands(page, folder, **programs):
+    """Runs a page's commands in a copy of the project with the page's changes.
+
+    ``programs`` are scripts by name, to be found before others.
+    """
+    ignored = shutil.ignore_patterns("__pycache__", "results", "*.png")
+    for room in ("ebmjax", "experiments", "tests", "docs", "benchmarks"):
+        shutil.copytree(REPOSITORY / room, folder / room, ignore=ignored)
+    shutil.copy(REPOSITORY / "pyproject.toml", folder)
+    for change in blocks(TEXTS[page], "diff"):
+        subprocess.run(["git", "apply"], input=change, text=True, cwd=folder, check=True)
+    for name, text in files().items():
+        (folder / name).write_text(text)
+    (folder / "bin").mkdir()
+    for name, text in programs.items():
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    environment = os.environ | {
+        "PATH": os.pathsep.join([str(folder / "bin"), os.environ["PATH"]]),
+        "PYTHONPATH": str(folder),
+    }
+    commands = "\n".join(blocks(TEXTS[page], "bash"))
+    assert "ebmjax run --config=" in commands
+    subprocess.run(["bash", "-euc", commands], cwd=folder, env=environment, check=True, timeout=500)
+
+
+def test_each_has_a_page():
+    assert {page.rpartition("/")[2] for page in ADDING} == {
+        "sampler.md", "loss.md", "family.md", "data_source.md",
+    }  # fmt: skip
+    assert len(WITH_CHANGES) == 2
+
+
+@pytest.mark.parametrize("page", WITH_CHANGES)
+def test_the_changes_of_a_page_fit_and_its_configurations_are_valid(page, tmp_path):
+    run_commands(page, tmp_path, ebmjax=READER, pytest="#!/bin/sh\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ADDING)
+def test_the_commands_of_a_page_run(page, tmp_path):
+    run_commands(page, tmp_path, ebmjax=EBMJAX)
+
+
+def test_a_family_of_ones_own_is_trained_and_evaluated(here):
+    config = command_line.read("bell.py:smoke", [])
+    assert launch(config, "bell.py:smoke", "out", "all") is None
+    assert summary_of(here / "out")["steps"] == 40
+    # It starts 3 away and takes 40 steps of Adam at 0.1, with signs that agree at first.
+    assert json.loads((here / "out" / "evaluation.json").read_text())["error"] < 1.0
+
+
+def read_images(name):
+    config = command_line.read("configs/jem_digits.py:smoke", [f"--config.data.name={name}"])
+    return build.images(config)
+
+
+def test_a_data_source_of_ones_own_is_read(here):
+    found = read_images("my_images.py:images")
+    assert found.train.images.shape == (64, 8, 8, 1)
+    assert found.monitored.images.shape == (32, 8, 8, 1)
+    assert (found.train.images[:32] != found.monitored.images).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("my_images.py:pictures", r"my_images\.py has no 'pictures'"),
+        ("nothing.py:images", "No such file"),
+        ("nothing:images", "No module named 'nothing'"),
+        ("wrong.py:small", r"image_size=8, got shape \(5, 4, 4, 1\)"),
+    ],
+)
+def test_a_data_source_that_cannot_be_is_refused(name, expected, here):
+    (here / "wrong.py").write_text(
+        "import numpy as np\n"
+        "def small(split, *, data_dir, image_size):\n"
+        "    return np.zeros((5, 4, 4, 1), np.uint8), np.zeros(5, int)\n"
+    )
+    with pytest.raises(ValueError, match=rf"config\.data\.name.*{expected}"):
+        read_images(name)
