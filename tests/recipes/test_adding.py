@@ -109,7 +109,7 @@ def test_a_data_source_of_ones_own_is_read(here):
 def test_a_data_source_that_cannot_be_is_refused(name, expected, here):
     (here / "wrong.py").write_text(
         "import numpy as np\n"
-        "def small(split, *, data_dir, image_size):\n"
+        "def small(split, *, path, image_size):\n"
         "    return np.zeros((5, 4, 4, 1), np.uint8), np.zeros(5, int)\n"
     )
     with pytest.raises(ValueError, match=rf"config\.data\.name.*{expected}"):
