@@ -35,7 +35,7 @@ SEVERAL_SHARDS = When(
 _KNOWN: Fields = {
     "seed": field(0, SEED, "seed of all random numbers of the run"),
     "data.name": field("", NAME, "digits, a tensorflow-datasets name, or FILE.py:FUNCTION"),
-    "data.path": field("", TEXT, "folder of the data, as of prepared tensorflow-datasets; empty: TFDS's own"),
+    "data.path": field("", TEXT, "folder of the data; empty: that of tensorflow-datasets"),
     "data.image_size": field(8, COUNT, "side that images are resized to, in pixels"),
     "data.num_classes": field(10, optional(COUNT), "number of classes; None: data without labels"),
     "data.max_train": field(1, optional(COUNT), "training images that are used; None: all"),
