@@ -4,18 +4,15 @@ import importlib
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
-import optax
 import pytest
 from config_checks import chosen, fields
 
-from ebmjax.recipes.core.build import ACTIVATIONS, adam
+from ebmjax.recipes.core.build import ACTIVATIONS
 from ebmjax.recipes.core.fields import flatten
 from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.parts import model_of
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import load
-from experiments.configs import thermo_celeba
 
 # Tables 3 and 4 of the thermodynamic-integration thesis. It varies p and the batch size; its 5
 # repeats are those of studies/thermo_images.py.
@@ -68,16 +65,6 @@ def test_thermodynamic_integration_is_set_as_in_the_thesis(name, variant):
     assert chosen(name + variant, expected) == expected
     estimator = variant.removeprefix(":") or "tempered"
     assert fields(name + variant)["loss.name"] == estimator
-
-
-def test_adam_is_set_as_in_the_thesis():
-    """After gradients 1 and 0, its means of b1 = 0.5 and b2 = 0.999 are b (1 - b)."""
-    optimizer = adam(thermo_celeba.get_config(), "prior", 9)
-    state = optimizer.init(jnp.zeros(()))
-    for gradient in (1.0, 0.0):
-        _, state = optimizer.update(jnp.float32(gradient), state)
-    means = [float(optax.tree.get(state, name)) for name in ("mu", "nu")]
-    assert means == pytest.approx([0.5 * 0.5, 0.999 * 0.001], rel=1e-4)
 
 
 # Figures 6 and 11, of CelebA alone: what changes from p = 0.1.

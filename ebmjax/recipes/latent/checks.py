@@ -41,7 +41,10 @@ def _check_generator(config: Config) -> None:
 def _check_rates(config: Config) -> None:
     for name in ("prior", "generator"):
         section = config.optimizer[name]
-        if section.learning_rate < section.final_learning_rate:
+        if (
+            config.optimizer.decay_per_epoch < 1
+            and section.learning_rate < section.final_learning_rate
+        ):
             raise ConfigError(
                 f"config.optimizer.{name}.learning_rate={section.learning_rate:g} must be at least "
                 f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "

@@ -37,6 +37,11 @@ THROUGH_CHAIN = chosen("loss.name", "through_chain")
 LEARNED_PRIOR = waiting(chosen("loss.name", *OBJECTIVES[:-1], what="a prior that learns"))
 COVARIANCE = chosen("loss.name", "covariance")
 PILOT = waiting(chosen("loss.schedule", "adaptive", what="powers that a pilot run places"))
+DECAYING = When(
+    "rates that decay, config.optimizer.decay_per_epoch below 1",
+    lambda config: config.optimizer.decay_per_epoch < 1,
+    may_wait=True,
+)
 BY_METHODS = waiting(given("eval.evidence_methods", "methods to compare"))
 GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
 
@@ -60,7 +65,7 @@ def _is_used(name: str) -> When:
 def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field]:
     fields = {
         "learning_rate": field(first, POSITIVE, f"learning rate of the {name}"),
-        "final_learning_rate": field(last, POSITIVE, "where its decay ends"),
+        "final_learning_rate": field(last, POSITIVE, "where its decay ends", DECAYING),
     }
     return section(f"optimizer.{name}", fields, *when)
 

@@ -88,6 +88,7 @@ IGNORED = [
     ("latent:vanilla", "sampler.warm_start=True"),
     ("latent:vanilla", "loss.schedule=adaptive"),
     ("latent:frozen_prior", "optimizer.prior.learning_rate=1e-3"),
+    ("latent", "optimizer.generator.final_learning_rate=1e-4 optimizer.decay_per_epoch=1.0"),
     ("joint", "sampler.buffer.replacement=softmax"),
     ("joint", "loss.smoothing_rate=0.5"),
     ("joint", "optimizer.momentum=0.5"),
@@ -108,7 +109,7 @@ def test_what_was_accepted_and_ignored_is_refused(config, argument, capsys):
     family, colon, variant = config.partition(":")
     file = f"configs/{DIGITS[family]}_digits.py{colon}{variant}"
     with pytest.raises(SystemExit) as ended:
-        command_line.read(file, [f"--config.{argument}"])
+        command_line.read(file, [f"--config.{one}" for one in argument.split()])
     assert ended.value.code == 2
     name = argument.partition("=")[0]
     assert capsys.readouterr().err.startswith(f"error: config.{name}=")
