@@ -238,12 +238,14 @@ def test_the_extras_hold_what_is_imported() -> None:
     core, optional = listed(project["dependencies"]), listed(extras["experiments"])
     asking = [path for path in MODULES if "needs_experiments(" in (ROOT / path).read_text()]
     with_tfds = Path("ebmjax/data/_tfds_without_tensorflow.py")  # open_builder has asked before
+    huggingface = Path("ebmjax/data/_huggingface.py")
     library = {path for path in MODULES if path.parts[1] != "recipes"}
-    assert distributions(library - {*asking, with_tfds}) <= core
-    assert distributions(MODULES) <= core | optional
+    assert distributions(library - {*asking, with_tfds, huggingface}) <= core
+    assert distributions({huggingface}) <= core | listed(extras["huggingface"])
+    assert distributions(set(MODULES) - {huggingface}) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
     assert "ebmjax[experiments]" in extras["docs"]
-    assert "ebmjax[docs]" in extras["test"]
+    assert {"ebmjax[docs]", "ebmjax[huggingface]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]
 
 

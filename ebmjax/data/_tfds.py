@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._checks import check_at_least
-from ebmjax._extras import needs_experiments
+from ebmjax.data._fit import fitted
 from ebmjax.data._images import ImageData
 from ebmjax.data._prepare import (
     DataUnavailableError,
@@ -19,6 +19,7 @@ from ebmjax.data._prepare import (
     prepare_tfds,
     remedy,
 )
+from ebmjax.data._source import MissingSplitError
 from ebmjax.data._tfds_copies import copies, other_root
 
 READ_AT_ONCE = 512
@@ -58,6 +59,26 @@ def load_tfds(
         format, or is damaged.
       ValueError: if there is no such data set or split, or an argument lies outside its range.
     """
+    return read_tfds(
+        name,
+        split,
+        data_dir=data_dir,
+        image_size=image_size,
+        max_examples=max_examples,
+        prepare=prepare,
+    )[0]
+
+
+def read_tfds(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    image_size: int | None = None,
+    max_examples: int | None = None,
+    prepare: bool = True,
+) -> tuple[ImageData, int, int | None]:
+    """Returns ``load_tfds``, the number of examples that the split has, and of classes."""
     if image_size is not None:
         check_at_least("image_size", image_size, 1)
     if max_examples is not None:
@@ -68,18 +89,21 @@ def load_tfds(
     except ValueError as error:  # for an empty slice it says "Paths sequence can not be ..."
         splits = builder.info.splits
         there = ", ".join(f"{part} ({about.num_examples})" for part, about in splits.items())
-        raise ValueError(
+        raise MissingSplitError(
             f"split must name examples of {name}, got {split=}; {builder.data_path} has {there}. "
             f"Take one of these, or a part such as '{next(iter(splits))}[:90%]'."
         ) from error
     count = min(len(source), max_examples or len(source))
     try:
-        return _decode(_examples(source, count), count, image_size)
+        decoded = _decode(_examples(source, count), count, image_size)
     except RuntimeError as error:  # what the array_record reader raises
         raise DataUnavailableError(
             f"{builder.data_path} cannot be read: {error}. The copy is damaged or incomplete: "
             "copy it again, or delete the folder and run again to prepare it."
         ) from error
+    features = dict(builder.info.features)
+    num_classes = getattr(features.get("label"), "num_classes", None)
+    return decoded, len(source), num_classes
 
 
 def _prepared_builder(name: str, data_dir: Any, prepare: bool) -> Any:
@@ -139,10 +163,10 @@ def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | No
             f"images must be of 8 bits a channel, uint8; those of this data set are "
             f"{first['image'].dtype}. Convert them, or load the data set with tfds itself."
         )
-    shape = _fitted(first["image"], image_size).shape
+    shape = fitted(first["image"], image_size).shape
     images, labels = np.empty((count, *shape), np.uint8), np.zeros(count, np.int32)
     for index, example in enumerate(chain([first], examples)):
-        image = _fitted(example["image"], image_size)
+        image = fitted(example["image"], image_size)
         if image.shape != shape:
             raise ValueError(
                 f"image_size must be given where images differ in size: image {index} has shape "
@@ -150,20 +174,3 @@ def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | No
             )
         images[index], labels[index] = image, example.get("label", 0)
     return ImageData(images, labels)
-
-
-def _fitted(image: np.ndarray, size: int | None) -> np.ndarray:
-    """Returns the image, or its central square (size, size, channels) if a size is given."""
-    if size is None:
-        return image
-    with needs_experiments("load_tfds with image_size", "pillow"):
-        from PIL import Image
-
-    height, width, channels = image.shape
-    side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    square = image[top : top + side, left : left + side]
-    resized = Image.fromarray(square[..., 0] if channels == 1 else square).resize(
-        (size, size), Image.Resampling.BILINEAR
-    )
-    return np.asarray(resized).reshape(size, size, channels)

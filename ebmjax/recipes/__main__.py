@@ -1,4 +1,4 @@
-"""The command ``ebmjax``: trains a configuration, makes a study of several, or shows fields."""
+"""The command ``ebmjax``: trains, makes studies, uses what was trained, and shows fields."""
 
 import importlib
 import sys
@@ -10,6 +10,7 @@ COMMANDS = {
     "run": "ebmjax.recipes.core.run",
     "study": "ebmjax.recipes.study.command",
     "fields": "ebmjax.recipes.core.show_fields",
+    **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.core.use"),
     "list": "ebmjax.recipes.core.show_configs",
 }
 
@@ -17,6 +18,9 @@ USAGE = """usage: ebmjax COMMAND ...
 
   ebmjax run --config=FILE       trains one configuration and fills a folder with its results
   ebmjax study --study=FILE      runs a table of configurations over several seeds
+  ebmjax sample --workdir=RUN    draws new images from the model of a finished run
+  ebmjax score --workdir=RUN     scores your own images by it
+  ebmjax export --workdir=RUN    writes its parameters to a file
   ebmjax fields CONFIG           prints every field of a configuration, with its text and range
   ebmjax list                    prints the configurations and their variants
 

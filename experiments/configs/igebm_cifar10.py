@@ -46,6 +46,7 @@ def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
 BASE: dict[str, Any] = {
     "data.name": "cifar10",
     "data.image_size": 32,
+    "data.num_classes": 10,
     "data.max_train": 50_000,
     "data.max_test": 10_000,
     "data.noise_scale": 0.0,

@@ -29,6 +29,7 @@ BASE: dict[str, Any] = {
     **VANILLA,
     "data.name": "svhn_cropped",
     "data.image_size": 32,
+    "data.num_classes": 10,
     "data.max_train": 73_257,
     "data.max_test": 26_032,
     "model.latent_dim": 100,

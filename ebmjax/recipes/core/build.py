@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, training
-from ebmjax.recipes.core import files
+from ebmjax import training
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.ranges import MAX_INTEGER
 from ebmjax.training import Plan, TrainState
@@ -49,6 +48,24 @@ class Seconds(NamedTuple):
         return self.wall - self.compile
 
 
+class Use(NamedTuple):
+    """A trained model, ready to be used.
+
+    Attributes:
+      params: PyTree of its parameters.
+      apply: pure function of the parameters and a batch; each family says of what.
+      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images"
+        (uint8) or "points". None takes the steps of the run's own evaluation.
+      score: ``score(inputs) -> arrays`` by name, each (N, ...), of uint8 images (N, H, W, C) or
+        points (N, 2).
+    """
+
+    params: PyTree
+    apply: Callable[..., Any]
+    sample: Callable[..., dict[str, np.ndarray]]
+    score: Callable[[np.ndarray], dict[str, np.ndarray]]
+
+
 class Experiment(NamedTuple):
     """Parts of a run that a family provides.
 
@@ -66,6 +83,8 @@ class Experiment(NamedTuple):
         the family has no ``config.train.start_from``.
       pilot: durations of a pilot run before the first step, part of the run's time; None without
         one.
+      use: ``state -> Use``, the trained model.
+      about_data: lines that say which data were read and what was done to them.
     """
 
     state: TrainState
@@ -78,84 +97,8 @@ class Experiment(NamedTuple):
     check_evaluate: Callable[[], None] | None = None
     warm_start: Callable[[Path], training.WarmStart] | None = None
     pilot: Seconds | None = None
-
-
-class Images(NamedTuple):
-    """Images that a run learns from and is judged by.
-
-    Attributes:
-      train: training images.
-      monitored: images measured during training: the test split, or images held out.
-      evaluated: images of the full evaluation: the same, or the test split.
-    """
-
-    train: data.ImageData
-    monitored: data.ImageData
-    evaluated: data.ImageData
-
-
-def images(config: Config) -> Images:
-    """Returns the checked images of ``config.data`` and ``config.eval.use_test_split``.
-
-    The test split is read only if something uses it.
-
-    Raises:
-      ConfigError: if the sizes or the data do not fit the configuration.
-    """
-    section = config.data
-    train = _split(config, "train", section.max_train)
-    num_kept = len(train.labels) - section.num_validation
-    if num_kept < 1:
-        raise ConfigError(
-            f"config.data.num_validation must leave training images: it is "
-            f"{section.num_validation} of {len(train.labels)} (config.data.max_train)."
-        )
-    if not section.num_validation:
-        test = _split(config, "test", section.max_test)
-        return Images(train, test, test)
-    held_out = data.ImageData(*(array[num_kept:] for array in train))
-    kept = data.ImageData(*(array[:num_kept] for array in train))
-    if not config.eval.use_test_split:
-        return Images(kept, held_out, held_out)
-    return Images(kept, held_out, _split(config, "test", section.max_test))
-
-
-def _split(config: Config, split: Literal["train", "test"], limit: int) -> data.ImageData:
-    section = config.data
-    if section.name == "digits":
-        found = data.load_digits(split)
-    elif ":" in section.name:
-        found = _named(config, split)
-    else:
-        try:
-            found = data.load_tfds(
-                section.name,
-                split,
-                data_dir=section.path or None,
-                image_size=section.image_size,
-                max_examples=limit,
-            )
-        except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
-            raise type(error)(
-                f"{error} Set name and folder with --config.data.name= and --config.data.path=."
-            ) from error
-        except ValueError as error:
-            lacks_tests = split == "test" and str(error).startswith("split must")
-            hint = (
-                " Without a split for tests, judge by training images that are held out: "
-                "--config.data.num_validation=N."
-            )
-            raise ConfigError(
-                f"config.data.name={section.name!r}: {error}{hint * lacks_tests}"
-            ) from error
-    found = data.ImageData(*(array[:limit] for array in found))
-    try:
-        return data.check_image_data(found, section.num_classes)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"config.data.name={section.name!r}, split {split}: {error} The configuration has "
-            f"config.data.num_classes={section.num_classes}."
-        ) from error
+    use: Callable[[TrainState], Use] | None = None
+    about_data: tuple[str, ...] = ()
 
 
 def _named(config: Config, split: str) -> Any:

@@ -17,8 +17,6 @@ IS_HIGHER_BETTER = {
 }
 """Numbers by which the best state of a run can be chosen."""
 
-DIGITS_SIDE = 8
-
 OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
 
 
@@ -29,16 +27,6 @@ def check_seeds(config: Config) -> None:
         raise ConfigError(
             f"config.seed={config.seed} is that of the first of config.train.num_repeats="
             f"{num_repeats}, and the last one's would be above {MAX_SEED}: take a smaller one."
-        )
-
-
-def check_digits(config: Config) -> None:
-    """Raises ConfigError for the packaged digits at another size than theirs."""
-    section = config.data
-    if section.name == "digits" and section.image_size != DIGITS_SIDE:
-        raise ConfigError(
-            f"config.data.image_size must be {DIGITS_SIDE} for the packaged digits, got "
-            f"{section.image_size}."
         )
 
 

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebmjax.recipes.core import checks, declare, files
+from ebmjax._user_function import definitions
+from ebmjax.recipes.core import checks, declare
 from ebmjax.recipes.core.declare import Fields
 from ebmjax.recipes.core.fields import Config, ConfigError, choose, flatten
 
@@ -52,8 +53,6 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         raise ConfigError(f"config.{name} {problem}: `ebmjax fields {config.family}` prints all.")
     declare.check(fields, config, typed)
     checks.check_seeds(config)
-    if "data.image_size" in fields:
-        checks.check_digits(config)
     checks.check_shards(
         config, *(name for name in fields if name.startswith("train.") and "batch_size" in name)
     )
@@ -75,5 +74,5 @@ def module(family: str, part: str) -> Any:
     """Imports a part of a family: "fields", "checks" or "setup"; or the file that has all three."""
     place = choose("family", family, FAMILIES)
     if isinstance(place, Path):
-        return files.definitions(place)
+        return definitions(place)
     return importlib.import_module(f"{place}.{part}")

@@ -1,13 +1,10 @@
 """Finds configuration and study files, and lets them share definitions."""
 
-import importlib
 import runpy
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-from ebmjax.recipes.core.fields import ConfigError, stop
+from ebmjax.recipes.core.fields import stop
 
 CHECKOUT = Path(__file__).resolve().parents[3] / "experiments"
 """Folder of the project's configurations and studies; absent if only the package is installed."""
@@ -44,31 +41,3 @@ def beside(file: str, name: str) -> SimpleNamespace:
       name: path of the other file, relative to the folder of ``file``.
     """
     return SimpleNamespace(**runpy.run_path(str(Path(file).parent / name)))
-
-
-@cache
-def definitions(path: Path) -> SimpleNamespace:
-    """Runs a file, once in a process, and returns its definitions as attributes."""
-    return SimpleNamespace(**runpy.run_path(str(path)))
-
-
-def named(field: str, name: str) -> Any:
-    """Returns what a field names as ``FILE.py:NAME``, or ``MODULE:NAME`` of an installed package.
-
-    Args:
-      field: dotted name of the field, for errors.
-      name: its value; the file is looked for from the current folder.
-
-    Raises:
-      ConfigError: if the file or module cannot be read, or lacks the name.
-    """
-    place, _, attribute = name.partition(":")
-    must_be = f"config.{field} must be FILE.py:NAME or MODULE:NAME, got {name!r}"
-    try:
-        is_file = place.endswith(".py")
-        found = definitions(Path(place).resolve()) if is_file else importlib.import_module(place)
-    except (ImportError, OSError) as error:
-        raise ConfigError(f"{must_be}: {error}.") from error
-    if not hasattr(found, attribute):
-        raise ConfigError(f"{must_be}: {place} has no {attribute!r}.")
-    return getattr(found, attribute)

@@ -87,6 +87,9 @@ def today(saved: dict[str, Any]) -> dict[str, Any]:
         return saved
     saved = copy.deepcopy(saved)
     sampler = saved.get("sampler", {})
+    images = saved.get("data", {}) if family != "plane" else {}
+    if images and "test_split" not in images:
+        images |= {"test_split": "test", "num_classes": images["num_classes"] or 0}
     if family == "joint" and sampler:
         sampler.setdefault("allow_decoupled", False)
         _joint(sampler)

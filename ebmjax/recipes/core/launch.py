@@ -66,7 +66,7 @@ def launch(
     # Includes overrides, which belong to the configuration.
     command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
     with only_process(path), told_as_write_error(path):
-        print(f"{config_argument} -> {path}", flush=True)
+        print(f"{config_argument} -> {path}", *experiment.about_data, sep="\n", flush=True)
         if start is not None:
             experiment = experiment._replace(state=start.state)
             start_from.record(config, path, start)
@@ -76,7 +76,7 @@ def launch(
         if result.signum is not None:
             return result.signum
         experiment.draw()
-        summarise(path, config, result, experiment.pilot, time.perf_counter() - started)
+        summarise(path, config, result, experiment, time.perf_counter() - started)
         if mode == "all":
             state = result.state
             if evaluate.is_of_best(config):
@@ -228,10 +228,11 @@ def summarise(
     path: Path,
     config: Config,
     result: training.FitResult,
-    pilot: build.Seconds | None,
+    experiment: build.Experiment,
     sitting_seconds: float,
 ) -> None:
     """Writes summary.json and prints where things are; includes a pilot's time."""
+    pilot = experiment.pilot
     before = pilot or build.Seconds(0.0, 0.0)
     seconds = build.Seconds(
         before.wall + result.wall_seconds, before.compile + result.compile_seconds
@@ -249,6 +250,8 @@ def summarise(
         "params_sha256": training.tree_digest(result.state.params),
         "data_sha256": result.data_sha256,
     }
+    if experiment.about_data:
+        summary["data"] = list(experiment.about_data)
     if pilot is not None:
         summary["pilot_seconds"] = round(pilot.wall, 3)
     workdir.write_summary(path, summary)

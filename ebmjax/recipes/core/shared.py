@@ -1,5 +1,8 @@
 """Fields that several families have: a name has one range and one meaning in all of them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ebmjax.recipes.core.declare import Field, Fields, When, chosen, field, given, with_defaults
 from ebmjax.recipes.core.ranges import (
     COUNT,
@@ -34,10 +37,21 @@ SEVERAL_SHARDS = When(
 # Each default is a placeholder: every family gives its own.
 _KNOWN: Fields = {
     "seed": field(0, SEED, "seed of all random numbers of the run"),
-    "data.name": field("", NAME, "digits, a tensorflow-datasets name, or FILE.py:FUNCTION"),
-    "data.path": field("", TEXT, "folder of the data; empty: that of tensorflow-datasets"),
-    "data.image_size": field(8, COUNT, "side that images are resized to, in pixels"),
-    "data.num_classes": field(10, optional(COUNT), "number of classes; None: data without labels"),
+    "data.name": field(
+        "",
+        NAME,
+        "digits, npz, folder, huggingface, FILE.py:FUNCTION, or a tensorflow-datasets name",
+    ),
+    "data.path": field(
+        "", TEXT, "file or folder of the data; empty: tensorflow-datasets' own folder"
+    ),
+    "data.test_split": field("test", NAME, "split of the test images"),
+    "data.image_size": field(
+        None, optional(COUNT), "side that images are resized to, in pixels; None: as they are"
+    ),
+    "data.num_classes": field(
+        None, optional(WHOLE), "number of classes; None: as the data have; 0: labels are not used"
+    ),
     "data.max_train": field(1, optional(COUNT), "training images that are used; None: all"),
     "data.max_test": field(1, optional(COUNT), "test images that are used; None: all"),
     "data.num_validation": field(
@@ -122,6 +136,14 @@ def shared(**sections: dict[str, object]) -> dict[str, Field]:
     """Declarations of the named fields with the defaults of a family, section by section."""
     defaults = {f"{name}.{key}": v for name, part in sections.items() for key, v in part.items()}
     return with_defaults(_KNOWN, defaults)
+
+
+def with_digits(base: Mapping[str, Any], max_test: int = 357) -> dict[str, Any]:
+    """Returns ``base`` with the sizes of the packaged digits, unless it names other data."""
+    if base.get("data.name", "digits") != "digits":
+        return dict(base)
+    sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
+    return {**{f"data.{name}": size for name, size in sizes.items()}, **base}
 
 
 def family(name: str) -> dict[str, Field]:

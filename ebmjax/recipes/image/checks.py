@@ -11,7 +11,7 @@ MIN_CHAIN_STEPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    has_judge = config.data.num_classes or config.eval.inception_weights
+    has_judge = config.data.num_classes != 0 or config.eval.inception_weights
     checks.check_kept(config, checks.OF_SAMPLES if has_judge else ())
     if not config.model.features:
         raise ConfigError(
@@ -42,11 +42,11 @@ def chosen(config: Config) -> dict[str, Chosen]:
 
 
 def _check_classes(config: Config) -> None:
-    if config.model.is_conditional and config.data.num_classes is None:
+    if config.model.is_conditional and config.data.num_classes == 0:
         raise ConfigError(
-            "config.model.is_conditional=True is an energy E(x, y) of images with labels: set "
-            "--config.data.num_classes to their number, or --config.model.is_conditional=False for "
-            "an energy of images alone."
+            "config.model.is_conditional=True is an energy E(x, y) of images with labels, and "
+            "config.data.num_classes is 0: read images with labels, or set "
+            "--config.model.is_conditional=False for an energy of images alone."
         )
 
 
@@ -78,7 +78,8 @@ def _check_buffer(config: Config) -> None:
     drawn = section.num_samples // num_shards
     if config.loss.name == "improved":
         drawn += references_a_shard(config)
-    num_classes = config.data.num_classes if config.model.is_conditional else 1
+    # Without a number of classes, the data decide, and this check comes again.
+    num_classes = (config.data.num_classes or 1) if config.model.is_conditional else 1
     if size % (num_shards * num_classes):
         raise ConfigError(
             f"config.sampler.buffer.size must be a multiple of {num_shards * num_classes} "

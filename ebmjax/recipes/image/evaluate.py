@@ -13,6 +13,7 @@ import numpy as np
 
 from ebmjax import data, metrics, samplers
 from ebmjax.learning import ChainPlan
+from ebmjax.recipes.core.build import Use
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
@@ -31,7 +32,7 @@ from ebmjax.recipes.image.parts import kinds
 from ebmjax.recipes.images.distances import Chains, finite_images
 from ebmjax.recipes.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
-from ebmjax.types import Key
+from ebmjax.types import Key, PyTree
 
 LONG = 10
 """Default length of a fresh chain, in lengths of a training step's."""
@@ -85,6 +86,51 @@ class ImageEvaluation:
         arrays: dict[str, Any] = dict(images)
         np.savez_compressed(self.monitor.workdir / "evaluation.npz", **arrays)
         return report
+
+    def use(self, state: TrainState) -> Use:
+        """Returns the trained energy, ``apply(params, images, labels=None)``.
+
+        Images are float32 (N, H, W, C) in [-1, 1]; labels (N,) belong to a conditional energy.
+        Scores are "log_density", up to a constant, and for a conditional energy
+        "class_probability" (N, classes). Samples come from fresh chains of the run's samplers.
+        """
+        model = with_larger_steps(trained(state, self._beta), self.config.eval.step_factor)
+        num_classes, energy_of = self.plan.num_classes, self.monitor.energy_of
+
+        def apply(params: PyTree, images: jax.Array, labels: Any = None) -> jax.Array:
+            if labels is None:
+                if num_classes > 1:
+                    raise ValueError("labels must be given to a conditional energy, got None.")
+                labels = jnp.zeros(len(images), jnp.int32)
+            return energy_of(params)(images, labels)
+
+        def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+            config = self.config.copy_and_resolve_references()
+            config.eval.num_generated = num
+            steps = num_steps or self.num_chain_steps
+            chains = dataclasses.replace(self, config=config)._chains(key, model, steps)
+            is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+            labels = {"labels": np.asarray(chains.labels)[is_finite]} if num_classes > 1 else {}
+            return {"images": finite_images(chains.ends), **labels}
+
+        @jax.jit
+        def log_densities(model: Trained, images: jax.Array) -> jax.Array:
+            energy, size = energy_of(model.params), self.config.eval.batch_size
+
+            def of_class(label: jax.Array) -> jax.Array:
+                labels = jnp.full(len(images), label)
+                return -energies_in_batches(energy, images, labels, size)
+
+            return jax.lax.map(of_class, jnp.arange(num_classes, dtype=jnp.int32)).T
+
+        def score(images: np.ndarray) -> dict[str, np.ndarray]:
+            found = log_densities(model, data.to_signed_unit(jnp.asarray(images)))
+            scores = {"log_density": np.asarray(jax.nn.logsumexp(found, axis=1))}
+            if num_classes > 1:
+                scores["class_probability"] = np.asarray(jax.nn.softmax(found, axis=1))
+            return scores
+
+        return Use(model.params, apply, sample, score)
 
     def _judge(self, chains: Chains) -> tuple[dict[str, Any], np.ndarray]:
         """Returns numbers of the samples that did not diverge, with starts; and these as uint8."""

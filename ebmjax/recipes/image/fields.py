@@ -25,7 +25,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import ROBUST, family, shared
+from ebmjax.recipes.core.shared import ROBUST, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SINGLE, rejecting, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
@@ -58,10 +58,11 @@ FIELDS: dict[str, Field] = {
         data={
             "name": "digits",
             "path": "",
-            "image_size": 8,
-            "num_classes": 10,
-            "max_train": 1440,
-            "max_test": 357,
+            "test_split": "test",
+            "image_size": None,
+            "num_classes": None,
+            "max_train": None,
+            "max_test": None,
             "num_validation": 0,
             "flip": False,
             "noise_scale": 0.03,
@@ -188,7 +189,7 @@ def configure(
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, base, {"smoke": SMOKE, **variants})
+    return declare.configure(FIELDS, variant, with_digits(base), {"smoke": SMOKE, **variants})
 
 
 SMOKE: dict[str, Any] = {

@@ -8,8 +8,9 @@ import jax
 
 from ebmjax.learning import init_carry, make_image_gradient_fn
 from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core import image_data
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.image import parts, plots
+from ebmjax.recipes.image import checks, parts, plots
 from ebmjax.recipes.image.evaluate import make_evaluation
 from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.images.distances import Distances
@@ -19,7 +20,8 @@ from ebmjax.training import init_state, make_train_step, warm_start
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``image/fields.py`` for the fields)."""
-    images = common.images(config)
+    images, config = image_data.load(config)
+    checks.check(config)
     train, test = images.train, images.monitored
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
@@ -58,6 +60,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         config=config,
     )
     later = monitor if images.evaluated is test else replace(monitor, test=images.evaluated)
+    evaluation = make_evaluation(later, config, image_shape)
     state = init_state(parts.init(network, network_key, image_shape), optimizer, carry)
     return common.Experiment(
         state=state,
@@ -71,7 +74,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=plan,
         monitor=monitor,
         draw=partial(plots.draw, workdir),
-        evaluate=make_evaluation(later, config, image_shape),
+        evaluate=evaluation,
         check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
+        use=evaluation.use,
+        about_data=images.about,
     )

@@ -11,6 +11,11 @@ RUNNING_CHAINS = ("running", "running_chains")
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
+    if config.data.num_classes == 0:
+        raise ConfigError(
+            "config.family=joint trains a classifier, and the images have no labels: add them, or "
+            "take a configuration of the family image."
+        )
     has_energy = bool(config.loss.generative_weight)
     has_samples = has_energy and config.sampler.buffer.size is not None
     told = set(checks.IS_HIGHER_BETTER) - (set() if has_samples else checks.OF_SAMPLES)

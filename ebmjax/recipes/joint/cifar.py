@@ -11,6 +11,7 @@ RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)
 
 CIFAR = {
     "data.image_size": 32,
+    "data.num_classes": 10,
     "data.max_train": 50_000,
     "data.max_test": 10_000,
     "data.crop_padding": 4,

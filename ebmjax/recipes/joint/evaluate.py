@@ -15,10 +15,11 @@ from ml_collections import ConfigDict
 from ebmjax import data, losses, metrics
 from ebmjax.learning import ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
-from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.build import Use
+from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
-from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.distances import Distances, finite_images
 from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.joint import evaluate_plots as plots
 from ebmjax.recipes.joint import per_image
@@ -28,7 +29,7 @@ from ebmjax.recipes.joint.monitor import predict
 from ebmjax.recipes.joint.ood import check_sets, detections, ood_sets
 from ebmjax.recipes.joint.robustness import classify_fn, robustness
 from ebmjax.training import TrainState, tree_digest
-from ebmjax.types import Key
+from ebmjax.types import Key, PyTree
 
 NUM_BINS = 20
 
@@ -71,7 +72,7 @@ class JointEvaluation:
         """Returns the report. A part whose size in ``config.eval`` is 0 is left out."""
         section, model = self.config.eval, trained(state)
         attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
-        generation = self._generation() if section.num_generated and self.plan else None
+        generation = self._generation(self.config) if section.num_generated and self.plan else None
 
         test_scores = self._score(model, _floats(self.test.images))
         arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
@@ -113,7 +114,7 @@ class JointEvaluation:
             refine_steps,
         )
 
-    def _generation(self) -> Generation:
+    def _generation(self, config: Config) -> Generation:
         assert self.plan is not None
         return Generation(
             plan=self.plan,
@@ -121,8 +122,38 @@ class JointEvaluation:
             distances=self.distances,
             test=self.test.images,
             score=self._score,
-            config=self.config,
+            config=config,
         )
+
+    def use(self, state: TrainState) -> Use:
+        """Returns the trained classifier: ``apply(params, images)`` gives logits.
+
+        Images are float32 (N, H, W, C) in [-1, 1]. Scores are "class_probability" (N, classes) and
+        those that tell other data from the training data. Samples are of any class, from fresh
+        chains of the run's sampler.
+        """
+        model = trained(state)
+
+        def apply(params: PyTree, images: jax.Array) -> jax.Array:
+            return self.network.classifier.logits(params, model.statistics, images)[0]
+
+        def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+            if self.plan is None:
+                raise ConfigError(
+                    "config.loss.generative_weight=0 trains a classifier alone, which has no "
+                    "chains to sample with."
+                )
+            config = self.config.copy_and_resolve_references()
+            config.eval.update(num_generated=num, num_chain_steps=num_steps)
+            ends = self._generation(config).chains(key, model)["fresh"].ends
+            return {"images": finite_images(ends)}
+
+        def score(images: np.ndarray) -> dict[str, np.ndarray]:
+            scores = self._score(model, _floats(images))
+            probabilities = np.asarray(jax.nn.softmax(scores.pop("logits")))
+            return {"class_probability": probabilities, **scores}
+
+        return Use(model.params, apply, sample, score)
 
     def _score(self, model: Trained, images: Any) -> dict[str, np.ndarray]:
         """Returns logits and the three scores of images (N, H, W, C) in [-1, 1], batch by batch."""

@@ -33,7 +33,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import BUFFER, ROBUST, family, shared
+from ebmjax.recipes.core.shared import BUFFER, ROBUST, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
@@ -173,9 +173,11 @@ FIELDS: dict[str, Field] = {
         data={
             "name": "digits",
             "path": "",
-            "image_size": 8,
-            "max_train": 1440,
-            "max_test": 357,
+            "test_split": "test",
+            "image_size": None,
+            "num_classes": None,
+            "max_train": None,
+            "max_test": None,
             "num_validation": 0,
             "flip": False,
             "noise_scale": 0.03,
@@ -203,7 +205,6 @@ FIELDS: dict[str, Field] = {
     ),
     **under(shared(eval={"num_profiled": 0}), BUFFER, ENERGY),
     **under(shared(eval={"num_samples": 100}), waiting(BUFFER), waiting(ENERGY)),
-    "data.num_classes": field(10, COUNT, "number of classes"),
     "data.num_per_class": field(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),
@@ -268,7 +269,7 @@ def configure(
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, base, {"smoke": SMOKE, **variants})
+    return declare.configure(FIELDS, variant, with_digits(base), {"smoke": SMOKE, **variants})
 
 
 SMOKE = {

@@ -48,7 +48,7 @@ class Generation:
     ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Returns the report, and every set's images (uint8) with their sort keys."""
         chain_key, buffer_key, law_key = jax.random.split(key, 3)
-        generated = self._chains(chain_key, model)
+        generated = self.chains(chain_key, model)
         if jax.tree.leaves(state.shards.buffer):
             generated["buffer"] = self._buffer(buffer_key, law_key, state)
         judge = self.distances.extractor
@@ -79,7 +79,7 @@ class Generation:
         section = self.config.eval
         return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
 
-    def _chains(self, key: Key, model: Trained) -> dict[str, Chains]:
+    def chains(self, key: Key, model: Trained) -> dict[str, Chains]:
         """Returns ``num_generated`` chains of any class and of the classes (not for particles)."""
         run = make_fresh_chains(self.plan, self.densities_of, self.num_chain_steps)
         any_class, of_class = self._labels()

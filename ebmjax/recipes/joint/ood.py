@@ -68,7 +68,7 @@ def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
         images = data.load_tfds(
             name,
             "test",
-            data_dir=config.data.path or None,
+            data_dir=_tfds_folder(config),
             image_size=test.shape[1],
             max_examples=len(test),
             prepare=False,
@@ -81,6 +81,11 @@ def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
             f"{config.data.name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
         )
     return images
+
+
+def _tfds_folder(config: Config) -> str | None:
+    """Returns the folder of prepared data sets, if the run's own data are among them."""
+    return config.data.path or None if data.is_tfds(config.data.name) else None
 
 
 @jax.jit

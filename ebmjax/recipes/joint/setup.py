@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from ebmjax import data
 from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
 from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core import image_data
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.distances import Distances
-from ebmjax.recipes.joint import parts, plots
+from ebmjax.recipes.joint import checks, parts, plots
 from ebmjax.recipes.joint.chains import densities_of
 from ebmjax.recipes.joint.evaluate import JointEvaluation
 from ebmjax.recipes.joint.monitor import JointMonitor
@@ -20,7 +21,8 @@ from ebmjax.training import init_state, make_train_step, warm_start
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``joint/fields.py`` for the fields)."""
-    images = common.images(config)
+    images, config = image_data.load(config)
+    checks.check(config)
     train, test = images.train, images.monitored
     learnt = parts.learnt_images(config, train)
     streams = (config.train.positive_batch_size,)
@@ -91,6 +93,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluation,
         check_evaluate=evaluation.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
+        use=evaluation.use,
+        about_data=images.about,
     )
 
 

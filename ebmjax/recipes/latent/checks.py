@@ -31,7 +31,7 @@ def check(config: Config) -> None:
 def _check_generator(config: Config) -> None:
     side, features = config.data.image_size, config.model.generator_features
     made = 4 * 2 ** len(features)
-    if made != side:
+    if side is not None and made != side:
         raise ConfigError(
             f"config.model.generator_features={features} makes images of {made}x{made}, but "
             f"config.data.image_size={side}. Each entry doubles the side from 4 on."
@@ -53,7 +53,7 @@ def _check_rates(config: Config) -> None:
 
 
 def _check_best(config: Config) -> None:
-    has_judge = config.data.num_classes or config.eval.inception_weights
+    has_judge = config.data.num_classes != 0 or config.eval.inception_weights
     checks.check_kept(config, checks.OF_SAMPLES if has_judge else ())
     if config.train.keep_best and config.train.num_repeats > 1:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """The full evaluation of a finished latent EBM run, for evaluation.json."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from ebmjax.recipes.latent import cost
 from ebmjax.recipes.latent import evidence as thermo_evidence
 from ebmjax.recipes.latent.monitor import LatentMonitor, params_of_repeats
 from ebmjax.training import TrainState, tree_digest
+from ebmjax.types import Key
 
 NUM_SIZES = 10
 DISTANCES = ("fid", "kid_rbf", "kid_polynomial")
@@ -117,6 +118,34 @@ class LatentEvaluation:
             for name, values in by_image.items()
         }
         return report
+
+    def use(self, state: TrainState) -> common.Use:
+        """Returns the first repeat's model: ``apply(params, latents)`` gives images.
+
+        Latents are (N, d), images float32 (N, H, W, C) in [-1, 1]. The score is "log_evidence" in
+        nats, estimated as the run monitors it. Samples come from fresh chains of the prior.
+        """
+        params, key = params_of_repeats(state)[0], common.root_keys(self.config)[2]
+
+        def apply(params: latent.LatentParams, latents: jax.Array) -> jax.Array:
+            return jax.vmap(partial(self.monitor.model.generator_fn, params.generator))(latents)
+
+        def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+            chains = self.monitor.chains
+            steps = {"prior_steps": num_steps or chains["prior_steps"]}
+            monitor = replace(self.monitor, chains={**chains, **steps})
+            return {"images": finite_images(monitor.programs.sample(key, params, num).images)}
+
+        @jax.jit
+        def evidence(params: latent.LatentParams, images: jax.Array) -> dict[str, jax.Array]:
+            return self.monitor.evidence_of_each(key, params, images)
+
+        def score(images: np.ndarray) -> dict[str, np.ndarray]:
+            found = evidence(params, jax.numpy.asarray(images))
+            trapezium = found["test_trapezium_log_evidence"]
+            return {"log_evidence": np.asarray(found.get("test_log_evidence", trapezium))}
+
+        return common.Use(params, apply, sample, score)
 
     @property
     def extractor(self) -> Extractor | None:

@@ -25,7 +25,7 @@ from ebmjax.recipes.core.ranges import (
     UP_TO_ONE,
     one_of,
 )
-from ebmjax.recipes.core.shared import ACTIVATIONS, family, shared
+from ebmjax.recipes.core.shared import ACTIVATIONS, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SHARED, SINGLE, sections
 from ebmjax.recipes.samplers.table import shared as of_any
 
@@ -76,10 +76,11 @@ FIELDS: dict[str, Field] = {
         data={
             "name": "digits",
             "path": "",
-            "image_size": 8,
-            "num_classes": 10,
-            "max_train": 1440,
-            "max_test": 352,
+            "test_split": "test",
+            "image_size": None,
+            "num_classes": None,
+            "max_train": None,
+            "max_test": None,
             "num_validation": 0,
         },
         loss={"energy_l2": 0.0},
@@ -186,7 +187,9 @@ def configure(
       ValueError: for a variant that does not exist.
     """
     common = {"smoke": SMOKE, "vanilla": VANILLA}
-    return declare.configure(FIELDS, variant, base, {**common, **variants})
+    return declare.configure(
+        FIELDS, variant, with_digits(base, max_test=352), {**common, **variants}
+    )
 
 
 VANILLA = {"loss.name": "vanilla"}
@@ -219,7 +222,7 @@ SMOKE: dict[str, Any] = {
 THESIS: dict[str, Any] = {
     "data.max_train": 12_000,
     "data.max_test": 4_500,
-    "data.num_classes": None,
+    "data.num_classes": 0,
     "sampler.posterior.step_size": 0.01,
     "optimizer.decay_per_epoch": 0.975,
     "optimizer.prior.learning_rate": 2e-5,

@@ -226,8 +226,15 @@ class LatentMonitor:
         The correction has weight 1 and full covariances, whatever the objective does, so that runs
         are comparable.
         """
-        section = self.config.eval
-        images = data.to_signed_unit(jnp.asarray(self.test[: section.evidence_images]))
+        images = jnp.asarray(self.test[: self.config.eval.evidence_images])
+        rows = self.evidence_of_each(key, params, images)
+        return {name: values.mean() for name, values in rows.items()}
+
+    def evidence_of_each(
+        self, key: jax.Array, params: latent.LatentParams, images: jax.Array
+    ) -> dict[str, jax.Array]:
+        """Returns the numbers of ``_evidence`` for each of the uint8 images (N, H, W, C)."""
+        section, floats = self.config.eval, data.to_signed_unit(images)
 
         def one(pair: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
             key, x = pair
@@ -246,8 +253,7 @@ class LatentMonitor:
             discrepancy = 0.5 * jnp.sum(forward - backward)
             return row | {"test_log_evidence": corrected, "quadrature_discrepancy": discrepancy}
 
-        rows = jax.lax.map(one, (jax.random.split(key, len(images)), images))
-        return {name: values.mean() for name, values in rows.items()}
+        return jax.lax.map(one, (jax.random.split(key, len(images)), floats))
 
     def _gradients(self, key: jax.Array, params: latent.LatentParams) -> list[Any]:
         """Returns gradients over independent minibatches and chains of training's size."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.core import build as common
+from ebmjax.recipes.core import image_data
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
@@ -24,7 +25,8 @@ from ebmjax.training import TrainState, init_state, make_train_step, stack_state
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
-    images = common.images(config)
+    images, config = image_data.load(config)
+    checks.check(config)
     train, test = images.train, images.monitored
     checks.check_test_images(config, min(len(test.images), len(images.evaluated.images)))
     plan = common.plan(config, len(train.images))
@@ -62,6 +64,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         later = replace(monitor, test=images.evaluated.images[: config.eval.num_test])
     state = common.over_repeats(config, initial_state, stack_states)
     chains = ("prior", "posterior") if config.sampler.persistent else ()
+    evaluation = LatentEvaluation(
+        monitor=later, test=images.evaluated, config=config, pilot=schedule.pilot
+    )
     return common.Experiment(
         state=state,
         train_step=make_train_step(
@@ -73,12 +78,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=plan,
         monitor=monitor,
         draw=partial(plots.draw, workdir, np.asarray(schedule.powers)),
-        evaluate=LatentEvaluation(
-            monitor=later, test=images.evaluated, config=config, pilot=schedule.pilot
-        ),
+        evaluate=evaluation,
+        use=evaluation.use,
         check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
+        about_data=images.about,
     )
 
 

@@ -107,6 +107,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         monitor=monitor,
         draw=partial(beta_plots.draw, workdir, config),
         evaluate=monitor.evaluate,
+        use=monitor.use,
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ebmjax import losses
 from ebmjax.densities import tempered
+from ebmjax.recipes.core.build import Use
 from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.beta_bias import Parts, compensation, reweighted_distance
@@ -78,6 +79,36 @@ class BetaMonitor(PlaneMonitor):
             "shares": self._truth_shares.tolist(),
             "notes": [note for model in by_beta.values() for note in self._notes(model)],
         }
+
+    def use(self, state: TrainState) -> Use:
+        """Returns the models of all betas: ``apply(params, points)`` gives energies (betas, N).
+
+        The score is "log_density" (N, betas), up to a constant each. Samples are independent draws
+        on the grid, "points" (num, betas, 2), and take no steps.
+        """
+        params = jax.device_get(state.params)
+        scale = self.config.loss.output_scale
+
+        def apply(params: PyTree, points: jax.Array) -> jax.Array:
+            return jax.vmap(self.energy_fn, (0, None))(params, points)
+
+        def sample(key: jax.Array, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+            del num_steps
+            centres = jnp.asarray(self.grid.centres, jnp.float32)
+            densities = -scale * np.asarray(apply(params, centres), np.float64)
+            shape = (self.grid.num, self.grid.num)
+            keys = jax.random.split(key, len(densities))
+            draws = [
+                self.drawn(key, density.reshape(shape), num)
+                for key, density in zip(keys, densities, strict=True)
+            ]
+            return {"points": np.stack(draws, axis=1)}
+
+        def score(points: np.ndarray) -> dict[str, np.ndarray]:
+            energies = np.asarray(apply(params, jnp.asarray(points, jnp.float32)))
+            return {"log_density": -scale * energies.T}
+
+        return Use(params, apply, sample, score)
 
     def _notes(self, model: dict[str, float]) -> list[str]:
         """Returns why a model has no divergences, if it has none."""

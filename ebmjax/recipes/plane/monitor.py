@@ -14,6 +14,7 @@ import numpy as np
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import MAX_BORDER_MASS, Grid
+from ebmjax.recipes.plane.numbers import grid_draws
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class PlaneMonitor:
         """Log density of the data, normalised on the grid."""
         values = jax.vmap(self.toy.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
         return toy_grid.normalised(np.asarray(values), self.grid)
+
+    def drawn(self, key: jax.Array, log_density: np.ndarray, num: int) -> np.ndarray:
+        """Returns ``num`` independent draws (num, 2) of a log density (num, num) on the grid."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        return grid_draws(rng, log_density, grid=self.grid, num=num)
 
     def check(self) -> None:
         """Raises ConfigError for a grid that cuts off the data."""

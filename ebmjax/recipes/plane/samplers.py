@@ -46,6 +46,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         monitor=monitor,
         draw=partial(samplers_plots.draw, workdir, config),
         evaluate=monitor.evaluate,
+        use=monitor.use,
     )
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.recipes.core.build import Use
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows, save_snapshot
 from ebmjax.recipes.plane import samplers_chains, samplers_plots
@@ -80,6 +81,23 @@ class SamplersMonitor(PlaneMonitor):
         np.savez(self.workdir / "evaluation.npz", **arrays)
         samplers_plots.evaluation(self.workdir, self.config, report)
         return report
+
+    def use(self, state: TrainState) -> Use:
+        """Returns the model: ``apply(params, points)`` gives energies (N,) of points (N, 2).
+
+        The score is "log_density", up to a constant. Samples are independent draws on the grid,
+        "points" (num, 2), and take no steps.
+        """
+
+        def sample(key: jax.Array, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+            del num_steps
+            return {"points": self.drawn(key, self.learned(state.params), num)}
+
+        def score(points: np.ndarray) -> dict[str, np.ndarray]:
+            energies = self._energies(state.params, jnp.asarray(points, jnp.float32))
+            return {"log_density": -np.asarray(energies)}
+
+        return Use(state.params, self.energy_fn, sample, score)
 
     def references(
         self,

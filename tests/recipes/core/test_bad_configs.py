@@ -147,7 +147,7 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             {"model.generator_features": ()},
             r"config\.model\.generator_features=\(\) makes images of 4x4",
         ),
-        ({"data.image_size": 16}, r"config\.data\.image_size must be 8 for the packaged digits"),
+        ({"data.image_size": 16}, r"makes images of 8x8, but config\.data\.image_size=16\."),
         (
             {"eval.evidence_chains": 47},
             r"config\.eval\.evidence_chains=47 are too few .*config\.model\.latent_dim=16 .*"
@@ -185,7 +185,7 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
         ),
         (
             {"data.name": "cifar11"},
-            r"config\.data\.name='cifar11': name must be a data set of .*; got name='cifar11'\.",
+            r"config\.data\.name='cifar11', split train: name must be a data set of .*; got name=",
         ),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",

@@ -5,11 +5,10 @@ import optax
 import pytest
 from experiment_runs import digits
 
-from ebmjax.data import ImageData, load_digits
 from ebmjax.recipes.core import build, families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.joint import parts as jem_parts
-from experiments.configs import igebm_digits, jem_digits, thermo_digits
+from experiments.configs import jem_digits
 
 
 def test_the_plan_counts_epochs_in_whole_batches():
@@ -121,91 +120,6 @@ def test_adam_has_the_thesiss_moments():
             for optimizer, state in zip((ours, theirs), states, strict=True)
         )
         np.testing.assert_allclose(mine, expected, rtol=1e-6)
-
-
-def test_images_are_limited_and_in_the_right_split():
-    config = digits(**{"data.max_train": 30, "data.max_test": 20})
-    train, test, evaluated = build.images(config)
-    assert evaluated is test
-    np.testing.assert_array_equal(train.images, load_digits("train").images[:30])
-    np.testing.assert_array_equal(train.labels, load_digits("train").labels[:30])
-    np.testing.assert_array_equal(test.images, load_digits("test").images[:20])
-
-
-def test_a_model_is_chosen_by_training_images_that_it_never_saw():
-    config = digits(**{"data.max_train": 30, "data.max_test": 20, "data.num_validation": 8})
-    train, held_out, evaluated = build.images(config)
-    images = load_digits("train").images
-    np.testing.assert_array_equal(train.images, images[:22])
-    np.testing.assert_array_equal(held_out.images, images[22:30])
-    assert evaluated is held_out
-    config.eval.use_test_split = True
-    train, held_out, evaluated = build.images(config)
-    np.testing.assert_array_equal(train.images, images[:22])
-    np.testing.assert_array_equal(held_out.images, images[22:30])
-    np.testing.assert_array_equal(evaluated.images, load_digits("test").images[:20])
-    config.data.num_validation = 30
-    with pytest.raises(ConfigError, match=r"num_validation must leave .* it is 30 of 30"):
-        build.images(config)
-
-
-def test_a_data_set_without_a_test_split_is_judged_by_what_is_held_out(monkeypatch):
-    def load(name, split, **options):
-        if split == "test":
-            raise ValueError(
-                "split must name examples of mine, got split='test'; it has train (9)."
-            )
-        return load_digits(split)
-
-    monkeypatch.setattr(build.data, "load_tfds", load)
-    config = digits(**{"data.name": "mine"})
-    message = (
-        r"config\.data\.name='mine': split .* has train \(9\)\. .*--config\.data\.num_validation=N"
-    )
-    with pytest.raises(ConfigError, match=message):
-        build.images(config)
-    config.data.num_validation = 4
-    assert len(build.images(config).monitored.labels) == 4
-    config.eval.use_test_split = True
-    with pytest.raises(ConfigError, match=message):
-        build.images(config)
-
-
-@pytest.mark.parametrize("get_config", [jem_digits, igebm_digits, thermo_digits])
-def test_labels_without_a_class_are_refused_in_every_family(get_config, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        build.data,
-        "load_tfds",
-        lambda name, split, **_: ImageData(
-            load_digits(split).images, load_digits(split).labels + 1
-        ),
-    )
-    config = get_config.get_config("smoke")
-    config.data.name = "svhn_cropped"
-    message = r"name='svhn_cropped', split train: labels must lie in 0\.\.9; .* Subtract 1 from all"
-    with pytest.raises(ConfigError, match=message) as caught:
-        families.build(config, tmp_path)
-    assert "config.data.num_classes=10" in str(caught.value)
-
-
-@pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/data", "/data")])
-def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
-    asked = []
-
-    def load(name, split, **options):
-        asked.append((name, split, options))
-        return load_digits(split)
-
-    monkeypatch.setattr(build.data, "load_tfds", load)
-    config = digits(**{"data.name": "svhn_cropped", "data.path": data_dir})
-    config.data.update(image_size=16, max_train=30, max_test=20)
-    train, test, _ = build.images(config)
-    common = {"data_dir": passed_on, "image_size": 16}
-    assert asked == [
-        ("svhn_cropped", "train", {**common, "max_examples": 30}),
-        ("svhn_cropped", "test", {**common, "max_examples": 20}),
-    ]
-    assert (len(train.images), len(test.images)) == (30, 20)
 
 
 def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():

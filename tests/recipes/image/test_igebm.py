@@ -5,13 +5,16 @@ import json
 import math
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
 from igebm_smoke import smoke
 from ml_collections import ConfigDict
 from PIL import Image
+from use_checks import check_use
 
+from ebmjax import data
 from ebmjax.data import ImageData
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.over_training import over_training
@@ -109,7 +112,7 @@ def test_the_first_and_the_best_of_a_run():
 
 def test_diverged_samples_are_counted_and_left_out():
     images = ImageData(np.zeros((4, 3, 1, 1), np.uint8), None)
-    config = ConfigDict({"eval": {"inception_weights": ""}, "data": {"num_classes": None}})
+    config = ConfigDict({"eval": {"inception_weights": ""}, "data": {"num_classes": 0}})
     monitor = SimpleNamespace(distances=Distances(images, images, config))
     evaluation = ImageEvaluation(monitor=monitor, plan=None, config=smoke())  # pyright: ignore
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
@@ -232,3 +235,11 @@ def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
     assert report["fresh"]["num_images"] == 20
     if module is shortrun_cifar10:
         check_columns(workdir, "shortrun_cifar10")
+
+
+def test_a_trained_energy_is_used(finished, monkeypatch, tmp_path):
+    images = data.load_digits("test").images[:8]
+    used = check_use(finished, monkeypatch, tmp_path, images, ["log_density"])
+    energies = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
+    # Sums of some hundred float32 terms of order one.
+    np.testing.assert_allclose(used.score(images)["log_density"], -energies, atol=1e-4)

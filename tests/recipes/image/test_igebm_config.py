@@ -19,7 +19,7 @@ from experiments.configs import igebm_cifar10
 @pytest.mark.parametrize(
     ("variant", "overrides", "message"),
     [
-        ("", {"data.num_classes": None, "model.is_conditional": True}, "of images with labels"),
+        ("", {"data.num_classes": 0, "model.is_conditional": True}, "of images with labels"),
         ("", {"sampler.names": ()}, "must be one or more different samplers"),
         ("", {"sampler.names": ("sgld", "sgld")}, "must be one or more different samplers"),
         ("", {"sampler.names": ("gibbs",)}, "config.sampler.names must be one of"),
@@ -61,7 +61,7 @@ from experiments.configs import igebm_cifar10
         ("", {"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
         (
             "",
-            {"data.num_classes": None, "train.keep_best": "sample_fid"},
+            {"data.num_classes": 0, "train.keep_best": "sample_fid"},
             r"not monitored by this run, which monitors \[\]",
         ),
         ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),

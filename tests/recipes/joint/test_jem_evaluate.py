@@ -13,12 +13,14 @@ from linear_family import NAME, linear
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
+from use_checks import check_use
 
 from ebmjax import data, metrics, training
 from ebmjax.recipes.core import families, per_image
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.joint.chains import trained
+from ebmjax.recipes.joint.ood import SCORES
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.command import _descend, load, table
 from experiments.configs import jem_digits
@@ -304,3 +306,15 @@ def test_fields_out_of_range(field, value):
 
 
 # Parts, on networks and samplers whose outcome is known.
+
+
+def test_a_trained_classifier_is_used(run, monkeypatch, tmp_path):
+    images = data.load_digits("test").images[:32]
+    probabilities = [f"class_probability_{i}" for i in range(10)]
+    used = check_use(run, monkeypatch, tmp_path, images, [*probabilities, *SCORES])
+    found = used.score(images)
+    with np.load(run / "evaluation.npz") as arrays:
+        # The same program on the same images.
+        np.testing.assert_array_equal(found["log_density"], arrays["test_log_density"])
+        logits = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
+        np.testing.assert_allclose(logits, arrays["logits"], atol=300 * EPS)

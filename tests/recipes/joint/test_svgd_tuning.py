@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import EXPERIMENTS, rows_of
 
 from ebmjax import data
-from ebmjax.recipes.core import build
+from ebmjax.recipes.core import image_data
 from ebmjax.recipes.core.command_line import read as configuration
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.files import beside
@@ -55,13 +55,13 @@ def test_images_are_the_first_of_each_class():
 def test_a_class_without_so_many_images_is_refused():
     config = digits("--config.data.num_per_class=9", "--config.data.max_train=60")
     with pytest.raises(ConfigError, match=r"data\.num_per_class must .*got 9 where .* has \d of"):
-        parts.learnt_images(config, build.images(config).train)
+        parts.learnt_images(config, image_data.load(config)[0].train)
 
 
 def test_the_informative_start_is_fitted_to_all_images():
     def starts(*arguments):
         config = digits(*arguments)
-        law = parts.initial_law(config, build.images(config).train)
+        law = parts.initial_law(config, image_data.load(config)[0].train)
         return law(jax.random.key(0), 3)
 
     np.testing.assert_array_equal(starts(*TEN), starts())

@@ -13,6 +13,7 @@ from experiment_runs import EXPERIMENTS, contents, rows_of, strict_json, summary
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
+from ebmjax import recipes
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import evaluate_finished, launch
@@ -330,3 +331,12 @@ def test_negative_betas_are_opt_in(tmp_path):
     assert np.all(np.isfinite(np.asarray(metrics["losses"])))
     assert int(state.step) == 1
     assert name_of(-0.5) == "minus_0_5"
+
+
+def test_the_trained_models_are_used(finished):
+    used = recipes.load(finished)
+    points = used.sample(jax.random.key(0), 5)["points"]
+    assert points.shape == (5, 2, 2)  # (draws, betas, coordinates)
+    energies = used.apply(used.params, points[:, 0])
+    scale = used.config.loss.output_scale
+    np.testing.assert_allclose(used.score(points[:, 0])["log_density"], -scale * energies.T)

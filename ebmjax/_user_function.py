@@ -1,0 +1,56 @@
+"""Finds a function in a user's own file or module, by the name ``place:function``."""
+
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+
+def is_function_name(name: str) -> bool:
+    """Returns whether ``name`` is "FILE.py:function" or "module:function".
+
+    A data set of tensorflow-datasets with a version, "cifar10:3.0.1", is neither.
+    """
+    place, colon, function = name.rpartition(":")
+    if not colon or not function.isidentifier():
+        return False
+    return place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
+
+
+@cache
+def definitions(path: Path) -> SimpleNamespace:
+    """Runs a file, once in a process, and returns its definitions as attributes."""
+    return SimpleNamespace(**runpy.run_path(str(path)))
+
+
+def user_function(name: str) -> Callable[..., Any]:
+    """Returns the function that "FILE.py:function" or "module:function" names.
+
+    Files and modules are looked for from the current folder; modules may also be installed.
+
+    Raises:
+      ValueError: if the file or module cannot be imported, or has no such function.
+    """
+    place, _, function_name = name.rpartition(":")
+    try:
+        if place.endswith(".py"):
+            found: Any = definitions(Path(place).expanduser().resolve())
+        else:
+            if os.getcwd() not in sys.path:
+                sys.path.insert(0, os.getcwd())
+            found = importlib.import_module(place)
+    except Exception as error:  # whatever the user's own code raises
+        raise ValueError(
+            f"{name!r} must be FILE.py:FUNCTION or MODULE:FUNCTION, and {place!r} cannot be "
+            f"imported: {type(error).__name__}: {error}."
+        ) from error
+    function = getattr(found, function_name, None)
+    if not callable(function):
+        there = [one for one, value in vars(found).items() if callable(value) and one[0] != "_"]
+        raise ValueError(f"{name!r} must name a function of {place!r}, which has {there[:8]}.")
+    return function

@@ -1,0 +1,160 @@
+"""Reads a split of images from any source by name."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from ebmjax._checks import check_at_least
+from ebmjax._user_function import is_function_name
+from ebmjax.data._arrays import array_source
+from ebmjax.data._digits import load_digits
+from ebmjax.data._fit import fitted
+from ebmjax.data._folder import folder_source
+from ebmjax.data._function import function_source
+from ebmjax.data._huggingface import huggingface_source
+from ebmjax.data._images import ImageData
+from ebmjax.data._indices import epoch_indices
+from ebmjax.data._levels import LEVELS, pixel_range, to_levels
+from ebmjax.data._source import TRAIN, Source, check_memory
+from ebmjax.data._tfds import read_tfds
+
+NEED_PATH = ("npz", "folder", "huggingface")
+"""Sources that read ``path``."""
+
+
+def is_tfds(name: str) -> bool:
+    """Returns whether ``load_images`` looks for ``name`` among tensorflow-datasets."""
+    return name != "digits" and name not in NEED_PATH and not is_function_name(name)
+
+
+class LoadedImages(NamedTuple):
+    """Images of a split, with what was done to them.
+
+    Attributes:
+      data: uint8 images (N, height, width, channels) and int32 labels (N,); 0 without classes.
+      num_found: images that the source has; N of them were read.
+      num_classes: number of classes; None without classes or if the source does not say.
+      class_names: names of the classes in the order of the labels; () if they have none.
+      notes: sentences about what was done to the images.
+    """
+
+    data: ImageData
+    num_found: int
+    num_classes: int | None
+    class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def load_images(
+    name: str,
+    split: str,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    image_size: int | None = None,
+    max_examples: int | None = None,
+) -> LoadedImages:
+    """Reads a split once into uint8 (N, height, width, channels) and int32 labels (N,).
+
+    Pixels may be levels 0 to 255, or floats in 0 to 255, [0, 1] or [-1, 1]; a note says which range
+    was found. Your own images come in one random order, the same at every call, because files are
+    often sorted by class and ``max_examples`` takes the first.
+
+    Args:
+      name: a source. "digits" is packaged. "npz", "folder" and "huggingface" read ``path``: an
+        .npz file or a folder of .npy files, a folder of PNG and JPEG files, what ``save_to_disk``
+        wrote. "FILE.py:FUNCTION" or "MODULE:FUNCTION" is called with the split and returns images and labels. Any other
+        name is that of a data set of tensorflow-datasets.
+      split: "train", "test", or another name that the source has.
+      path: file or folder of the images; of tensorflow-datasets the folder of prepared ones, or
+        None for its default.
+      image_size: side in pixels; None keeps the images as they are. Other images are cut to their
+        central square, then resized bilinearly.
+      max_examples: number of images to read; None for all.
+
+    Raises:
+      FileNotFoundError: if ``path`` does not exist.
+      DataUnavailableError: if a data set of tensorflow-datasets is missing.
+      MissingSplitError: if the source has no such split.
+      ImportError: if a package that the source needs is not installed.
+      TypeError: if pixels or labels are no numbers.
+      ValueError: if anything else is wrong; the message names the file or array.
+
+    Example:
+      >>> load_images("digits", "test", max_examples=100).data.images.shape
+      (100, 8, 8, 1)
+    """
+    if image_size is not None:
+        check_at_least("image_size", image_size, 1)
+    if max_examples is not None:
+        check_at_least("max_examples", max_examples, 1)
+    if name == "digits":
+        source = _of_arrays(load_digits(split))  # pyright: ignore[reportArgumentType]
+        return _read(source, split, np.arange(source.num_images)[:max_examples], image_size)
+    if is_tfds(name):
+        return LoadedImages(
+            *read_tfds(name, split, data_dir=path, image_size=image_size, max_examples=max_examples)
+        )
+    sources = {
+        "npz": lambda: array_source(path, split),
+        "folder": lambda: folder_source(path, split, image_size),
+        "huggingface": lambda: huggingface_source(path, split, image_size),
+    }
+    source = sources.get(name, lambda: function_source(name, split, path))()
+    order = epoch_indices(0, 0, source.num_images)
+    return _read(source, split, order[:max_examples], image_size)
+
+
+def _of_arrays(found: ImageData) -> Source:
+    shape = found.images.shape
+    return Source(shape[0], shape[1:], found.labels, lambda places: found.images[places])
+
+
+def _read(source: Source, split: str, places: np.ndarray, image_size: int | None) -> LoadedImages:
+    check_memory(len(places), source.shape)
+    labels, num_classes = _classes(source, split)
+    raw = source.read(places)
+    found = pixel_range(raw, "images")
+    levels, notes = to_levels(raw, found), list(source.notes)
+    if raw.dtype != np.uint8:
+        notes.append(f"pixels are {found.name}" + " and became levels" * (found != LEVELS))
+    if image_size is not None and levels.shape[1:3] != (image_size, image_size):
+        notes.append(f"resized from {levels.shape[1]}x{levels.shape[2]}")
+        levels = np.stack([fitted(image, image_size) for image in levels])
+    if levels.shape[-1] not in (1, 3):
+        raise ValueError(
+            f"images must have 1 channel (grey) or 3 (colour), got {levels.shape[-1]}. Leave out "
+            "transparency: images[..., :3]."
+        )
+    if levels.shape[1] != levels.shape[2]:
+        raise ValueError(
+            f"images must be squares, got {levels.shape[1]}x{levels.shape[2]} pixels. Set "
+            "image_size, and their central squares are resized to it."
+        )
+    return LoadedImages(
+        ImageData(levels, labels[places]),
+        source.num_images,
+        num_classes,
+        source.class_names,
+        tuple(notes),
+    )
+
+
+def _classes(source: Source, split: str) -> tuple[np.ndarray, int | None]:
+    """Returns int32 labels, and the number of classes."""
+    if source.labels is None:
+        return np.zeros(source.num_images, np.int32), None
+    labels = np.asarray(source.labels)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
+    if labels.min() < 0:
+        raise ValueError(f"labels must be at least 0, got {labels.min()}.")
+    num_classes = len(source.class_names) or int(labels.max()) + 1
+    there = set(np.unique(labels).tolist())
+    empty = [label for label in range(min(num_classes, len(labels) + 1)) if label not in there]
+    if split == TRAIN and empty:
+        raise ValueError(
+            f"every class must have images, but classes {empty[:5]} of {num_classes} have none. "
+            "Number the classes 0, 1, ... without gaps."
+        )
+    return labels.astype(np.int32), num_classes

@@ -1,0 +1,269 @@
+"""Every source of images gives the same images, and every mistake is named."""
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ebmjax.data import MissingSplitError, load_digits, load_images
+from ebmjax.data import _source as source
+
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.integers(0, 256, (24, 10, 10, 3), np.uint8)
+LABELS = np.repeat([0, 1, 2], 8).astype(np.int64)
+
+
+def as_set(images, labels):
+    """Images with their labels, in any order."""
+    return {(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)}
+
+
+def write_folder(place, images=IMAGES, labels=LABELS, suffix=".png"):
+    for index, (image, label) in enumerate(zip(images, labels, strict=True)):
+        folder = place if label is None else place / "abc"[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.squeeze()).save(folder / f"{index:03}{suffix}")
+    return place
+
+
+def write_npz(place, **arrays):
+    np.savez(place / "all.npz", **arrays)
+    return place / "all.npz"
+
+
+def write_npy(place, **arrays):
+    for name, array in arrays.items():
+        np.save(place / f"{name}.npy", array)
+    return place
+
+
+def write_saved_dataset(place, images=IMAGES, labels=LABELS):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"picture": datasets.Image(), "kind": datasets.ClassLabel(names=["a", "b", "c"])}
+    )
+    rows = {"picture": [Image.fromarray(image) for image in images], "kind": labels.tolist()}
+    parts = datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows, features)})
+    parts.save_to_disk(str(place / "saved"))
+    return place / "saved"
+
+
+@pytest.fixture
+def my_module(tmp_path, monkeypatch):
+    """Writes a module of the current folder; returns a function that names it."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text):
+        (tmp_path / "my_images.py").write_text(text)
+        monkeypatch.delitem(sys.modules, "my_images", raising=False)
+        return "my_images:read"
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["npz", "npy", "folder", "huggingface"])
+def test_a_source_gives_the_images_with_their_labels(name, tmp_path):
+    path = {
+        "npz": lambda: write_npz(tmp_path, images=IMAGES, labels=LABELS),
+        "npy": lambda: write_npy(tmp_path, images=IMAGES, labels=LABELS),
+        "folder": lambda: write_folder(tmp_path),
+        "huggingface": lambda: write_saved_dataset(tmp_path),
+    }[name]()
+    found = load_images("npz" if name == "npy" else name, "train", path=path)
+    assert as_set(*found.data) == as_set(IMAGES, LABELS)
+    assert (found.data.images.dtype, found.data.labels.dtype) == (np.uint8, np.int32)
+    assert (found.num_found, found.num_classes, found.notes) == (24, 3, ())
+    # Files are often sorted by class: the first images must not be those of one class.
+    few = load_images("npz" if name == "npy" else name, "train", path=path, max_examples=12)
+    assert (len(few.data.labels), few.num_found, few.num_classes) == (12, 24, 3)
+    assert len(set(few.data.labels.tolist())) == 3
+    with pytest.raises(MissingSplitError, match="test"):
+        load_images("npz" if name == "npy" else name, "test", path=path)
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r'pip install "ebmjax\[huggingface\]"'):
+        load_images("huggingface", "train", path=tmp_path)
+
+
+def test_a_function_is_a_source(my_module):
+    name = my_module(
+        "import numpy as np\n"
+        "def read(split):\n"
+        "    if split == 'train':\n"
+        "        return np.arange(4 * 9.0).reshape(4, 3, 3) / 36, np.array([0, 1, 0, 1])\n"
+    )
+    found = load_images(name, "train")
+    assert found.data.images.shape == (4, 3, 3, 1)
+    assert found.notes == ("pixels are [0, 1] and became levels",)
+    with pytest.raises(MissingSplitError, match="returned None"):
+        load_images(name, "test")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import nothing_of_that_name\n", "cannot be imported: ModuleNotFoundError"),
+        ("def other(split): pass\n", r"which has \['other'\]"),
+        ("def read(split): return 1 / 0\n", "raised ZeroDivisionError"),
+        ("def read(split): return 3\n", r"must return \(images, labels\) or None, got a int"),
+        (
+            "import numpy as np\ndef read(split): return np.zeros((2, 8, 8), 'u1'), np.zeros(3)\n",
+            r"must have shape \(2,\), got \(3,\)",
+        ),
+    ],
+)
+def test_mistakes_of_a_function_are_named(text, expected, my_module):
+    with pytest.raises(ValueError, match=expected):
+        load_images(my_module(text), "train")
+
+
+@pytest.mark.parametrize(
+    ("names", "split"),
+    [
+        (("images", "labels"), "train"),
+        (("train_images", "train_labels"), "train"),
+        (("x_train", "y_train"), "train"),
+        (("test_images", "test_labels"), "test"),
+        (("x_test", "y_test"), "test"),
+    ],
+)
+def test_arrays_have_the_usual_names(names, split, tmp_path):
+    path = write_npz(tmp_path, **dict(zip(names, (IMAGES, LABELS[:, None]), strict=True)))
+    assert as_set(*load_images("npz", split, path=path).data) == as_set(IMAGES, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        (lambda x: x.astype(np.float32), "pixels are levels 0 to 255"),
+        (lambda x: x.astype(np.int64), "pixels are levels 0 to 255"),
+        (lambda x: x / 255.0, "pixels are [0, 1] and became levels"),
+        (lambda x: x / np.float32(127.5) - 1, "pixels are [-1, 1] and became levels"),
+    ],
+)
+def test_ranges_are_recognised(change, note, tmp_path):
+    found = load_images("npz", "train", path=write_npz(tmp_path, images=change(IMAGES)))
+    assert found.notes == (note,)
+    assert as_set(*found.data) == as_set(IMAGES, np.zeros(24))
+    assert found.num_classes is None
+
+
+def test_true_and_false_are_white_and_black(tmp_path):
+    found = load_images("npz", "train", path=write_npz(tmp_path, images=IMAGES > 127))
+    assert set(np.unique(found.data.images)) == {0, 255}
+
+
+def bad(images=IMAGES, **changes):
+    return {"images": images, "labels": LABELS} | changes
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "expected"),
+    [
+        (bad(IMAGES.transpose(0, 3, 1, 2)), ValueError, r"Save images.transpose\(0, 2, 3, 1\)"),
+        (bad(IMAGES.reshape(24, -1)), ValueError, r"must have shape \(N, height, width"),
+        (bad(np.concatenate([IMAGES, IMAGES[..., :1]], -1)), ValueError, "1 channel .* got 4"),
+        (bad(IMAGES[:, :, :5]), ValueError, "must be squares, got 10x5.*Set image_size"),
+        (bad((IMAGES - 128.0) / 60), ValueError, "got -2.13333 to 2.11667.*standardised"),
+        (bad(IMAGES.astype(np.complex64)), TypeError, "array of numbers, got dtype complex64"),
+        (bad(np.where(IMAGES == 0, np.nan, IMAGES)), ValueError, "NaN or infinite. Repair"),
+        (bad(labels=LABELS[:5]), ValueError, r"must have shape \(24,\).*got \(5,\)"),
+        (bad(labels=np.eye(3)[LABELS]), ValueError, "argmax"),
+        (bad(labels=LABELS / 2), TypeError, "labels must be integers, got dtype float64"),
+        (bad(labels=LABELS - 1), ValueError, "labels must be at least 0, got -1"),
+        (bad(labels=2 * LABELS), ValueError, r"classes \[1, 3\] of 5 have none"),
+        ({"pictures": IMAGES}, MissingSplitError, r"it holds \['pictures'\]"),
+        (bad(np.array([None])), ValueError, "must have shape"),
+        ({"images": np.array([[[None]]])}, ValueError, "images in .* cannot be read.*plain array"),
+    ],
+)
+def test_mistakes_of_arrays_are_named(arrays, error, expected, tmp_path):
+    with pytest.raises(error, match=expected):
+        load_images("npz", "train", path=write_npz(tmp_path, **arrays))
+
+
+def test_files_that_are_no_arrays_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"path does not exist: .*nothing.npz"):
+        load_images("npz", "train", path=tmp_path / "nothing.npz")
+    with pytest.raises(ValueError, match=r"path must name an .npz file"):
+        load_images("npz", "train")
+    with pytest.raises(MissingSplitError, match="it holds no arrays"):
+        load_images("npz", "train", path=tmp_path)
+    (tmp_path / "text.npz").write_text("no array")
+    with pytest.raises(ValueError, match=r"text.npz cannot be read"):
+        load_images("npz", "train", path=tmp_path / "text.npz")
+    np.save(tmp_path / "one.npy", IMAGES)
+    with pytest.raises(ValueError, match=r"holds one array\. Give the folder"):
+        load_images("npz", "train", path=tmp_path / "one.npy")
+
+
+def test_more_images_than_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "_free_bytes", lambda: 20 * 300)
+    path = write_npz(tmp_path, images=IMAGES, labels=LABELS)
+    with pytest.raises(ValueError, match=r"24 images of shape \(10, 10, 3\) need .* GiB"):
+        load_images("npz", "train", path=path)
+    assert load_images("npz", "train", path=path, max_examples=20).data.images.shape[0] == 20
+
+
+def test_a_folder_has_splits_or_is_the_training_images(tmp_path):
+    write_folder(tmp_path / "train")
+    write_folder(tmp_path / "test", IMAGES[:4], [None] * 4)
+    train, test = (load_images("folder", split, path=tmp_path) for split in ("train", "test"))
+    assert (train.num_found, train.class_names) == (24, ("a", "b", "c"))
+    assert (test.num_found, test.num_classes, test.class_names) == (4, None, ())
+
+
+def test_grey_files_have_one_channel_and_a_mixture_three(tmp_path):
+    grey = write_folder(tmp_path / "grey", IMAGES[..., :1], LABELS, ".jpg")
+    assert load_images("folder", "train", path=grey).data.images.shape == (24, 10, 10, 1)
+    Image.fromarray(IMAGES[0]).save(grey / "a" / "colour.png")
+    found = load_images("folder", "train", path=grey)
+    assert found.data.images.shape == (25, 10, 10, 3)
+    assert found.notes == ("some images are grey and some in colour: all became RGB",)
+
+
+def test_sizes_may_differ_where_images_are_resized(tmp_path):
+    write_folder(tmp_path)
+    Image.fromarray(IMAGES[0].repeat(2, axis=0)).save(tmp_path / "a" / "tall.png")
+    with pytest.raises(ValueError, match=r"must have one size.*\(height, width\). Set image_size"):
+        load_images("folder", "train", path=tmp_path)
+    assert load_images("folder", "train", path=tmp_path, image_size=5).data.images.shape == (
+        25,
+        5,
+        5,
+        3,
+    )
+
+
+def test_mistakes_of_a_folder_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no images \(.png, .jpg, .jpeg\)"):
+        load_images("folder", "train", path=tmp_path)
+    write_folder(tmp_path)
+    (tmp_path / "d").mkdir()
+    with pytest.raises(ValueError, match=r"classes \['d'\] have no images"):
+        load_images("folder", "train", path=tmp_path)
+    (tmp_path / "d" / "broken.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"broken.png cannot be read as an image"):
+        load_images("folder", "train", path=tmp_path)
+    whole = (tmp_path / "a" / "000.png").read_bytes()
+    (tmp_path / "d" / "broken.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"broken.png cannot be read as an image"):
+        load_images("folder", "train", path=tmp_path)
+    Image.fromarray(IMAGES[0].astype(np.uint16)[..., 0]).save(tmp_path / "d" / "broken.png")
+    with pytest.raises(ValueError, match=r"broken.png must have at most 8 bits a channel"):
+        load_images("folder", "train", path=tmp_path)
+    (tmp_path / "d" / "broken.png").rename(tmp_path / "stray.png")
+    with pytest.raises(ValueError, match=r"stray.png.*beside folders of classes"):
+        load_images("folder", "train", path=tmp_path)
+
+
+def test_digits_come_in_their_own_order_and_can_be_enlarged():
+    found = load_images("digits", "test")
+    np.testing.assert_array_equal(found.data.images, load_digits("test").images)
+    assert (found.num_found, found.num_classes) == (357, 10)
+    larger = load_images("digits", "test", image_size=16, max_examples=3)
+    assert larger.data.images.shape == (3, 16, 16, 1)
+    assert larger.notes == ("resized from 8x8",)
