@@ -10,8 +10,8 @@ COMMANDS = {
     "run": "ebmjax.recipes.core.run",
     "study": "ebmjax.recipes.study.command",
     "fields": "ebmjax.recipes.core.show_fields",
-    **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.core.use"),
     "list": "ebmjax.recipes.core.show_configs",
+    **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.core.use"),
 }
 
 USAGE = """usage: ebmjax COMMAND ...
