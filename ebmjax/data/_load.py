@@ -63,8 +63,8 @@ def load_images(
     Args:
       name: a source. "digits" is packaged. "npz", "folder" and "huggingface" read ``path``: an
         .npz file or a folder of .npy files, a folder of PNG and JPEG files, what ``save_to_disk``
-        wrote. "FILE.py:FUNCTION" or "MODULE:FUNCTION" is called with the split and returns images and labels. Any other
-        name is that of a data set of tensorflow-datasets.
+        wrote. "FILE.py:FUNCTION" or "MODULE:FUNCTION" is called with the split and returns images
+        and labels. Any other name is that of a data set of tensorflow-datasets.
       split: "train", "test", or another name that the source has.
       path: file or folder of the images; of tensorflow-datasets the folder of prepared ones, or
         None for its default.

@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import REPOSITORY, summary_of
 from pages import TEXTS, blocks, files
 
-from ebmjax.recipes.core import build, command_line, families
+from ebmjax.recipes.core import command_line, families, image_data
 from ebmjax.recipes.core.launch import launch
 
 ADDING = [page for page in TEXTS if page.startswith("docs/adding/")]
@@ -87,7 +87,7 @@ def test_a_family_of_ones_own_is_trained_and_evaluated(here):
 
 def read_images(name):
     config = command_line.read("configs/jem_digits.py:smoke", [f"--config.data.name={name}"])
-    return build.images(config)
+    return image_data.load(config)[0]
 
 
 def test_a_data_source_of_ones_own_is_read(here):
@@ -100,17 +100,17 @@ def test_a_data_source_of_ones_own_is_read(here):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("my_images.py:pictures", r"my_images\.py has no 'pictures'"),
+        ("my_images.py:pictures", r"function of 'my_images\.py', which has \['images'\]"),
         ("nothing.py:images", "No such file"),
         ("nothing:images", "No module named 'nothing'"),
-        ("wrong.py:small", r"image_size=8, got shape \(5, 4, 4, 1\)"),
+        ("wrong.py:flat", r"must have shape \(N, height, width, channels\).*got \(5, 64\)"),
     ],
 )
 def test_a_data_source_that_cannot_be_is_refused(name, expected, here):
     (here / "wrong.py").write_text(
         "import numpy as np\n"
-        "def small(split, *, path, image_size):\n"
-        "    return np.zeros((5, 4, 4, 1), np.uint8), np.zeros(5, int)\n"
+        "def flat(split):\n"
+        "    return np.zeros((5, 64), np.uint8), np.zeros(5, int)\n"
     )
     with pytest.raises(ValueError, match=rf"config\.data\.name.*{expected}"):
         read_images(name)

@@ -101,20 +101,6 @@ class Experiment(NamedTuple):
     about_data: tuple[str, ...] = ()
 
 
-def _named(config: Config, split: str) -> Any:
-    """Returns the images of the function that ``config.data.name`` names."""
-    section = config.data
-    load = files.named("data.name", section.name)
-    found = load(split, path=section.path, image_size=section.image_size)
-    shape = np.shape(found[0])
-    if shape[1:3] != (section.image_size, section.image_size):
-        raise ConfigError(
-            f"config.data.name={section.name!r} must return images (N, side, side, channels) with "
-            f"the side config.data.image_size={section.image_size}, got shape {shape}."
-        )
-    return found
-
-
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
     """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
     section, decay = config.optimizer[name], config.optimizer.decay_per_epoch

@@ -40,7 +40,7 @@ _KNOWN: Fields = {
     "data.name": field(
         "",
         NAME,
-        "digits, npz, folder, huggingface, FILE.py:FUNCTION, or a tensorflow-datasets name",
+        "digits, npz, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
     ),
     "data.path": field(
         "", TEXT, "file or folder of the data; empty: tensorflow-datasets' own folder"

@@ -19,8 +19,9 @@ USAGE = """Uses the model of a finished run. The data that it was trained on mus
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
 sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz file, a folder of
-images, or module:function. It writes .csv or .npz: log density or log evidence and, where there are
-classes, their probabilities. export writes .safetensors or .npz, a name for each array.
+images, or FILE.py:FUNCTION. It writes .csv or .npz: log density or log evidence, and the
+probabilities of classes where there are any. export writes .safetensors or .npz, a name for each
+array.
 """
 
 OUTPUTS = {

@@ -68,7 +68,10 @@ def test_a_configuration_of_ones_own_is_read_and_checked(here):
     [
         (["run", "--config=nothing.py"], "no configuration file 'nothing.py'"),
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
-        (["train"], "unknown command 'train'; there are run, study, fields, list, sample, score, export."),
+        (
+            ["train"],
+            "unknown command 'train'; there are run, study, fields, list, sample, score, export.",
+        ),
     ],
 )
 def test_mistakes_are_told_in_a_line(arguments, expected, here):

@@ -62,6 +62,7 @@ def test_summary_holds_what_is_promised(smoke):
         "run_seconds",
         "params_sha256",
         "data_sha256",
+        "data",
     }
     assert summary.keys() == last.keys() | promised
     assert {name: summary[name] for name in last} == last

@@ -10,7 +10,8 @@ import pytest
 from experiment_runs import contents, summary_of
 from linear_family import LINEAR, NAME, linear, points
 
-from ebmjax.recipes.core import files, workdir
+from ebmjax._user_function import definitions
+from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.fields import WorkdirError, WriteError
 from ebmjax.recipes.core.launch import BROKE_OFF, launch, told_as_write_error
 from ebmjax.training import (
@@ -119,7 +120,7 @@ def test_other_data_than_a_run_began_with_are_refused_whole(mode, copied, monkey
         found["x"][7] += 1
         return found
 
-    monkeypatch.setitem(files.definitions(LINEAR).build.__globals__, "points", other)
+    monkeypatch.setitem(definitions(LINEAR).build.__globals__, "points", other)
     before = contents(copied)
     message = r"Checkpoint 10 .* data\['x'\] has the same shape, float32\(20,\)"
     with pytest.raises(CheckpointMismatchError, match=message):
