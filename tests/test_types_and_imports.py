@@ -20,7 +20,7 @@ from ebmjax.types import Sampler
 ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
-GROUND = {"types", "_checks", "_axes", "_extras", "_precision", "_shown"}
+GROUND = {"types", "_checks", "_axes", "_extras", "_precision", "_shown", "_user_function"}
 # types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
 # no model. The other rooms stand on the ground alone.
 MAY_IMPORT = {
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "_shown": set(),
     "_axes": set(),
     "_extras": set(),
+    "_user_function": set(),
     "_precision": {"types"},
     "densities": GROUND,
     "losses": GROUND,
