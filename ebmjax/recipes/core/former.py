@@ -88,6 +88,8 @@ def today(saved: dict[str, Any]) -> dict[str, Any]:
     saved = copy.deepcopy(saved)
     sampler = saved.get("sampler", {})
     images = saved.get("data", {}) if family != "plane" else {}
+    if family == "plane" and "data" in saved:
+        saved["data"].setdefault("path", "")
     if images and "test_split" not in images:
         images |= {"test_split": "test", "num_classes": images["num_classes"] or 0}
     if family == "joint" and sampler:

@@ -14,7 +14,7 @@ from ebmjax import data, losses, networks
 from ebmjax.densities import from_energy, tempered
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.plane import beta_plots
+from ebmjax.recipes.plane import beta_plots, own_points
 from ebmjax.recipes.plane.beta_bias import Parts
 from ebmjax.recipes.plane.beta_monitor import BetaMonitor
 from ebmjax.recipes.plane.numbers import nearest_mode
@@ -75,10 +75,10 @@ class Models(NamedTuple):
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``plane/fields.py`` for the fields)."""
-    toy = DATA[config.data.name]
+    toy, parts, num_points, about = truth(config)
     params_key, _, further_key = common.root_keys(config)
     points_key, eval_key = jax.random.split(further_key)
-    points = toy.points(points_key, config.data.num_points)
+    points = toy.points(points_key, num_points)
     plan = common.plan(config, len(points))
     energy_fn, params = network(config, params_key)
     optimizer = adam(config, plan.total_steps)
@@ -93,7 +93,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         key=eval_key,
         energy_fn=energy_fn,
         toy=toy,
-        parts=PARTS[config.data.name],
+        parts=parts,
         short_chains=partial(short_chains, config),
         long_chains=partial(long_chains, config),
         config=config,
@@ -108,7 +108,18 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(beta_plots.draw, workdir, config),
         evaluate=monitor.evaluate,
         use=monitor.use,
+        about_data=about,
     )
+
+
+def truth(config: Config) -> tuple[ToyData, Parts, int, tuple[str, ...]]:
+    """Returns the data, their modes or circles, how many are learnt from, and lines about them."""
+    if config.data.name != "npy":
+        return DATA[config.data.name], PARTS[config.data.name], config.data.num_points, ()
+    own = own_points.own_points(config)
+    one_part = Parts(1, lambda positions: np.zeros(len(positions), np.int64))
+    num = min(config.data.num_points, own.num)
+    return ToyData(own.points, own.log_density_fn), one_part, num, own_points.about(config, own.num)
 
 
 def network(config: Config, key: Key) -> tuple[Callable[..., jax.Array], PyTree]:

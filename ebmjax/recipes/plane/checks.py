@@ -7,7 +7,10 @@ from ebmjax.recipes.plane.fields import COMPARED, PRINTED
 from ebmjax.recipes.samplers import PLAIN, Chosen, defaults, of_shared
 from ebmjax.recipes.samplers import check as check_samplers
 
-DATA = {"beta": ("gmm", "circles"), "contrastive_divergence": ("gaussians",)}
+DATA = {
+    "beta": ("gmm", "circles", "npy"),
+    "contrastive_divergence": ("gaussians", "npy"),
+}
 """Data that each objective is studied on."""
 
 MIN_DRAWS = 4
@@ -49,6 +52,11 @@ def chosen_for(setting: str, name: str) -> Chosen:
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     choose("data.name", config.data.name, dict.fromkeys(DATA[config.loss.name]))
+    if config.data.name == "npy" and not config.data.path:
+        raise ConfigError(
+            "config.data.name=npy needs config.data.path, an .npy file of points (N, 2): set "
+            "--config.data.path=FILE."
+        )
     check_samplers(config.sampler, [of_shared(config, "sampler", PLAIN)])
     if config.loss.name == "beta":
         _check_beta(config)

@@ -18,6 +18,7 @@ from ebmjax.recipes.core.ranges import (
     FLAG,
     GRID,
     POSITIVE,
+    TEXT,
     TWO_OR_MORE,
     WHOLE,
     one_of,
@@ -37,6 +38,7 @@ ALPHA = 5e-4
 
 CD = chosen("loss.name", "contrastive_divergence")
 GAUSSIANS = chosen("data.name", "gaussians")
+OWN = chosen("data.name", "npy", what="your own points")
 
 _OF_CD: dict[str, Field] = {
     **shared(loss={"energy_l2": 0.0}, sampler={"buffer.size": None, "buffer.reinit_prob": 0.05}),
@@ -64,9 +66,10 @@ FIELDS: dict[str, Field] = {
     **family("plane"),
     "data.name": field(
         "gmm",
-        one_of("gmm", "circles", "gaussians"),
-        "weighted mixture of eight Gaussians, four circles, or four equal Gaussians",
+        one_of("gmm", "circles", "gaussians", "npy"),
+        "eight weighted Gaussians, four circles, four equal Gaussians, or your points (npy)",
     ),
+    "data.path": field("", TEXT, "an .npy file of points (N, 2)", OWN),
     **shared(
         data={"num_points": 50_000},
         model={"activation": "leaky_relu_0.05"},

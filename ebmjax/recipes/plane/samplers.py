@@ -12,7 +12,7 @@ from ebmjax import data, losses, samplers
 from ebmjax.densities import from_energy
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.plane import beta, samplers_plots
+from ebmjax.recipes.plane import beta, own_points, samplers_plots
 from ebmjax.recipes.plane.samplers_chains import mean_acceptance, run_from
 from ebmjax.recipes.plane.samplers_monitor import SamplersMonitor
 from ebmjax.recipes.samplers import PLAIN, of_shared
@@ -26,8 +26,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``plane/fields.py`` for the fields)."""
     params_key, _, further_key = common.root_keys(config)
     points_key, buffer_key, eval_key = jax.random.split(further_key, 3)
-    toy, means = gaussians(config)
-    points = toy.points(points_key, config.data.num_points)
+    toy, means, num_points, about = truth(config)
+    points = toy.points(points_key, num_points)
     plan = common.plan(config, len(points))
     energy_fn, params = beta.network(config, params_key)
     optimizer = beta.adam(config, plan.total_steps)
@@ -47,7 +47,17 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(samplers_plots.draw, workdir, config),
         evaluate=monitor.evaluate,
         use=monitor.use,
+        about_data=about,
     )
+
+
+def truth(config: Config) -> tuple[beta.ToyData, jax.Array, int, tuple[str, ...]]:
+    """Returns the data, their modes' means, how many are learnt from, and lines about them."""
+    if config.data.name != "npy":
+        return *gaussians(config), config.data.num_points, ()
+    own = own_points.own_points(config)
+    num, about = min(config.data.num_points, own.num), own_points.about(config, own.num)
+    return beta.ToyData(own.points, own.log_density_fn), jnp.asarray(own.mean)[None], num, about
 
 
 def gaussians(config: Config) -> tuple[beta.ToyData, jax.Array]:
