@@ -20,7 +20,16 @@ from ebmjax.types import Sampler
 ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
-GROUND = {"types", "_checks", "_axes", "_extras", "_precision", "_shown", "_user_function"}
+GROUND = {
+    "types",
+    "_checks",
+    "_axes",
+    "_extras",
+    "_numbers",
+    "_precision",
+    "_shown",
+    "_user_function",
+}
 # types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
 # no model. The other rooms stand on the ground alone.
 MAY_IMPORT = {
@@ -31,6 +40,7 @@ MAY_IMPORT = {
     "_extras": set(),
     "_user_function": set(),
     "_precision": {"types"},
+    "_numbers": set(),
     "densities": GROUND,
     "losses": GROUND,
     "networks": GROUND,

@@ -197,7 +197,7 @@ def _adapted(
         state,
         mean_over_members(report["acceptance_prob"], batch_axis),
         step_size=kind.step_size,
-        target=kind.target_acceptance or 1.0,
+        target=1.0 if kind.target_acceptance is None else kind.target_acceptance,
         min_step_size=kind.min_step_size,
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 
 from ebmjax._axes import AxisName, check_mapped, gather_rows
 from ebmjax._checks import check_at_least, check_labels
+from ebmjax._numbers import as_arguments
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import run_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
@@ -120,7 +120,14 @@ def make_image_gradient_fn(
             "that move together follow one density, not one for each class."
         )
     step = _Step(energy_of, loss_fn, view, plan, beta_fn, live, batch_axis)
-    return with_data_check(partial(step.learn), step.check_data)
+    numbers = as_arguments({"plan": plan, "live": live})
+
+    def gradient_fn(
+        key: Key, params: PyTree, carry: Carry, batch: ImageData
+    ) -> tuple[PyTree, Carry, Metrics]:
+        return step._replace(**numbers()).learn(key, params, carry, batch)
+
+    return with_data_check(gradient_fn, step.check_data)
 
 
 class _Step(NamedTuple):

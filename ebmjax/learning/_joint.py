@@ -10,6 +10,7 @@ import optax
 
 from ebmjax._axes import check_mapped, gather_rows, mean_over_members
 from ebmjax._checks import check_labels
+from ebmjax._numbers import as_arguments
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import run_chains
@@ -83,7 +84,17 @@ def make_joint_gradient_fn(
         objective,
         {"classified": classified_view, "positives": positive_view},
     )
-    gradient_fn = partial(step.classify) if plan is None else partial(step.learn, plan)
+    numbers = as_arguments({"objective": objective, "plan": plan})
+
+    def gradient_fn(
+        key: Key, params: PyTree, carry: Carry, batch: PyTree
+    ) -> tuple[PyTree, Carry, Metrics]:
+        values = numbers()
+        traced = step._replace(objective=values["objective"])
+        if plan is None:
+            return traced.classify(key, params, carry, batch)
+        return traced.learn(values["plan"], key, params, carry, batch)
+
     return with_data_check(gradient_fn, step.check_data)
 
 

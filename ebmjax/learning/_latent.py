@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
+from ebmjax._numbers import as_arguments
 from ebmjax.latent import (
     LatentModel,
     LatentParams,
@@ -79,11 +80,12 @@ def make_latent_gradient_fn(
     check_at_least("num_chains", num_chains, 1)
     loss_fn = loss_fn or (vanilla_loss if powers is None else tempered_loss)
     ladder = jnp.array([0.0, 1.0]) if powers is None else powers
+    model_of = as_arguments(model)
 
     def gradient_fn(
         key: Key, params: LatentParams, shard: PyTree, batch: PyTree
     ) -> tuple[LatentParams, PyTree, Metrics]:
-        observations = jnp.repeat(observe(batch), num_chains, axis=0)
+        model, observations = model_of(), jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
         expected = (len(observations), len(ladder) - 1, num_chains, latent_dim)
         check_latent_carry(shard, indices, expected)
@@ -143,6 +145,8 @@ def make_through_chain_gradient_fn(
       A ``GradientFn`` without shard state, with the metrics of ``make_latent_gradient_fn``.
     """
 
+    numbers = as_arguments({"model": model, **options})
+
     def gradient_fn(
         key: Key, params: LatentParams, shard: PyTree, batch: PyTree
     ) -> tuple[LatentParams, PyTree, Metrics]:
@@ -150,7 +154,12 @@ def make_through_chain_gradient_fn(
 
         def loss(params: LatentParams) -> tuple[jax.Array, Metrics]:
             return through_chain_loss(
-                key, params, model, observations, powers, latent_dim, **options
+                key,
+                params,
+                observations=observations,
+                powers=powers,
+                latent_dim=latent_dim,
+                **numbers(),
             )
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from ebmjax import training
+from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.ranges import MAX_INTEGER
 from ebmjax.training import Plan, TrainState
@@ -104,15 +105,23 @@ class Experiment(NamedTuple):
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
     """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
     section, decay = config.optimizer[name], config.optimizer.decay_per_epoch
-    schedule = optax.exponential_decay(
-        section.learning_rate,
-        transition_steps=steps_per_epoch,
-        decay_rate=decay,
-        transition_begin=steps_per_epoch,
-        staircase=True,
-        # Without decay there is no end; optax would take this for a ceiling.
-        end_value=section.final_learning_rate if decay < 1.0 else None,
+    # Without decay there is no end; optax would take it for a ceiling.
+    numbers = as_arguments(
+        {
+            "init_value": section.learning_rate,
+            "end_value": section.final_learning_rate if decay < 1.0 else None,
+        }
     )
+
+    def schedule(count: Any) -> Any:
+        return optax.exponential_decay(
+            **numbers(),
+            transition_steps=steps_per_epoch,
+            decay_rate=decay,
+            transition_begin=steps_per_epoch,
+            staircase=True,
+        )(count)
+
     return optax.adam(schedule, b1=0.5, b2=0.999)
 
 

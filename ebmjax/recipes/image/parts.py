@@ -1,6 +1,6 @@
 """The parts of an image energy that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, learning, losses, networks, optim
+from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.image.checks import chosen, references_a_shard
@@ -69,52 +70,45 @@ def view(config: Config) -> learning.View:
     return view
 
 
-def _contrastive_divergence(loss: Config) -> learning.EnergyLoss:
-    def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
-        del beta
-        return losses.contrastive_divergence_loss(positive, negative, energy_l2=loss.energy_l2)
-
-    return energy_loss
-
-
-def _improved(loss: Config) -> learning.EnergyLoss:
-    def energy_loss(
-        positive: jax.Array, negative: jax.Array, beta: Any, live: jax.Array, entropy: jax.Array
-    ) -> Any:
-        del beta
-        return losses.improved_contrastive_divergence_loss(
-            positive,
-            negative,
-            live,
-            entropy,
-            energy_l2=loss.energy_l2,
-            kl_weight=loss.kl_weight,
-            entropy_weight=loss.entropy_weight,
-        )
-
-    return energy_loss
+def _contrastive_divergence(
+    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, beta: Any
+) -> tuple[jax.Array, Metrics]:
+    del beta
+    return losses.contrastive_divergence_loss(positive, negative, energy_l2=section["energy_l2"])
 
 
-def _beta_objective(loss: Config) -> learning.EnergyLoss:
-    def energy_loss(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
-        value, metrics = losses.beta_objective_loss(
-            -positive,
-            -negative,
-            beta=beta,
-            variant=loss.beta_variant,
-            output_scale=loss.output_scale,
-            allow_negative=loss.allow_negative,
-        )
-        penalty = losses.energy_penalty(loss.energy_l2, positive, negative)
-        energies: Metrics = {
-            "positive_energy": jnp.mean(positive),
-            "negative_energy": jnp.mean(negative),
-            "energy_gap": jnp.mean(negative) - jnp.mean(positive),
-            "energy_l2": penalty,
-        }
-        return value + penalty, {**metrics, **energies}
+def _improved(
+    section: Mapping[str, Any],
+    positive: jax.Array,
+    negative: jax.Array,
+    beta: Any,
+    live: jax.Array,
+    entropy: jax.Array,
+) -> tuple[jax.Array, Metrics]:
+    del beta
+    weights = {name: section[name] for name in ("energy_l2", "kl_weight", "entropy_weight")}
+    return losses.improved_contrastive_divergence_loss(positive, negative, live, entropy, **weights)
 
-    return energy_loss
+
+def _beta_objective(
+    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, beta: Any
+) -> tuple[jax.Array, Metrics]:
+    value, metrics = losses.beta_objective_loss(
+        -positive,
+        -negative,
+        beta=beta,
+        variant=section["beta_variant"],
+        output_scale=section["output_scale"],
+        allow_negative=section["allow_negative"],
+    )
+    penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
+    energies: Metrics = {
+        "positive_energy": jnp.mean(positive),
+        "negative_energy": jnp.mean(negative),
+        "energy_gap": jnp.mean(negative) - jnp.mean(positive),
+        "energy_l2": penalty,
+    }
+    return value + penalty, {**metrics, **energies}
 
 
 LOSSES = {
@@ -125,16 +119,20 @@ LOSSES = {
 
 
 def loss(config: Config) -> learning.EnergyLoss:
-    """The loss of ``config.loss``."""
-    loss_fn: Any = LOSSES[config.loss.name](config.loss)
-    names = config.sampler.names
+    """The loss of ``config.loss``.
+
+    That of beta also reports "negative_weight_<sampler>" of several: the share of the weights that
+    its chains have.
+    """
+    loss_fn: Any = LOSSES[config.loss.name]
+    numbers, names = as_arguments(config.loss.to_dict()), config.sampler.names
     if config.loss.name != "beta" or len(names) == 1:
-        return loss_fn
+        return lambda *given: loss_fn(numbers(), *given)
 
     def with_shares(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
-        """Also "negative_weight_<sampler>": the share of the weights that its chains have."""
-        value, metrics = loss_fn(positive, negative, beta)
-        weights = jax.nn.softmax(-beta * config.loss.output_scale * negative)
+        section = numbers()
+        value, metrics = loss_fn(section, positive, negative, beta)
+        weights = jax.nn.softmax(-beta * section["output_scale"] * negative)
         # ``run_chains`` returns equal parts, in the order of the names.
         shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
         return value, metrics | {
@@ -146,12 +144,17 @@ def loss(config: Config) -> learning.EnergyLoss:
 
 def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:
     """Beta at a step: constant, or linear from ``loss.beta_start``; 0 without the objective."""
-    section = config.loss
-    if section.name != "beta":
+    if config.loss.name != "beta":
         return lambda step: 0.0
-    if section.beta_start is None:
-        return lambda step: section.beta
-    return optax.linear_schedule(section.beta_start, section.beta, total_steps)
+    numbers = as_arguments({"start": config.loss.beta_start, "end": config.loss.beta})
+
+    def beta(step: jax.Array) -> Any:
+        ends = numbers()
+        if ends["start"] is None:
+            return ends["end"]
+        return optax.linear_schedule(ends["start"], ends["end"], total_steps)(step)
+
+    return beta
 
 
 def live_steps(config: Config) -> learning.LiveSteps | None:
@@ -229,11 +232,12 @@ AUGMENTATIONS = {"none": None, "image": data.augment_starts}
 def optimizer(config: Config) -> optax.GradientTransformation:
     """Adam, after a clipped norm where one is set, and the average of the parameters."""
     section = config.optimizer
+    numbers = as_arguments({"learning_rate": section.learning_rate})
     return optax.chain(
         optax.identity()
         if section.max_norm is None
         else optax.clip_by_global_norm(section.max_norm),
-        optax.adam(optax.constant_schedule(section.learning_rate), b1=section.b1, b2=section.b2),
+        optax.adam(lambda count: numbers()["learning_rate"], b1=section.b1, b2=section.b2),
         optim.average_parameters(section.average_decay),
     )
 

@@ -1,6 +1,6 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -10,11 +10,13 @@ import numpy as np
 import optax
 
 from ebmjax import data, learning, losses, networks, samplers
+from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.images import initial_laws
 from ebmjax.recipes.joint.checks import sampler
 from ebmjax.recipes.samplers.bind import bound
+from ebmjax.types import Metrics
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
@@ -125,56 +127,50 @@ def _generative_loss(loss: Config) -> learning.GenerativeLoss:
     The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
     weight of the penalty stays.
     """
-    term = GENERATIVE_LOSSES[loss.name](loss)
+    term = GENERATIVE_LOSSES[loss.name]
+    numbers = as_arguments(loss.to_dict())
 
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        value, metrics = term(positive, negative, smoothing)
-        penalty = losses.energy_penalty(loss.energy_l2, positive, negative)
+        section = numbers()
+        value, metrics = term(section, positive, negative, smoothing)
+        penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
         return value + penalty, {**metrics, "energy_l2": penalty}
 
     return generative_loss
 
 
-def _contrastive_divergence(loss: Config) -> learning.GenerativeLoss:
-    del loss
-
-    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        value, _ = losses.contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
-        _, metrics = losses.contrastive_divergence_loss(-positive, -negative)
-        return value, metrics
-
-    return term
+def _contrastive_divergence(
+    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
+) -> tuple[jax.Array, Metrics]:
+    del section
+    value, metrics = losses.contrastive_divergence_loss(-positive, -negative)
+    return value / smoothing, metrics
 
 
-def _beta_objective(loss: Config) -> learning.GenerativeLoss:
-    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        value, metrics = losses.beta_objective_loss(
-            positive / smoothing,
-            negative / smoothing,
-            beta=loss.beta,
-            variant=loss.beta_variant,
-            output_scale=loss.output_scale,
-        )
-        means = {
-            "positive_log_density": jnp.mean(positive),
-            "negative_log_density": jnp.mean(negative),
-            "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
-        }
-        return value, {**metrics, **means}
+def _beta_objective(
+    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
+) -> tuple[jax.Array, Metrics]:
+    value, metrics = losses.beta_objective_loss(
+        positive / smoothing,
+        negative / smoothing,
+        beta=section["beta"],
+        variant=section["beta_variant"],
+        output_scale=section["output_scale"],
+    )
+    means = {
+        "positive_log_density": jnp.mean(positive),
+        "negative_log_density": jnp.mean(negative),
+        "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
+    }
+    return value, {**metrics, **means}
 
-    return term
 
-
-def _svgd_objective(loss: Config) -> learning.GenerativeLoss:
-    def term(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        return losses.svgd_generative_loss(
-            positive,
-            negative,
-            smoothing=smoothing,
-            variant=loss.svgd_variant,
-        )
-
-    return term
+def _svgd_objective(
+    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
+) -> tuple[jax.Array, Metrics]:
+    return losses.svgd_generative_loss(
+        positive, negative, smoothing=smoothing, variant=section["svgd_variant"]
+    )
 
 
 GENERATIVE_LOSSES = {
@@ -243,12 +239,14 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
     section = config.optimizer
     total_steps = config.train.num_epochs * steps_per_epoch
     schedules = {
-        "steps": lambda: _steps_down(section, steps_per_epoch),
-        "cosine": lambda: optax.cosine_decay_schedule(section.learning_rate, total_steps),
+        "steps": partial(_steps_down, section, steps_per_epoch),
+        "cosine": partial(optax.cosine_decay_schedule, decay_steps=total_steps),
     }
-    decaying = schedules[section.schedule]()
+    make_schedule = schedules[section.schedule]
+    numbers = as_arguments({"learning_rate": section.learning_rate})
 
     def schedule(count: Any) -> Any:
+        decaying = make_schedule(numbers()["learning_rate"])
         return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     transforms = {
@@ -262,8 +260,8 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
     )
 
 
-def _steps_down(section: Config, steps_per_epoch: int) -> optax.Schedule:
+def _steps_down(section: Config, steps_per_epoch: int, learning_rate: Any) -> optax.Schedule:
     scales: dict[int, float] = {}
     for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
         scales[step] = scales.get(step, 1.0) * section.decay_factor
-    return optax.piecewise_constant_schedule(section.learning_rate, scales)
+    return optax.piecewise_constant_schedule(learning_rate, scales)

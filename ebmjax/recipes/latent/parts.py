@@ -1,7 +1,6 @@
 """The parts of a latent EBM experiment, each from its section of the configuration."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, latent, networks
+from ebmjax._numbers import as_arguments
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config, ConfigError
@@ -79,11 +79,12 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
     if section.name == "covariance":
         options["num_chains"] = section.chains_per_observation
         options["control_variates"] = section.control_variates
+    numbers = as_arguments(options)
     return make_latent_gradient_fn(
         model,
         observe=observe,
         powers=None if section.name == "vanilla" else powers,
-        loss_fn=partial(loss_fn, **options),
+        loss_fn=lambda *given: loss_fn(*given, **numbers()),
         num_chains=section.chains_per_observation,
         identify=lambda batch: batch.index,
         **chains(config),

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from ebmjax import data, losses, networks
+from ebmjax._numbers import as_arguments
 from ebmjax.densities import from_energy, tempered
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
@@ -132,11 +133,14 @@ def network(config: Config, key: Key) -> tuple[Callable[..., jax.Array], PyTree]
 def adam(config: Config, total_steps: int) -> optax.GradientTransformation:
     """Returns Adam with a rate that decays geometrically over the run, to a tenth."""
     section = config.optimizer
-    rate = optax.exponential_decay(
-        section.learning_rate,
-        transition_steps=total_steps,
-        decay_rate=0.1,
-    )
+    numbers = as_arguments({"init_value": section.learning_rate})
+
+    def rate(count: Any) -> Any:
+        schedule = optax.exponential_decay(
+            **numbers(), transition_steps=total_steps, decay_rate=0.1
+        )
+        return schedule(count)
+
     return optax.adam(rate)
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import densities, samplers
+from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.samplers.chosen import Chosen, hyperparameters
 from ebmjax.recipes.samplers.table import BLACKJAX, FIRST_LAYER
@@ -19,27 +20,35 @@ def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[...
 
     Scores are clipped first; then the box acts, and the step falls along the chain.
 
+    Its numbers are arguments of the programs that use it.
+
     Args:
       chosen: already checked by ``chosen.check``.
       section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
         where the family has them.
       shape: of one position.
     """
+    box, is_annealed = section.get("box", "none"), section.get("final_step_fraction", 1.0) != 1.0
     options = hyperparameters(chosen)
-    max_score, box = section.get("max_score"), section.get("box", "none")
-    if chosen.entry.needs == FIRST_LAYER:
-        ends = {"low": section.low, "high": section.high} if box == "clamp" else {}
-        make = partial(chosen.entry.make, max_score=max_score, **ends, **options)
-        return partial(_split, make, chosen.name)
     if chosen.entry.needs == BLACKJAX:
         options["num_coordinates"] = math.prod(shape)
-    make = partial(chosen.entry.make, **options)
-    if section.get("final_step_fraction", 1.0) != 1.0:
-        make = _annealed(make, options, section.final_step_fraction, section.num_steps)
-    if box != "none":
-        make = in_box(make, box, section.low, section.high, rejects=chosen.rejects)
+    habits = {name: section.get(name) for name in ("max_score", "low", "high")}
+    numbers = as_arguments(
+        {"options": options, "fraction": section.get("final_step_fraction"), **habits}
+    )
 
     def make_bound(log_density_fn: Any, **given: Any) -> Any:
+        values = numbers()
+        options, max_score = values["options"], values["max_score"]
+        low, high = values["low"], values["high"]
+        make = partial(chosen.entry.make, **options)
+        if chosen.entry.needs == FIRST_LAYER:
+            ends = {"low": low, "high": high} if box == "clamp" else {}
+            return _split(partial(make, max_score=max_score, **ends), chosen.name, log_density_fn)
+        if is_annealed:
+            make = _annealed(make, options, values["fraction"], section.num_steps)
+        if box != "none":
+            make = in_box(make, box, low, high, rejects=chosen.rejects)
         if max_score is not None:
             log_density_fn = samplers.clip_score(log_density_fn, max_score)
         return make(log_density_fn, **given)

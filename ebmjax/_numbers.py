@@ -1,0 +1,58 @@
+"""Numbers that compiled programs take as arguments, so that runs that differ in them share one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+HOISTED = 16
+"""Floats of the smallest array that a program takes as an argument: above 32 bytes, JAX's limit."""
+
+T = TypeVar("T")
+
+
+def as_arguments(value: T) -> Callable[[], T]:
+    """Returns a function that rebuilds ``value``. Called while a program is traced, it traces them.
+
+    JAX makes the arrays that a program closes over its arguments where
+    JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS is set, as ``ebmjax run`` does. A Python number becomes part
+    of the program, and so does a small array. So the floats stand in one array that is long enough.
+    Each keeps the weak type of a Python number.
+
+    Args:
+      value: a mapping, a ``NamedTuple`` or a dataclass. Its floats are taken, and those of the
+        mappings and dataclasses in it. Everything else stays as it is: integers, truth values,
+        functions, None.
+    """
+    floats: list[float] = []
+
+    def take(number: float) -> float:
+        floats.append(number)
+        return number
+
+    _mapped(take, value)
+    padding = [0.0] * (HOISTED - len(floats))
+    with jax.ensure_compile_time_eval():  # also where a program is already traced
+        array = jnp.stack([jnp.asarray(number) for number in floats + padding])
+
+    def rebuilt() -> T:
+        numbers = iter(range(len(floats)))
+        return _mapped(lambda _: array[next(numbers)], value)
+
+    return rebuilt
+
+
+def _mapped(function: Callable[[float], Any], value: Any) -> Any:
+    """``value`` with ``function`` of each of its floats."""
+    if isinstance(value, float):
+        return function(value)
+    if isinstance(value, Mapping):
+        return {name: _mapped(function, part) for name, part in value.items()}
+    if is_dataclass(value) and not callable(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **_mapped(function, parts))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(function, part) for part in value))
+    return value
