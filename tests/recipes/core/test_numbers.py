@@ -123,7 +123,7 @@ def changed(changes, place):
         (digits, {}, LATENT),
         (
             digits,
-            {"loss.name": "through_chain", "loss.kl_covariance": "diagonal"},
+            {"loss.name": "through_chain", "loss.chains_per_observation": 20},
             LATENT | {"loss.kl_weight": (1.0, 0.5)},
         ),
         (plane, {}, {"sampler.step_size": (0.1, 0.2), "optimizer.learning_rate": (1e-3, 1e-4)}),
@@ -171,5 +171,7 @@ def test_no_number_of_a_sampler_is_part_of_its_move(name):
 
 def test_the_numbers_that_the_pages_name_are_part_of_it(tmp_path):
     """Otherwise the texts that are compared would not hold a step."""
-    texts = {step_of(digits(**{"optimizer.decay_per_epoch": decay}), tmp_path) for decay in (0.9, 0.99)}
+    texts = {
+        step_of(digits(**{"optimizer.decay_per_epoch": decay}), tmp_path) for decay in (0.9, 0.99)
+    }
     assert len(texts) == 2
