@@ -145,6 +145,7 @@ def make_through_chain_gradient_fn(
       A ``GradientFn`` without shard state, with the metrics of ``make_latent_gradient_fn``.
     """
 
+    static = {name: options.pop(name) for name in ("kl_weight",) if name in options}
     numbers = as_arguments({"model": model, **options})
 
     def gradient_fn(
@@ -159,6 +160,7 @@ def make_through_chain_gradient_fn(
                 observations=observations,
                 powers=powers,
                 latent_dim=latent_dim,
+                **static,
                 **numbers(),
             )
 

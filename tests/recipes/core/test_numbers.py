@@ -124,7 +124,7 @@ def changed(changes, place):
         (
             digits,
             {"loss.name": "through_chain", "loss.chains_per_observation": 20},
-            LATENT | {"loss.kl_weight": (1.0, 0.5)},
+            LATENT,
         ),
         (plane, {}, {"sampler.step_size": (0.1, 0.2), "optimizer.learning_rate": (1e-3, 1e-4)}),
     ],
