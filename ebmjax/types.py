@@ -38,3 +38,8 @@ class Sampler(NamedTuple):
 
     init: Callable[..., Any]
     step: Step
+
+
+def acceptance_of(info: Any) -> Any:
+    """Returns ``info.acceptance_prob``, or BlackJAX's ``acceptance_rate``; None without either."""
+    return getattr(info, "acceptance_prob", getattr(info, "acceptance_rate", None))

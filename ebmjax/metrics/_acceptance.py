@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax.metrics._chains import check_more_draws
-
-REPORTED_AS = ("acceptance_prob", "acceptance_rate")  # ours, BlackJAX's
+from ebmjax.types import acceptance_of
 
 
 def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
@@ -34,15 +33,15 @@ def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
       >>> float(acceptance_rate(infos))
       0.75
     """
-    found = [getattr(infos, name) for name in REPORTED_AS if hasattr(infos, name)]
-    if not found or jnp.ndim(found[0]) == 0 or jnp.shape(found[0])[-1] == 0:
+    found = acceptance_of(infos)
+    if found is None or jnp.ndim(found) == 0 or jnp.shape(found)[-1] == 0:
         fields = getattr(infos, "_fields", type(infos).__name__)
-        shape = f" of shape {jnp.shape(found[0])}" if found else ""
+        shape = "" if found is None else f" of shape {jnp.shape(found)}"
         raise ValueError(
             "infos must report acceptance_prob (or BlackJAX's acceptance_rate) of shape (draws,) "
             f"or (chains, draws) with at least one draw, as run_chain returns them; got {fields}"
             f"{shape}."
         )
-    if jnp.ndim(found[0]) > 1:
-        check_more_draws("infos", jnp.shape(found[0])[-2:], allow_few_draws)
-    return jnp.mean(found[0], axis=-1)
+    if jnp.ndim(found) > 1:
+        check_more_draws("infos", jnp.shape(found)[-2:], allow_few_draws)
+    return jnp.mean(found, axis=-1)

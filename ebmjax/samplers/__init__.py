@@ -8,7 +8,6 @@ from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDStat
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
-from ebmjax.samplers._chains import acceptance_of as acceptance_of
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import position_of as position_of
 from ebmjax.samplers._chains import run_chain as run_chain
@@ -67,3 +66,4 @@ from ebmjax.samplers._wrappers import clip_drift as clip_drift
 from ebmjax.samplers._wrappers import clip_score as clip_score
 from ebmjax.samplers._wrappers import scheduled as scheduled
 from ebmjax.types import Sampler as Sampler
+from ebmjax.types import acceptance_of as acceptance_of

@@ -29,11 +29,6 @@ def position_of(state: Any) -> PyTree:
     return state.position
 
 
-def acceptance_of(info: Any) -> Any:
-    """Returns ``info.acceptance_prob``, or BlackJAX's ``acceptance_rate``; None without either."""
-    return getattr(info, "acceptance_prob", getattr(info, "acceptance_rate", None))
-
-
 def _check_chain(state: Any, step: Step) -> None:
     """Raises TypeError for a step that is not a function and for a state without a position."""
     check_step(step)

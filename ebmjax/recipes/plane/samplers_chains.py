@@ -92,7 +92,7 @@ def _run(
     log_density_fn = from_energy(partial(energy_fn, params))
     _, positions, infos = run_from(chosen, {}, key, starts, log_density_fn, num_steps)
     reported = {}
-    if hasattr(infos, "acceptance_prob") or hasattr(infos, "acceptance_rate"):
+    if samplers.acceptance_of(infos) is not None:
         judged = jax.tree.map(lambda leaf: leaf[:, burn_in:], infos)
         rates = metrics.acceptance_rate(judged, allow_few_draws=True)
         reported["acceptance_prob"] = jnp.mean(rates)
@@ -137,7 +137,5 @@ def run_from(
 
 def mean_acceptance(infos: PyTree) -> Metrics:
     """Returns the mean of what the moves report as "chain_acceptance_prob", if they report it."""
-    for name in ("acceptance_prob", "acceptance_rate"):
-        if hasattr(infos, name):
-            return {"chain_acceptance_prob": jnp.mean(getattr(infos, name))}
-    return {}
+    acceptance = samplers.acceptance_of(infos)
+    return {} if acceptance is None else {"chain_acceptance_prob": jnp.mean(acceptance)}
