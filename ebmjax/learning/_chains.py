@@ -95,10 +95,10 @@ def profile_chains(
       labels: (chains,) int32.
 
     Returns:
-      Each (num_steps,), a mean over chains: the metrics of ``run_chains``, here of the last step
-      too; "displacement" from the starts; and at the new positions "log_density" and "score_norm",
-      of the density as the chains have it (scaled, where ``densities`` are) and of its gradient,
-      of samplers that report the one and keep the other.
+      Each (num_steps,), a mean over chains. They are the metrics of ``run_chains``, with the last
+      step, and "displacement" from the starts. Where the sampler has them, they include
+      "log_density" and "score_norm" at the new positions, of the density that the chains follow
+      (with its scale).
     """
 
     def report(states: Any, info: Any) -> dict[str, jax.Array]:

@@ -103,7 +103,7 @@ def make_image_gradient_fn(
 
     Raises:
       ValueError: if live steps are not fewer than those of every chain, or particles that move
-        together are to belong to classes; while tracing, if live steps lack a buffer, a
+        together are to belong to classes. While tracing, if live steps lack a buffer, a
         conditional plan reorders samples, or an axis is not mapped.
 
     Source: sampling-approaches thesis, Alg. 7; Du et al. 2021.

@@ -39,7 +39,7 @@ def make_joint_gradient_fn(
     """Draws negatives by chains from the replay buffer and differentiates the joint loss.
 
     A batch is a pair of ``ImageData``: labelled images for p(y | x), and images for p(x), from
-    streams of their own (``Plan.batch_size`` of two entries). The negatives are drawn once and
+    separate streams (``Plan.batch_size`` of two entries). The negatives are drawn once and
     serve both passes of SAM.
 
     Args:
@@ -54,18 +54,19 @@ def make_joint_gradient_fn(
 
     Returns:
       A ``GradientFn`` whose shard state is a ``Carry`` with statistics and smoothing. Metrics:
-      "loss", those of ``cross_entropy_loss``, of the generative loss, and of ``run_chains``
-      (prefixed "chain_"), "smoothing", and with interacting samples "negative_entropy" in nats,
-      that of the whole system where shards share it (``ChainKind.axis_name``). A plain classifier's
+      "loss", "smoothing", those of ``cross_entropy_loss``, of the generative loss, and of
+      ``run_chains`` (prefixed "chain_"). Interacting samples add "negative_entropy" in nats, of the
+      whole system where shards share it (``ChainKind.axis_name``). A plain classifier's
       loss is its cross-entropy, without the weights of ``objective``. ``fit`` refuses data with a
       label that is no class of the network.
 
     Raises:
       ValueError: for a conditional objective with interacting samples, because particles that
-        move together cannot follow densities of different classes. These errors come while tracing:
-        the batch is not a pair; the buffer of a conditional objective is not partitioned into the
-        network's classes; a class has fewer slots than there are negatives; the axis is not mapped;
-        chains interact twice, by their sampler and by ``chains="batch"`` of the norm policy.
+        move together cannot follow densities of different classes. While tracing, if the batch is
+        not a pair, or the axis is not mapped. Also if a conditional objective's buffer is not
+        partitioned into the network's classes, or a class has fewer slots than there are
+        negatives. Also if chains interact twice, by their sampler and by ``chains="batch"`` of the
+        norm policy.
     """
     if plan is not None and objective.is_conditional and plan.is_interacting:
         raise ValueError(

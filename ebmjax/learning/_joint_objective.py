@@ -33,7 +33,7 @@ class JointObjective:
         forward pass and two backward ones.
       smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
       axis_name: mapped axis, or axes, over which the two gradients are averaged before their norms
-        are taken, so that the shards share one smoothing: ("data", "shard") under ``fit``,
+        are taken, so that the shards share one smoothing. It is ("data", "shard") under ``fit``,
         "shard" where ``make_train_step`` has no mesh axis. With None each shard has a separate
         smoothing, unless ``batch_axis`` joins them.
       batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under

@@ -47,9 +47,9 @@ def make_latent_gradient_fn(
 
     Without ``powers`` the gradient is the vanilla one. With them it is that of ``loss_fn``, whose
     node at power 0 are the prior's own chains and whose other nodes are chains on the power
-    posteriors. Chains start afresh at every step where ``TrainState.shards`` is empty; where it
-    comes from ``init_latent_carry`` they persist: each goes on where it stood when its
-    observation was last seen by its logical shard.
+    posteriors. Chains start afresh at every step where ``TrainState.shards`` is empty. Where it
+    comes from ``init_latent_carry`` they persist: each goes on where it stood when its logical
+    shard last saw its observation.
 
     Args:
       model: the latent EBM.

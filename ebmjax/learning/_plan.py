@@ -26,7 +26,7 @@ class ChainKind:
       num_steps: of each chain, at least 1.
       is_interacting: whether ``sampler`` moves all samples at once (SVGD) instead of one chain.
       axis_name: mapped axis, or axes, over which the interacting samples of all shards are one
-        system, handed to ``sampler`` by this name: ("data", "shard") in training, "shard" in a
+        system; ``sampler`` takes it by this name. It is ("data", "shard") in training, "shard" in a
         step without a mesh axis. None for a system in every shard.
       target_acceptance: in (0, 1], what the step size adapts to; None leaves it to ``sampler``.
       step_size: where adaptation starts.
