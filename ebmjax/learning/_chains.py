@@ -72,14 +72,15 @@ def run_chains(
     ends, reports = [], {}
     for i, (name, kind) in enumerate(plan.kinds_at(adapted).items()):
         kind = replace(kind, num_steps=kind.num_steps - num_fewer)
-        own_starts, own_labels = _part((starts, labels), i, num_kinds)
-        moved, report = _run(keys[i], densities, kind, own_starts, own_labels)
+        own = jax.tree.map(lambda leaf: jnp.split(leaf, num_kinds)[i], (starts, labels))  # noqa: B023
+        moved, report = _run(keys[i], densities, kind, *own)
         if name in adapted:
             report["step_size"] = step_size(adapted[name])
             adapted[name] = _adapted(adapted[name], name, kind, report, batch_axis)
         ends.append(moved)
         reports[name] = report
-    return _joined(ends), adapted, _merged(reports)
+    together = jax.tree.map(lambda *parts: jnp.concatenate(parts), *ends)
+    return together, adapted, _merged(reports)
 
 
 def profile_chains(
@@ -200,19 +201,6 @@ def _adapted(
         target=1.0 if kind.target_acceptance is None else kind.target_acceptance,
         min_step_size=kind.min_step_size,
     )
-
-
-def _part(tree: PyTree, index: int, num_parts: int) -> PyTree:
-    """One of the equal parts of every leaf, along its first axis."""
-    if num_parts == 1:
-        return tree
-    return jax.tree.map(lambda leaf: jnp.split(leaf, num_parts)[index], tree)
-
-
-def _joined(parts: Sequence[PyTree]) -> PyTree:
-    if len(parts) == 1:
-        return parts[0]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def _merged(reports: Mapping[str, Metrics]) -> dict[str, jax.Array]:

@@ -48,8 +48,8 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
     for name, end in {"low": low, "high": high}.items():
         check_finite(name, end)
         check_broadcasts(name, end, jax.ShapeDtypeStruct(shape, float))
-    # Which the draw is scaled by.
-    check_finite("high - low", _as_float(high, shape) - _as_float(low, shape))
+    ends = [jnp.broadcast_to(jnp.asarray(end, float), shape) for end in (low, high)]
+    check_finite("high - low", ends[1] - ends[0])  # which the draw is scaled by
     return jax.tree_util.Partial(functools.partial(_draw_uniform, tuple(shape)), low, high)
 
 
@@ -122,10 +122,6 @@ def informative_law(
     means, factors = (jnp.stack(arrays) for arrays in zip(*moments, strict=True))
     draw = functools.partial(_draw_informative, images.shape[1:])
     return jax.tree_util.Partial(draw, means, factors, low, high)
-
-
-def _as_float(value: Any, shape: tuple[int, ...]) -> jax.Array:
-    return jnp.broadcast_to(jnp.asarray(value, float), shape)
 
 
 def _draw_uniform(shape: tuple[int, ...], low: Any, high: Any, key: Key, label: Any) -> jax.Array:

@@ -112,8 +112,7 @@ def fit(
         number that is not finite, or labels for which the model has no class.
     """
     started = time.perf_counter()
-    _check_repeats(key, state, plan)
-    _check_shards(state, plan)
+    _check_state(key, state, plan)
     num_examples = check_data(train_step, state, data)
     digest = digest_data(data) if checkpoints else None
     seconds = {"wall": 0.0, "compile": 0.0}
@@ -190,8 +189,7 @@ def check_fits(
     Raises:
       ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
     """
-    _check_repeats(key, state, plan)
-    _check_shards(state, plan)
+    _check_state(key, state, plan)
     check_data(train_step, state, data)
     _check_trace(key, state, train_step, data, plan, make_mesh(plan.num_shards, devices))
 
@@ -213,7 +211,7 @@ def _check_trace(
     )
 
 
-def _check_repeats(key: Key, state: TrainState, plan: Plan) -> None:
+def _check_state(key: Key, state: TrainState, plan: Plan) -> None:
     check_key("key", key)
     shapes = (key.shape, state.skipped.shape, np.shape(plan.data_seed))
     if len(set(shapes)) > 1:
@@ -223,9 +221,6 @@ def _check_repeats(key: Key, state: TrainState, plan: Plan) -> None:
             f"seeds); got key.shape={shapes[0]}, state.skipped.shape={shapes[1]} and "
             f"plan.data_seed={plan.data_seed}."
         )
-
-
-def _check_shards(state: TrainState, plan: Plan) -> None:
     if not jax.tree.leaves(state.shards):
         return
     num_shards = leading_size("state.shards", state.shards)

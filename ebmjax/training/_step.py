@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -109,11 +110,15 @@ def make_train_step(
             optimizer, gradients, state.opt_state, state.params, metrics["loss"]
         )
         params = optax.apply_updates(state.params, updates)
-        cause = skip_cause(metrics["loss"], gradient_norm, max_abs_loss, _all_finite(params))
+        are_finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]
+        is_finite = jnp.all(jnp.stack(are_finite))
+        cause = skip_cause(metrics["loss"], gradient_norm, max_abs_loss, is_finite)
         is_sound = cause == 0
         is_held = jnp.asarray(False if hold_fn is None else hold_fn(metrics))
         is_taken = is_sound & ~is_held
-        params, opt_state = _where(is_taken, (params, opt_state), (state.params, state.opt_state))
+        params, opt_state = jax.tree.map(
+            partial(jnp.where, is_taken), (params, opt_state), (state.params, state.opt_state)
+        )
         is_kept = jnp.broadcast_to(is_sound, num_local)
         shards = jax.vmap(apply_writes)(state.shards, shards, is_kept)
         skipped = state.skipped + ~is_sound
@@ -131,14 +136,6 @@ def make_train_step(
         return state, metrics
 
     return with_data_check(train_step, getattr(gradient_fn, "check_data", None))
-
-
-def _where(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
-
-
-def _all_finite(tree: PyTree) -> jax.Array:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def _all_reduce_mean(tree: PyTree, axis_name: str | None) -> PyTree:

@@ -33,7 +33,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     classifier = parts.classifier(config, "model")
     chain_classifier = parts.classifier(config, "sampler")
     policy = parts.NORM_POLICIES[config.model.norm_policy]
-    params, statistics = jax.jit(classifier.init)(network_key, _first_images(train))
+    params, statistics = jax.jit(classifier.init)(
+        network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
+    )
     chain_plan, objective = parts.chain_plan(config, train), parts.objective(config)
     carry = init_carry(
         buffer_key,
@@ -96,7 +98,3 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         use=evaluation.use,
         about_data=images.about,
     )
-
-
-def _first_images(train: data.ImageData) -> jax.Array:
-    return data.to_signed_unit(jnp.asarray(train.images[:2]))
