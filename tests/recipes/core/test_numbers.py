@@ -86,7 +86,7 @@ def changed(changes, place):
             {},
             JOINT | {"sampler.sgld.step_size": (1.0, 2.0), "sampler.sgld.noise_scale": (0.01, 0.1)},
         ),
-        (
+        pytest.param(
             joint,
             {"sampler.name": "svgd", "loss.name": "beta"},
             {
@@ -94,6 +94,7 @@ def changed(changes, place):
                 "loss.beta": (0.1, 0.2),
                 "optimizer.rho": (0.1, 0.2),
             },
+            marks=pytest.mark.slow,
         ),
         (
             image,
@@ -111,7 +112,7 @@ def changed(changes, place):
                 "sampler.min_step_size": (1e-5, 1e-6),
             },
         ),
-        (
+        pytest.param(
             image,
             {"loss.name": "improved"},
             {
@@ -119,12 +120,14 @@ def changed(changes, place):
                 "sampler.final_step_fraction": (0.5, 0.6),
                 "loss.kl_weight": (1.0, 0.5),
             },
+            marks=pytest.mark.slow,
         ),
         (digits, {}, LATENT),
-        (
+        pytest.param(
             digits,
             {"loss.name": "through_chain", "loss.chains_per_observation": 20},
             LATENT,
+            marks=pytest.mark.slow,
         ),
         (plane, {}, {"sampler.step_size": (0.1, 0.2), "optimizer.learning_rate": (1e-3, 1e-4)}),
     ],
