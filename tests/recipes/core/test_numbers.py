@@ -170,11 +170,3 @@ def test_no_number_of_a_sampler_is_part_of_its_move(name):
 
         texts.add(jax.jit(move).lower(jax.random.key(0)).as_text())
     assert len(texts) == 1
-
-
-def test_the_numbers_that_the_pages_name_are_part_of_it(tmp_path):
-    """Otherwise the texts that are compared would not hold a step."""
-    texts = {
-        step_of(digits(**{"optimizer.decay_per_epoch": decay}), tmp_path) for decay in (0.9, 0.99)
-    }
-    assert len(texts) == 2
