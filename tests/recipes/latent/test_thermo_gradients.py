@@ -9,10 +9,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from experiment_runs import digits
 
 from ebmjax.recipes.core import families
+from ebmjax.recipes.latent import parts
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 
@@ -62,7 +64,6 @@ def shapes(tree):
         ({}, {"sampler.warm_start": True}),
         ({}, PERSISTENT),
         (COVARIANCE, PERSISTENT),
-        ({}, {"loss.energy_l2": 0.1}),
         ({}, {"sampler.prior.name": "hmc"}),
         ({}, {"sampler.posterior.name": "hmc"}),
         ({}, {"sampler.posterior.name": "psgld"}),
@@ -80,6 +81,14 @@ def test_a_field_of_the_gradient_changes_the_step_and_the_step_fits(base, change
     assert metrics["mean_log_likelihoods"].shape == (1, num_powers)
     assert metrics["loss"].shape == metrics["prior_energy"].shape == (1,)
     assert metrics["posterior_acceptance"].shape == (1, max(num_powers - 1, 1))
+
+
+def test_the_penalty_reaches_the_loss(monkeypatch):
+    """It is an argument of the program, so the program's text does not show it."""
+    monkeypatch.setitem(parts.ESTIMATORS, "tempered", lambda **options: options)
+    monkeypatch.setattr(parts, "make_latent_gradient_fn", lambda *_, loss_fn, **__: loss_fn)
+    loss_fn = parts.gradient_fn(digits(**{"loss.energy_l2": 0.1}), None, None)
+    assert loss_fn() == {"energy_l2": np.float32(0.1)}
 
 
 def test_what_is_only_evaluated_changes_no_step():
