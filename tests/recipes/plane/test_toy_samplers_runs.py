@@ -180,7 +180,10 @@ def test_every_variant_is_a_configuration(tmp_path):
         ({"eval.num_chains": 1}, r"config\.eval\.num_chains must be an integer of at least 2"),
         ({"sampler.buffer.size": 40}, r"config\.sampler\.buffer\.size must be None .* got 40"),
         ({"loss.betas": (0.1,)}, r"config\.loss\.betas=.* has no effect here: it needs the robust"),
-        ({"data.name": "gmm"}, r"config\.data\.name must be one of \['gaussians'\], got 'gmm'"),
+        (
+            {"data.name": "gmm"},
+            r"config\.data\.name must be one of \['gaussians', 'npy'\], got 'gmm'",
+        ),
         ({"sampler.start_scale": -1.0}, r"config\.sampler\.start_scale must be positive"),
         ({"data.radius": 0.0}, r"config\.data\.radius must be positive"),
         ({"eval.half_width": 10.0}, r"config\.eval\.half_width=10\.0 leaves .* Widen it"),
