@@ -61,30 +61,27 @@ class JointNetwork(NamedTuple):
 
     def densities(self, params: PyTree, statistics: PyTree, scale: Any) -> Densities:
         """Label to the log density, times ``scale``, that chains of this class follow."""
-        return partial(self._chain_density, params, statistics, scale)
-
-    def _chain_density(
-        self, params: PyTree, statistics: PyTree, scale: Any, label: jax.Array
-    ) -> ChainDensity:
-        network = self.chain_classifier
-        use: Any = self.policy.use("chains")
+        network, use = self.chain_classifier, self.policy.use("chains")
         axes = joined_axes(CHAIN_AXIS, spread_axis(self.batch_axis))
-        options = {"use": use, "batch_axis": axes if use == "batch" else None}
+        options: Any = {"use": use, "batch_axis": axes if use == "batch" else None}
 
-        def finish(logits: jax.Array) -> jax.Array:
-            return scale * self.log_density(logits, label)
+        def of_label(label: jax.Array) -> ChainDensity:
+            def finish(logits: jax.Array) -> jax.Array:
+                return scale * self.log_density(logits, label)
 
-        def log_density(x: jax.Array) -> jax.Array:
-            return finish(network.logits(params, statistics, x, **options)[0])
+            def log_density(x: jax.Array) -> jax.Array:
+                return finish(network.logits(params, statistics, x, **options)[0])
 
-        if network.first_layer is None or network.head is None:
-            return ChainDensity(log_density, None, None)
-        head = network.head
-        return ChainDensity(
-            log_density,
-            partial(network.first_layer, params),
-            lambda hidden: finish(head(params, statistics, hidden, **options)[0]),
-        )
+            first_layer, head = network.first_layer, network.head
+            if first_layer is None or head is None:
+                return ChainDensity(log_density, None, None)
+            return ChainDensity(
+                log_density,
+                partial(first_layer, params),
+                lambda hidden: finish(head(params, statistics, hidden, **options)[0]),
+            )
+
+        return of_label
 
     def logits(
         self, params: PyTree, statistics: PyTree, images: dict[str, Any], *, second_pass: bool

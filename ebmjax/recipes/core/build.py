@@ -125,6 +125,12 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
     return optax.adam(schedule, b1=0.5, b2=0.999)
 
 
+def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
+    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
+    limit = config.loss.max_positive_weight
+    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
+
+
 def batch_axis(config: Config) -> tuple[str, ...] | None:
     """Returns the axes over which shards are one batch; None if each shard is one."""
     return SHARD_AXES if config.mesh.whole_batch else None

@@ -240,9 +240,3 @@ def optimizer(config: Config) -> optax.GradientTransformation:
         optax.adam(lambda count: numbers()["learning_rate"], b1=section.b1, b2=section.b2),
         optim.average_parameters(section.average_decay),
     )
-
-
-def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
-    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
-    limit = config.loss.max_positive_weight
-    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit

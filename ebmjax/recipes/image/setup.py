@@ -68,7 +68,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             gradient_fn,
             optimizer,
             max_abs_loss=config.train.max_abs_loss,
-            hold_fn=parts.hold_fn(config),
+            hold_fn=common.hold_fn(config),
         ),
         data=train,
         plan=plan,

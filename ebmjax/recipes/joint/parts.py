@@ -1,6 +1,6 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -178,12 +178,6 @@ GENERATIVE_LOSSES = {
     "beta": _beta_objective,
     "svgd": _svgd_objective,
 }
-
-
-def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
-    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
-    limit = config.loss.max_positive_weight
-    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
 def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | None:

@@ -59,7 +59,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         gradient_fn,
         optimizer,
         max_abs_loss=config.train.max_abs_loss,
-        hold_fn=parts.hold_fn(config),
+        hold_fn=common.hold_fn(config),
     )
     network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
     distances = Distances(train, test, config)  # shared: its extractor is loaded once
