@@ -31,10 +31,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def make_classifier() -> networks.Classifier:
+def make_classifier() -> networks.Network:
     """The network of all comparisons."""
     sizes = {name: SETTINGS[name] for name in ("depth", "widen_factor", "num_classes")}
-    return networks.classifier(networks.WideResNet(**sizes))
+    return networks.from_linen(networks.WideResNet(**sizes))
 
 
 def make_plan(shape: tuple[int, ...], batch_size: int, num_steps: int) -> learning.ChainPlan:
@@ -147,7 +147,7 @@ def time_train_step(
 
 
 def make_train_step(
-    network: networks.Classifier, batch_size: int, num_steps: int, num_shards: int
+    network: networks.Network, batch_size: int, num_steps: int, num_shards: int
 ) -> tuple[Any, training.TrainState]:
     """JEM's step on batches of so many images and chains a shard, and the state to begin with."""
     shape = data.load_digits("train").images.shape[1:]
@@ -188,7 +188,7 @@ def view(key: Key, images: jax.Array) -> jax.Array:
 def start_torch(
     python: Path,
     settings: dict[str, Any],
-    network: networks.Classifier,
+    network: networks.Network,
     params: PyTree,
     train: data.ImageData,
 ) -> PyTorch:
@@ -197,7 +197,7 @@ def start_torch(
     names = {f"params/{name}": leaf for name, leaf in flatten_dict(params, sep="/").items()}
     arrays = {"settings": json.dumps(settings), "probe": probe, **train._asdict(), **names}
     torch = PyTorch(python, arrays)
-    check_agreement(torch.about, params, network.logits(params, {}, probe)[0])
+    check_agreement(torch.about, params, network.apply(params, {}, probe)[0])
     return torch
 
 

@@ -87,7 +87,7 @@ def measure_chain(shape: tuple[int, ...], batch_size: int, num_steps: int, repea
     labels = jnp.zeros(batch_size, jnp.int32)
 
     def log_density(params: PyTree, x: jax.Array) -> jax.Array:
-        return losses.joint_log_density(network.logits(params, {}, x)[0])
+        return losses.joint_log_density(network.apply(params, {}, x)[0])
 
     @jax.jit
     def chain(keys: Key, params: PyTree, starts: jax.Array) -> Any:

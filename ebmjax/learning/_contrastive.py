@@ -58,7 +58,7 @@ def init_carry(
       num_shards: logical shards.
       buffer_size: slots of all shards together, a multiple of ``num_shards``; 0 for chains that
         start anew at every step.
-      statistics: from ``Classifier.init``, the same for all shards. For joint models.
+      statistics: from ``Network.init``, the same for all shards. For joint models.
       smoothing: positive. For joint models; None leaves the field empty.
       counts_steps: whether steps are counted. For image models.
 

@@ -20,21 +20,21 @@ from ebmjax.learning._joint_objective import JointObjective
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
-from ebmjax.networks import Classifier, NormPolicy
+from ebmjax.networks import Network, NormPolicy
 from ebmjax.optim import sam_gradients
 from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, Metrics, PyTree
 
 
 def make_joint_gradient_fn(
-    classifier: Classifier,
+    classifier: Network,
     objective: JointObjective,
     *,
     classified_view: View,
     positive_view: View,
     plan: ChainPlan | None,
     norm_policy: NormPolicy | None = None,
-    chain_classifier: Classifier | None = None,
+    chain_classifier: Network | None = None,
 ) -> GradientFn:
     """Draws negatives by chains from the replay buffer and differentiates the joint loss.
 
@@ -111,7 +111,7 @@ class _JointStep(NamedTuple):
 
         def logits(key: Key, params: PyTree, statistics: PyTree, images: Any) -> jax.Array:
             seen = self.views["classified"](key, images)
-            return self.network.classifier.logits(params, statistics, seen)[0]
+            return self.network.classifier.apply(params, statistics, seen)[0]
 
         first = jax.tree.map(lambda leaf: leaf[:1], data)
         shape = jax.eval_shape(logits, jax.random.key(0), params, carry.statistics, first.images)

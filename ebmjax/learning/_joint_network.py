@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName, joined_axes, spread_axis
 from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
-from ebmjax.networks import Classifier, NormPolicy
+from ebmjax.networks import Network, NormPolicy
 from ebmjax.types import PyTree
 
 
@@ -46,8 +46,8 @@ class JointNetwork(NamedTuple):
       batch_axis: mapped axes whose shards are normalised as one batch; None for each by itself.
     """
 
-    classifier: Classifier
-    chain_classifier: Classifier
+    classifier: Network
+    chain_classifier: Network
     policy: NormPolicy
     is_conditional: bool
     batch_axis: AxisName = None
@@ -70,7 +70,7 @@ class JointNetwork(NamedTuple):
                 return scale * self.log_density(logits, label)
 
             def log_density(x: jax.Array) -> jax.Array:
-                return finish(network.logits(params, statistics, x, **options)[0])
+                return finish(network.apply(params, statistics, x, **options)[0])
 
             first_layer, head = network.first_layer, network.head
             if first_layer is None or head is None:
@@ -90,7 +90,7 @@ class JointNetwork(NamedTuple):
         if not jax.tree.leaves(statistics):  # nothing couples the images: one pass serves all
             sizes = [len(role) for role in images.values()]
             together = jnp.concatenate(list(images.values()))
-            logits, _ = self.classifier.logits(params, statistics, together)
+            logits, _ = self.classifier.apply(params, statistics, together)
             borders = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
             return dict(zip(images, jnp.split(logits, borders), strict=True)), statistics
         logits, updated = {}, statistics
@@ -104,9 +104,7 @@ class JointNetwork(NamedTuple):
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
             axes = spread_axis(self.batch_axis) if use == "batch" else None
-            logits[role], new = self.classifier.logits(
-                params, base, shown, use=use, batch_axis=axes
-            )
+            logits[role], new = self.classifier.apply(params, base, shown, use=use, batch_axis=axes)
             if updates:
                 updated = jax.lax.stop_gradient(new)
         return logits, updated

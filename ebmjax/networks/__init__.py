@@ -1,7 +1,10 @@
-"""Networks for energies, classifiers and generators, as Flax Linen modules; all optional."""
+"""Networks for energies, classifiers and generators, as Flax Linen modules; all optional.
 
-from ebmjax.networks._classifier import Classifier as Classifier
-from ebmjax.networks._classifier import classifier as classifier
+Networks of other kinds take the form of a ``Network``.
+"""
+
+from ebmjax.networks._adapters import from_equinox as from_equinox
+from ebmjax.networks._adapters import from_nnx as from_nnx
 from ebmjax.networks._convolution import Convolution as Convolution
 from ebmjax.networks._convolution import TransposedConvolution as TransposedConvolution
 from ebmjax.networks._convolve import convolve as convolve
@@ -15,6 +18,9 @@ from ebmjax.networks._inception import inception_inputs as inception_inputs
 from ebmjax.networks._inception_weights import inception_variables as inception_variables
 from ebmjax.networks._inception_weights import load_inception as load_inception
 from ebmjax.networks._inception_weights import read_tensors as read_tensors
+from ebmjax.networks._network import Network as Network
+from ebmjax.networks._network import from_functions as from_functions
+from ebmjax.networks._network import from_linen as from_linen
 from ebmjax.networks._norm_policy import SADA_JEM_POLICY as SADA_JEM_POLICY
 from ebmjax.networks._norm_policy import NormPolicy as NormPolicy
 from ebmjax.networks._residual_energy import ResidualEnergy as ResidualEnergy

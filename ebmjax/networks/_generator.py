@@ -23,6 +23,10 @@ class ConvGenerator(nn.Module):
     end; there is no normalisation. ``features=(16 f, 8 f, 4 f)`` gives 32x32, ``(16 f, 8 f, 4 f, 2
     f)`` 64x64, one entry 8x8.
 
+    With ``image_size`` a layer has half the side of the one after it, rounded up: two features and
+    25 pixels give 7, 13, 25. A doubled side loses its last row and column where that is odd. The
+    first layer makes the first side at once, by a kernel of that size.
+
     Weights start LeCun normal and biases at zero, as in the thesis's public code (which has no
     biases). The fan-in counts all 16 taps, but only 4 reach a pixel (1 in the first layer). So
     images start nearly grey; the published Langevin step sizes were chosen with that.
@@ -30,12 +34,13 @@ class ConvGenerator(nn.Module):
     Attributes:
       features: output channels of every layer but the last.
       channels: of the image.
+      image_size: (H, W) of the image; None for 4 * 2^len(features) both.
       lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation; the image is always float32.
       kernel_init: of every layer.
 
     Raises:
-      ValueError: if a number of channels is below one or z is a scalar.
+      ValueError: if a number of channels or pixels is below one or z is a scalar.
 
     Source: thermodynamic-integration thesis and its public code (f = 64). Its Table 5 prints one
     more layer, which would double the images' side.
@@ -49,6 +54,7 @@ class ConvGenerator(nn.Module):
 
     features: Sequence[int]
     channels: int
+    image_size: tuple[int, int] | None = None
     lowering: Lowering | None = None
     dtype: Any = None
     kernel_init: Initializer = nn.initializers.lecun_normal()
@@ -58,18 +64,34 @@ class ConvGenerator(nn.Module):
         if jnp.ndim(z) == 0:
             raise ValueError("z must have shape (d,) or (..., d), got a scalar; use z[None].")
         images = z[..., None, None, :]
+        sides = self._sides()
         for layer, width in enumerate((*self.features, self.channels)):
             check_at_least("channels and every entry of features", width, 1)
             images = _leaky_relu(images) if layer else images
             images = TransposedConvolution(
                 width,
+                kernel_size=4 if layer else max(sides[0]),
                 stride=2 if layer else 1,
                 padding="SAME" if layer else "VALID",
                 lowering=self.lowering,
                 dtype=self.dtype,
                 kernel_init=self.kernel_init,
             )(images)
+            if images.shape[-3:-1] != sides[layer]:
+                height, width = sides[layer]
+                images = images[..., :height, :width, :]
         return jnp.tanh(images.astype(jnp.float32))
+
+    def _sides(self) -> list[tuple[int, int]]:
+        """Returns the (H, W) that each layer makes."""
+        whole = 4 * 2 ** len(self.features)
+        sides = [(whole, whole) if self.image_size is None else self.image_size]
+        for side in sides[0]:
+            check_at_least("every entry of image_size", side, 1)
+        for _ in self.features:
+            height, width = sides[0]
+            sides.insert(0, (-(-height // 2), -(-width // 2)))
+        return sides
 
 
 def _leaky_relu(x: jax.Array) -> jax.Array:

@@ -78,7 +78,7 @@ class NormPolicy:
                 )
 
     def use(self, role: Role, *, second_pass: bool = False) -> Statistics:
-        """Returns the statistics that a pass of ``role`` uses, for ``Classifier.logits``."""
+        """Returns the statistics that a pass of ``role`` uses, for ``Network.apply``."""
         if role not in get_args(Role):
             raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
         if second_pass and self.second_pass == "running":

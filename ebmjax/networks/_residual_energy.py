@@ -54,8 +54,7 @@ class ResidualEnergy(nn.Module):
       dtype: of the computation up to the sum over pixels; then float32.
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
-    8x8 digits. Halving leaves out an odd last row or column, after earlier convolutions have seen
-    it.
+    8x8 digits. Halving rounds up: 25 pixels become 13.
 
     Raises:
       ValueError: when built, if a size is below one or the limit is not positive. When called, if
@@ -211,10 +210,15 @@ class EnergyBlock(nn.Module):
 
 
 def halve(images: jax.Array) -> jax.Array:
-    """Returns means over 2x2 pixels of (..., H, W, C), without an odd last row or column."""
-    height, width = (side // 2 for side in images.shape[-3:-1])
-    even = images[..., : 2 * height, : 2 * width, :]
-    quads = even.reshape(*images.shape[:-3], height, 2, width, 2, images.shape[-1])
+    """Returns means over 2x2 pixels of (..., H, W, C); sides round up, as strides of SAME do.
+
+    At the end of an odd side the mean is over the pixels that there are.
+    """
+    *leading, height, width, channels = images.shape
+    if height % 2 or width % 2:
+        pads = [(0, 0)] * len(leading) + [(0, height % 2), (0, width % 2), (0, 0)]
+        images = jnp.pad(images, pads, mode="edge")
+    quads = images.reshape(*leading, -(-height // 2), 2, -(-width // 2), 2, channels)
     return jnp.mean(quads, axis=(-4, -2))
 
 

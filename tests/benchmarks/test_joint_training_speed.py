@@ -17,7 +17,7 @@ from PIL import Image
 
 from ebmjax.learning import ChainKind, ChainPlan, run_chains
 from ebmjax.losses import joint_log_density
-from ebmjax.networks import WideResNet, classifier
+from ebmjax.networks import WideResNet, from_linen
 from ebmjax.samplers import sgld, uniform_law
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -224,7 +224,7 @@ def torch():
 @pytest.fixture(scope="module", params=[(8, 8, 1), (16, 12, 3)], ids=["8x8x1", "16x12x3"])
 def same_network(torch, module, request):
     """The parameters, and both networks of them."""
-    network = classifier(WideResNet(10, 1, 7))
+    network = from_linen(WideResNet(10, 1, 7))
     params, _ = jax.jit(network.init)(jax.random.key(0), jnp.zeros(request.param))
     # Biases start at zero, which would hide one that is not copied.
     params = jax.tree.map(
@@ -244,7 +244,7 @@ def test_the_networks_have_the_same_parameters_and_logits(same_network, torch):
     num_params = sum(leaf.size for leaf in jax.tree.leaves(params))
     assert sum(leaf.numel() for leaf in theirs.parameters()) == num_params
     images = jax.random.uniform(jax.random.key(3), (5, *shape), minval=-1.0)
-    ours = jax.jit(network.logits)(params, {}, images)[0]
+    ours = jax.jit(network.apply)(params, {}, images)[0]
     # Sums of up to 576 products in two orders, in each of ten layers one after the other.
     np.testing.assert_allclose(
         theirs(to_torch(torch, images)).detach().numpy(),
@@ -270,7 +270,7 @@ def test_chains_without_noise_end_in_the_same_place(same_network, torch, module)
     )
 
     def log_density(x):
-        return joint_log_density(network.logits(params, {}, x)[0])
+        return joint_log_density(network.apply(params, {}, x)[0])
 
     starts = jnp.concatenate([start, start])
     keys, labels = jax.random.split(jax.random.key(5), 1), jnp.zeros(2, jnp.int32)

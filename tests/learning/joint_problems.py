@@ -16,7 +16,7 @@ from ebmjax.learning import (
     make_joint_gradient_fn,
 )
 from ebmjax.losses import contrastive_divergence_loss
-from ebmjax.networks import Classifier
+from ebmjax.networks import Network
 from ebmjax.samplers import sgld
 from ebmjax.training import init_state
 
@@ -60,14 +60,14 @@ def quadratic_params():
 
 
 def quadratic(statistics=None):
-    """A ``Classifier`` of class densities that are Gaussian."""
-    return Classifier(lambda key, images: (quadratic_params(), statistics or {}), quadratic_logits)
+    """A ``Network`` of class densities that are Gaussian."""
+    return Network(lambda key, images: (quadratic_params(), statistics or {}), quadratic_logits)
 
 
 def centred():
-    """A ``Classifier`` with running statistics, coupled by its batch as batch norm couples."""
+    """A ``Network`` with running statistics, coupled by its batch as batch norm couples."""
     statistics = {"centre": jnp.full(SHAPE, 0.05)}
-    return Classifier(lambda key, images: (quadratic_params(), statistics), centred_logits)
+    return Network(lambda key, images: (quadratic_params(), statistics), centred_logits)
 
 
 def logits_by_hand(params, x):

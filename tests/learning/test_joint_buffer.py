@@ -68,7 +68,7 @@ def test_the_drawn_slots_are_written_and_the_next_step_starts_from_them():
 
 
 def total_density(x):
-    logits = quadratic().logits(quadratic_params(), {}, x)[0]
+    logits = quadratic().apply(quadratic_params(), {}, x)[0]
     return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
 
 

@@ -33,7 +33,7 @@ from joint_problems import (
 )
 
 from ebmjax.learning import init_carry
-from ebmjax.networks import Classifier
+from ebmjax.networks import Network
 from ebmjax.samplers import pyld, svgd
 
 
@@ -154,11 +154,11 @@ def test_every_role_has_its_view_and_views_their_keys():
         return shown
 
     def logits(params, statistics, images, *, use="running", batch_axis=None):
-        out = quadratic().logits(params, {}, images)[0]
+        out = quadratic().apply(params, {}, images)[0]
         seen = jnp.append(statistics["seen"][1:], jnp.mean(images)) if use == "batch" else 0
         return out, {"seen": seen} if use == "batch" else statistics
 
-    classifier = Classifier(lambda key, images: (PARAMS, {"seen": jnp.zeros(4)}), logits)
+    classifier = Network(lambda key, images: (PARAMS, {"seen": jnp.zeros(4)}), logits)
     options = {"classified_view": view("classified"), "positive_view": view("positives")}
     (_, after, _), _ = run(joint_objective(rho=0.1), classifier=classifier, **options)
     assert traced == [("classified", (6, *SHAPE)), ("positives", (5, *SHAPE))]
@@ -186,7 +186,7 @@ def test_a_density_in_two_parts_is_the_same_density():
     whole = quadratic()
     split = whole._replace(
         first_layer=lambda params, images: 2 * images,
-        head=lambda params, statistics, hidden, **use: whole.logits(params, statistics, hidden / 2),
+        head=lambda params, statistics, hidden, **use: whole.apply(params, statistics, hidden / 2),
     )
     objective = joint_objective(is_conditional=True, density_scale=0.7)
     options = {"num_classes": NUM_CLASSES}
@@ -206,9 +206,9 @@ def test_chains_may_have_a_network_of_their_own():
     """A chain network whose logits are doubled doubles every step of the conditional chains."""
 
     def logits(params, statistics, images, **use):
-        return 2 * quadratic().logits(params, statistics, images)[0], statistics
+        return 2 * quadratic().apply(params, statistics, images)[0], statistics
 
-    doubled = quadratic()._replace(logits=logits)
+    doubled = quadratic()._replace(apply=logits)
     draw = negatives(num_classes=NUM_CLASSES)
     shard = shard_of(quadratic(), draw, buffer_size=24)
     objective = joint_objective(is_conditional=True)

@@ -73,7 +73,7 @@ def test_it_learns_two_blobs_and_their_density():
     # cosine of 0.9 reaches 0.964 of new images, give or take 5 standard errors.
     test = blobs(1000, 1)
     images = jnp.asarray(test.images / 127.5 - 1.0, jnp.float32)
-    logits = quadratic().logits(result.state.params, {}, images)[0]
+    logits = quadratic().apply(result.state.params, {}, images)[0]
     accuracy = np.mean(np.argmax(logits, axis=1) == test.labels)
     bound = NormalDist().cdf(0.9 * SEPARATION / (2 * SIGMA))
     assert accuracy > bound - 5 * np.sqrt(bound * (1 - bound) / 1000)

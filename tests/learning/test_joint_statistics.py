@@ -143,7 +143,7 @@ def test_chains_normalised_by_their_batch_climb_the_density_of_all():
     x = shard.buffer.positions
 
     def total(x):
-        logits = centred().logits(PARAMS, {"centre": jnp.zeros(SHAPE)}, x, use="batch")[0]
+        logits = centred().apply(PARAMS, {"centre": jnp.zeros(SHAPE)}, x, use="batch")[0]
         return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
 
     for _ in range(3):

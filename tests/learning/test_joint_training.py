@@ -21,7 +21,7 @@ from joint_problems import (
 from training_problems import ListWriter, split_batch
 
 from ebmjax.data import ImageData
-from ebmjax.networks import SADA_JEM_POLICY, WideResNet, classifier
+from ebmjax.networks import SADA_JEM_POLICY, WideResNet, from_linen
 from ebmjax.samplers import sgld
 from ebmjax.training import (
     Checkpoints,
@@ -160,7 +160,7 @@ def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
 
 @pytest.mark.slow
 def test_a_wide_resnet_trains_with_batch_normalised_chains():
-    network = classifier(WideResNet(10, 1, 10, norm="batch"))
+    network = from_linen(WideResNet(10, 1, 10, norm="batch"))
     draw = negatives(
         sampler=functools.partial(sgld, step_size=1.0, noise_scale=0.01),
         num_steps=2,

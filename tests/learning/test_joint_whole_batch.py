@@ -24,7 +24,7 @@ from training_problems import split_batch
 from ebmjax.data import ImageData
 from ebmjax.learning import Carry
 from ebmjax.losses import beta_objective_loss
-from ebmjax.networks import SADA_JEM_POLICY, Classifier
+from ebmjax.networks import SADA_JEM_POLICY, Network
 from ebmjax.samplers import ReplayBuffer, Sampler
 from ebmjax.training import Plan, fit, init_state, make_train_step
 
@@ -54,7 +54,7 @@ def normalised():
         "out": jnp.asarray(rng.normal(size=(WIDTH, NUM_CLASSES)), jnp.float32),
     }
     statistics = {"moments": jnp.stack([jnp.zeros(WIDTH), jnp.ones(WIDTH)])}
-    return Classifier(lambda key, images: (params, statistics), normalised_logits)
+    return Network(lambda key, images: (params, statistics), normalised_logits)
 
 
 def weighted_loss(positive, negative, smoothing):

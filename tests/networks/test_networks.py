@@ -85,25 +85,36 @@ def test_default_widths_are_the_papers():
     assert count(latent) == 80 * 100 + 100 + 100 * 100 + 100 + 100 + 1
 
 
-def written_out_generator(layers, z):
-    """Before the tanh."""
+def written_out_generator(layers, z, sides=((4, 4), (8, 8), (16, 16))):
+    """Before the tanh; each layer's image is cut to its side."""
     x = z[:, None, None, :]
     for index in range(len(layers)):
         layer = layers[f"TransposedConvolution_{index}"]
         stride, padding = (2, "SAME") if index else (1, "VALID")
         x = leaky(x, 0.2) if index else x
         x = lax.conv_transpose(x, layer["kernel"], (stride, stride), padding)
-        x = x + layer["bias"][None, None, None, :]
+        height, width = sides[index]
+        x = x[:, :height, :width] + layer["bias"][None, None, None, :]
     return x
 
 
-@pytest.mark.parametrize("lowering", LOWERINGS)
-def test_generator_equals_its_definition(lowering):
+SIDES = {
+    None: ((4, 4), (8, 8), (16, 16)),
+    (16, 16): ((4, 4), (8, 8), (16, 16)),
+    (25, 18): ((7, 5), (13, 9), (25, 18)),
+}
+
+
+@pytest.mark.parametrize(
+    ("lowering", "image_size"), [*itertools.product(LOWERINGS, [None, (25, 18)]), (None, (16, 16))]
+)
+def test_generator_equals_its_definition(lowering, image_size):
     z = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
     with jax.enable_x64(True):
-        module = ConvGenerator((6, 4), 3, lowering=lowering, dtype=jnp.float64)
+        module = ConvGenerator((6, 4), 3, image_size, lowering, jnp.float64)
         params = randomised(initial(module, z))
-        before = jax.jit(written_out_generator)(in_float64(params["params"]), in_float64(z))
+        written_out = functools.partial(written_out_generator, sides=SIDES[image_size])
+        before = jax.jit(written_out)(in_float64(params["params"]), in_float64(z))
         images = jax.jit(module.apply)(params, z)
         assert images.dtype == jnp.float32
         # Half an eps from the cast, and a few from float32's tanh, whose slope is at most 1.
@@ -123,6 +134,14 @@ def test_generator_sizes_and_parameters(features, channels, side):
     images = jax.eval_shape(module.apply, params, jnp.zeros((2, 16)))
     assert images.shape == (2, side, side, channels)
     assert jax.eval_shape(module.apply, params, jnp.zeros(16)).shape == (side, side, channels)
+
+
+@pytest.mark.parametrize(("height", "width"), [(25, 25), (28, 28), (33, 48), (1, 3)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_generator_makes_any_side(height, width, channels):
+    module = ConvGenerator((8, 4), channels, (height, width))
+    made, _ = jax.eval_shape(module.init_with_output, jax.random.key(0), jnp.zeros((2, 16)))
+    assert made.shape == (2, height, width, channels)
 
 
 def test_generator_starts_lecun_normal_unless_told_otherwise():

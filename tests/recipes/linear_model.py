@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import learning, samplers
-from ebmjax.networks import Classifier, NormPolicy
+from ebmjax.networks import Network, NormPolicy
 from ebmjax.recipes.joint.chains import Trained, densities_of
 
 EPS = float(jnp.finfo(jnp.float32).eps)
@@ -18,9 +18,9 @@ def linear(images):
     return images.reshape(*images.shape[:-3], 3) @ WEIGHTS
 
 
-LINEAR = Classifier(
+LINEAR = Network(
     init=lambda key, images: ({}, {}),
-    logits=lambda params, statistics, images, **_: (linear(images), statistics),
+    apply=lambda params, statistics, images, **_: (linear(images), statistics),
     first_layer=lambda params, images: 2.0 * images,
     head=lambda params, statistics, hidden, **_: (linear(hidden / 2.0), statistics),
 )

@@ -142,7 +142,7 @@ def _digest(train: data.ImageData, num_classes: int) -> str:
 
 
 def _train(network: Any, train: data.ImageData) -> PyTree:
-    classifier = networks.classifier(network)
+    classifier = networks.from_linen(network)
     key = jax.random.key(SETTINGS["seed"])
     batch_size = min(SETTINGS["batch_size"], len(train.images))
     steps_per_epoch = len(train.images) // batch_size
@@ -152,7 +152,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
         del key
 
         def loss_fn(params: PyTree) -> tuple[jax.Array, Metrics]:
-            logits, _ = classifier.logits(params, {}, data.to_signed_unit(batch.images))
+            logits, _ = classifier.apply(params, {}, data.to_signed_unit(batch.images))
             return losses.cross_entropy_loss(logits, batch.labels)
 
         (loss, found), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)

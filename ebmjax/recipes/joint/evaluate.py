@@ -165,7 +165,7 @@ class JointEvaluation:
     def _score_batch(self) -> Callable[..., dict[str, jax.Array]]:
         def score(model: Trained, images: jax.Array) -> dict[str, jax.Array]:
             def logits_fn(images: jax.Array) -> jax.Array:
-                return self.network.classifier.logits(model.params, model.statistics, images)[0]
+                return self.network.classifier.apply(model.params, model.statistics, images)[0]
 
             return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ebmjax import data, losses, metrics
 from ebmjax.learning import ANY_CLASS, ChainPlan
-from ebmjax.networks import Classifier
+from ebmjax.networks import Network
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
@@ -41,7 +41,7 @@ class JointMonitor:
     """
 
     workdir: Path
-    classifier: Classifier
+    classifier: Network
     test: data.ImageData
     distances: Distances
     key: Key
@@ -103,7 +103,7 @@ class JointMonitor:
             }
             pictures = {"logits": logits, "labels": labels}
             if samples is not None:
-                theirs = self.classifier.logits(params, statistics, samples)[0]
+                theirs = self.classifier.apply(params, statistics, samples)[0]
                 row["buffer_log_density"] = jnp.mean(losses.joint_log_density(theirs))
                 pictures["samples"] = data.from_signed_unit(samples)
             return row, pictures
@@ -112,11 +112,11 @@ class JointMonitor:
 
 
 def predict(
-    classifier: Classifier, params: PyTree, statistics: PyTree, images: jax.Array, batch_size: int
+    classifier: Network, params: PyTree, statistics: PyTree, images: jax.Array, batch_size: int
 ) -> jax.Array:
     """Returns logits (N, classes) of images (N, H, W, C), by running statistics, in batches."""
     return jax.lax.map(
-        lambda image: classifier.logits(params, statistics, image)[0],
+        lambda image: classifier.apply(params, statistics, image)[0],
         images,
         batch_size=min(batch_size, len(images)),
     )

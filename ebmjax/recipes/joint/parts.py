@@ -29,10 +29,10 @@ NORM_POLICIES = {
 }
 
 
-def classifier(config: Config, section: Literal["model", "sampler"]) -> networks.Classifier:
+def classifier(config: Config, section: Literal["model", "sampler"]) -> networks.Network:
     """The wide residual network of ``config.model``, computing in the ``dtype`` of a section."""
     model = config.model
-    return networks.classifier(
+    return networks.from_linen(
         networks.WideResNet(
             depth=model.depth,
             widen_factor=model.widen_factor,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax import metrics
 from ebmjax.learning import ANY_CLASS, ChainPlan
-from ebmjax.networks import Classifier
+from ebmjax.networks import Network
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.images.chains import DensitiesOf, move
 from ebmjax.recipes.joint.chains import Trained
@@ -99,7 +99,7 @@ def _curve(norm: Any, classify: Callable[..., jax.Array], section: Config) -> Ca
 
 
 def classify_fn(
-    classifier: Classifier,
+    classifier: Network,
     plan: ChainPlan | None,
     densities_of: DensitiesOf,
     refine_steps: int,
@@ -113,7 +113,7 @@ def classify_fn(
       ConfigError: if there is no sampler of single images to refine with.
     """
     if not refine_steps:
-        return lambda model, _, images: classifier.logits(model.params, model.statistics, images)[0]
+        return lambda model, _, images: classifier.apply(model.params, model.statistics, images)[0]
     if plan is None or plan.is_interacting:
         raise ConfigError(
             f"config.eval.refine_steps={refine_steps} needs a run whose chains move each on its "
@@ -127,6 +127,6 @@ def classify_fn(
             return move(key, sampler, densities_of, model, images, labels, refine_steps)
 
         refined = metrics.straight_through(refine)(key, images)
-        return classifier.logits(model.params, model.statistics, refined)[0]
+        return classifier.apply(model.params, model.statistics, refined)[0]
 
     return classify

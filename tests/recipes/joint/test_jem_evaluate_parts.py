@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from ebmjax import data, networks
 from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
-from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, classifier
+from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.images import extractors
@@ -79,7 +79,7 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
 @pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])
 def test_generated_chains_are_normalised_as_those_of_training(policy):
     """Normalises by the batch of the chains, or by running averages that are far from it."""
-    network = classifier(WideResNet(10, 1, 2, norm="batch"))
+    network = from_linen(WideResNet(10, 1, 2, norm="batch"))
     starts = jax.random.uniform(jax.random.key(1), (4, 8, 8, 1), minval=-1.0)
     params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
     joint = JointNetwork(network, network, policy, is_conditional=False)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.networks import Classifier, WideResNet, classifier
+from ebmjax.networks import Network, WideResNet, from_linen
 
 
 class Flat(nn.Module):
@@ -54,7 +54,7 @@ def assert_equal(first, second):
 def wide_resnet(norm="batch"):
     """The network, its classifier, and a start."""
     network = WideResNet(10, 1, 3, norm)
-    made = classifier(network)
+    made = from_linen(network)
     return network, made, jax.jit(made.init)(jax.random.key(0), images_of())
 
 
@@ -66,13 +66,13 @@ def test_functions_give_the_numbers_of_the_network():
 
     batch = functools.partial(network.apply, statistics="batch", mutable=["batch_stats"])
     expected, updated = jax.jit(batch)(variables, images)
-    use_batch = jax.jit(functools.partial(made.logits, use="batch"))
+    use_batch = jax.jit(functools.partial(made.apply, use="batch"))
     logits, averages = use_batch(params, statistics, images)
     assert_equal((logits, averages), (expected, updated["batch_stats"]))
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(averages)) > 0
 
     variables = {"params": params, "batch_stats": averages}
-    running, same = jax.jit(made.logits)(params, averages, images)
+    running, same = jax.jit(made.apply)(params, averages, images)
     assert_equal((running, same), (jax.jit(network.apply)(variables, images), averages))
     assert np.abs(running - logits).max() > 0.001
 
@@ -82,11 +82,11 @@ def test_chains_of_single_images_share_their_statistics():
     images = images_of()
 
     def one(image):
-        return made.logits(params, statistics, image, use="batch", batch_axis="chains")
+        return made.apply(params, statistics, image, use="batch", batch_axis="chains")
 
     chains = jax.vmap(one, axis_name="chains", out_axes=(0, None))
     logits, averages = jax.jit(chains)(images)
-    use_batch = jax.jit(functools.partial(made.logits, use="batch"))
+    use_batch = jax.jit(functools.partial(made.apply, use="batch"))
     expected, expected_averages = use_batch(params, statistics, images)
     # The same sums in another order: some 64 terms in each of twelve layers, in units of values
     # of order one; alone, an image's statistics move its logits by far more.
@@ -103,11 +103,11 @@ def test_chains_follow_the_gradient_of_their_summed_log_density():
     images = 10 * images_of()
 
     def log_density(image):
-        logits, _ = made.logits(params, statistics, image, use="batch", batch_axis="chains")
+        logits, _ = made.apply(params, statistics, image, use="batch", batch_axis="chains")
         return jax.nn.logsumexp(logits)
 
     def total(images):
-        logits, _ = made.logits(params, statistics, images, use="batch")
+        logits, _ = made.apply(params, statistics, images, use="batch")
         return jax.nn.logsumexp(logits, axis=-1).sum()
 
     chains = jax.jit(jax.vmap(jax.grad(log_density), axis_name="chains"))(images)
@@ -129,7 +129,7 @@ def test_the_split_is_the_whole(norm):
         return made.head(params, statistics, made.first_layer(params, images), use=use)
 
     for use in ("running", "batch"):
-        whole, parts = (jax.jit(functools.partial(f, use=use)) for f in (made.logits, split))
+        whole, parts = (jax.jit(functools.partial(f, use=use)) for f in (made.apply, split))
         assert_equal(parts(params, statistics, images), whole(params, statistics, images))
     assert (statistics == {}) == (norm is None)
 
@@ -144,18 +144,18 @@ class HeadAlone(Flat):
 @pytest.mark.parametrize("network", [Flat(), HeadAlone()], ids=["plain", "head"])
 def test_a_network_without_statistics_has_one_use_and_no_split(network):
     images = images_of()
-    made = classifier(network)
+    made = from_linen(network)
     params, statistics = made.init(jax.random.key(0), images)
     assert statistics == {}
     assert made.first_layer is None
     assert made.head is None
     expected = network.apply({"params": params}, images)
     for use in ("running", "batch"):
-        assert_equal(made.logits(params, {}, images, use=use, batch_axis="chains"), (expected, {}))
+        assert_equal(made.apply(params, {}, images, use=use, batch_axis="chains"), (expected, {}))
     half = images.astype(jnp.bfloat16)
     assert (
-        classifier(nn.Dense(3, dtype=jnp.bfloat16))
-        .logits({"kernel": np.ones((1, 3)), "bias": np.ones(3)}, {}, half)[0]
+        from_linen(nn.Dense(3, dtype=jnp.bfloat16))
+        .apply({"kernel": np.ones((1, 3)), "bias": np.ones(3)}, {}, half)[0]
         .dtype
         == jnp.float32
     )
@@ -171,12 +171,12 @@ def test_plain_functions_are_as_good_as_a_module():
         return jax.vmap(params)(images), statistics
 
     def accuracy_loss(network, params, statistics, images):
-        """Uses a Classifier as a trainer does, whoever made it."""
-        scores, statistics = network.logits(params, statistics, images, use="batch")
+        """Uses a Network as a trainer does, whoever made it."""
+        scores, statistics = network.apply(params, statistics, images, use="batch")
         return -jax.nn.log_softmax(scores)[:, 1].mean(), statistics
 
     images = images_of()
-    plain, module = Classifier(init, logits), classifier(Flat())
+    plain, module = Network(init, logits), from_linen(Flat())
     params, statistics = plain.init(jax.random.key(0), images)
     same = {"Dense_0": params._asdict()}
     gradient = jax.grad(accuracy_loss, argnums=1, has_aux=True)
@@ -193,16 +193,16 @@ def test_averages_stay_float32_whatever_the_images():
     _, made, (params, statistics) = wide_resnet()
     with jax.enable_x64(True):
         images = images_of().astype(np.float64)
-        use_batch = functools.partial(made.logits, use="batch")
+        use_batch = functools.partial(made.apply, use="batch")
         out = jax.eval_shape(use_batch, params, statistics, images)
     assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {jnp.dtype("float32")}
 
 
 @pytest.mark.parametrize("use", ["running", "batch"])
 def test_logits_are_float32_whatever_the_network_computes_in(use):
-    made, images = classifier(Half()), images_of()
+    made, images = from_linen(Half()), images_of()
     params, statistics = jax.eval_shape(made.init, jax.random.key(0), images)
-    use_either = functools.partial(made.logits, use=use)
+    use_either = functools.partial(made.apply, use=use)
     logits, _ = jax.eval_shape(use_either, params, statistics, images)
     assert logits.dtype == jnp.float32
 
@@ -210,6 +210,6 @@ def test_logits_are_float32_whatever_the_network_computes_in(use):
 def test_bad_input_is_named():
     _, made, (params, statistics) = wide_resnet()
     with pytest.raises(ValueError, match="use must be 'running' or 'batch', got use='eval'"):
-        made.logits(params, statistics, images_of(), use="eval")
-    with pytest.raises(TypeError, match=r"got function; wrap functions as Classifier\("):
-        classifier(lambda images: images)  # type: ignore[arg-type]
+        made.apply(params, statistics, images_of(), use="eval")
+    with pytest.raises(TypeError, match=r"got function; there are also.*from_functions\("):
+        from_linen(lambda images: images)  # type: ignore[arg-type]

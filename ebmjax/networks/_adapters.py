@@ -1,0 +1,234 @@
+"""Networks of Flax NNX and of Equinox in the form that trainers and evaluations take.
+
+Their parameters and state are flat dicts, from the path in the module to an array.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax.networks._network import Axes, Network, at_float32, keep_dtype, on_one_batch_axis
+from ebmjax.networks._norm_policy import Statistics, check_statistics
+from ebmjax.types import Key, PyTree
+
+Named = dict[str, jax.Array]
+
+EXAMPLES = "examples"  # name of the axis that an Equinox network is mapped over
+
+
+def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
+    """Returns the ``Network`` of a Flax NNX module.
+
+    Parameters are the variables of type ``nnx.Param``, such as {"conv/kernel": array}. All other
+    variables are state. ``use`` sets ``use_running_average`` throughout the module.
+
+    Args:
+      network: a function ``rngs -> nnx.Module``, whose parameters depend on the key of ``init``. Or
+        a module, whose own parameters ``init`` returns for every key.
+      input_ndim: number of axes of one example, 3 for an image, 1 for a vector: the module is
+        called on one batch axis. None if it takes any leading axes, or none.
+
+    Raises:
+      TypeError: unless ``network`` is a module or a function that returns one.
+      ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers, as
+        dropout does unless it is built with ``deterministic=True``.
+
+    Example:
+      >>> from flax import nnx
+      >>> network = from_nnx(lambda rngs: nnx.Linear(3, 10, rngs=rngs), input_ndim=1)
+      >>> params, state = network.init(jax.random.key(0), jnp.zeros(3))
+      >>> sorted(params), state
+      (['bias', 'kernel'], {})
+      >>> network.apply(params, state, jnp.zeros((5, 3)))[0].shape
+      (5, 10)
+    """
+    from flax import nnx
+
+    kinds = (nnx.Param, nnx.RngState, ...)
+    is_built, outline = isinstance(network, nnx.Module), network
+    if not is_built:
+        _check_callable(network, "a Flax NNX module, or a function rngs -> module")
+        outline = nnx.eval_shape(lambda: network(nnx.Rngs(0)))
+        if not isinstance(outline, nnx.Module):
+            raise TypeError(f"network(rngs) must return an nnx.Module, got {_kind(outline)}.")
+    graph, outline_params, random, outline_state = nnx.split(outline, *kinds)
+    random = jax.tree.map(_unused, random)
+
+    def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
+        del inputs
+        module = network if is_built else network(nnx.Rngs(key))
+        _, params, _, state = nnx.split(module, *kinds)
+        return _named(params), _named(state)
+
+    def apply(
+        params: Named,
+        state: Named,
+        *inputs: Any,
+        use: Statistics = "running",
+        batch_axis: Axes = None,
+    ) -> tuple[Any, Named]:
+        check_statistics("use", use)
+        unused = jax.tree.map(lambda leaf: leaf, random)  # a merged module changes its variables
+        parts = (_filled(outline_params, params), unused, _filled(outline_state, state))
+        module = nnx.merge(graph, *parts)
+        module.set_attributes(use_running_average=use == "running", raise_if_not_found=False)
+        module.set_attributes(nnx.BatchNorm, axis_name=batch_axis, raise_if_not_found=False)
+        outputs = jax.tree.map(at_float32, module(*inputs))
+        _, _, drawn, new = nnx.split(module, *kinds)
+        if any(a is not b for a, b in zip(*map(jax.tree.leaves, (random, drawn)), strict=True)):
+            raise ValueError(_RANDOM.format("deterministic=True"))
+        if use == "batch":
+            state = _kept(state, _named(new))
+        return outputs, state
+
+    return Network(init, on_one_batch_axis(apply, input_ndim))
+
+
+def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
+    """Returns the ``Network`` of an Equinox module, which is called on one example at a time.
+
+    Parameters are its floating-point arrays, such as {"layers/0/weight": array}. Its other arrays
+    are state, and so is an ``equinox.nn.State``: the module is then called as ``module(x, *more,
+    state) -> (outputs, state)``. ``use`` sets ``inference`` of its stateful layers, for example
+    ``BatchNorm``, whose axis name may be any.
+
+    Images have shape (H, W, C); Equinox's convolutions take (C, H, W).
+
+    Args:
+      network: a function ``key -> module``, whose parameters depend on the key of ``init``. Or a
+        module, whose own parameters ``init`` returns for every key. In both, (module, state) as
+        ``equinox.nn.make_with_state`` returns it stands for a module with state.
+      input_ndim: number of axes of one example, 3 for an image, 1 for a vector.
+
+    Raises:
+      ImportError: if Equinox is not installed.
+      TypeError: unless ``network`` is a module or a function that returns one.
+      ValueError: for dropout without ``inference=True``; from ``apply``, if ``use`` is unknown.
+    """
+    eqx = _equinox()
+    outline, state_outline = _pair(network)
+    is_built = isinstance(outline, eqx.Module)
+    if not is_built:
+        _check_callable(network, "an Equinox module, (module, state), or a function of a key")
+        outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
+        if not isinstance(outline, eqx.Module):
+            raise TypeError(f"network(key) must return an eqx.Module, got {_kind(outline)}.")
+    _check_no_dropout(outline)
+
+    def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
+        del inputs
+        module, state = _pair(network if is_built else network(key))
+        arrays = {name: leaf for name, leaf in _named(module).items() if eqx.is_array(leaf)}
+        params = {name: leaf for name, leaf in arrays.items() if eqx.is_inexact_array(leaf)}
+        others = {name: leaf for name, leaf in arrays.items() if name not in params}
+        return params, others | _named(state, "state/")
+
+    def apply(
+        params: Named,
+        state: Named,
+        *inputs: Any,
+        use: Statistics = "running",
+        batch_axis: Axes = None,
+    ) -> tuple[Any, Named]:
+        check_statistics("use", use)
+        module = _in_use(_filled(outline, params | state), use, batch_axis)
+        if state_outline is None:
+            return jax.tree.map(at_float32, jax.vmap(module)(*inputs)), state
+        in_axes = (*(0 for _ in inputs), None)
+        mapped = jax.vmap(module, in_axes, (0, None), axis_name=EXAMPLES)
+        outputs, after = mapped(*inputs, _filled(state_outline, state, "state/"))
+        if use == "batch":
+            state = _kept(state, state | _named(after, "state/"))
+        return jax.tree.map(at_float32, outputs), state
+
+    return Network(init, on_one_batch_axis(apply, input_ndim))
+
+
+def _equinox() -> Any:
+    try:
+        import equinox
+    except ImportError as error:
+        raise ImportError(
+            f"from_equinox needs Equinox, which cannot be imported ({error}): pip install equinox",
+            name=error.name,
+        ) from error
+    return equinox
+
+
+def _pair(found: Any) -> tuple[Any, Any]:
+    """Returns an Equinox module and its state, or None."""
+    return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+
+
+def _check_no_dropout(module: Any) -> None:
+    dropout = _equinox().nn.Dropout
+    for part in jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, dropout)):
+        if isinstance(part, dropout) and not part.inference and part.p != 0:
+            raise ValueError(_RANDOM.format("inference=True"))
+
+
+def _in_use(module: Any, use: Statistics, batch_axis: Axes) -> Any:
+    """Returns an Equinox module whose stateful layers take the statistics of ``use``."""
+    outer = (batch_axis,) if isinstance(batch_axis, str) else batch_axis or ()
+    changes = {"inference": use == "running", "axis_name": (EXAMPLES, *outer)}
+
+    def is_stateful(part: Any) -> bool:
+        return isinstance(part, _equinox().nn.StatefulLayer) and hasattr(part, "inference")
+
+    def used(part: Any) -> Any:
+        return _changed(part, changes) if is_stateful(part) else part
+
+    return jax.tree.map(used, module, is_leaf=is_stateful)
+
+
+_RANDOM = (
+    "network draws random numbers in its call, as dropout does. An energy must be a function of "
+    "its input: leave dropout out, or build it with {}."
+)
+
+
+def _kind(found: Any) -> str:
+    return f"a {type(found).__name__}"
+
+
+def _check_callable(network: Any, expected: str) -> None:
+    if not callable(network):
+        raise TypeError(f"network must be {expected}, got {_kind(network)}.")
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/").removesuffix("/value")
+
+
+def _named(tree: PyTree, prefix: str = "") -> dict[str, Any]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {prefix + _name(path): leaf for path, leaf in leaves}
+
+
+def _kept(old: Named, new: Named) -> Named:
+    return {name: keep_dtype(leaf, new[name]) for name, leaf in old.items()}
+
+
+def _filled(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
+    """Returns ``outline`` with the arrays of ``named`` in their places."""
+
+    def fill(path: Any, leaf: Any) -> Any:
+        return named.get(prefix + _name(path), leaf)
+
+    return jax.tree_util.tree_map_with_path(fill, outline)
+
+
+def _unused(leaf: Any) -> jax.Array:
+    """Returns an array for a random state that nothing draws from."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    zero = jax.random.key(0) if is_key else jnp.zeros((), leaf.dtype)
+    return jnp.broadcast_to(zero, leaf.shape)
+
+
+def _changed(part: Any, changes: dict[str, Any]) -> Any:
+    """Returns a copy of a frozen module with the fields of ``changes`` that it has."""
+    copy = object.__new__(type(part))
+    for name, value in vars(part).items():
+        object.__setattr__(copy, name, changes.get(name, value))
+    return copy

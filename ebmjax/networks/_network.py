@@ -1,0 +1,272 @@
+"""A network as two pure functions, with normalisation statistics as arguments and results."""
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax.errors import InvalidRngError
+
+from ebmjax.networks._norm_policy import Statistics, check_statistics
+from ebmjax.types import PyTree
+
+Axes = str | tuple[str, ...] | None
+
+
+class Network(NamedTuple):
+    """Pure functions of parameters; trainers and evaluations need nothing else.
+
+    One form serves logits, energies (of images, or of images and labels) and generators. Make one
+    with ``from_linen``, ``from_nnx``, ``from_equinox`` or ``from_functions``, or from two functions
+    of your own. A network without running statistics passes ``{}`` through.
+
+    Attributes:
+      init: ``init(key, x, *more) -> (params, state)``, from an example or a batch; ``state`` holds
+        the running averages of batch normalisation, or ``{}``.
+      apply: ``apply(params, state, x, *more, use="running", batch_axis=None) -> (outputs,
+        new_state)``, for any leading axes or none: ``x`` of shape (..., H, W, C) or (..., d),
+        ``more`` such as labels (...,). Outputs are float32: logits (..., classes), energies (...,)
+        or images. With ``use="batch"`` examples are normalised by their own statistics, averaged
+        also over the mapped axis ``batch_axis`` if given; ``new_state`` then holds the updated
+        running averages. A ``NormPolicy`` says whether to keep them. Otherwise it is ``state``.
+      first_layer: ``first_layer(params, x) -> hidden``, the part of the network that PYLD
+        differentiates once per outer step; None if the network has no such split.
+      head: ``head(params, state, hidden, *, use="running", batch_axis=None) -> (outputs,
+        new_state)``, the rest, so ``apply`` is ``head`` after ``first_layer``.
+
+    Example:
+      >>> def init(key, images):
+      ...     return 0.01 * jax.random.normal(key, (images.shape[-2], 10)), {}
+      >>> def apply(params, state, images, *, use="running", batch_axis=None):
+      ...     del use, batch_axis
+      ...     return images.mean((-3, -1)) @ params, state
+      >>> network = Network(init, apply)
+      >>> params, state = network.init(jax.random.key(0), jnp.zeros((8, 8, 1)))
+      >>> network.apply(params, state, jnp.zeros((5, 8, 8, 1)))[0].shape
+      (5, 10)
+    """
+
+    init: Callable[..., tuple[PyTree, PyTree]]
+    apply: Callable[..., tuple[Any, PyTree]]
+    first_layer: Callable[[PyTree, jax.Array], jax.Array] | None = None
+    head: Callable[..., tuple[Any, PyTree]] | None = None
+
+
+def from_functions(
+    init: Callable[..., PyTree], apply: Callable[..., Any], *, input_ndim: int | None = None
+) -> Network:
+    """Returns the ``Network`` of two plain functions without state.
+
+    Args:
+      init: ``init(key, x, *more) -> params``.
+      apply: ``apply(params, x, *more) -> outputs``.
+      input_ndim: number of axes of one example, 3 for an image, 1 for a vector: ``apply`` is then
+        called on one batch axis. None if it takes any leading axes, or none.
+
+    Example:
+      >>> def init(key, z):
+      ...     return jax.random.normal(key, z.shape[-1:])
+      >>> energy = from_functions(init, lambda params, z: jnp.square(z) @ jnp.exp(params))
+      >>> params, state = energy.init(jax.random.key(0), jnp.zeros(4))
+      >>> energy.apply(params, state, jnp.zeros((5, 4)))[0].shape
+      (5,)
+    """
+
+    def stateful(
+        params: PyTree, state: PyTree, *inputs: Any, use: Any = "running", batch_axis: Axes = None
+    ) -> tuple[Any, PyTree]:
+        del batch_axis
+        check_statistics("use", use)
+        return jax.tree.map(at_float32, apply(params, *inputs)), state
+
+    return Network(
+        lambda key, *inputs: (init(key, *inputs), {}), on_one_batch_axis(stateful, input_ndim)
+    )
+
+
+def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
+    """Returns the ``Network`` of a Linen module.
+
+    Batch normalisation follows ``use`` if the module's call has one of the arguments ``statistics``
+    (``"running"`` or ``"batch"``), ``train``, ``training``, ``is_training`` or
+    ``use_running_average``. An argument ``deterministic`` is always True. Methods ``first_layer``
+    and ``head`` become the fields of that name.
+
+    Args:
+      network: maps (..., H, W, C) or (..., d), and perhaps labels, to outputs.
+      input_ndim: as for ``from_functions``.
+
+    Raises:
+      TypeError: unless ``network`` is a Linen module.
+      ValueError: from ``init``, for variables other than parameters and batch statistics, and for
+        batch statistics that no argument of the call selects. From ``apply`` and ``head``, if
+        ``use`` is unknown or the network draws random numbers, as dropout does.
+
+    Example:
+      >>> from ebmjax.networks import WideResNet
+      >>> network = from_linen(WideResNet(10, 1, 10, norm="batch"))
+      >>> images = jnp.zeros((5, 8, 8, 1))
+      >>> params, state = jax.jit(network.init)(jax.random.key(0), images)
+      >>> evaluate = jax.jit(network.apply, static_argnames="use")
+      >>> logits, state = evaluate(params, state, images, use="batch")
+      >>> logits.shape
+      (5, 10)
+    """
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            f"network must be a Flax Linen module, got {type(network).__name__}; there are also "
+            "from_nnx, from_equinox and from_functions(init, apply)."
+        )
+    choices = _choices(network, "__call__")
+
+    def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
+        with _refused_random_numbers():
+            variables = network.init(key, *inputs, **_chosen(choices, "running"))
+        others = sorted(set(variables) - {"params", "batch_stats"})
+        if others:
+            raise ValueError(
+                f"network keeps the variables {others}; only parameters and batch statistics "
+                "(batch_stats) are carried. Leave the others out."
+            )
+        if "batch_stats" in variables and not set(choices) - {"deterministic"}:
+            raise ValueError(
+                "network has batch statistics, but its call has no argument that says whether to "
+                f"use and update them, one of {sorted(set(_CHOICES) - {'deterministic'})}."
+            )
+        return variables.get("params", {}), variables.get("batch_stats", {})
+
+    apply = on_one_batch_axis(_bind(network, "__call__"), input_ndim)
+    if not (hasattr(network, "first_layer") and hasattr(network, "head")):
+        return Network(init, apply)
+
+    def first_layer(params: PyTree, x: jax.Array) -> jax.Array:
+        return network.apply({"params": params}, x, method="first_layer")  # type: ignore
+
+    return Network(init, apply, first_layer, _bind(network, "head"))
+
+
+_CHOICES: dict[str, Callable[[Statistics], Any]] = {
+    "statistics": lambda use: use,
+    "train": lambda use: use == "batch",
+    "training": lambda use: use == "batch",
+    "is_training": lambda use: use == "batch",
+    "use_running_average": lambda use: use == "running",
+    "deterministic": lambda use: True,
+}
+
+
+def _choices(network: nn.Module, method: str) -> dict[str, Callable[[Statistics], Any]]:
+    """Returns the arguments of ``method`` that depend on the use of the statistics."""
+    names = inspect.signature(getattr(network, method)).parameters
+    return {name: value for name, value in _CHOICES.items() if name in names}
+
+
+def _chosen(choices: dict[str, Callable[[Statistics], Any]], use: Statistics) -> dict[str, Any]:
+    return {name: value(use) for name, value in choices.items()}
+
+
+def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
+    """Returns ``Network.apply``, by the ``method`` of ``network`` that computes the outputs."""
+    choices = _choices(network, method)
+
+    def apply(
+        params: PyTree,
+        state: PyTree,
+        *inputs: Any,
+        use: Statistics = "running",
+        batch_axis: Axes = None,
+    ) -> tuple[Any, PyTree]:
+        check_statistics("use", use)
+        variables = {"params": params, "batch_stats": state}
+        call = partial(network.apply, variables, *inputs, method=method, **_chosen(choices, use))
+        if use == "running" or not set(choices) - {"deterministic"}:
+            with _refused_random_numbers():
+                return jax.tree.map(at_float32, call()), state
+        with _refused_random_numbers(), _averaged_over(batch_axis):
+            outputs, updated = call(mutable=["batch_stats"])
+        new = jax.tree.map(keep_dtype, state, updated.get("batch_stats", {}))
+        return jax.tree.map(at_float32, outputs), new
+
+    return apply
+
+
+def _averaged_over(axes: Axes) -> contextlib.AbstractContextManager[Any]:
+    """Averages statistics of batch normalisation also over mapped ``axes``."""
+
+    def averaged(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        if isinstance(context.module, nn.BatchNorm):
+            # The module was made for this call alone, as all bound modules are.
+            object.__setattr__(context.module, "axis_name", axes)
+        return call(*args, **kwargs)
+
+    return contextlib.nullcontext() if axes is None else nn.intercept_methods(averaged)
+
+
+@contextlib.contextmanager
+def _refused_random_numbers() -> Iterator[None]:
+    try:
+        yield
+    except InvalidRngError as error:
+        raise ValueError(
+            "network draws random numbers in its call, as dropout does. An energy must be a "
+            f"function of its input: leave dropout out, or make it deterministic. ({error})"
+        ) from error
+
+
+def at_float32(outputs: Any) -> jax.Array:
+    """Returns ``outputs`` as float32, because an acceptance is a difference of energies."""
+    return jnp.asarray(outputs, jnp.float32)
+
+
+def keep_dtype(old: Any, new: Any) -> jax.Array:
+    """Returns ``new`` in the dtype of ``old``: images in float64 would change that of averages."""
+    return jnp.asarray(new).astype(old.dtype)
+
+
+def on_one_batch_axis(
+    apply: Callable[..., tuple[Any, PyTree]], input_ndim: int | None
+) -> Callable[..., tuple[Any, PyTree]]:
+    """Returns ``apply`` for any leading axes or none, from one that takes a batch axis.
+
+    Args:
+      apply: as ``Network.apply``, for inputs with one batch axis.
+      input_ndim: number of axes of one example of the first input. None returns ``apply``.
+
+    Raises:
+      ValueError: from the result, for an input with fewer axes, and for outputs that are not one
+        an example.
+    """
+    if input_ndim is None:
+        return apply
+
+    def batched(
+        params: PyTree, state: PyTree, x: jax.Array, *more: Any, **options: Any
+    ) -> tuple[Any, PyTree]:
+        if jnp.ndim(x) < input_ndim:
+            raise ValueError(
+                f"the input must have shape (..., {input_ndim} axes of an example), got "
+                f"{jnp.shape(x)}; input_ndim={input_ndim} says how many one example has."
+            )
+        leading = jnp.shape(x)[: jnp.ndim(x) - input_ndim]
+        size = math.prod(leading)
+
+        def flat(array: Any) -> jax.Array:
+            return jnp.reshape(array, (size, *jnp.shape(array)[len(leading) :]))
+
+        def unflat(output: jax.Array) -> jax.Array:
+            if jnp.shape(output)[:1] != (size,):
+                raise ValueError(
+                    f"the network must return one output an example, shape ({size}, ...) for "
+                    f"{size} examples, got {jnp.shape(output)}."
+                )
+            return output.reshape(*leading, *output.shape[1:])
+
+        outputs, new = apply(params, state, *map(flat, (x, *more)), **options)
+        return jax.tree.map(unflat, outputs), new
+
+    return batched
