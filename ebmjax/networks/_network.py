@@ -84,9 +84,10 @@ def from_functions(
         check_statistics("use", use)
         return jax.tree.map(at_float32, apply(params, *inputs)), state
 
-    return Network(
-        lambda key, *inputs: (init(key, *inputs), {}), on_one_batch_axis(stateful, input_ndim)
-    )
+    def stateless_init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
+        return init(key, *_flat(inputs, input_ndim)[0]), {}
+
+    return Network(stateless_init, on_one_batch_axis(stateful, input_ndim))
 
 
 def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
@@ -125,6 +126,7 @@ def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
     choices = _choices(network, "__call__")
 
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
+        inputs, _ = _flat(inputs, input_ndim)
         with _refused_random_numbers():
             variables = network.init(key, *inputs, **_chosen(choices, "running"))
         others = sorted(set(variables) - {"params", "batch_stats"})
@@ -244,19 +246,9 @@ def on_one_batch_axis(
     if input_ndim is None:
         return apply
 
-    def batched(
-        params: PyTree, state: PyTree, x: jax.Array, *more: Any, **options: Any
-    ) -> tuple[Any, PyTree]:
-        if jnp.ndim(x) < input_ndim:
-            raise ValueError(
-                f"the input must have shape (..., {input_ndim} axes of an example), got "
-                f"{jnp.shape(x)}; input_ndim={input_ndim} says how many one example has."
-            )
-        leading = jnp.shape(x)[: jnp.ndim(x) - input_ndim]
+    def batched(params: PyTree, state: PyTree, *inputs: Any, **options: Any) -> tuple[Any, PyTree]:
+        flat, leading = _flat(inputs, input_ndim)
         size = math.prod(leading)
-
-        def flat(array: Any) -> jax.Array:
-            return jnp.reshape(array, (size, *jnp.shape(array)[len(leading) :]))
 
         def unflat(output: jax.Array) -> jax.Array:
             if jnp.shape(output)[:1] != (size,):
@@ -266,7 +258,26 @@ def on_one_batch_axis(
                 )
             return output.reshape(*leading, *output.shape[1:])
 
-        outputs, new = apply(params, state, *map(flat, (x, *more)), **options)
+        outputs, new = apply(params, state, *flat, **options)
         return jax.tree.map(unflat, outputs), new
 
     return batched
+
+
+def _flat(
+    inputs: tuple[Any, ...], input_ndim: int | None
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Returns inputs with one batch axis, and the leading axes of the first that it stands for."""
+    if input_ndim is None:
+        return inputs, ()
+    shape = jnp.shape(inputs[0])
+    num_leading = len(shape) - input_ndim
+    if num_leading < 0:
+        raise ValueError(
+            f"the input must have shape (..., {input_ndim} axes of an example), got {shape}; "
+            f"input_ndim={input_ndim} says how many one example has."
+        )
+    leading = shape[:num_leading]
+    size = math.prod(leading)
+    flat = (jnp.reshape(x, (size, *jnp.shape(x)[num_leading:])) for x in inputs)
+    return tuple(flat), leading

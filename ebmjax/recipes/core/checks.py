@@ -1,7 +1,9 @@
 """Checks of fields that exclude each other, shared by families. Nothing here imports JAX."""
 
 import importlib.util
+import json
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.core.ranges import MAX_SEED
@@ -111,3 +113,23 @@ def check_installed(asking: str, instead: str = "") -> None:
             f"{asking} needs BlackJAX, which is not installed: pip install blackjax"
             f"{', ' * bool(instead)}{instead}."
         )
+
+
+def model_options(config: Config) -> dict[str, Any]:
+    """Returns the options in ``config.model.options``.
+
+    Raises:
+      ConfigError: unless it is empty, or the text of a JSON object.
+    """
+    text = config.model.options
+    try:
+        options = json.loads(text or "{}")
+    except ValueError as error:
+        options = error
+    if not isinstance(options, dict):
+        why = f" ({options})" if isinstance(options, ValueError) else ""
+        raise ConfigError(
+            "config.model.options must be a JSON object, names in double quotes, such as "
+            f"--config.model.options='{{\"width\": 32}}'; got {text!r}{why}."
+        )
+    return options

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ebmjax._user_function import is_function_name
+
 MAX_SEED = 2**32 - 1
 """Largest seed: JAX's keys are made of 32 bits."""
 
@@ -92,6 +94,12 @@ GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
+FUNCTION = Range(
+    "module:function, or empty",
+    lambda v: isinstance(v, str) and (not v or is_function_name(v)),
+    str,
+    ("", "module:function"),
+)
 NAME = Range("a name", lambda v: isinstance(v, str) and bool(v), str, ("some", "other"))
 BANDWIDTH = Range(
     "positive, or 'median'", lambda v: v == "median" or POSITIVE.holds(v), object, ("median", 0.5)

@@ -3,12 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ebmjax.recipes.core.declare import Field, Fields, When, chosen, field, given, with_defaults
+from ebmjax.recipes.core.declare import (
+    Field,
+    Fields,
+    When,
+    chosen,
+    field,
+    given,
+    waiting,
+    with_defaults,
+)
 from ebmjax.recipes.core.ranges import (
     COUNT,
     FINITE,
     FLAG,
     FRACTION,
+    FUNCTION,
     NAME,
     NOT_NEGATIVE,
     POSITIVE,
@@ -21,6 +31,9 @@ from ebmjax.recipes.core.ranges import (
     optional,
 )
 
+OURS = waiting(
+    When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
+)
 BOXES = ("none", "clamp", "reflect", "reject")
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
 BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
@@ -60,6 +73,13 @@ _KNOWN: Fields = {
     "data.num_points": field(1, COUNT, "number of training points"),
     "data.flip": field(False, FLAG, "flip images at random"),
     "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
+    "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
+    "model.options": field(
+        "",
+        TEXT,
+        "its further arguments, a JSON object; empty: none",
+        given("model.factory", "your own network"),
+    ),
     "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
     "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),
     "sampler.num_steps": field(1, COUNT, "steps of a chain between two updates"),

@@ -13,6 +13,7 @@ def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     has_judge = config.data.num_classes != 0 or config.eval.inception_weights
     checks.check_kept(config, checks.OF_SAMPLES if has_judge else ())
+    checks.model_options(config)
     if not config.model.features:
         raise ConfigError(
             "config.model.features must have at least one entry, the width of each stage of the "

@@ -25,7 +25,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import ROBUST, family, shared, with_digits
+from ebmjax.recipes.core.shared import OURS, ROBUST, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SINGLE, rejecting, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
@@ -67,7 +67,7 @@ FIELDS: dict[str, Field] = {
             "flip": False,
             "noise_scale": 0.03,
         },
-        model={"activation": "leaky_relu_0.2", "dtype": "float32"},
+        model={"factory": "", "options": ""},
         sampler={
             "num_steps": 10,
             "num_samples": 64,
@@ -111,13 +111,19 @@ FIELDS: dict[str, Field] = {
     ),
     **under(shared(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
     "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
-    "model.features": field((16, 32), COUNT, "channels of each stage"),
-    "model.depth": field(1, COUNT, "residual blocks of a stage"),
-    "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
-    "model.num_scales": field(1, COUNT, "scales at which images are seen"),
-    "model.spectral_norm": field(
-        1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+    **under(
+        {
+            **shared(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
+            "model.features": field((16, 32), COUNT, "channels of each stage"),
+            "model.depth": field(1, COUNT, "residual blocks of a stage"),
+            "model.num_scales": field(1, COUNT, "scales at which images are seen"),
+            "model.spectral_norm": field(
+                1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+            ),
+        },
+        OURS,
     ),
+    "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
     "sampler.names": field(("sgld",), one_of(*SINGLE), "samplers that share the negatives"),
     "sampler.allow_decoupled": field(
         False,

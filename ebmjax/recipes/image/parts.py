@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from ebmjax import data, learning, losses, networks, optim
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES
 from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.user_networks import Part, user_networks
 from ebmjax.recipes.image.checks import chosen, references_a_shard
 from ebmjax.recipes.images.initial_laws import laws
 from ebmjax.recipes.samplers import larger, noise_scale
@@ -19,13 +20,46 @@ from ebmjax.recipes.samplers.bind import bound
 from ebmjax.types import Metrics, PyTree
 
 
-def network(config: Config) -> networks.ResidualEnergy:
-    """The residual energy network of ``config.model``."""
+class Model(NamedTuple):
+    """An energy and how its parameters begin.
+
+    Attributes:
+      energy_of: parameters to the energy, as training takes it.
+      init: key to parameters.
+    """
+
+    energy_of: learning.EnergyOf
+    init: Callable[[jax.Array], PyTree]
+
+
+def model_of(config: Config, image_shape: tuple[int, ...]) -> Model:
+    """Returns the energy of ``config.model``, ours or the user's."""
+    num_classes = config.data.num_classes if config.model.is_conditional else None
+    example = (jnp.zeros(image_shape), *(() if num_classes is None else (jnp.int32(0),)))
+    if config.model.factory:
+        shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example)
+        given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
+        (users,) = user_networks(config, given, (Part("energies", shapes, ()),))
+        return Model(
+            _users_energy_of(users, len(example)), lambda key: users.init(key, *example)[0]
+        )
+    network = _residual_energy(config, num_classes)
+    return Model(_energy_of(network), lambda key: network.init(key, *example))
+
+
+def _users_energy_of(network: networks.Network, num_inputs: int) -> learning.EnergyOf:
+    def energy_of(params: PyTree) -> learning.Energy:
+        return lambda *inputs: network.apply(params, {}, *inputs[:num_inputs])[0]
+
+    return energy_of
+
+
+def _residual_energy(config: Config, num_classes: int | None) -> networks.ResidualEnergy:
     model = config.model
     return networks.ResidualEnergy(
         features=model.features,
         depth=model.depth,
-        num_classes=config.data.num_classes if model.is_conditional else None,
+        num_classes=num_classes,
         num_scales=model.num_scales,
         spectral_norm=model.spectral_norm,
         activation=ACTIVATIONS[model.activation],
@@ -33,8 +67,8 @@ def network(config: Config) -> networks.ResidualEnergy:
     )
 
 
-def energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
-    """Its energy as training takes it, with norms that are computed once for all chains."""
+def _energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
+    """Returns the energy, with norms that are computed once for all chains."""
 
     def energy_of(params: PyTree) -> learning.Energy:
         folded, kept = network.folded(params)
@@ -43,12 +77,6 @@ def energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
         return lambda images, labels: folded.apply(kept, images, labels)  # pyright: ignore
 
     return energy_of
-
-
-def init(network: networks.ResidualEnergy, key: jax.Array, shape: tuple[int, ...]) -> PyTree:
-    """Parameters for images of ``shape``."""
-    labels = None if network.num_classes is None else jnp.int32(0)
-    return jax.jit(network.init)(key, jnp.zeros(shape), labels)
 
 
 def view(config: Config) -> learning.View:

@@ -28,8 +28,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network_key, buffer_key = jax.random.split(params_key)
 
     image_shape = train.images.shape[1:]
-    network = parts.network(config)
-    energy_of = parts.energy_of(network)
+    energy_of, init = parts.model_of(config, image_shape)
     chain_plan = parts.chain_plan(config, image_shape)
     beta_fn = parts.beta_fn(config, plan.total_steps)
     gradient_fn = make_image_gradient_fn(
@@ -61,7 +60,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
     later = monitor if images.evaluated is test else replace(monitor, test=images.evaluated)
     evaluation = make_evaluation(later, config, image_shape)
-    state = init_state(parts.init(network, network_key, image_shape), optimizer, carry)
+    state = init_state(jax.jit(init)(network_key), optimizer, carry)
     return common.Experiment(
         state=state,
         train_step=make_train_step(

@@ -20,7 +20,8 @@ def check(config: Config) -> None:
     has_samples = has_energy and config.sampler.buffer.size is not None
     told = set(checks.IS_HIGHER_BETTER) - (set() if has_samples else checks.OF_SAMPLES)
     checks.check_kept(config, told)
-    if (config.model.depth - 4) % 6 or config.model.depth < 10:
+    checks.model_options(config)
+    if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
         raise ConfigError(
             f"config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "
             f" {config.model.depth}."
@@ -46,16 +47,25 @@ def sampler(config: Config) -> Chosen:
 def _check_normalisation(config: Config, chosen: Chosen) -> None:
     """Refuses samplers that need chains independent of each other where a batch couples them."""
     section = config.model
-    if section.norm != "batch" or section.norm_policy in RUNNING_CHAINS:
+    if section.norm == "batch" and not section.factory:
+        check_independence(config, chosen)
+
+
+def check_independence(config: Config, chosen: Chosen) -> None:
+    """Refuses samplers that a network with batch statistics does not go with."""
+    if config.model.norm_policy in RUNNING_CHAINS:
         return
     if chosen.rejects or chosen.entry.interacting:
         does = "takes moves back chain by chain"
         if chosen.entry.interacting:
             does = "moves particles that interact"
+        batch_norm, instead = "config.model.norm='batch'", "set --config.model.norm=group"
+        if config.model.factory:
+            batch_norm, instead = "your own network", "take group normalisation"
         raise ConfigError(
             f"config.sampler.name={chosen.name!r} {does}, and chains normalised by their batch, "
-            f"as by config.model.norm='batch' and norm_policy={section.norm_policy!r}, depend on "
-            "each other in a way it does not know: set --config.model.norm=group, or "
+            f"as by {batch_norm} and norm_policy={config.model.norm_policy!r}, depend on "
+            f"each other in a way it does not know: {instead}, or "
             "--config.model.norm_policy=running."
         )
 

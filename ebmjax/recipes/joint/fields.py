@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.core import declare
 from ebmjax.recipes.core.declare import (
     Field,
+    When,
     above_zero,
     chosen,
     field,
@@ -33,13 +34,16 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import BUFFER, ROBUST, family, shared, with_digits
+from ebmjax.recipes.core.shared import BUFFER, OURS, ROBUST, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
 AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
 SVGD_LOSS = chosen("loss.name", "svgd", what="the loss of SVGD")
-BATCH_NORM = chosen("model.norm", "batch", what="batch normalisation")
+BATCH_NORM = When(
+    "batch normalisation, config.model.norm=batch or your own network's",
+    lambda c: c.model.norm == "batch" or c.model.factory,
+)
 IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
 SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
 PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
@@ -118,7 +122,9 @@ _OF_ENERGY: dict[str, Field] = {
         "sampler.high",
     ),
     "sampler.name": field("sgld", one_of(*SAMPLERS), "sampler of the negatives, a section below"),
-    "sampler.dtype": field("float32", one_of("float32", "bfloat16"), "type that chains compute in"),
+    "sampler.dtype": field(
+        "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
+    ),
     **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES),
     "sampler.allow_decoupled": field(
         False,
@@ -182,7 +188,7 @@ FIELDS: dict[str, Field] = {
             "flip": False,
             "noise_scale": 0.03,
         },
-        model={"dtype": "float32"},
+        model={"factory": "", "options": ""},
         optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
         train={
             "start_from": "",
@@ -216,9 +222,15 @@ FIELDS: dict[str, Field] = {
     "data.positive_flip": field(
         None, optional(FLAG), "flip for p(x); None: the same", AUGMENTED, ENERGY
     ),
-    "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
-    "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
-    "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
+    **under(
+        {
+            **shared(model={"dtype": "float32"}),
+            "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
+            "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
+            "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
+        },
+        OURS,
+    ),
     "model.norm_policy": field(
         "default",
         one_of("default", "running", "running_chains", "sada_jem"),

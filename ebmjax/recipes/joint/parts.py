@@ -13,8 +13,9 @@ from ebmjax import data, learning, losses, networks, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.user_networks import Part, user_networks
 from ebmjax.recipes.images import initial_laws
-from ebmjax.recipes.joint.checks import sampler
+from ebmjax.recipes.joint.checks import check_independence, sampler
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.types import Metrics
 
@@ -29,7 +30,34 @@ NORM_POLICIES = {
 }
 
 
-def classifier(config: Config, section: Literal["model", "sampler"]) -> networks.Network:
+def classifiers(
+    config: Config, image_shape: tuple[int, ...]
+) -> tuple[networks.Network, networks.Network]:
+    """Returns the networks that train and that chains follow; both take the same parameters."""
+    if not config.model.factory:
+        return _wide_resnet(config, "model"), _wide_resnet(config, "sampler")
+    num_classes = config.data.num_classes
+    image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
+    (network,) = user_networks(
+        config,
+        {"num_classes": num_classes, "image_shape": tuple(image_shape)},
+        (Part("logits", (image,), (num_classes,)),),
+        has_state=True,
+    )
+    _, state = jax.eval_shape(network.init, jax.random.key(0), image)
+    if jax.tree.leaves(state):
+        if config.loss.generative_weight:
+            check_independence(config, sampler(config))
+    elif config.model.norm_policy != "default":
+        raise ConfigError(
+            f"config.model.norm_policy={config.model.norm_policy!r} has no effect here: the "
+            "network of config.model.factory keeps no batch statistics. Set "
+            "--config.model.norm_policy=default."
+        )
+    return network, network
+
+
+def _wide_resnet(config: Config, section: Literal["model", "sampler"]) -> networks.Network:
     """The wide residual network of ``config.model``, computing in the ``dtype`` of a section."""
     model = config.model
     return networks.from_linen(

@@ -30,8 +30,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
 
-    classifier = parts.classifier(config, "model")
-    chain_classifier = parts.classifier(config, "sampler")
+    classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:])
     policy = parts.NORM_POLICIES[config.model.norm_policy]
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))

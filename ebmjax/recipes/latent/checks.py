@@ -19,23 +19,13 @@ EVIDENCE_EXPONENT = 6.0
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     _check_best(config)
-    _check_generator(config)
+    checks.model_options(config)
     _check_rates(config)
     _check_ladders(config)
     _check_gaussians(config)
     _check_chains(config)
     _check_sizes(config)
     _check_blackjax(config)
-
-
-def _check_generator(config: Config) -> None:
-    side, features = config.data.image_size, config.model.generator_features
-    made = 4 * 2 ** len(features)
-    if side is not None and made != side:
-        raise ConfigError(
-            f"config.model.generator_features={features} makes images of {made}x{made}, but "
-            f"config.data.image_size={side}. Each entry doubles the side from 4 on."
-        )
 
 
 def _check_rates(config: Config) -> None:

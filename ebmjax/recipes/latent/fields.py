@@ -1,6 +1,7 @@
 """Every field of a latent EBM's configuration, with the digits' values."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -14,6 +15,7 @@ from ebmjax.recipes.core.declare import (
     field,
     given,
     section,
+    under,
     waiting,
 )
 from ebmjax.recipes.core.ranges import (
@@ -25,7 +27,7 @@ from ebmjax.recipes.core.ranges import (
     UP_TO_ONE,
     one_of,
 )
-from ebmjax.recipes.core.shared import ACTIVATIONS, family, shared, with_digits
+from ebmjax.recipes.core.shared import ACTIVATIONS, OURS, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SHARED, SINGLE, sections
 from ebmjax.recipes.samplers.table import shared as of_any
 
@@ -83,6 +85,7 @@ FIELDS: dict[str, Field] = {
             "max_test": None,
             "num_validation": 0,
         },
+        model={"factory": "", "options": ""},
         loss={"energy_l2": 0.0},
         train={
             "start_from": "",
@@ -107,15 +110,23 @@ FIELDS: dict[str, Field] = {
         },
     ),
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
-    "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior's energy"),
-    "model.prior_activation": field(
-        "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
-    ),
-    "model.generator_features": field(
-        (64,), COUNT, "channels of the generator's stages, which double the side from 4 on"
-    ),
-    "model.generator_init": field(
-        "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"
+    **under(
+        {
+            "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior's energy"),
+            "model.prior_activation": field(
+                "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
+            ),
+            "model.generator_features": field(
+                None,
+                replace(COUNT, kind=tuple, may_be_none=True),
+                "channels of the generator's stages, each of twice the side; None: 64 in the last, "
+                "twice as many in each before it, from 4 to 8 pixels on",
+            ),
+            "model.generator_init": field(
+                "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"
+            ),
+        },
+        OURS,
     ),
     "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
     **_chains("prior", 0.16, 60),

@@ -12,7 +12,8 @@ from ebmjax import data, latent, networks
 from ebmjax._numbers import as_arguments
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.user_networks import Part, user_networks
 from ebmjax.recipes.latent.checks import sampler
 from ebmjax.recipes.samplers.bind import bound
 
@@ -94,29 +95,15 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
 def model_of(
     config: Config, image_shape: tuple[int, ...]
 ) -> tuple[latent.LatentModel, Callable[[jax.Array], latent.LatentParams]]:
-    """The model of ``config.model`` and ``key -> initial parameters``.
+    """Returns the model of ``config.model`` and ``key -> initial parameters``.
 
     Raises:
-      ConfigError: if the generator does not make images of ``image_shape``.
+      ConfigError: if the user's networks do not have the shapes of latents and images.
     """
     section = config.model
-    energy = networks.LatentEnergy(
-        hidden=section.prior_hidden,
-        activation=common.ACTIVATIONS[section.prior_activation],
-    )
-    generator = networks.ConvGenerator(
-        features=section.generator_features,
-        channels=image_shape[-1],
-        kernel_init=INITIALIZERS[section.generator_init],
-    )
     z = jnp.zeros(section.latent_dim)
-    produced = jax.eval_shape(lambda: generator.init_with_output(jax.random.key(0), z)[0]).shape
-    if produced != tuple(image_shape):
-        raise ConfigError(
-            f"config.model.generator_features={section.generator_features} makes images of "
-            f"shape {produced}, but the data have {tuple(image_shape)}. Each entry doubles the "
-            "side from 4 on; or set --config.data.image_size."
-        )
+    make = _users if section.factory else _ours
+    energy, generator = make(config, z, tuple(image_shape))
 
     def init(key: jax.Array) -> latent.LatentParams:
         energy_key, generator_key = jax.random.split(key)
@@ -129,6 +116,59 @@ def model_of(
     )
     # Eagerly every layer would be compiled, and applied, on its own.
     return model, jax.jit(init)
+
+
+def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
+    del z
+    section = config.model
+    energy = networks.LatentEnergy(
+        hidden=section.prior_hidden,
+        activation=common.ACTIVATIONS[section.prior_activation],
+    )
+    features = section.generator_features
+    generator = networks.ConvGenerator(
+        features=widths(max(image_shape[:2])) if features is None else features,
+        channels=image_shape[-1],
+        image_size=image_shape[:2],
+        kernel_init=INITIALIZERS[section.generator_init],
+    )
+    return energy, generator
+
+
+def widths(side: int) -> tuple[int, ...]:
+    """Returns the generator's channels for images of ``side`` pixels.
+
+    64 in the last stage and twice as many in each before it; the first stage has 4 to 8 pixels.
+    """
+    num_stages = max((side // 4).bit_length() - 1, 0)
+    return tuple(64 * 2**stage for stage in reversed(range(num_stages)))
+
+
+class _Functions(NamedTuple):
+    """A network without state, by the functions of a Linen module."""
+
+    init: Callable[..., Any]
+    apply: Callable[..., jax.Array]
+
+
+def _users(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> list[_Functions]:
+    shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
+    found = user_networks(
+        config,
+        {
+            "latent_dim": config.model.latent_dim,
+            "image_shape": image_shape,
+            "num_classes": config.data.num_classes,
+        },
+        (Part("energies", (shape,), ()), Part("images", (shape,), image_shape)),
+    )
+    return [
+        _Functions(
+            lambda key, z, network=network: network.init(key, z)[0],
+            lambda params, z, network=network: network.apply(params, {}, z)[0],
+        )
+        for network in found
+    ]
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
