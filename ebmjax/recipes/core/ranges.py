@@ -95,7 +95,7 @@ SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
 FUNCTION = Range(
-    "module:function, or empty",
+    "FILE.py:FUNCTION, MODULE:FUNCTION or empty",
     lambda v: isinstance(v, str) and (not v or is_function_name(v)),
     str,
     ("", "module:function"),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ebmjax import networks
 from ebmjax._checks import check_floating
-from ebmjax._user_function import imported
+from ebmjax._user_function import user_function
 from ebmjax.networks import Network
 from ebmjax.recipes.core.checks import model_options
 from ebmjax.recipes.core.fields import Config, ConfigError
@@ -56,7 +56,7 @@ def user_networks(
     """
     name = config.model.factory
     try:
-        function = imported(name)
+        function = user_function(name)
     except ValueError as error:
         raise ConfigError(f"config.model.factory={error}") from error
     arguments, random = _arguments(config, function, given)
@@ -173,7 +173,7 @@ def _kind(found: Any) -> str:
 
 def _place(function: Callable[..., Any], error: Exception) -> str:
     """Returns the line of the user's module in which ``error`` arose, in words."""
-    file = getattr(sys.modules.get(function.__module__), "__file__", None)
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)

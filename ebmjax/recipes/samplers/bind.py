@@ -73,7 +73,10 @@ def in_box(
 
 def _split(make: Callable[..., Any], name: str, density: Any) -> Any:
     if getattr(density, "first_layer", None) is None or density.head is None:
-        raise ConfigError(f"the sampler {name!r} needs a network split after its first layer.")
+        raise ConfigError(
+            f"the sampler {name!r} needs a network split after its first layer. Your own must be a "
+            "Linen module with methods first_layer and head, or a Network that has both."
+        )
     return make(density)
 
 

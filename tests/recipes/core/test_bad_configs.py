@@ -140,15 +140,6 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             r"config\.train\.batch_size must be a multiple of config\.mesh\.num_shards=7, got 72\.",
         ),
         (
-            {"model.generator_features": (64, 32)},
-            r"config\.model\.generator_features=\(64, 32\) makes images of 16x16, but config\.data",
-        ),
-        (
-            {"model.generator_features": ()},
-            r"config\.model\.generator_features=\(\) makes images of 4x4",
-        ),
-        ({"data.image_size": 16}, r"makes images of 8x8, but config\.data\.image_size=16\."),
-        (
             {"eval.evidence_chains": 47},
             r"config\.eval\.evidence_chains=47 are too few .*config\.model\.latent_dim=16 .*"
             r"--config\.eval\.evidence_chains=48 .*evidence_divergences=False",
