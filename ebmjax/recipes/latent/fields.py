@@ -1,7 +1,6 @@
 """Every field of a latent EBM's configuration, with the digits' values."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -20,12 +19,14 @@ from ebmjax.recipes.core.declare import (
 )
 from ebmjax.recipes.core.ranges import (
     COUNT,
+    COUNTS,
     FLAG,
     NOT_NEGATIVE,
     POSITIVE,
     TWO_OR_MORE,
     UP_TO_ONE,
     one_of,
+    optional,
 )
 from ebmjax.recipes.core.shared import ACTIVATIONS, OURS, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SHARED, SINGLE, sections
@@ -118,9 +119,8 @@ FIELDS: dict[str, Field] = {
             ),
             "model.generator_features": field(
                 None,
-                replace(COUNT, kind=tuple, may_be_none=True),
-                "channels of the generator's stages, each of twice the side; None: 64 in the last, "
-                "twice as many in each before it, from 4 to 8 pixels on",
+                optional(COUNTS),
+                "channels of the generator's stages, which double the side; None: ..., 128, 64",
             ),
             "model.generator_init": field(
                 "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"

@@ -22,14 +22,14 @@ MAKE = {"joint": classifiers, "image": image_model, "latent": latent_model}
 
 def made(family, factory, **fields):
     config = declare.defaults(families.fields_of(family))
-    config.model.factory = f"own_networks:{factory}"
+    config.update({"model": {"factory": f"own_networks:{factory}"}, "data": {"num_classes": 10}})
     config.update_from_flattened_dict({name.replace("__", "."): v for name, v in fields.items()})
     declare.check(families.fields_of(family), config)
     return MAKE[family](config, SHAPE)
 
 
 REFUSED = [
-    ("image", "nothing", {}, r"factory='own_networks:nothing' must name a function of .*'dense'"),
+    ("image", "nothing", {}, r"factory='own_networks:nothing' must name a function of .*'logits'"),
     ("image", "raises", {}, r"raises', line \d+: RuntimeError: no such file"),
     ("image", "number", {}, r"must return a Flax Linen, Flax NNX or Equinox module.* got a int"),
     ("image", "dense", {"shape": [1]}, r"energies of shape \(\) .*got \(1,\)\. End it with \[\.\."),
