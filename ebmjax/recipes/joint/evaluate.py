@@ -135,7 +135,7 @@ class JointEvaluation:
         model = trained(state)
 
         def apply(params: PyTree, images: jax.Array) -> jax.Array:
-            return self.network.classifier.logits(params, model.statistics, images)[0]
+            return self.network.classifier.apply(params, model.statistics, images)[0]
 
         def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
             if self.plan is None:

@@ -129,7 +129,7 @@ def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[A
     generator = networks.ConvGenerator(
         features=widths(max(image_shape[:2])) if features is None else features,
         channels=image_shape[-1],
-        image_size=image_shape[:2],
+        image_size=(image_shape[0], image_shape[1]),
         kernel_init=INITIALIZERS[section.generator_init],
     )
     return energy, generator

@@ -117,7 +117,10 @@ def test_a_module_may_lie_in_the_current_folder_and_take_a_seed_or_not(tmp_path,
     assert made("image", "from_own_functions").init(jax.random.key(0)).shape == SHAPE
 
 
-@pytest.mark.parametrize("family", FACTORY_RUNS)
+@pytest.mark.parametrize(
+    "family",
+    ["image", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joint", "latent"))],
+)
 def test_a_run_trains_evaluates_and_resumes_bitwise(family, tmp_path):
     """The state of an NNX network, the labels of an Equinox one, and a pair of Linen ones."""
     name, run = FACTORY_RUNS[family][0], tmp_path / "run"
