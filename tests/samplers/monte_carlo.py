@@ -1,6 +1,7 @@
 """Yardsticks for random samplers: standard errors, independent replicas, exact laws on a grid."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,6 +9,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from ebmjax.samplers import Sampler, batch_step, position_of
+
+RUNS_LONG = {"xla_backend_optimization_level": 1}
+"""Options of ``jax.jit`` for programs that run longer than they compile."""
 
 
 def assert_mean(draws: ArrayLike, expected: ArrayLike, allowance: float = 0.0) -> None:
@@ -34,7 +38,7 @@ def run_replicas(key: Any, sampler: Sampler, positions: Any, num_steps: int) -> 
     """Final positions of independent chains, and the infos of their last step."""
     step = batch_step(sampler.step)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=RUNS_LONG)
     def run(key: Any, positions: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key, num_steps)
         states = jax.vmap(sampler.init)(positions)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_contract import SAME_CODE, TABLE, Row, assert_same_up_to_rounding, every_row, start
+from test_contract import SAME_CODE, TABLE, Row, assert_same_up_to_rounding, start
 
 from ebmjax import metrics
 from ebmjax.samplers import (
@@ -46,45 +46,59 @@ def on_devices(entry: Row, key: Any, positions: Any) -> Any:
     return position_of(one), position_of(ends), draws
 
 
-# Default: a row for every way in which arrays meet, the wrappers of functions apart.
 ALIKE = {
     "gradient_descent", "sgld_free_noise", "clipped_sgld", "sgld_of_clipped_score",
-    "scheduled_sgld",
+    "scheduled_sgld", *SAME_CODE,
 }  # fmt: skip
-SPREAD: list[Any] = [
-    pytest.param("Explicit", name, marks=[pytest.mark.slow] * (name in ALIKE))
-    for name in TABLE
-    if name not in SAME_CODE
-]
-# On an automatic mesh the program is that of one device, and the rest is the compiler's work.
-SPREAD += [("Auto", "mala"), ("Auto", "svgd")]
+"""Rows in which arrays meet in no way of their own: wrappers of functions, for the most part."""
+
+every_way = pytest.mark.parametrize("name", [name for name in TABLE if name not in ALIKE])
 
 
-@pytest.mark.parametrize(("axis_type", "name"), SPREAD)
-def test_positions_on_eight_devices(axis_type: str, name: str) -> None:
-    """One position, or chains, spread over a mesh: the numbers of one device, placed alike."""
-    entry = TABLE[name]
-    generator, key = np.random.default_rng(0), jax.random.key(11)
+def positions_of_chains() -> dict[str, jax.Array]:
+    generator = np.random.default_rng(0)
     shapes = {"vector": (8, 2), "scalar": (8,)}
-    position = {
+    return {
         name: jnp.asarray(0.4 * generator.normal(size=shape), jnp.float32)
         for name, shape in shapes.items()
     }
-    run = jax.jit(partial(on_devices, entry))
+
+
+@every_way
+def test_positions_on_an_explicit_mesh(name: str) -> None:
+    """No operation is refused, and all results lie where the positions do."""
+    run = partial(on_devices, TABLE[name])
+    with jax.set_mesh(mesh_of("Explicit")):
+        spread = jax.device_put(positions_of_chains(), jax.P("device"))
+        for leaf in jax.tree.leaves(jax.eval_shape(run, jax.random.key(11), spread)):
+            assert leaf.sharding.spec[0] == "device"
+
+
+# On an automatic mesh the program is that of one device, and the rest is the compiler's work.
+NUMBERS: list[Any] = [
+    pytest.param("Explicit", name, marks=[pytest.mark.slow] * (name not in ("mala", "svgd")))
+    for name in TABLE
+    if name not in SAME_CODE
+]
+NUMBERS += [("Auto", "mala"), pytest.param("Auto", "svgd", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("axis_type", "name"), NUMBERS)
+def test_numbers_of_eight_devices_are_those_of_one(axis_type: str, name: str) -> None:
+    """One position, or chains, spread over a mesh."""
+    run, key = jax.jit(partial(on_devices, TABLE[name])), jax.random.key(11)
+    position = positions_of_chains()
     expected = run(key, position)
     with jax.set_mesh(mesh_of(axis_type)):
-        spread = jax.device_put(position, jax.P("device"))
-        found = run(key, spread)
+        found = run(key, jax.device_put(position, jax.P("device")))
         assert_same_up_to_rounding(found, expected)
-        if axis_type == "Explicit":
-            for leaf in jax.tree.leaves(found):
-                assert jax.typeof(leaf).sharding.spec[0] == "device"
 
 
-@every_row
+@every_way
 @pytest.mark.parametrize("varies", ["starts", "keys"])
-def test_chains_under_shard_map(entry: Row, varies: str) -> None:
-    """Devices may differ in the start alone, or in the key alone, with all checks on."""
+def test_chains_under_shard_map(name: str, varies: str) -> None:
+    """The devices' chains may differ in the start alone, or in the key alone, all checks on."""
+    entry = TABLE[name]
 
     def chain(keys: Any, starts: Any) -> Any:
         position = jax.tree.map(lambda leaf: leaf[0], starts)
@@ -140,7 +154,7 @@ def test_a_replay_buffer_on_an_explicit_mesh() -> None:
 
     key, labels = jax.random.key(1), jnp.arange(8) % 2
     buffer = replay_buffer_init(jax.random.key(0), 32, LAW, num_classes=2)
-    expected = draw_and_write(key, buffer, labels)
+    expected = jax.jit(draw_and_write)(key, buffer, labels)
     with jax.set_mesh(mesh_of("Explicit")):
         spread = jax.device_put((buffer, labels), jax.P("device"))
         found = jax.jit(draw_and_write)(key, *spread)

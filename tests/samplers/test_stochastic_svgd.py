@@ -94,8 +94,10 @@ def test_drift_is_that_of_the_derivation(
         np.testing.assert_allclose(drift, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("num_particles", "dimension"), [(2, 1), (3, 2), (4, 1), (6, 3)])
-@both_rules
+@pytest.mark.parametrize(
+    ("num_particles", "dimension", "rule"),
+    [(2, 1, None), (3, 2, "median"), (4, 1, "median"), (6, 3, None)],
+)
 def test_drift_follows_a_moving_bandwidth(num_particles: int, dimension: int, rule: Any) -> None:
     """The rule's bandwidth is differentiated too; odd and even numbers of pairs."""
     with jax.enable_x64(True):
@@ -185,7 +187,7 @@ def test_one_particle_is_langevin_dynamics() -> None:
         temperature=temperature,
         langevin_weight=WEIGHT,
     )
-    draws, _ = run_replicas(jax.random.key(3), sampler, jnp.zeros((20_000, 1, 1)), 30)
+    draws, _ = run_replicas(jax.random.key(3), sampler, jnp.zeros((10_000, 1, 1)), 30)
     step_size *= 1 + WEIGHT
     exact = variance * temperature / (1 - step_size / (2 * variance))
     assert_moments(draws[:, 0, 0], 0.0, exact)
