@@ -28,6 +28,14 @@ def draws(mean, root, n, num_repeats):
     return jnp.asarray(mean[:, None, None] + np.einsum("rij,rknj->rkni", root, noise))
 
 
+@functools.partial(jax.jit, static_argnames="covariance")
+def both_divergences(samples, covariance):
+    """Returns the divergences with and without the correction for fitted moments."""
+    moments = latent.gaussian_moments(samples, covariance=covariance)
+    fitted = latent.fitted_divergences(samples, covariance=covariance)
+    return fitted, latent.adjacent_divergences(*moments)
+
+
 def errors_in_deviations(values, exact):
     """Errors of the means over the repeats, the second axis, in standard errors."""
     values, exact = np.asarray(values), np.asarray(exact)
@@ -46,10 +54,7 @@ def test_fitted_divergences_are_unbiased(covariance, d, n):
             jnp.asarray(mean), jnp.asarray(root @ np.swapaxes(root, -1, -2))
         )
         samples = draws(mean, root, n, REPEATS)
-        fitted = latent.fitted_divergences(samples, covariance=covariance)
-        plugged = latent.adjacent_divergences(
-            *latent.gaussian_moments(samples, covariance=covariance)
-        )
+        fitted, plugged = both_divergences(samples, covariance)
     for value, biased, truth in zip(fitted, plugged, exact, strict=True):
         assert np.all(np.abs(errors_in_deviations(value, truth)) < 5.0)
         assert np.all(errors_in_deviations(biased, truth) > 10.0)
@@ -91,12 +96,7 @@ def test_the_evidence_from_fitted_divergences_is_unbiased():
 
 def test_shrunk_covariances_have_no_correction():
     samples = jax.random.normal(jax.random.key(0), (3, 2, 4, 6))
-    moments = latent.gaussian_moments(samples, covariance="shrunk")
-    for fitted, plugged in zip(
-        latent.fitted_divergences(samples, covariance="shrunk"),
-        latent.adjacent_divergences(*moments),
-        strict=True,
-    ):
+    for fitted, plugged in zip(*both_divergences(samples, "shrunk"), strict=True):
         np.testing.assert_array_equal(fitted, plugged)
 
 

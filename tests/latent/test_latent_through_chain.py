@@ -216,6 +216,7 @@ def test_acceptance_is_reported_where_samplers_report_it():
 def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
     """They are apart by the weight times the mean of the backward divergences' sum."""
 
+    @functools.partial(jax.jit, static_argnames="kl_sum")
     def loss(kl_weight, kl_sum):
         return through_chain_loss(
             jax.random.key(5), make_params(), MODEL, X, power_schedule(3, 1.0), 2,
@@ -264,8 +265,14 @@ def test_memory_grows_by_the_chains_states_alone():
 @pytest.mark.parametrize("options", [{}, {"warm_start": True}], ids=["afresh", "annealed"])
 def test_the_powers_are_annealed_if_asked(options):
     key, params, powers = jax.random.key(7), make_params(), power_schedule(3, 1.0)
-    _, metrics = through_chain_loss(key, params, MODEL, X, powers, 2, **ULA, **options)
-    samples, _ = sample_ladder(key, params, MODEL, X, powers, 2, **ULA, **options)
+    arguments = {"latent_dim": 2, **ULA, **options}
+
+    @jax.jit
+    def both(key):
+        _, metrics = through_chain_loss(key, params, MODEL, X, powers, **arguments)
+        return metrics, sample_ladder(key, params, MODEL, X, powers, **arguments)[0]
+
+    metrics, samples = both(key)
     of_pair = functools.partial(log_likelihood, params, MODEL)
     expected = jax.vmap(jax.vmap(of_pair), (0, None))(samples.power_latents, X).mean(axis=1)
     np.testing.assert_allclose(metrics["mean_log_likelihoods"], expected, rtol=1e-4)
@@ -280,7 +287,11 @@ def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
             **ULA, num_chains=4, kl_weight=1.0, **options,
         )[0]  # fmt: skip
 
-    assert loss() == loss(kl_covariance="diagonal")
+    default, diagonal = (
+        jax.jit(functools.partial(loss, **options))()
+        for options in ({}, {"kl_covariance": "diagonal"})
+    )
+    assert default == diagonal
 
 
 @pytest.mark.parametrize(
