@@ -216,7 +216,6 @@ def test_acceptance_is_reported_where_samplers_report_it():
 def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
     """They are apart by the weight times the mean of the backward divergences' sum."""
 
-    @functools.partial(jax.jit, static_argnames="kl_sum")
     def loss(kl_weight, kl_sum):
         return through_chain_loss(
             jax.random.key(5), make_params(), MODEL, X, power_schedule(3, 1.0), 2,

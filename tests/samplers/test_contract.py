@@ -82,7 +82,7 @@ TABLE = {
     "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
     "tempered_mala": row(
         "tempered_mala",
-        {"step_size": 0.2, "noise_scale": 0.3, "acceptance_threshold": 0.9,
+        {"step_size": 0.2, "noise_scale": 0.3, "acceptance_threshold": 0.75,
          "temperature_growth": 3.0, "acceptance_decay": 0.2},
     ),
     "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
