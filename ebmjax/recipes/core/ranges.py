@@ -16,6 +16,9 @@ MAX_INTEGER = 2**31 - 1
 MAX_FLOAT, MIN_FLOAT = 3.4028234663852886e38, 1.1754943508222875e-38
 """Largest and smallest normal number of a program's 32 bits."""
 
+ONE = 1 - 2**-25
+"""From here on a number is 1 in 32 bits."""
+
 
 @dataclass(frozen=True)
 class Range:
@@ -80,11 +83,11 @@ def _integer(words: str, holds: Callable[[Any], bool], *examples: int) -> Range:
 
 POSITIVE = _number("positive and finite", lambda v: 0 < v < math.inf, 0.5, 2.0)
 NOT_NEGATIVE = _number("finite and at least 0", lambda v: 0 <= v < math.inf, 0.0, 0.5)
-FRACTION = _number("in [0, 1)", lambda v: 0 <= v < 1, 0.0, 0.25)
+FRACTION = _number("in [0, 1)", lambda v: 0 <= v < ONE, 0.0, 0.25)
 UP_TO_ONE = _number("in (0, 1]", lambda v: 0 < v <= 1, 0.5, 1.0)
 PROBABILITY = _number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5)
 FINITE = _number("finite", math.isfinite, 0.0, -0.5)
-BELOW_ONE = _number("finite and below 1", lambda v: -math.inf < v < 1, 0.0, 0.25)
+BELOW_ONE = _number("finite and below 1", lambda v: -math.inf < v < ONE, 0.0, 0.25)
 RADIUS = _number("from 0 to 10000", lambda v: 0 <= v <= 1e4, 1, 2)
 WHOLE = _integer("an integer of at least 0", lambda v: v >= 0, 0, 3)
 COUNT = _integer("an integer of at least 1", lambda v: v >= 1, 1, 3)

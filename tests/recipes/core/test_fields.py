@@ -4,10 +4,11 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, REPOSITORY
 
-from ebmjax.recipes.core import command_line, declare, families, pages, show_configs
+from ebmjax.recipes.core import command_line, declare, families, pages, ranges, show_configs
 from ebmjax.recipes.core.fields import ConfigError
 
 FAMILIES = ("image", "joint", "latent", "plane")
@@ -201,3 +202,11 @@ def test_variants_of_a_file_with_words_of_its_own(tmp_path):
     (tmp_path / "mine.py").write_text('"""Mine.\n\nMore."""\ndef get_config():\n    return {}\n')
     (tmp_path / "rows.py").write_text("ROWS = 3\n")
     assert list(show_configs.configurations(tmp_path)) == [(tmp_path / "mine.py", "Mine.", [])]
+
+
+def test_what_rounds_to_1_is_not_below_1():
+    """A program takes numbers as arguments of 32 bits, where it could no longer be refused."""
+    for values in (ranges.FRACTION, ranges.BELOW_ONE):
+        largest = float(np.nextafter(np.float32(1), np.float32(0)))
+        assert values.refusal(largest) is None
+        assert values.refusal(0.99999999) == values.words
