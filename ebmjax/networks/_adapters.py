@@ -122,7 +122,8 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
         arrays = {name: leaf for name, leaf in _named(module).items() if eqx.is_array(leaf)}
         params = {name: leaf for name, leaf in arrays.items() if eqx.is_inexact_array(leaf)}
         others = {name: leaf for name, leaf in arrays.items() if name not in params}
-        return params, others | _named(state, "state/")
+        others |= _named(state, "state/")
+        return params, {name: keep_dtype(leaf, leaf) for name, leaf in others.items()}
 
     def apply(
         params: Named,

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from ebmjax import networks
+from ebmjax import learning, networks, samplers
+from ebmjax.data import ImageData
+from ebmjax.losses import contrastive_divergence_loss
 
 MEMBERS = 4
 
@@ -95,6 +97,44 @@ def test_batch_statistics_are_carried_and_shared_by_single_images(kind):
     assert any(np.isclose(leaf, mean, rtol=1e-5) for leaf in jax.tree.leaves(change)), change
     assert np.abs(running - logits).max() > 0.01
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_a_joint_step_keeps_the_form_of_parameters_and_statistics(kind):
+    """Counters and flags included, which must be neither averaged nor differentiated."""
+    network, key = STATEFUL[kind](), jax.random.key(0)
+    sampler = functools.partial(samplers.sgld, step_size=0.1, noise_scale=0.01)
+    plan = learning.ChainPlan(
+        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=2)},
+        num_samples=2,
+        law=samplers.uniform_law((6, 6, 1), -1.0, 1.0),
+        reinit_prob=0.05,
+    )
+    objective = learning.JointObjective(
+        generative_loss=lambda positive, negative, _: contrastive_divergence_loss(
+            -positive, -negative
+        )
+    )
+    gradient_fn = learning.make_joint_gradient_fn(
+        network,
+        objective,
+        classified_view=lambda _, images: images,
+        positive_view=lambda _, images: images,
+        plan=plan,
+    )
+
+    def step(key):
+        params, state = network.init(key, images_of())
+        carry = learning.init_carry(
+            key, plan, num_shards=1, buffer_size=8, statistics=state, smoothing=1.0
+        )
+        carry = jax.tree.map(lambda leaf: leaf[0], carry)
+        batch = ImageData(jnp.asarray(images_of()), jnp.arange(MEMBERS) % 3)
+        gradients, after, _ = gradient_fn(key, params, carry, (batch, batch))
+        return (params, state), (gradients, after.statistics)
+
+    before, after = jax.eval_shape(step, key)
+    assert before == after
 
 
 def test_the_same_numbers_in_every_library():

@@ -35,8 +35,16 @@ def trained(state: TrainState) -> Trained:
 
 
 def averaged_statistics(state: TrainState) -> PyTree:
-    """The running statistics of all shards, averaged: those a trained model is used with."""
-    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), state.shards.statistics)
+    """Returns the running statistics that a trained model is used with, means over the shards.
+
+    Counters and flags of a user's network are the first shard's: all shards count alike.
+    """
+
+    def averaged(leaf: Any) -> jax.Array:
+        is_number = jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+        return jnp.mean(leaf, axis=0) if is_number else jnp.asarray(leaf)[0]
+
+    return jax.tree.map(averaged, state.shards.statistics)
 
 
 def densities_of(network: JointNetwork, density_scale: Any) -> DensitiesOf:

@@ -127,6 +127,9 @@ def test_a_run_trains_evaluates_and_resumes_bitwise(family, tmp_path):
     assert launch(configuration(family), name, str(run), mode="all") is None
     assert strict_json((run / "evaluation.json").read_text())
     summary = summary_of(run)
+    if family == "latent":
+        start = {"train.start_from": str(run), "train.num_epochs": 1}
+        assert launch(configuration(family, start), name, str(tmp_path / "next")) is None
     if family == "joint":  # one family tells for all: the engine knows no network
         steps = sorted((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
         assert len(steps) > 1

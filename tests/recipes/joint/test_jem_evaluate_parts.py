@@ -37,12 +37,18 @@ pytestmark = pytest.mark.usefixtures("shallow")
 def test_a_trained_model_has_the_mean_of_its_shards():
     shards = SimpleNamespace(
         smoothing=jnp.array([1.0, 3.0]),
-        statistics={"mean": jnp.array([[0.0, 4.0], [2.0, 0.0]])},
+        statistics={
+            "mean": jnp.array([[0.0, 4.0], [2.0, 0.0]]),
+            "count": jnp.array([3, 3]),
+            "is_first": jnp.array([False, False]),
+        },
         adaptation={},
     )
     found = trained(SimpleNamespace(params="params", shards=shards))
     assert (found.params, float(found.smoothing)) == ("params", 2.0)
     np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
+    assert (found.statistics["count"].dtype, int(found.statistics["count"])) == (jnp.int32, 3)
+    assert found.statistics["is_first"].dtype == bool
 
 
 @pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])

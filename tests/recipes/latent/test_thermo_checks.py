@@ -1,10 +1,14 @@
 """Latent EBM configurations whose fields do not go together."""
 
+import jax
+import jax.numpy as jnp
 import pytest
 from experiment_runs import digits
 
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.latent.parts import model_of, widths
+from experiments.configs import thermo_digits
 
 REFUSED = [
     (
@@ -123,3 +127,16 @@ def test_blackjax_is_asked_for_only_where_it_is_used(monkeypatch):
     ):
         with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed"):
             families.check(digits(**overrides))
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"),
+    [(8, (64,)), (25, (128, 64)), (28, (128, 64)), (32, (256, 128, 64)), (33, (256, 128, 64))],
+)
+def test_the_generators_widths_follow_the_side_of_the_data(side, expected):
+    assert widths(side) == expected
+    config = thermo_digits.get_config()
+    model, init = model_of(config, (side, side + 1, 3))
+    params = jax.eval_shape(init, jax.random.key(0))
+    images = jax.eval_shape(model.generator_fn, params.generator, jnp.zeros((2, 16)))
+    assert images.shape == (2, side, side + 1, 3)
