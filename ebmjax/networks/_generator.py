@@ -34,10 +34,10 @@ class ConvGenerator(nn.Module):
     Attributes:
       features: output channels of every layer but the last.
       channels: of the image.
-      image_size: (H, W) of the image; None for 4 * 2^len(features) both.
       lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation; the image is always float32.
       kernel_init: of every layer.
+      image_size: (H, W) of the image; None for 4 * 2^len(features) both.
 
     Raises:
       ValueError: if a number of channels or pixels is below one or z is a scalar.
@@ -54,10 +54,10 @@ class ConvGenerator(nn.Module):
 
     features: Sequence[int]
     channels: int
-    image_size: tuple[int, int] | None = None
     lowering: Lowering | None = None
     dtype: Any = None
     kernel_init: Initializer = nn.initializers.lecun_normal()
+    image_size: tuple[int, int] | None = None
 
     @nn.compact
     def __call__(self, z: jax.Array) -> jax.Array:

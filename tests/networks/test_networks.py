@@ -111,7 +111,9 @@ SIDES = {
 def test_generator_equals_its_definition(lowering, image_size):
     z = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
     with jax.enable_x64(True):
-        module = ConvGenerator((6, 4), 3, image_size, lowering, jnp.float64)
+        module = ConvGenerator(
+            (6, 4), 3, lowering=lowering, dtype=jnp.float64, image_size=image_size
+        )
         params = randomised(initial(module, z))
         written_out = functools.partial(written_out_generator, sides=SIDES[image_size])
         before = jax.jit(written_out)(in_float64(params["params"]), in_float64(z))
@@ -139,7 +141,7 @@ def test_generator_sizes_and_parameters(features, channels, side):
 @pytest.mark.parametrize(("height", "width"), [(25, 25), (28, 28), (33, 48), (1, 3)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_generator_makes_any_side(height, width, channels):
-    module = ConvGenerator((8, 4), channels, (height, width))
+    module = ConvGenerator((8, 4), channels, image_size=(height, width))
     made, _ = jax.eval_shape(module.init_with_output, jax.random.key(0), jnp.zeros((2, 16)))
     assert made.shape == (2, height, width, channels)
 
