@@ -10,9 +10,13 @@ TEXTS = {str(path.relative_to(REPOSITORY)): path.read_text() for path in PAGES}
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Contents of a page's code blocks, without their indentation."""
-    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
-    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+    """Contents of a page's code blocks in a language, "" for none, without their indentation."""
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    return [
+        re.sub(rf"^{indent}", "", block, flags=re.MULTILINE)
+        for indent, its_language, block in found
+        if its_language == language
+    ]
 
 
 @cache

@@ -6,6 +6,7 @@ here what they mean in a terminal. Each command then goes through its own reader
 
 import argparse
 import ast
+import contextlib
 import importlib
 import inspect
 import re
@@ -49,6 +50,14 @@ def inline(text: str) -> Iterator[str]:
             yield line
 
 
+def among_output(text: str) -> Iterator[str]:
+    """Commands in blocks of no language, which show output, too."""
+    for block in blocks(text, ""):
+        for line in block.splitlines():
+            if re.match(PROGRAM, line):
+                yield line
+
+
 def in_docstring(text: str) -> Iterator[str]:
     """Commands that stand on lines of their own in a file's first docstring or its USAGE."""
     for node in ast.parse(text).body:
@@ -61,7 +70,7 @@ def in_docstring(text: str) -> Iterator[str]:
                 continue
         for line in words.splitlines():
             command = re.split(r"\s{3,}", line.strip())[0]
-            if re.match(PROGRAM, command) and not re.search(r"\.\.\.|[A-Z]{4}|\[", command):
+            if re.match(PROGRAM, command) and not re.search(r"\.\.\.|[A-Z]{3}|\[", command):
                 yield command
 
 
@@ -85,7 +94,7 @@ def commands() -> dict[tuple[str, ...], str]:
     """Every command, and the first place that shows it."""
     found: dict[tuple[str, ...], str] = {}
     shells = {
-        page: "\n".join([*blocks(text, "bash"), *inline(text)])
+        page: "\n".join([*blocks(text, "bash"), *among_output(text), *inline(text)])
         for page, text in TEXTS.items()
         if not blocks(text, "diff")  # tests/recipes/test_adding.py makes the changes first
     }
@@ -194,7 +203,8 @@ def ebmjax(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
         CHECKS[name](tuple(rest), at_work)
     else:
         at_work.setattr(sys, "argv", ["ebmjax", *arguments])
-        program.main()
+        with contextlib.suppress(Accepted):
+            program.main()
 
 
 def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
