@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -141,10 +142,31 @@ class Checkpoints:
 
         return self._newest(read)[0]
 
-    def _newest(self, read: Callable[[int], T]) -> tuple[T | None, list[int]]:
+    def newest_before(self, step: int) -> tuple[int, dict[str, Any]] | None:
+        """Returns (step, meta) of the newest intact checkpoint before ``step``, or None.
+
+        Raises:
+          CheckpointDamagedError, CheckpointAccessError: as ``restore_latest``.
+        """
+        return self._newest(lambda one: (one, self._intact(one, None)[1]["user"]), step)[0]
+
+    def remove_after(self, step: int) -> None:
+        """Removes all checkpoints after ``step``, the newest first.
+
+        A process that is killed meanwhile leaves a folder as of a run that has come less far.
+        """
+        for later in sorted(self._manager.all_steps(), reverse=True):
+            if later > step:
+                self._manager.delete(later)
+
+    def _newest(
+        self, read: Callable[[int], T], before: float = math.inf
+    ) -> tuple[T | None, list[int]]:
         """Returns the result of ``read`` on the newest intact checkpoint, and damaged ones."""
         damaged: list[int] = []
         for step in sorted(self._manager.all_steps(), reverse=True):
+            if step >= before:
+                continue
             try:
                 return read(step), damaged
             except CheckpointMismatchError:

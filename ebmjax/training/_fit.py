@@ -158,6 +158,7 @@ def fit(
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
                     checkpoints.save(step, state, meta)
     if watch.divergence is not None:
+        watch.divergence.wall_seconds = elapsed()["wall"]
         raise watch.divergence
     # A finished run took no training time in this sitting.
     spent = elapsed() if first_step < plan.total_steps else seconds

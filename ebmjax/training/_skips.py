@@ -21,7 +21,19 @@ MAX_NAMED = 8
 
 
 class DivergenceError(RuntimeError):
-    """Raised after too many steps in a row without a finite update."""
+    """Raised after too many steps in a row without a finite update.
+
+    Attributes:
+      step: the last step.
+      first_skipped: the step at which the skipping began, of repeats the first one's.
+      reason: why steps were skipped, in words; "" if unknown.
+      wall_seconds: time of training up to the error, as in ``FitResult``.
+    """
+
+    def __init__(self, message: str, step: int = 0, first_skipped: int = 1, reason: str = ""):
+        super().__init__(message)
+        self.step, self.first_skipped, self.reason = step, first_skipped, reason
+        self.wall_seconds = 0.0
 
 
 def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_params: Any) -> Any:
@@ -103,7 +115,10 @@ class SkipWatch:
             "longer chains (more steps of the sampler), an L2 penalty on the energies, a lower "
             "learning rate, smaller steps of the sampler. The newest checkpoint, where the run "
             "keeps any, holds the last finite parameters; a new run in another workdir goes on "
-            "from them by ebmjax.training.warm_start or --config.train.start_from=FOLDER."
+            "from them by ebmjax.training.warm_start or --config.train.start_from=FOLDER.",
+            step,
+            step - int(np.max(consecutive_skipped)) + 1,
+            self._reason,
         )
 
 
