@@ -117,20 +117,20 @@ def fit(
     digest = digest_data(data) if checkpoints else None
     seconds = {"wall": 0.0, "compile": 0.0}
     row: dict[str, Any] = {}
+    reason = ""
     restored = checkpoints.restore_latest(state) if checkpoints else None
     if restored is not None and digest is not None:
         state, meta = restored
         check_same_data(meta, int(state.step), digest)
-        seconds, row = meta["seconds"], meta["row"]
+        seconds, row, reason = meta["seconds"], meta["row"], meta.get("reason", "")
     first_step = int(state.step)
 
     mesh = make_mesh(plan.num_shards, devices)
     _check_trace(key, state, train_step, data, plan, mesh)
     state = place_state(state, mesh)
     run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh))
-    watch = SkipWatch(
-        plan.max_consecutive_skips, first_step, state.skipped, state.consecutive_skipped, row
-    )
+    counts = state.skipped, state.consecutive_skipped
+    watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, row, reason)
     log = RowLogger(plan, writers, first_step, row, watch)
     if monitor and first_step == 0 and plan.is_monitored(0):
         log.write(0, monitor(state, 0))
@@ -156,10 +156,12 @@ def fit(
                 log.flush()
                 if checkpoints:
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
-                    checkpoints.save(step, state, meta)
+                    checkpoints.save(step, state, {**meta, "reason": watch.reason})
     if watch.divergence is not None:
-        watch.divergence.wall_seconds = elapsed()["wall"]
-        raise watch.divergence
+        error, until = watch.divergence, elapsed()
+        error.wall_seconds, error.compile_seconds = until["wall"], until["compile"]
+        error.signum = stop.signum
+        raise error
     # A finished run took no training time in this sitting.
     spent = elapsed() if first_step < plan.total_steps else seconds
     return FitResult(

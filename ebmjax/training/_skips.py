@@ -27,13 +27,17 @@ class DivergenceError(RuntimeError):
       step: the last step.
       first_skipped: the step at which the skipping began, of repeats the first one's.
       reason: why steps were skipped, in words; "" if unknown.
-      wall_seconds: time of training up to the error, as in ``FitResult``.
+      wall_seconds: as in ``FitResult``, like the next two.
+      compile_seconds: time spent compiling the training step.
+      signum: the signal that came meanwhile, or None.
     """
 
     def __init__(self, message: str, step: int = 0, first_skipped: int = 1, reason: str = ""):
         super().__init__(message)
         self.step, self.first_skipped, self.reason = step, first_skipped, reason
-        self.wall_seconds = 0.0
+        self.wall_seconds: float = 0.0
+        self.compile_seconds: float = 0.0
+        self.signum: int | None = None
 
 
 def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_params: Any) -> Any:
@@ -58,9 +62,11 @@ class SkipWatch:
       skipped: number of skipped steps, () or one for each repeat.
       consecutive_skipped: skipped steps in a row up to now, () or one for each repeat.
       row: the last one that an earlier sitting logged.
+      reason: that of an earlier sitting's watch.
 
     Attributes:
       divergence: error to raise once the run is saved, or None.
+      reason: why the last skipped step was skipped, of several in a row the first; "" if unknown.
     """
 
     def __init__(
@@ -70,19 +76,20 @@ class SkipWatch:
         skipped: Any,
         consecutive_skipped: Any,
         row: Mapping[str, Any],
+        reason: str = "",
     ):
         self.divergence: DivergenceError | None = None
         self._limit = limit
         self._counts = np.ravel(skipped)
         self._num_told = int(np.max(self._counts))
-        self._reason = _reason(row)
+        self.reason = reason or _reason(row)
         self._check(step, consecutive_skipped)
 
     def __call__(self, step: int, row: Mapping[str, Any]) -> None:
         """Updates the counts with the metrics of ``step``."""
         consecutive = row["consecutive_skipped"]
-        if np.max(consecutive) == 1 or not self._reason:
-            self._reason = _reason(row)
+        if np.max(consecutive) == 1 or not self.reason:
+            self.reason = _reason(row)
         # The causes; several models in one run have one each.
         is_skipped = np.ravel(row.get("skip_cause", consecutive)) > 0
         self._counts = self._counts + is_skipped
@@ -108,7 +115,7 @@ class SkipWatch:
             return
         num_repeats = np.size(consecutive_skipped)
         of_all = f" in any of the {num_repeats} repeats" if num_repeats > 1 else ""
-        since = f" Since step {step - num + 1}: {self._reason}." if self._reason else ""
+        since = f" Since step {step - num + 1}: {self.reason}." if self.reason else ""
         self.divergence = DivergenceError(
             f"Training diverged: the last {num} steps, up to step {step}, had no finite update"
             f"{of_all} and changed nothing.{since} What helps, by the authors of such models: "
@@ -118,7 +125,7 @@ class SkipWatch:
             "from them by ebmjax.training.warm_start or --config.train.start_from=FOLDER.",
             step,
             step - int(np.max(consecutive_skipped)) + 1,
-            self._reason,
+            self.reason,
         )
 
 

@@ -7,7 +7,9 @@ of 0.6, so the best state lies between the first and the last. As a file:
   python experiments/run.py --config=tests/recipes/linear_family.py
 """
 
+import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +22,8 @@ from ebmjax import training
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core import checks, declare, families, over_training, workdir
 from ebmjax.recipes.core.declare import field
-from ebmjax.recipes.core.ranges import COUNT, POSITIVE
-from ebmjax.recipes.core.shared import family, shared
+from ebmjax.recipes.core.ranges import COUNT, POSITIVE, optional
+from ebmjax.recipes.core.shared import RECOVERY, family, shared
 
 NAME = "linear_family.py"
 LINEAR = Path(__file__).resolve()
@@ -46,12 +48,20 @@ FIELDS = {
             "log_every": 1,
             "checkpoint_every_epochs": 1,
             "max_consecutive_skips": 20,
+            **RECOVERY,
         },
+        sampler={"num_steps": 1},
+        optimizer={"learning_rate": 0.04},
         mesh={"num_shards": 2},
         eval={"every_epochs": 2.0, "checkpoint": "newest", "use_test_split": False},
     ),
     "model.hidden": field((1,), COUNT, "parameters beside the weight"),
     "loss.exponent": field(2.0, POSITIVE, "unused"),
+    "loss.breaks_at": field(
+        None,
+        optional(POSITIVE),
+        "weight at which the loss is NaN, times sampler.num_steps; None: never",
+    ),
 }
 
 
@@ -106,12 +116,13 @@ def is_held(folder, step):
         return False
 
 
-def learn(key, params, shard, batch):
+def learn(breaks_at, key, params, shard, batch):
     def loss(params):
         error = params["weight"] * batch["x"] - batch["y"] * params["scale"].mean()
         return jnp.mean(jnp.square(error))
 
     value, gradients = jax.value_and_grad(loss)(params)
+    value = jnp.where(params["weight"] < breaks_at, value, jnp.nan)
     gradients = {
         "weight": gradients["weight"] + 0.01 * jax.random.normal(key),
         "scale": jnp.zeros_like(params["scale"]),
@@ -126,7 +137,8 @@ def check(config):
 def build(config, folder):
     """The experiment of ``config``."""
     data = points(config)
-    optimizer = optax.sgd(0.04)
+    optimizer = optax.sgd(config.optimizer.learning_rate)
+    breaks_at = (config.loss.breaks_at or math.inf) * config.sampler.num_steps
     params = {"weight": jnp.zeros(()), "scale": jnp.ones(config.model.hidden)}
     shards = Shard(jnp.zeros(config.mesh.num_shards, jnp.int32))
     state = training.init_state(params, optimizer, shards)
@@ -154,7 +166,7 @@ def build(config, folder):
 
     return common.Experiment(
         state=state,
-        train_step=training.make_train_step(learn, optimizer),
+        train_step=training.make_train_step(partial(learn, breaks_at), optimizer),
         data=data,
         plan=common.plan(config, len(data["x"])),
         monitor=monitor,

@@ -222,6 +222,20 @@ def test_what_was_set_aside_makes_room_for_the_next(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"1", "2.damaged"}
 
 
+def test_a_run_can_go_back_past_a_damaged_checkpoint(tmp_path):
+    with Checkpoints(tmp_path, max_to_keep=5) as checkpoints:
+        for step in (1, 2, 3, 4):
+            checkpoints.save(step, {"x": jnp.full(2, float(step))}, {"number": step})
+    next((tmp_path / "3" / "meta").glob("metadata")).write_text("{}")
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.newest_before(9) == (4, {"number": 4})
+        assert checkpoints.newest_before(4) == (2, {"number": 2})
+        assert checkpoints.newest_before(1) is None
+        checkpoints.remove_after(2)
+        assert checkpoints.newest_before(9) == (2, {"number": 2})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
 def test_numbers_as_keys_of_a_row_read_back(tmp_path):
     """From ten on their order is another than that of the strings that JSON makes of them."""
     tree = jnp.ones(2)

@@ -241,8 +241,11 @@ def test_a_diverged_run_says_so_and_keeps_what_was_finite(tmp_path, checkpoint_e
     assert int(kept.step) == len(steps)
     np.testing.assert_allclose(kept.params["weight"], seven.state.params["weight"], rtol=64 * EPS)
 
-    with pytest.raises(DivergenceError, match=f"up to step {len(steps)}"):  # and stays diverged
-        sitting()
+    with pytest.raises(DivergenceError, match=f"up to step {len(steps)}") as again:
+        sitting()  # and stays diverged
+    for one in (error.value, again.value):
+        assert (one.first_skipped, one.reason) == (8, "the loss was not finite")
+        assert (one.signum, one.wall_seconds > one.compile_seconds > 0) == (None, True)
     assert [step for step, _ in writer.rows] == steps
     assert writer.starts == [0, len(steps)]
 

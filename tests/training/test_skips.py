@@ -49,6 +49,15 @@ def test_a_divergence_says_what_was_not_finite_and_since_when(metrics, expected)
 def test_a_run_that_goes_on_diverged_repeats_what_its_last_row_says():
     watch = SkipWatch(3, 14, 5, 3, row(cause=2, consecutive=3))
     assert "Since step 12: the gradient was not finite." in str(watch.divergence)
+    watch = SkipWatch(3, 14, 5, 3, row(cause=2, consecutive=3), "the loss was not finite")
+    assert watch.divergence is not None
+    assert watch.divergence.reason == "the loss was not finite"  # what came first
+
+
+def test_repeats_diverge_from_the_first_that_was_skipped_on():
+    watch = SkipWatch(3, 14, [9, 5], [7, 3], {})
+    assert watch.divergence is not None
+    assert (watch.divergence.step, watch.divergence.first_skipped) == (14, 8)
 
 
 def test_skipped_steps_warn_whenever_they_have_doubled(caplog):

@@ -69,6 +69,14 @@ SLOPES = {
 }
 """Meaning of "leaky_relu" by family, and the field that had it."""
 
+OF_TRAINING: dict[str, dict[str, Any]] = {
+    "joint": {"train.on_divergence": "stop"},
+    "image": {"train.on_divergence": "stop"},
+    "latent": {"train.on_divergence": "stop", "train.max_abs_loss": 1e7},
+    "plane": {"train.on_divergence": "stop"},
+}
+"""Fields of the section ``train`` that runs did not have, with what these did."""
+
 ADDED = {
     "toy_beta": {"loss.name": "beta"},
     "toy_samplers": {"loss.name": "contrastive_divergence", "data.name": "gaussians"},
@@ -111,6 +119,8 @@ def today(saved: dict[str, Any]) -> dict[str, Any]:
     name, activation = SLOPES.get(family, ("", ""))
     if flat.get(name) == "leaky_relu":
         flat[name] = activation
+    if "train" in saved:
+        flat = OF_TRAINING[family] | flat
     return _nested(flat | ADDED.get(former, {}) | {"family": family})
 
 

@@ -2,36 +2,23 @@
 
 import contextlib
 import errno
-import re
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from ebmjax import training
-from ebmjax.data import DataUnavailableError
-from ebmjax.recipes.core import best, build, evaluate, families, start_from, workdir
-from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, WriteError, flatten
+from ebmjax.recipes.core import best, build, evaluate, families, recover, start_from, workdir
+from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
+from ebmjax.recipes.core.explain import build_or_explain, built
+from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
 from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
-
-USER_ERRORS = (
-    ConfigError,
-    WorkdirError,
-    WriteError,
-    DataUnavailableError,
-    FileNotFoundError,
-    NotADirectoryError,
-    training.CheckpointAccessError,
-    training.CheckpointDamagedError,
-    training.CheckpointMismatchError,
-    training.DivergenceError,
-)
 
 TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
 
@@ -57,7 +44,8 @@ def launch(
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
-    experiment = build_or_explain(config, lambda: build_and_trace(config, path))
+    recoveries = recover.complete(path)
+    experiment = built(config, recoveries, path)
     if mode == "all":
         evaluate.check(experiment, config)
     workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
@@ -70,13 +58,13 @@ def launch(
         if start is not None:
             experiment = experiment._replace(state=start.state)
             start_from.record(config, path, start)
-        result = train(config, experiment, path, command)
-        if result is None:
-            return signal.SIGINT
-        if result.signum is not None:
-            return result.signum
+        trained = train(config, experiment, path, command, recoveries)
+        if isinstance(trained, int):
+            return trained
+        result, experiment, recoveries = trained
         experiment.draw()
-        summarise(path, config, result, experiment, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        summarise(path, config, result, experiment, recoveries, seconds)
         if mode == "all":
             state = result.state
             if evaluate.is_of_best(config):
@@ -92,13 +80,62 @@ def as_typed(argv: Sequence[str]) -> str:
     return " ".join([program, *map(shlex.quote, arguments)])
 
 
-def train(
-    config: Config, experiment: build.Experiment, path: Path, command: str
-) -> training.FitResult | None:
-    """Trains and prints how it ended; returns None if interrupted before a safe point.
+class Trained(NamedTuple):
+    """A run that trained to its end, with its experiment and recoveries at that time."""
 
-    ``command`` continues the run.
+    result: training.FitResult
+    experiment: build.Experiment
+    recoveries: Sequence[recover.Recovery]
+
+
+def train(
+    config: Config,
+    experiment: build.Experiment,
+    path: Path,
+    command: str,
+    recoveries: Sequence[recover.Recovery],
+) -> Trained | int:
+    """Trains, recovers where the configuration says so, and prints how it ended.
+
+    Args:
+      config: the run's configuration.
+      experiment: that of ``config`` with the remedies of ``recoveries``.
+      path: the run's folder.
+      command: continues the run.
+      recoveries: those of earlier sittings.
+
+    Returns:
+      The trained run, or the signal that interrupted it.
+
+    Raises:
+      DivergenceError: if the run diverged and does not recover.
     """
+    while True:
+        try:
+            result = train_once(config, experiment, path, command, recoveries)
+        except training.DivergenceError as error:
+            recoveries = recover.go_back(path, config, recoveries, error)
+            if error.signum is not None:
+                print(f"Interrupted. Continue with:\n  {command}")
+                return error.signum
+            experiment = built(config, recoveries, path)
+            start = start_from.warm_start(config, path, experiment)  # if it begins at step 0 again
+            if start is not None:
+                experiment = experiment._replace(state=start.state)
+            continue
+        if result is None:
+            return signal.SIGINT
+        return Trained(result, experiment, recoveries) if result.signum is None else result.signum
+
+
+def train_once(
+    config: Config,
+    experiment: build.Experiment,
+    path: Path,
+    command: str,
+    recoveries: Sequence[recover.Recovery],
+) -> training.FitResult | None:
+    """Trains from the newest checkpoint; returns None if interrupted before a safe point."""
     num_used = training.make_mesh(experiment.plan.num_shards).size
     if num_used < jax.device_count():
         print(
@@ -107,7 +144,7 @@ def train(
             "config.train.batch_size."
         )
     writers = [
-        training.JsonlWriter(path / "metrics.jsonl", log_every=experiment.plan.log_every),
+        recover.Rows(path, experiment.plan.log_every, recoveries),
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]
@@ -116,12 +153,12 @@ def train(
         monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state)
     try:
         result = training.fit(
-            build.train_key(config),
+            recover.train_key(config, recoveries),
             experiment.state,
             experiment.train_step,
             experiment.data,
             experiment.plan,
-            checkpoints=training.Checkpoints(path / "checkpoints"),
+            checkpoints=recover.checkpoints(path, config),
             writers=writers,
             monitor=monitor,
         )
@@ -131,6 +168,7 @@ def train(
     finally:
         for writer in writers:
             writer.close()
+    recover.check_end(config, result)
     if result.signum is not None:
         print(
             f"Interrupted at step {int(result.state.step)} of {experiment.plan.total_steps}; "
@@ -148,7 +186,9 @@ def evaluate_finished(config: Config, folder: str | None) -> None:
     path = Path(folder).expanduser()
     evaluate.check_folder(path, config)
     workdir.check_writable(path)
-    experiment = build_or_explain(config, lambda: families.build(config, path))
+    recoveries = recover.complete(path)
+    now = recover.remedied(config, recoveries)
+    experiment = build_or_explain(now, lambda: families.build(now, path))
     evaluate.check(experiment, config)
     # Restoring moves a damaged checkpoint aside.
     with only_process(path), told_as_write_error(path):
@@ -171,51 +211,6 @@ def told_as_write_error(path: Path) -> Iterator[None]:
         ) from error
 
 
-def build_and_trace(config: Config, path: Path) -> build.Experiment:
-    """Builds the experiment and traces its training step, because some mistakes show only then."""
-    experiment = families.build(config, path)
-    training.check_fits(
-        build.train_key(config),
-        experiment.state,
-        experiment.train_step,
-        experiment.data,
-        experiment.plan,
-    )
-    return experiment
-
-
-def build_or_explain(config: Config, make: Callable[[], build.Experiment]) -> build.Experiment:
-    """Returns ``make()``; turns the library's errors into errors of ``config``."""
-    try:
-        return make()
-    except USER_ERRORS:
-        raise
-    except (ValueError, TypeError) as error:
-        fields = ", ".join(fields_behind(str(error), config))
-        where = f" Set here: {fields}." if fields else ""
-        raise ConfigError(f"the configuration does not fit together: {error}{where}") from error
-
-
-def fields_behind(message: str, config: Config) -> list[str]:
-    """Returns the fields, with values, that a message of the library names by arguments.
-
-    A message has ``padding=2`` or "padding must ..., got 2" for config.data.crop_padding: the field
-    ends in the argument's name and has its value.
-    """
-    given = re.findall(r"\b(\w+)='?([\w.:/+-]*\w)", message)
-    given += re.findall(r"^(\w+) must .*?\bgot '?([\w.+-]*\w)", message)
-    flat = {name: str(value) for name, value in flatten(config.to_dict()).items()}
-    return [
-        f"config.{name}={value}"
-        for name, value in flat.items()
-        if f"config.{name}" not in message
-        and any(
-            f"_{name}".replace(".", "_").endswith(f"_{argument}") and value == other
-            for argument, other in given
-        )
-    ]
-
-
 def use_compilation_cache() -> None:
     """Keeps compiled programs on disk, so that a second run starts at once."""
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
@@ -229,13 +224,20 @@ def summarise(
     config: Config,
     result: training.FitResult,
     experiment: build.Experiment,
+    recoveries: Sequence[recover.Recovery],
     sitting_seconds: float,
 ) -> None:
-    """Writes summary.json and prints where things are; includes a pilot's time."""
+    """Writes summary.json and prints where things are.
+
+    The seconds include a pilot's, and the steps that recoveries undid.
+    """
     pilot = experiment.pilot
     before = pilot or build.Seconds(0.0, 0.0)
     seconds = build.Seconds(
-        before.wall + result.wall_seconds, before.compile + result.compile_seconds
+        before.wall + result.wall_seconds + sum(one.lost_seconds for one in recoveries),
+        before.compile
+        + result.compile_seconds
+        + sum(one.lost_compile_seconds for one in recoveries),
     )
     summary: dict[str, Any] = {
         **result.row,
@@ -254,5 +256,7 @@ def summarise(
         summary["data"] = list(experiment.about_data)
     if pilot is not None:
         summary["pilot_seconds"] = round(pilot.wall, 3)
+    if config.train.on_divergence == "recover":
+        summary["recoveries"] = [one.told() for one in recoveries]
     workdir.write_summary(path, summary)
     print(f"Done in {sitting_seconds:.0f} s. Numbers in {path}/summary.json, plots in {path}/plots")

@@ -30,6 +30,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
+from ebmjax.recipes.core.remedies import REMEDIES
 
 OURS = waiting(
     When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
@@ -46,6 +47,12 @@ SEVERAL_SHARDS = When(
     "several shards to divide the batch among, config.mesh.num_shards above 1",
     lambda config: config.mesh.num_shards > 1,
 )
+
+RECOVERY = {
+    "on_divergence": "stop",
+    "remedies": ("chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
+}
+"""Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
 
 # Each default is a placeholder: every family gives its own.
 _KNOWN: Fields = {
@@ -124,6 +131,17 @@ _KNOWN: Fields = {
     "train.checkpoint_every_epochs": field(1, COUNT, "epochs between two checkpoints"),
     "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
+    "train.on_divergence": field(
+        "stop",
+        one_of("stop", "recover"),
+        "recover: a run that diverges goes back to its last good checkpoint and takes a remedy",
+    ),
+    "train.remedies": field(
+        RECOVERY["remedies"],
+        one_of(*REMEDIES),
+        "what a run changes at each recovery, one after the other",
+        chosen("train.on_divergence", "recover"),
+    ),
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
     "mesh.whole_batch": field(
         True,

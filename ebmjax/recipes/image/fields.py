@@ -25,7 +25,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import OURS, ROBUST, family, shared, with_digits
+from ebmjax.recipes.core.shared import OURS, RECOVERY, ROBUST, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SINGLE, rejecting, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
@@ -94,6 +94,7 @@ FIELDS: dict[str, Field] = {
             "log_every": 11,
             "checkpoint_every_epochs": 20,
             "max_consecutive_skips": 20,
+            **RECOVERY,
             "max_abs_loss": 1e5,
         },
         mesh={"num_shards": 1, "whole_batch": True},

@@ -34,7 +34,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import BUFFER, OURS, ROBUST, family, shared, with_digits
+from ebmjax.recipes.core.shared import BUFFER, OURS, RECOVERY, ROBUST, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
@@ -199,6 +199,7 @@ FIELDS: dict[str, Field] = {
             "log_every": 11,
             "checkpoint_every_epochs": 10,
             "max_consecutive_skips": 20,
+            **RECOVERY,
             "max_abs_loss": 1e5,
         },
         mesh={"num_shards": 1, "whole_batch": True},

@@ -28,7 +28,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import ACTIVATIONS, OURS, family, shared, with_digits
+from ebmjax.recipes.core.shared import ACTIVATIONS, OURS, RECOVERY, family, shared, with_digits
 from ebmjax.recipes.samplers.table import SHARED, SINGLE, sections
 from ebmjax.recipes.samplers.table import shared as of_any
 
@@ -97,6 +97,8 @@ FIELDS: dict[str, Field] = {
             "log_every": 5,
             "checkpoint_every_epochs": 10,
             "max_consecutive_skips": 20,
+            "max_abs_loss": 1e7,
+            **RECOVERY,
         },
         mesh={"num_shards": 8},
         eval={

@@ -78,7 +78,11 @@ def _train(
     return fit(
         key,
         init_state(params, optimizer),
-        make_train_step(parts.gradient_fn(_fresh(config), model, law), optimizer),
+        make_train_step(
+            parts.gradient_fn(_fresh(config), model, law),
+            optimizer,
+            max_abs_loss=config.train.max_abs_loss,
+        ),
         examples,
         Plan(
             total_steps=total_steps,

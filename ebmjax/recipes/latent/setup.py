@@ -73,6 +73,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             gradient_fn,
             optimizer,
             gradient_metrics_fn=gradient_variance.over_coordinates,
+            max_abs_loss=config.train.max_abs_loss,
         ),
         data=examples,
         plan=plan,

@@ -24,7 +24,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import ROBUST, family, shared
+from ebmjax.recipes.core.shared import RECOVERY, ROBUST, family, shared
 from ebmjax.recipes.samplers.table import PLAIN, SHARED, sections
 from ebmjax.recipes.samplers.table import shared as of_any
 
@@ -81,6 +81,7 @@ FIELDS: dict[str, Field] = {
             "log_every": 100,
             "checkpoint_every_epochs": 20,
             "max_consecutive_skips": 20,
+            **RECOVERY,
             "max_abs_loss": 1e3,
         },
         mesh={"num_shards": 1},

@@ -51,6 +51,9 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
             for one, num in zip(numbers, repeats, strict=True)
         )
         row: dict[str, Any] = {"diverged": diverged, "finished": sum(repeats) - diverged}
+        row["recovered"] = sum(
+            num for one, num in zip(numbers, repeats, strict=True) if one and one.get("recoveries")
+        )
         for heading, (name, factor, _) in study.columns.items():
             values = _every([_descend(one, name) for one in numbers], repeats)
             row[heading] = [None if value is None else factor * value for value in values]
@@ -79,19 +82,22 @@ def _descend(tree: Any, name: str) -> Any:
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the table: mean and standard deviation over seeds and repeats, diverged count.
+    """Returns the table: mean and standard deviation over seeds and repeats, and how runs ended.
 
     A number that some runs lack says how many have it, diverged ones included. The test set's error
-    and paired differences from the first row are shown if known.
+    and paired differences from the first row are shown if known. The last column, if any run
+    recovered, counts those that diverged on the way and finished with other settings than the
+    row's (``config.train.on_divergence``).
     """
-    headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", "diverged"]
+    ends = ["diverged", *["recovered"] * any(row.get("recovered") for row in found.values())]
+    headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", *ends]
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for label, row in found.items():
         entries = [label]
         for heading, (_, _, decimals) in study.columns.items():
             error = row.get("test_set_error", {}).get(heading)
             entries.append(entry(row[heading], decimals, error))
-        entries += [str(row["finished"] + row["diverged"]), str(row["diverged"])]
+        entries += [str(row["finished"] + row["diverged"]), *(str(row[end]) for end in ends)]
         lines.append("| " + " | ".join(entries) + " |")
     return "\n".join([*lines, *markdown(study, found)]) + "\n"
 
@@ -148,7 +154,9 @@ def run_all(
     failures: list[Cell] = []
 
     def tell(cell: Cell, status: str) -> None:
-        print(f"{cell.label}, seed {cell.seed}: {status}", flush=True)
+        num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
+        after = f" after {num} recoveries" if num else ""
+        print(f"{cell.label}, seed {cell.seed}: {status}{after}", flush=True)
         if status not in ("done", "diverged"):
             failures.append(cell)
         write(study, all_cells, folder)

@@ -9,8 +9,9 @@ from experiment_runs import digits
 
 from ebmjax.data import DataUnavailableError
 from ebmjax.recipes.core import families
+from ebmjax.recipes.core.explain import fields_behind
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.launch import fields_behind, launch
+from ebmjax.recipes.core.launch import launch
 
 COUNTS = (
     "train.num_epochs",

@@ -7,8 +7,8 @@ import pytest
 from igebm_smoke import smoke
 
 from ebmjax.recipes.core import families
+from ebmjax.recipes.core.explain import build_or_explain
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.launch import build_or_explain
 from ebmjax.recipes.image import parts as igebm_parts
 from ebmjax.recipes.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh

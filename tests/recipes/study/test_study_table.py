@@ -82,6 +82,24 @@ def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
     assert capsys.readouterr().out == ""  # one run has it
 
 
+def test_a_run_that_recovered_is_counted(tmp_path):
+    """It finished, but under other settings than its row's."""
+    study = Study(
+        rows={"row": "configs/jem_digits.py", "other": "configs/jem_digits.py"}, columns={}
+    )
+    made = cells(study, tmp_path, 2)
+    for cell in made:
+        cell.folder.mkdir(parents=True)
+        write_json(cell.folder / "evaluation.json", {})
+        is_recovered = cell.label == "row" and cell.seed == 1
+        write_json(cell.folder / "summary.json", {"recoveries": [{"number": 1}] * is_recovered})
+    found = table(study, made)
+    assert [(row["finished"], row["recovered"]) for row in found.values()] == [(2, 1), (2, 0)]
+    lines = as_markdown(study, found).splitlines()
+    assert lines[0] == "|  | seeds | diverged | recovered |"
+    assert lines[2:] == ["| row | 2 | 0 | 1 |", "| other | 2 | 0 | 0 |"]
+
+
 COLUMNS = {
     "seconds": ("run_seconds", 1.0, 0),
     "FID ({extractor})": ("buffer.fid_{extractor}", 2.0, 1),

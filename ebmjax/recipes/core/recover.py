@@ -1,0 +1,275 @@
+"""Lets a run that diverged go on: back to a good checkpoint, with a new key and a remedy.
+
+``recoveries.json`` holds what was done, and is written before anything else changes. So a process
+that is killed at any moment is continued under the same remedies.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ebmjax import training
+from ebmjax.recipes.core import build, families, remedies, workdir
+from ebmjax.recipes.core.best import FOLDER as BEST
+from ebmjax.recipes.core.fields import Config, WorkdirError
+from ebmjax.recipes.core.ranges import MAX_INTEGER
+from ebmjax.recipes.core.workdir_lock import only_process
+from ebmjax.types import Key
+
+FILE = "recoveries.json"
+
+ABANDONED = "abandoned"
+"""Folder of what a run measured after the steps that it went back to, by recovery."""
+
+NUM_KEPT = {"stop": 3, "recover": 5}
+"""Checkpoints that a run keeps: with more it can go back further."""
+
+ABOVE_STEPS = MAX_INTEGER + 1
+"""A recovery's key is numbered above all steps, whose keys come of the same root."""
+
+SKIPPED_AT_END = 3
+"""Skipped steps at the very end that are a divergence: there is no time for more to follow."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One recovery of a run.
+
+    Attributes:
+      number: from 1 on.
+      diverged_at: steps taken when training ended, at the border of the next block.
+      first_skipped: step from which on none had a finite update.
+      reason: why steps were skipped; "" if unknown.
+      from_step: step of the checkpoint that the run goes on from; 0 for the start.
+      remedy: name in ``REMEDIES``.
+      changes: value before and after of every field that the remedy changes.
+      lost_seconds: training time between ``from_step`` and ``diverged_at``, compiling included.
+      lost_compile_seconds: the part of it spent compiling.
+      is_prepared: whether the folder is back at ``from_step``.
+    """
+
+    number: int
+    diverged_at: int
+    first_skipped: int
+    reason: str
+    from_step: int
+    remedy: str
+    changes: dict[str, list[Any]]
+    lost_seconds: float
+    lost_compile_seconds: float
+    is_prepared: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """Returns what summary.json says of it."""
+        return {name: value for name, value in asdict(self).items() if name != "is_prepared"}
+
+    def __str__(self) -> str:
+        changed = ", ".join(
+            f"config.{name} {old:g} -> {new:g}" for name, (old, new) in self.changes.items()
+        )
+        reason = f": {self.reason}, from step {self.first_skipped} on" if self.reason else ""
+        return (
+            f"Diverged at step {self.diverged_at}{reason}.\nRecovery {self.number}: goes on from "
+            f"step {self.from_step} with a new key and {remedies.REMEDIES[self.remedy].words} "
+            f"({changed})."
+        )
+
+
+def read(path: Path) -> list[Recovery]:
+    """Returns the recoveries of the run in ``path``, the first one first.
+
+    Raises:
+      WorkdirError: if the file does not hold any.
+    """
+    file = path / FILE
+    if not file.exists():
+        return []
+    try:
+        return [Recovery(**one) for one in json.loads(file.read_text())["recoveries"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkdirError(
+            f"{file} must hold the recoveries of this run, but does not ({error}). The run cannot "
+            "go on without it: put it back as it was, or use another --workdir."
+        ) from error
+
+
+def complete(path: Path) -> list[Recovery]:
+    """Returns ``read(path)``, after it finished a recovery that a killed process left half done."""
+    found = read(path)
+    if not found or found[-1].is_prepared:
+        return found
+    with only_process(path):
+        return _prepare(path, found)
+
+
+def remedied(config: Config, recoveries: Sequence[Recovery]) -> Config:
+    """Returns ``config`` with all that the recoveries changed."""
+    values = {name: new for one in recoveries for name, (_, new) in one.changes.items()}
+    return remedies.changed(config, values)
+
+
+def train_key(config: Config, recoveries: Sequence[Recovery]) -> Key:
+    """Returns the key of training after some recoveries, or one for every repeat."""
+    key = build.train_key(config)
+    if not recoveries:
+        return key
+    number = ABOVE_STEPS + len(recoveries)
+    fold = jax.random.fold_in if key.ndim == 0 else jax.vmap(jax.random.fold_in, (0, None))
+    return fold(key, number)
+
+
+def checkpoints(path: Path, config: Config) -> training.Checkpoints:
+    """Returns the checkpoints of the run in ``path``."""
+    num_kept = NUM_KEPT[config.train.get("on_divergence", "stop")]
+    return training.Checkpoints(path / "checkpoints", max_to_keep=num_kept)
+
+
+def check_end(config: Config, result: training.FitResult) -> None:
+    """Raises for a run that recovers and whose last steps were skipped, too few to end it.
+
+    Raises:
+      DivergenceError: as ``fit``.
+    """
+    num, step = int(np.min(result.state.consecutive_skipped)), int(result.state.step)
+    if config.train.on_divergence == "stop" or num < SKIPPED_AT_END or result.signum is not None:
+        return
+    reason = f"the last {num} steps had no finite update"
+    error = training.DivergenceError(
+        f"Training diverged: {reason}, up to step {step}.", step, step - num + 1, reason
+    )
+    error.wall_seconds, error.compile_seconds = result.wall_seconds, result.compile_seconds
+    raise error
+
+
+def go_back(
+    path: Path, config: Config, recoveries: Sequence[Recovery], error: training.DivergenceError
+) -> list[Recovery]:
+    """Takes the run in ``path`` back to its last good checkpoint, and says so.
+
+    That is the newest one before the first skipped step. If the run has saved none since it last
+    went back, the state that it went back to may have been diverging already: then it goes back to
+    the one before that. Without any it begins again at step 0.
+
+    Returns:
+      ``recoveries`` and the new one.
+
+    Raises:
+      DivergenceError: ``error``, if the configuration says so or has no remedy left.
+    """
+    now = remedied(config, recoveries)
+    fields = families.fields_of(config.family)
+    if config.train.on_divergence == "stop":
+        raise training.DivergenceError(
+            f"{error} With --config.train.on_divergence=recover a new run tries such remedies "
+            "itself."
+        ) from error
+    # One that changes nothing in this configuration is passed over.
+    usable = [name for name in config.train.remedies if remedies.changes(fields, config, name)]
+    if len(recoveries) == len(usable):
+        tried = f"; {path}/{FILE} says what was tried" if recoveries else ""
+        raise training.DivergenceError(
+            f"{error} The run recovered {len(usable)} times, and no remedy of "
+            f"config.train.remedies={list(config.train.remedies)} is left{tried}."
+        ) from error
+    remedy = usable[len(recoveries)]
+    with checkpoints(path, config) as kept:
+        good = kept.newest_before(error.first_skipped)
+        if good is not None and recoveries and good[0] <= recoveries[-1].from_step:
+            good = kept.newest_before(recoveries[-1].from_step)
+    step, seconds = (good[0], good[1]["seconds"]) if good else (0, {"wall": 0.0, "compile": 0.0})
+    found = Recovery(
+        number=len(recoveries) + 1,
+        diverged_at=_last_saved(path),
+        first_skipped=error.first_skipped,
+        reason=error.reason,
+        from_step=step,
+        remedy=remedy,
+        changes=remedies.changes(fields, now, remedy),
+        lost_seconds=round(error.wall_seconds - seconds["wall"], 3),
+        lost_compile_seconds=round(error.compile_seconds - seconds["compile"], 3),
+    )
+    _write(path, [*recoveries, found])
+    prepared = _prepare(path, [*recoveries, found])
+    print(found, flush=True)
+    return prepared
+
+
+def _last_saved(path: Path) -> int:
+    """Returns the step of the newest checkpoint: a run that diverges is saved once more."""
+    return max(_step_of(folder) for folder in (path / "checkpoints").iterdir())
+
+
+def _write(path: Path, recoveries: Sequence[Recovery]) -> None:
+    workdir.write_json(path / FILE, {"recoveries": [asdict(one) for one in recoveries]})
+
+
+def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
+    """Takes the folder back to the step of the last recovery; may be repeated after a crash.
+
+    Rows, pictures and the best state of later steps move to ``abandoned/<number>``; later
+    checkpoints are removed, last of all.
+    """
+    last = recoveries[-1]
+    aside = path / ABANDONED / str(last.number)
+    aside.mkdir(parents=True, exist_ok=True)
+    _cut_rows(path / "metrics.jsonl", aside, last.from_step)
+    for file in [*workdir.snapshots(path), *(path / "plots").iterdir()]:
+        if _step_of(file) > last.from_step:
+            (aside / file.parent.name).mkdir(exist_ok=True)
+            file.replace(aside / file.parent.name / file.name)
+    if any(_step_of(file) > last.from_step for file in (path / BEST).glob("*")):
+        (path / BEST).rename(aside / BEST)
+    with training.Checkpoints(path / "checkpoints") as kept:
+        kept.remove_after(last.from_step)
+    done = [*recoveries[:-1], replace(last, is_prepared=True)]
+    _write(path, done)
+    return done
+
+
+def _cut_rows(file: Path, aside: Path, step: int) -> None:
+    """Moves the rows after ``step`` to a file of the same name in ``aside``."""
+    rows = training.read_rows(file) if file.exists() else []
+    later = [row for row in rows if row["step"] > step]
+    if later:
+        workdir.write_whole(aside / file.name, _lines(later))
+        workdir.write_whole(file, _lines([row for row in rows if row["step"] <= step]))
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _step_of(file: Path) -> int:
+    """Returns the step at the end of a file's name; -1 without any."""
+    number = re.search(r"(\d+)$", file.stem)
+    return int(number[1]) if number else -1
+
+
+class Rows(training.JsonlWriter):
+    """metrics.jsonl, with a row for each recovery where the run goes on.
+
+    Args:
+      path: the run's folder.
+      log_every: as for ``JsonlWriter``.
+      recoveries: of the run.
+    """
+
+    def __init__(self, path: Path, log_every: int, recoveries: Sequence[Recovery]):
+        super().__init__(path / "metrics.jsonl", log_every=log_every)
+        self._recoveries = recoveries
+
+    def start(self, first_step: int) -> None:
+        super().start(first_step)
+        rows = training.read_rows(self.path) if self._recoveries else []
+        known = [row["recovery"]["number"] for row in rows if "recovery" in row]
+        for one in self._recoveries:
+            if one.number not in known:
+                # Without seconds: an interrupted run writes the same rows.
+                told = {name: v for name, v in one.told().items() if "seconds" not in name}
+                self.write(first_step, {"recovery": told})

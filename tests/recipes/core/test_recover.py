@@ -1,0 +1,290 @@
+"""A run that diverges goes on by itself: where from, with what change, and what it leaves."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import optax
+import pytest
+from experiment_runs import contents, digits, rows_of, strict_json, summary_of
+from linear_family import NAME, accuracy, linear
+
+from ebmjax import training
+from ebmjax.recipes.core import declare, families, recover, remedies, workdir
+from ebmjax.recipes.core.fields import WorkdirError
+from ebmjax.recipes.core.launch import evaluate_finished, launch
+
+# The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
+BREAKING = {
+    "train.num_epochs": 20,
+    "train.on_divergence": "recover",
+    "train.max_consecutive_skips": 4,
+    "train.keep_best": "test_accuracy",
+    "train.remedies": ("learning_rate", "energy_penalty", "chain_steps", "chain_steps"),
+    "loss.breaks_at": 0.4,
+}
+BROKEN = training.DivergenceError
+
+
+@pytest.fixture(scope="module")
+def config():
+    return linear("long", **BREAKING)
+
+
+@pytest.fixture(scope="module")
+def recovered(tmp_path_factory, config):
+    """The folder of a run that recovered three times, and nothing else happened to it."""
+    path = tmp_path_factory.mktemp("recovered") / "run"
+    assert launch(config, NAME, str(path)) is None
+    return path
+
+
+def events_of(path):
+    return strict_json((path / "recoveries.json").read_text())["recoveries"]
+
+
+def weight_of(path, step):
+    return float((path / f"plots/weight_{step:06d}.txt").read_text())
+
+
+def test_a_run_recovers_under_one_remedy_after_another(recovered, config):
+    events = events_of(recovered)
+    # The linear model has no penalty, so that remedy is passed over.
+    assert [one["remedy"] for one in events] == ["learning_rate", "chain_steps", "chain_steps"]
+    assert [one["changes"] for one in events] == [
+        {"optimizer.learning_rate": [0.04, 0.02]},
+        {"sampler.num_steps": [1, 2]},
+        {"sampler.num_steps": [2, 4]},
+    ]
+    for one in events:
+        assert one["reason"] == "the loss was not finite"
+        # Rows are looked at one block late, or at once where a checkpoint is due.
+        border = 2 * ((one["first_skipped"] + 4) // 2)
+        assert one["diverged_at"] == (border + 2 if border % 10 else border)
+        assert one["from_step"] == 10 * ((one["first_skipped"] - 1) // 10)  # checkpoints every 10
+    assert [one["from_step"] for one in events] == [0, 0, 10]
+    assert weight_of(recovered, 40) > 0.8  # beyond what the first two remedies allow
+    assert workdir.as_json(config) == strict_json((recovered / "config.json").read_text())
+
+
+def test_what_happened_stands_in_the_run_s_files(recovered):
+    events, summary = events_of(recovered), summary_of(recovered)
+    for one in events:
+        assert one.pop("is_prepared")
+    assert summary["recoveries"] == events
+    lost = sum(one["lost_seconds"] for one in events)
+    assert 0 < lost < summary["wall_seconds"]
+    assert min(one["lost_seconds"] - one["lost_compile_seconds"] for one in events) >= 0
+
+    rows = rows_of(recovered)
+    told = [(row["step"], row["recovery"]) for row in rows if "recovery" in row]
+    assert [one for _, one in told] == [
+        {name: value for name, value in one.items() if "seconds" not in name} for one in events
+    ]
+    assert [step for step, _ in told] == [0, 0, 10]  # where the run went on
+    rows = [row for row in rows if "recovery" not in row]
+    assert [row["step"] for row in rows] == list(range(41))
+    assert all(row["skip_cause"] == 0 for row in rows if "loss" in row)
+
+
+def test_what_was_measured_on_the_way_is_put_aside(recovered):
+    for one in events_of(recovered):
+        aside = recovered / "abandoned" / str(one["number"])
+        rows = rows_of(aside)
+        steps = [row["step"] for row in rows if "recovery" not in row]
+        assert steps == list(range(one["from_step"] + 1, one["diverged_at"] + 1))
+        assert {row["skip_cause"] for row in rows[-4:]} == {1}
+    # The best state of the run is of this run: its number is that of its own row.
+    (best,) = (recovered / "best").iterdir()
+    row = next(row for row in rows_of(recovered) if row["step"] == int(best.name))
+    assert row["test_accuracy"] == accuracy(weight_of(recovered, row["step"]))
+    assert (recovered / "abandoned/1/best").is_dir()
+
+
+class Killed(BaseException):
+    """A process that ends at a certain moment."""
+
+
+def kill_at(patch, place, name, when=lambda *args: True):
+    """The first call of ``place.name`` with arguments for which ``when`` holds ends the process."""
+    original = getattr(place, name)
+    armed = [True]
+
+    def dies(*args, **kwargs):
+        if armed[0] and when(*args):
+            armed[0] = False
+            raise Killed
+        return original(*args, **kwargs)
+
+    patch.setattr(place, name, dies)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    {
+        "before it is written": (recover, "_write"),
+        "with its rows cut": (training.Checkpoints, "remove_after"),
+        "before it trains": (training, "fit", lambda key, state, *_: len(MADE) == 2),
+        "later": (recover.Rows, "write", lambda self, step, row: step == 35),
+    }.items(),
+    ids=lambda moment: moment[0],
+)
+def test_an_interrupted_run_goes_on_under_the_same_remedies(
+    moment, recovered, config, tmp_path, monkeypatch
+):
+    path = tmp_path / "run"
+    MADE.clear()
+    built = families.build
+    monkeypatch.setattr(families, "build", lambda *args: MADE.append(args) or built(*args))
+    kill_at(monkeypatch, *moment[1])
+    with pytest.raises(Killed):
+        launch(config, NAME, str(path))
+    assert launch(config, NAME, str(path)) is None
+    ours, theirs = contents(path), contents(recovered)
+    for name in theirs:
+        if name.startswith("plots/") or name.endswith("metrics.jsonl"):
+            assert ours[name] == theirs[name], name
+    for name in ("params_sha256", "loss", "test_accuracy", "steps"):
+        assert summary_of(path)[name] == summary_of(recovered)[name]
+
+
+MADE = []
+"""Experiments that were built."""
+
+
+def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch):
+    built, seen = families.build, []
+    monkeypatch.setattr(families, "build", lambda now, path: seen.append(now) or built(now, path))
+    evaluate_finished(config, str(recovered))
+    assert (seen[0].sampler.num_steps, seen[0].optimizer.learning_rate) == (4, 0.02)
+    assert (recovered / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"train.on_divergence": "stop", "train.remedies": linear().train.remedies}, "Training"),
+        ({"train.remedies": ("energy_penalty",)}, "recovered 0 times, and no remedy of config.tr"),
+        ({"train.remedies": ("chain_steps",)}, r"recovered 1 times.*recoveries.json says what"),
+    ],
+    ids=["stop", "nothing to change", "nothing left"],
+)
+def test_a_run_without_a_remedy_ends_as_ever(changes, expected, tmp_path):
+    config = linear("long", **BREAKING | changes)
+    for _ in range(2):  # and stays as it is
+        with pytest.raises(BROKEN, match=r"Training diverged: the last \d+ steps.*") as error:
+            launch(config, NAME, str(tmp_path / "run"))
+        assert error.match(expected)
+    assert (tmp_path / "run/recoveries.json").exists() == ("recovered 1" in str(error.value))
+
+
+def test_a_run_that_begins_again_starts_from_the_other_run_again(finished, tmp_path, capsys):
+    changes = {"loss.breaks_at": 0.5, "train.start_from": str(finished)}
+    config = linear(**BREAKING | changes | {"train.remedies": ("chain_steps", "chain_steps")})
+    path = tmp_path / "run"
+    assert launch(config, NAME, str(path)) is None
+    said = capsys.readouterr().out
+    assert weight_of(path, 0) == weight_of(finished, 10) > 0.5
+    assert (
+        "Diverged at step 4: the loss was not finite, from step 1 on.\nRecovery 1: goes on from "
+        "step 0 with a new key and twice the steps of a chain (config.sampler.num_steps 1 -> 2)."
+    ) in said
+
+
+def fallen(step, first_skipped):
+    return training.DivergenceError("Training diverged.", step, first_skipped, "because")
+
+
+def test_each_divergence_without_progress_goes_back_one_further(tmp_path):
+    config = linear(**BREAKING | {"train.remedies": ("learning_rate",) * 9})
+    workdir.prepare(tmp_path, config)
+    state = training.init_state({"weight": np.zeros(2, np.float32)}, optax.sgd(0.1))
+    meta = {"seconds": {"wall": 0.0, "compile": 0.0}}
+
+    def save(*steps):
+        """Checkpoints of a run; one that diverges is saved at its end, too."""
+        with recover.checkpoints(tmp_path, config) as kept:
+            for step in steps:
+                kept.save(step, state, meta)
+
+    found, at = [], []
+    for steps, first_skipped in [
+        ((2, 4, 6, 8), 7),  # the last is of skipped steps
+        ((8,), 8),
+        ((6,), 5),
+        ((4, 6, 9), 8),  # it comes further
+        ((9,), 8),
+        ((9,), 8),
+        ((9,), 8),
+        ((9,), 8),
+    ]:
+        save(*steps)
+        found = recover.go_back(tmp_path, config, found, fallen(steps[-1], first_skipped))
+        assert found[-1].diverged_at == steps[-1]
+        at.append(found[-1].from_step)
+        assert recover.read(tmp_path) == found
+        assert max(map(int, os.listdir(tmp_path / "checkpoints")), default=0) == at[-1]
+    assert at == [6, 4, 2, 6, 4, 2, 0, 0]
+    assert recover.remedied(config, found).optimizer.learning_rate == 0.04 / 2**8
+
+
+def test_skipped_steps_at_the_end_are_a_divergence(config):
+    def result(consecutive, signum=None):
+        state = SimpleNamespace(step=np.int32(120), consecutive_skipped=np.array(consecutive))
+        return training.FitResult(state, 0, {}, signum, 3.0, 1.0)  # pyright: ignore
+
+    recover.check_end(config, result(2))
+    recover.check_end(config, result([9, 0]))  # one of two repeats
+    recover.check_end(config, result(9, signum=2))
+    recover.check_end(linear(), result(9))
+    with pytest.raises(BROKEN, match="the last 3 steps had no finite update, up to step 120") as it:
+        recover.check_end(config, result(3))
+    assert (it.value.first_skipped, it.value.wall_seconds) == (118, 3.0)
+
+
+def test_a_recovery_has_a_new_key_for_every_repeat():
+    config = digits(**{"train.num_repeats": 2})
+    second = digits(seed=1)
+    data = [np.ravel(jax.random.key_data(recover.train_key(config, [None] * n))) for n in range(3)]
+    assert len({tuple(one) for one in data}) == 3
+    alone = jax.random.key_data(recover.train_key(second, [None]))
+    np.testing.assert_array_equal(data[1].reshape(2, -1)[1], alone)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields"),
+    {
+        "joint": ["sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
+        "image": ["sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
+        "latent": [
+            "sampler.prior.num_steps",
+            "sampler.posterior.num_steps",
+            "optimizer.prior.learning_rate",
+            "optimizer.prior.final_learning_rate",
+            "optimizer.generator.learning_rate",
+            "optimizer.generator.final_learning_rate",
+            "loss.energy_l2",
+        ],
+        "plane": ["sampler.num_steps", "optimizer.learning_rate"],  # no penalty for beta
+    }.items(),
+)
+def test_every_family_has_remedies(family, fields):
+    known = families.fields_of(family)
+    config = declare.defaults(known)
+    config.train.on_divergence = "recover"
+    found = [remedies.changes(known, config, name) for name in remedies.REMEDIES]
+    assert [name for one in found for name in one] == fields
+    for one in found:
+        config = remedies.changed(config, {name: new for name, (_, new) in one.items()})
+    families.check(config)
+
+
+def test_a_damaged_file_of_recoveries_is_refused(recovered, config, tmp_path):
+    (tmp_path / "config.json").write_text((recovered / "config.json").read_text())
+    (tmp_path / "recoveries.json").write_text(json.dumps({"recoveries": [{"number": 1}]}))
+    before = contents(tmp_path)
+    with pytest.raises(WorkdirError, match=r"recoveries.json must hold the recoveries of this run"):
+        launch(config, NAME, str(tmp_path))
+    assert contents(tmp_path) == before
