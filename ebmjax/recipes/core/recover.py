@@ -153,8 +153,8 @@ def go_back(
     """Takes the run in ``path`` back to its last good checkpoint, and says so.
 
     That is the newest one before the first skipped step. If the run has saved none since it last
-    went back, the state that it went back to may have been diverging already: then it goes back to
-    the one before that. Without any it begins again at step 0.
+    went back, it goes back to the one before: the last one may have been diverging already. Without
+    any it begins again at step 0.
 
     Returns:
       ``recoveries`` and the new one.

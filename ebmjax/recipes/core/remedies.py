@@ -1,4 +1,4 @@
-"""What a run that diverged changes before it goes on. Nothing here imports JAX.
+"""Remedies of a run that diverged: changes before it goes on. Nothing here imports JAX.
 
 These are the remedies of the papers' authors. They follow one another and add up.
 """
