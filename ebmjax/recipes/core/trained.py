@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ebmjax.recipes.core import declare, evaluate, families, workdir
+from ebmjax.recipes.core import declare, evaluate, families, recover, workdir
+from ebmjax.recipes.core.explain import build_or_explain
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, flatten
-from ebmjax.recipes.core.launch import build_or_explain
 
 
 class TrainedRun(NamedTuple):
     """A finished run.
 
     Attributes:
-      config: its configuration.
+      config: its configuration, with what recoveries changed (``config.train.on_divergence``).
       params: PyTree of its parameters.
       apply: pure function of parameters and a batch: logits (joint), energies (image, plane), or
         the generator's images (latent).
@@ -58,6 +58,7 @@ def load(folder: str | Path, **fields: Any) -> TrainedRun:
             )
         config.update_from_flattened_dict({dotted: value})
     evaluate.check_folder(path, config)
+    config = recover.remedied(config, recover.read(path))
     experiment = build_or_explain(config, lambda: families.build(config, path))
     if experiment.use is None:
         raise WorkdirError(f"config.family={config.family!r} has no model to use.")

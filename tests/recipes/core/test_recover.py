@@ -16,6 +16,7 @@ from ebmjax import training
 from ebmjax.recipes.core import declare, families, recover, remedies, workdir
 from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.launch import evaluate_finished, launch
+from ebmjax.recipes.core.trained import load
 from experiments.configs import jem_digits
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
@@ -160,8 +161,12 @@ def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monk
     built, seen = families.build, []
     monkeypatch.setattr(families, "build", lambda now, path: seen.append(now) or built(now, path))
     evaluate_finished(config, str(recovered))
-    assert (seen[0].sampler.num_steps, seen[0].optimizer.learning_rate) == (4, 0.02)
     assert (recovered / "evaluation.json").exists()
+    with pytest.raises(WorkdirError, match="no model to use"):  # the linear family has none
+        load(recovered)
+    for now in seen:
+        assert (now.sampler.num_steps, now.optimizer.learning_rate) == (4, 0.02)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize(
