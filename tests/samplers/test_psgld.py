@@ -144,7 +144,7 @@ def test_law_of_the_memoryless_metric(curvature_drift: bool) -> None:
     )
     # In the left tail G = 1/2.5, so the gap c^2 G / 4 T = 0.11 a unit of time: 320 steps of 0.25
     # leave e^-9.
-    draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(8000), 320)
+    draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(REPLICAS), 320)
     assert_moments(draws, *expected)
 
 
