@@ -155,9 +155,9 @@ class Checkpoints:
 
         A process that is killed meanwhile leaves a folder as of a run that has come less far.
         """
-        for later in sorted(self._manager.all_steps(), reverse=True):
-            if later > step:
-                self._manager.delete(later)
+        steps = self._manager.all_steps()
+        for later in sorted((one for one in steps if one > step), reverse=True):
+            self._manager.delete(later)
 
     def _newest(
         self, read: Callable[[int], T], before: float = math.inf
