@@ -100,6 +100,11 @@ def today(saved: dict[str, Any]) -> dict[str, Any]:
         saved["data"].setdefault("path", "")
     if images and "test_split" not in images:
         images |= {"test_split": "test", "num_classes": images["num_classes"] or 0}
+    model = saved.get("model", {}) if family != "plane" else {}
+    if model and "factory" not in model:
+        model |= {"factory": "", "options": ""}
+        if model.get("generator_features") == [64]:  # of 8 pixels, as the data's side makes them
+            model["generator_features"] = None
     if family == "joint" and sampler:
         sampler.setdefault("allow_decoupled", False)
         _joint(sampler)
