@@ -37,7 +37,7 @@ import jax.numpy as jnp
 from sampler_throughput import at_least_one
 
 from ebmjax import metrics, training
-from ebmjax.recipes.core import build, command_line, families, launch
+from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import Config, stop
 
 
@@ -82,7 +82,7 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
     with tempfile.TemporaryDirectory() as folder:
         make = partial(families.build, config, Path(folder))
-        experiment = launch.build_or_explain(config, make)
+        experiment = explain.build_or_explain(config, make)
     key, plan = build.train_key(config), experiment.plan
     step_seconds, compile_seconds = timed(experiment, key, num_blocks) if num_blocks else ([], 0.0)
     memory = jax.devices()[0].memory_stats() or {}
@@ -198,7 +198,7 @@ def main() -> None:
     try:
         with examples(options.random_examples):
             cost = measure(config, options.blocks, options.flops)
-    except launch.USER_ERRORS as error:
+    except explain.USER_ERRORS as error:
         stop(error)
     print(report(cost, config.train.batch_size))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ebmjax.recipes.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
-from ebmjax.recipes.core import command_line, families, launch
+from ebmjax.recipes.core import command_line, explain, families
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "ebmjax" / "recipes"
@@ -94,7 +94,7 @@ def trace_a_joint_step() -> None:
     """Traces a step from the configuration on, as run.py does before it writes anything."""
     config = command_line.read(str(ROOT / "experiments/configs/jem_digits.py:smoke"), [])
     with tempfile.TemporaryDirectory() as folder:
-        launch.build_and_trace(config, Path(folder))
+        explain.build_and_trace(config, Path(folder))
 
 
 def refusal_seconds(config: str, mistake: str) -> float:
