@@ -17,7 +17,7 @@ from ebmjax.recipes.core import best, build, evaluate, families, recover, start_
 from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
-from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
+from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer, table
 from ebmjax.recipes.core.workdir_lock import only_process
 
 TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
@@ -45,7 +45,9 @@ def launch(
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
     recoveries = recover.complete(path)
+    print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
     experiment = built(config, recoveries, path)
+    print(*about(experiment), sep="\n", flush=True)
     if mode == "all":
         evaluate.check(experiment, config)
     workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
@@ -54,7 +56,6 @@ def launch(
     # Includes overrides, which belong to the configuration.
     command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
     with only_process(path), told_as_write_error(path):
-        print(f"{config_argument} -> {path}", *experiment.about_data, sep="\n", flush=True)
         if start is not None:
             experiment = experiment._replace(state=start.state)
             start_from.record(config, path, start)
@@ -71,6 +72,27 @@ def launch(
                 state = best.restore(path, experiment.state)
             evaluate.evaluate(path, config, experiment, state)
     return None
+
+
+def about_devices() -> str:
+    """Returns the line that says where a run computes."""
+    devices = jax.devices()
+    number = f"{len(devices)} x " * (len(devices) > 1)
+    return f"on {number}{devices[0].device_kind}, JAX {jax.__version__}"
+
+
+def about(experiment: build.Experiment) -> list[str]:
+    """Returns lines about a run's data, its model and what will happen."""
+    leaves, plan = jax.tree.leaves(experiment.state.params), experiment.plan
+    size = plan.batch_size if isinstance(plan.batch_size, int) else plan.batch_size[0]
+    steps_an_epoch = max(len(jax.tree.leaves(experiment.data)[0]) // size, 1)
+    return [
+        *experiment.about_data,
+        f"model of {sum(leaf.size for leaf in leaves):,} parameters",
+        f"{plan.total_steps:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
+        f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}",
+        "compiling; the programs are kept, so another run starts sooner",
+    ]
 
 
 def as_typed(argv: Sequence[str]) -> str:
@@ -259,4 +281,8 @@ def summarise(
     if config.train.on_divergence == "recover":
         summary["recoveries"] = [one.told() for one in recoveries]
     workdir.write_summary(path, summary)
-    print(f"Done in {sitting_seconds:.0f} s. Numbers in {path}/summary.json, plots in {path}/plots")
+    print(
+        f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.\n"
+        f"{table(summary)}\n"
+        f"Numbers in {path}/summary.json, plots in {path}/plots"
+    )

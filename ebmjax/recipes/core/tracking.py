@@ -43,9 +43,46 @@ def _numbers(value: Any) -> list[tuple[str, float]]:
     return [("", value)]
 
 
-def _loss(row: dict[str, Any]) -> str:
-    """Returns the loss as text; the mean over several repeats."""
-    return f"loss {np.mean(row['loss']):.4g}"
+IN_LINES = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "reconstruction_error": "squared error",
+    "energy_gap": "gap",
+    "chain_acceptance_prob": "acceptance",
+    "prior_acceptance": "acceptance of the prior",
+}
+"""Numbers of training that a line of progress shows, with their names there."""
+
+IN_TABLE = {
+    "loss": "loss",
+    "test_accuracy": "test accuracy",
+    "test_ece": "test calibration error",
+    "test_log_evidence": "test log evidence, nats",
+    "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
+    "test_reconstruction_error": "test squared error a pixel",
+    "density_tv": "total variation from the data's density",
+    "sample_fid": "FID of samples",
+    "start_fid": "FID of the chains' starts",
+    "chain_acceptance_prob": "acceptance of chains",
+}
+"""Numbers that the table at the end of a run shows, at most ten."""
+
+
+def _mean(value: Any) -> float:
+    """Returns a number, or the mean over repeats or models; NaN if one has none."""
+    return float(np.mean(np.asarray(value, dtype=float)))
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Returns a family's own numbers as text."""
+    return "  ".join(f"{IN_LINES[k]} {_mean(row[k]):.4g}" for k in IN_LINES if k in row)
+
+
+def table(row: dict[str, Any]) -> str:
+    """Returns the results of a run in at most ten lines, from its last numbers."""
+    found = {text: _mean(row[name]) for name, text in IN_TABLE.items() if name in row}
+    width = max(map(len, found), default=0)
+    return "\n".join(f"  {text:{width}}  {value:.4g}" for text, value in found.items())
 
 
 class ProgressBar:
@@ -61,7 +98,7 @@ class ProgressBar:
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._bar is not None, "start() comes first"
         if "loss" in row:
-            self._bar.set_postfix_str(_loss(row), refresh=False)
+            self._bar.set_postfix_str(_line(row), refresh=False)
         self._bar.update(step - self._bar.n)
 
     def close(self) -> None:
@@ -99,7 +136,7 @@ class PlainLines:
         if steps and seconds:
             left = (self._total_steps - step) * seconds / steps
             pace = f"  {steps / seconds:.1f} steps/s  {left:.0f} s left"
-        print(f"step {step}/{self._total_steps}  {_loss(row)}{pace}", flush=True)
+        print(f"step {step}/{self._total_steps}  {_line(row)}{pace}", flush=True)
 
     def close(self) -> None:
         """Does nothing."""

@@ -1,5 +1,6 @@
 import re
 
+import jax
 import numpy as np
 import pytest
 from experiment_runs import (
@@ -152,18 +153,30 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     (folder,) = (tmp_path / "runs" / "linear_family").iterdir()
     where = folder.relative_to(tmp_path)
     assert re.fullmatch(r"runs/linear_family/\d{8}-\d{6}-\d+", str(where))
-    first, *_, last = finished.stdout.splitlines()
-    assert first.endswith(f"linear_family.py -> {where}")
-    assert re.fullmatch(rf"Done in \d+ s\. Numbers in {where}/summary.json, plots in .*", last)
+    lines = finished.stdout.splitlines()
+    assert lines[0].endswith(f"linear_family.py -> {where}")
+    assert lines[1].endswith(f", JAX {jax.__version__}")
+    assert lines[2] == "model of 2 parameters"
+    assert lines[3] == "10 steps of batches of 10, 2 an epoch; measured every 4, saved every 2"
+    assert lines[4].startswith("compiling; ")
+    done = next(i for i, line in enumerate(lines) if line.startswith("Done in "))
+    assert re.fullmatch(r"Done in \d+ s, of which compiling took \d+ s\.", lines[done])
+    table = dict(
+        re.fullmatch(r"  (\S.*?) {2,}(\S+)", line).groups() for line in lines[done + 1 : -1]
+    )
+    row = summary_of(folder)
+    assert float(table["test accuracy"]) == pytest.approx(row["test_accuracy"], rel=1e-3)
+    assert float(table["loss"]) == pytest.approx(row["loss"], rel=1e-3)
+    assert lines[-1] == f"Numbers in {where}/summary.json, plots in {where}/plots"
 
     before, summary = contents(folder), summary_of(folder)
     finished = run_script(command, f"--workdir={where}", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    announced, *devices, nothing, done = finished.stdout.splitlines()  # no step between them
-    assert all(line.startswith("Using ") for line in devices)
-    assert announced.endswith(f"linear_family.py -> {where}")
-    assert nothing.startswith("This run had finished already")
-    assert done.startswith("Done in ")
+    again = finished.stdout.splitlines()
+    assert again[:5] == lines[:5]
+    assert not any(line.startswith("step ") for line in again)
+    assert any(line.startswith("This run had finished already") for line in again)
+    assert again[-1] == lines[-1]
     after = contents(folder)
     for name in before.keys() | after.keys():
         if not name.startswith(("events.", "summary.json")):
