@@ -95,8 +95,9 @@ def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
 
     Batch normalisation follows ``use`` if the module's call has one of the arguments ``statistics``
     (``"running"`` or ``"batch"``), ``train``, ``training``, ``is_training`` or
-    ``use_running_average``. An argument ``deterministic`` is always True. Methods ``first_layer``
-    and ``head`` become the fields of that name.
+    ``use_running_average``. An argument ``deterministic`` is always True. ``batch_axis`` reaches
+    Flax's own layers, and the module's attribute of that name if it has one. Methods
+    ``first_layer`` and ``head`` become the fields of that name.
 
     Args:
       network: maps (..., H, W, C) or (..., d), and perhaps labels, to outputs.
@@ -185,7 +186,9 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
     ) -> tuple[Any, PyTree]:
         check_statistics("use", use)
         variables = {"params": params, "batch_stats": state}
-        call = partial(network.apply, variables, *inputs, method=method, **_chosen(choices, use))
+        is_told = batch_axis is not None and use == "batch" and hasattr(network, "batch_axis")
+        mapped = network.clone(batch_axis=batch_axis) if is_told else network
+        call = partial(mapped.apply, variables, *inputs, method=method, **_chosen(choices, use))
         if use == "running" or not set(choices) - {"deterministic"}:
             with _refused_random_numbers():
                 return jax.tree.map(at_float32, call()), state

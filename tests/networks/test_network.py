@@ -213,3 +213,28 @@ def test_bad_input_is_named():
         made.apply(params, statistics, images_of(), use="eval")
     with pytest.raises(TypeError, match=r"got function; there are also.*from_functions\("):
         from_linen(lambda images: images)  # type: ignore[arg-type]
+
+
+class OwnNorm(nn.Module):
+    """A network that centres by a layer of its own, and asks for the axes."""
+
+    batch_axis: str | None = None
+
+    @nn.compact
+    def __call__(self, images, *, statistics="running"):
+        centre = self.variable("batch_stats", "centre", jnp.zeros, ())
+        if statistics == "batch":
+            mean = images.mean()
+            centre.value = jax.lax.pmean(mean, self.batch_axis) if self.batch_axis else mean
+        return (images - centre.value).sum((-3, -2, -1))
+
+
+def test_a_network_that_asks_for_the_axes_is_told():
+    made, images = from_linen(OwnNorm()), images_of()
+    params, statistics = made.init(jax.random.key(0), images)
+    one = functools.partial(made.apply, params, statistics, use="batch", batch_axis="chains")
+    alone, centre = jax.vmap(one, axis_name="chains", out_axes=(0, None))(images)
+    together, expected = made.apply(params, statistics, images, use="batch")
+    # Sums of 36 and means of 144 terms of order one.
+    np.testing.assert_allclose(alone, together, atol=1e-4)
+    np.testing.assert_allclose(centre["centre"], expected["centre"], atol=1e-6)
