@@ -278,7 +278,7 @@ def summarise(
         summary["data"] = list(experiment.about_data)
     if pilot is not None:
         summary["pilot_seconds"] = round(pilot.wall, 3)
-    if config.train.on_divergence == "recover":
+    if config.train.get("on_divergence") == "recover":
         summary["recoveries"] = [one.told() for one in recoveries]
     workdir.write_summary(path, summary)
     print(

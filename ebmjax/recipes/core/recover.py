@@ -137,7 +137,11 @@ def check_end(config: Config, result: training.FitResult) -> None:
       DivergenceError: as ``fit``.
     """
     num, step = int(np.min(result.state.consecutive_skipped)), int(result.state.step)
-    if config.train.on_divergence == "stop" or num < SKIPPED_AT_END or result.signum is not None:
+    if (
+        config.train.get("on_divergence", "stop") == "stop"
+        or num < SKIPPED_AT_END
+        or result.signum is not None
+    ):
         return
     reason = f"the last {num} steps had no finite update"
     error = training.DivergenceError(
@@ -164,7 +168,7 @@ def go_back(
     """
     now = remedied(config, recoveries)
     fields = families.fields_of(config.family)
-    if config.train.on_divergence == "stop":
+    if config.train.get("on_divergence", "stop") == "stop":
         raise training.DivergenceError(
             f"{error} With --config.train.on_divergence=recover a new run tries such remedies "
             "itself."

@@ -37,7 +37,7 @@ def trained(state: TrainState) -> Trained:
 def averaged_statistics(state: TrainState) -> PyTree:
     """Returns the running statistics that a trained model is used with, means over the shards.
 
-    Counters and flags of a user's network are the first shard's: all shards count alike.
+    Counters and flags of a user's network are the first shard's: they are equal on all shards.
     """
 
     def averaged(leaf: Any) -> jax.Array:

@@ -50,7 +50,7 @@ def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path
     levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
     state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
     state.params, state.shards.statistics = {}, {}
-    network = SimpleNamespace(logits=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
+    network = SimpleNamespace(apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
     images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
     judged = []
 

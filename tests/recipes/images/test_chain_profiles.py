@@ -43,7 +43,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
         plt.close(figure)
 
 
-CLASSIFIER: Any = SimpleNamespace(logits=of_level, first_layer=None, head=None)
+CLASSIFIER: Any = SimpleNamespace(apply=of_level, first_layer=None, head=None)
 
 
 def state_of(positions: Any) -> Any:

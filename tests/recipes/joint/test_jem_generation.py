@@ -159,7 +159,7 @@ def test_generation_of_every_set():
     for name in ("fresh", "conditional", "buffer"):
         assert len(samples[name]["images"]) == report[name]["num_images"] == 10
     assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
-    _, ends, labels, _ = found._chains(jax.random.key(0), MODEL)["conditional"]
+    _, ends, labels, _ = found.chains(jax.random.key(0), MODEL)["conditional"]
     # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
     for end, label in zip(ends, labels, strict=True):
         np.testing.assert_array_equal(np.round(end), np.full_like(end, label))
@@ -197,7 +197,7 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     assert any_class.shape == (3, 4)
     assert np.all(any_class == ANY_CLASS)
     assert of_class.size == 0
-    ends = found._chains(jax.random.key(0), MODEL)["fresh"].ends  # without training's axes
+    ends = found.chains(jax.random.key(0), MODEL)["fresh"].ends  # without training's axes
     assert ends.shape == (10, 3, 1, 1)
 
 
