@@ -208,9 +208,9 @@ def ebmjax(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
 
 
 def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
-    """Checks that the project has the extras that a command installs."""
+    """Checks that the project has those of its extras that a command installs."""
     known = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    asked = re.findall(r"\[(\w+)\]", " ".join(arguments))
+    asked = re.findall(r"(?:^| )(?:ebmjax|\.)\[(\w+)\]", " ".join(arguments))
     assert set(asked) <= known["optional-dependencies"].keys()
 
 
