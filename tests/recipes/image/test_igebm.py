@@ -220,15 +220,15 @@ def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
 def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (96, 32, 32, 3)).astype(np.uint8)
-    from ebmjax import data
 
     def load(name, split, **options):
         assert name == "cifar10"
         del options
         num = 64 if split == "train" else 32
-        return data.ImageData(images[:num], (np.arange(num) % 10).astype(np.int32))
+        found = data.ImageData(images[:num], (np.arange(num) % 10).astype(np.int32))
+        return found, num, 10
 
-    monkeypatch.setattr(data, "load_tfds", load)
+    monkeypatch.setattr("ebmjax.data._load.read_tfds", load)
     workdir = tmp_path / "run"
     assert launch(module.get_config("smoke"), "configs/x.py:smoke", str(workdir), "all") is None
     report = strict_json((workdir / "evaluation.json").read_text())
