@@ -24,6 +24,7 @@ from ebmjax.data._out_of_distribution import constant_images as constant_images
 from ebmjax.data._out_of_distribution import interpolated_images as interpolated_images
 from ebmjax.data._out_of_distribution import natural_patches as natural_patches
 from ebmjax.data._out_of_distribution import uniform_noise_images as uniform_noise_images
+from ebmjax.data._points import load_points as load_points
 from ebmjax.data._prepare import DataUnavailableError as DataUnavailableError
 from ebmjax.data._prepare import prepare_tfds as prepare_tfds
 from ebmjax.data._source import MissingSplitError as MissingSplitError

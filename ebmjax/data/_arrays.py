@@ -3,7 +3,8 @@
 import contextlib
 import os
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from ebmjax.data._source import TRAIN, MissingSplitError, Source, existing, with_channels
 
 WHAT = "an .npz file, or a folder of .npy files"
+BROKEN = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+"""Errors of files that are no arrays, or damaged."""
 
 
 def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
@@ -26,49 +29,51 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
       ValueError: if it cannot be read, or its arrays do not fit together.
     """
     place = existing(path, WHAT)
-    arrays = _folder(place) if place.is_dir() else _file(place)
+    names = _names(place)
     image_names = [f"{split}_images", f"x_{split}"]
     label_names = [f"{split}_labels", f"y_{split}"]
     if split == TRAIN:
         image_names, label_names = ["images", *image_names], ["labels", *label_names]
-    name = next((one for one in image_names if one in arrays), None)
+    name = next((one for one in image_names if one in names), None)
     if name is None:
         raise MissingSplitError(
             f"{place} must hold the {split} images as {' or '.join(image_names)}; it holds "
-            f"{sorted(arrays) or 'no arrays'}."
+            f"{sorted(names) or 'no arrays'}."
         )
     shape = with_channels(_shape(place, name), name)
     label_name = label_names[image_names.index(name)]
     labels = None
-    if label_name in arrays:
-        labels = _labels(np.asarray(_load(place, arrays, label_name)), label_name, shape[0])
+    if label_name in names:
+        labels = _labels(np.asarray(_load(place, label_name)), label_name, shape[0])
 
-    def read(places: np.ndarray) -> np.ndarray:
-        return np.asarray(_load(place, arrays, name)[places]).reshape(-1, *shape[1:])
+    def read(places: np.ndarray) -> tuple[np.ndarray, set[tuple[int, ...]]]:
+        images = np.asarray(_load(place, name)[places])
+        return images.reshape(-1, *shape[1:]), {shape[1:3]}
 
     return Source(shape[0], shape[1:], labels, read)
 
 
-def _folder(place: Path) -> dict[str, Any]:
-    return {file.stem: file for file in sorted(place.glob("*.npy"))}
-
-
-def _file(place: Path) -> Mapping[str, Any]:
+def _names(place: Path) -> set[str]:
+    """Returns the names of the arrays in a file or folder."""
+    if place.is_dir():
+        return {file.stem for file in place.glob("*.npy")}
     try:
         found = np.load(place, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except BROKEN as error:
         raise ValueError(f"{place} cannot be read as {WHAT}: {error}.") from error
     if not isinstance(found, np.lib.npyio.NpzFile):
         raise ValueError(
             f"{place} holds one array. Give the folder that it lies in, with images.npy and "
             "labels.npy, or save all arrays with numpy.savez."
         )
-    return found
+    with found:
+        return set(found)
 
 
 def _shape(place: Path, name: str) -> tuple[int, ...]:
     """Returns the shape of an array from its header, without reading the array."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_told(place, name))
         if place.is_dir():
             file: Any = stack.enter_context((place / f"{name}.npy").open("rb"))
         else:
@@ -78,14 +83,21 @@ def _shape(place: Path, name: str) -> tuple[int, ...]:
         return read.get(version, np.lib.format.read_array_header_2_0)(file)[0]
 
 
-def _load(place: Path, arrays: Mapping[str, Any], name: str) -> np.ndarray:
+def _load(place: Path, name: str) -> np.ndarray:
     """Returns an array; one of an .npy file stays on the disk until it is used."""
+    with _told(place, name):
+        if place.is_dir():
+            return np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        with np.load(place, allow_pickle=False) as arrays:
+            return arrays[name]
+
+
+@contextlib.contextmanager
+def _told(place: Path, name: str) -> Iterator[None]:
+    """Turns what a damaged file raises into an error that names the array."""
     try:
-        found = arrays[name]
-        if isinstance(found, Path):
-            found = np.load(found, mmap_mode="r", allow_pickle=False)
-        return found
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        yield
+    except BROKEN as error:
         raise ValueError(
             f"{name} in {place} cannot be read: {error}. Save it again as a plain array."
         ) from error

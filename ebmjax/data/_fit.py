@@ -30,6 +30,18 @@ def fitted(image: np.ndarray, size: int | None) -> np.ndarray:
     return np.concatenate([np.asarray(layer).reshape(size, size, -1) for layer in layers], axis=-1)
 
 
+def about_fitting(sizes: set[tuple[int, ...]], size: int | None) -> tuple[str, ...]:
+    """Returns the note that says which sizes (height, width) ``fitted`` changed; () for none."""
+    if size is None or sizes == {(size, size)}:
+        return ()
+    smallest, largest = min(sizes), max(sizes)
+    words = f"{smallest[0]}x{smallest[1]}"
+    if len(sizes) > 1:
+        words = f"{len(sizes)} sizes from {words} to {largest[0]}x{largest[1]}"
+    is_cut = any(height != width for height, width in sizes)
+    return (f"resized from {words}" + " after a cut to the central square" * is_cut,)
+
+
 def _layers(image: np.ndarray, channels: int) -> list[np.ndarray]:
     """Returns what Pillow can resize at once: RGB together, any other number one by one."""
     return [image] if channels == 3 else [image[..., channel] for channel in range(channels)]

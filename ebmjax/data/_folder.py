@@ -56,7 +56,7 @@ def folder_source(
         shape = (first.height, first.width) if image_size is None else (image_size, image_size)
     shape = (*shape, 1 if is_grey else 3)
 
-    def read(places: np.ndarray) -> np.ndarray:
+    def read(places: np.ndarray) -> tuple[np.ndarray, set[tuple[int, ...]]]:
         return _read([files[index] for index in places], is_grey, image_size)
 
     return Source(len(files), shape, labels, read, names, _notes(modes, is_grey))
@@ -102,14 +102,19 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
     return ValueError(f"{file} cannot be read as an image: {error}. Repair it or remove it.")
 
 
-def _read(files: list[Path], is_grey: bool, image_size: int | None) -> np.ndarray:
+def _read(
+    files: list[Path], is_grey: bool, image_size: int | None
+) -> tuple[np.ndarray, set[tuple[int, ...]]]:
+    """Returns the images, and the sizes of their files."""
     images: list[np.ndarray] = []
+    sizes: set[tuple[int, ...]] = set()
     for file in files:
         with _opened(file) as opened:
             try:
                 pixels = np.asarray(opened.convert("L" if is_grey else "RGB"))
             except (OSError, ValueError, SyntaxError) as error:  # cut short, or damaged
                 raise _unreadable(file, error) from error
+        sizes.add(pixels.shape[:2])
         image = fitted(pixels.reshape(*pixels.shape[:2], -1), image_size)
         if images and image.shape != images[0].shape:
             raise ValueError(
@@ -118,7 +123,7 @@ def _read(files: list[Path], is_grey: bool, image_size: int | None) -> np.ndarra
                 "squares are resized to it."
             )
         images.append(image)
-    return np.stack(images)
+    return np.stack(images), sizes
 
 
 def _notes(modes: set[str], is_grey: bool) -> tuple[str, ...]:

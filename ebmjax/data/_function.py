@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from ebmjax._user_function import user_function
-from ebmjax.data._source import MissingSplitError, Source, with_channels
+from ebmjax.data._source import MissingSplitError, Source, of_array, with_channels
 
 
 def function_source(name: str, split: str, path: str | os.PathLike[str] | None = None) -> Source:
@@ -36,4 +36,4 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
         raise ValueError(
             f"labels of {name}({split!r}) must have shape ({len(images)},), got {labels.shape}."
         )
-    return Source(len(images), images.shape[1:], labels, lambda places: images[places])
+    return of_array(images, labels)

@@ -49,15 +49,16 @@ def huggingface_source(
     names = tuple(getattr(features.get(label), "names", None) or ())
     first = _pixels(rows[0][column], image_size)
 
-    def read(places: np.ndarray) -> np.ndarray:
-        images = [_pixels(row[column], image_size) for row in rows.select(places)]
+    def read(places: np.ndarray) -> tuple[np.ndarray, set[tuple[int, ...]]]:
+        found = [row[column] for row in rows.select(places)]
+        images = [_pixels(image, image_size) for image in found]
         shapes = {image.shape for image in images}
         if len(shapes) > 1:
             raise ValueError(
                 f"images of {place} must have one shape, got {sorted(shapes)[:3]}. Set image_size, "
                 "and their central squares are resized to it."
             )
-        return np.stack(images)
+        return np.stack(images), {(image.height, image.width) for image in found}
 
     return Source(len(rows), first.shape, labels, read, names)
 

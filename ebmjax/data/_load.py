@@ -9,14 +9,14 @@ from ebmjax._checks import check_at_least
 from ebmjax._user_function import is_function_name
 from ebmjax.data._arrays import array_source
 from ebmjax.data._digits import load_digits
-from ebmjax.data._fit import fitted
+from ebmjax.data._fit import about_fitting, fitted
 from ebmjax.data._folder import folder_source
 from ebmjax.data._function import function_source
 from ebmjax.data._huggingface import huggingface_source
 from ebmjax.data._images import ImageData
 from ebmjax.data._indices import epoch_indices
 from ebmjax.data._levels import LEVELS, pixel_range, to_levels
-from ebmjax.data._source import TRAIN, Source, check_memory
+from ebmjax.data._source import Source, check_memory, of_array
 from ebmjax.data._tfds import read_tfds
 
 NEED_PATH = ("npz", "folder", "huggingface")
@@ -37,6 +37,7 @@ class LoadedImages(NamedTuple):
       num_classes: number of classes; None without classes or if the source does not say.
       class_names: names of the classes in the order of the labels; () if they have none.
       notes: sentences about what was done to the images.
+      empty_classes: classes below ``num_classes`` that none of the ``num_found`` images has.
     """
 
     data: ImageData
@@ -44,6 +45,7 @@ class LoadedImages(NamedTuple):
     num_classes: int | None
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    empty_classes: tuple[int, ...] = ()
 
 
 def load_images(
@@ -89,8 +91,8 @@ def load_images(
     if max_examples is not None:
         check_at_least("max_examples", max_examples, 1)
     if name == "digits":
-        source = _of_arrays(load_digits(split))  # pyright: ignore[reportArgumentType]
-        return _read(source, split, np.arange(source.num_images)[:max_examples], image_size)
+        source = of_array(*load_digits(split))  # pyright: ignore[reportArgumentType]
+        return _read(source, np.arange(source.num_images)[:max_examples], image_size)
     if is_tfds(name):
         return LoadedImages(
             *read_tfds(name, split, data_dir=path, image_size=image_size, max_examples=max_examples)
@@ -102,25 +104,20 @@ def load_images(
     }
     source = sources.get(name, lambda: function_source(name, split, path))()
     order = epoch_indices(0, 0, source.num_images)
-    return _read(source, split, order[:max_examples], image_size)
+    return _read(source, order[:max_examples], image_size)
 
 
-def _of_arrays(found: ImageData) -> Source:
-    shape = found.images.shape
-    return Source(shape[0], shape[1:], found.labels, lambda places: found.images[places])
-
-
-def _read(source: Source, split: str, places: np.ndarray, image_size: int | None) -> LoadedImages:
+def _read(source: Source, places: np.ndarray, image_size: int | None) -> LoadedImages:
     check_memory(len(places), source.shape)
-    labels, num_classes = _classes(source, split)
-    raw = source.read(places)
+    labels, num_classes, empty_classes = _classes(source)
+    raw, sizes = source.read(places)
     found = pixel_range(raw, "images")
     levels, notes = to_levels(raw, found), list(source.notes)
     if raw.dtype != np.uint8:
         notes.append(f"pixels are {found.name}" + " and became levels" * (found != LEVELS))
     if image_size is not None and levels.shape[1:3] != (image_size, image_size):
-        notes.append(f"resized from {levels.shape[1]}x{levels.shape[2]}")
         levels = np.stack([fitted(image, image_size) for image in levels])
+    notes += about_fitting(sizes, image_size)
     if levels.shape[-1] not in (1, 3):
         raise ValueError(
             f"images must have 1 channel (grey) or 3 (colour), got {levels.shape[-1]}. Leave out "
@@ -137,13 +134,14 @@ def _read(source: Source, split: str, places: np.ndarray, image_size: int | None
         num_classes,
         source.class_names,
         tuple(notes),
+        empty_classes,
     )
 
 
-def _classes(source: Source, split: str) -> tuple[np.ndarray, int | None]:
-    """Returns int32 labels, and the number of classes."""
+def _classes(source: Source) -> tuple[np.ndarray, int | None, tuple[int, ...]]:
+    """Returns int32 labels, the number of classes, and classes without images (the first ones)."""
     if source.labels is None:
-        return np.zeros(source.num_images, np.int32), None
+        return np.zeros(source.num_images, np.int32), None, ()
     labels = np.asarray(source.labels)
     if not np.issubdtype(labels.dtype, np.integer):
         raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
@@ -151,10 +149,6 @@ def _classes(source: Source, split: str) -> tuple[np.ndarray, int | None]:
         raise ValueError(f"labels must be at least 0, got {labels.min()}.")
     num_classes = len(source.class_names) or int(labels.max()) + 1
     there = set(np.unique(labels).tolist())
+    # A label may be huge; one class more than there are images is surely empty.
     empty = [label for label in range(min(num_classes, len(labels) + 1)) if label not in there]
-    if split == TRAIN and empty:
-        raise ValueError(
-            f"every class must have images, but classes {empty[:5]} of {num_classes} have none. "
-            "Number the classes 0, 1, ... without gaps."
-        )
-    return labels.astype(np.int32), num_classes
+    return labels.astype(np.int32), num_classes, tuple(empty)

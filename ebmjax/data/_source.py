@@ -21,8 +21,8 @@ class Source(NamedTuple):
       num_images: N.
       shape: (height, width, channels) of the images as they will be read.
       labels: integers (N,), one for each image; None without classes.
-      read: places (n,) to images (n, height, width, channels) of one shape; numbers of any range
-        that ``pixel_range`` knows.
+      read: places (n,) to images (n, height, width, channels) of one shape, and the sizes (height,
+        width) that they have in the source. Pixels are of any range that ``pixel_range`` knows.
       class_names: names of the classes in the order of the labels; () if they have none.
       notes: sentences about what was done to the images, for people.
     """
@@ -30,9 +30,15 @@ class Source(NamedTuple):
     num_images: int
     shape: tuple[int, ...]
     labels: np.ndarray | None
-    read: Callable[[np.ndarray], np.ndarray]
+    read: Callable[[np.ndarray], tuple[np.ndarray, set[tuple[int, ...]]]]
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def of_array(images: np.ndarray, labels: np.ndarray | None) -> Source:
+    """Returns the source of an array (N, height, width, channels) in memory."""
+    size = images.shape[1:3]
+    return Source(len(images), images.shape[1:], labels, lambda places: (images[places], {size}))
 
 
 def existing(path: str | os.PathLike[str] | None, what: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._checks import check_at_least
-from ebmjax.data._fit import fitted
+from ebmjax.data._fit import about_fitting, fitted
 from ebmjax.data._images import ImageData
 from ebmjax.data._prepare import (
     DataUnavailableError,
@@ -77,8 +77,8 @@ def read_tfds(
     image_size: int | None = None,
     max_examples: int | None = None,
     prepare: bool = True,
-) -> tuple[ImageData, int, int | None]:
-    """Returns ``load_tfds``, the number of examples that the split has, and of classes."""
+) -> tuple[ImageData, int, int | None, tuple[str, ...], tuple[str, ...]]:
+    """Returns the first fields of ``LoadedImages``; the arguments are those of ``load_tfds``."""
     if image_size is not None:
         check_at_least("image_size", image_size, 1)
     if max_examples is not None:
@@ -95,7 +95,7 @@ def read_tfds(
         ) from error
     count = min(len(source), max_examples or len(source))
     try:
-        decoded = _decode(_examples(source, count), count, image_size)
+        decoded, sizes = _decode(_examples(source, count), count, image_size)
     except RuntimeError as error:  # what the array_record reader raises
         raise DataUnavailableError(
             f"{builder.data_path} cannot be read: {error}. The copy is damaged or incomplete: "
@@ -103,7 +103,7 @@ def read_tfds(
         ) from error
     features = dict(builder.info.features)
     num_classes = getattr(features.get("label"), "num_classes", None)
-    return decoded, len(source), num_classes
+    return decoded, len(source), num_classes, (), about_fitting(sizes, image_size)
 
 
 def _prepared_builder(name: str, data_dir: Any, prepare: bool) -> Any:
@@ -156,7 +156,10 @@ def _examples(source: Any, count: int) -> Iterator[dict[str, Any]]:
         yield from read(range(first, min(first + READ_AT_ONCE, count)))
 
 
-def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | None) -> ImageData:
+def _decode(
+    examples: Iterator[dict[str, Any]], count: int, image_size: int | None
+) -> tuple[ImageData, set[tuple[int, ...]]]:
+    """Returns the split, and the sizes that its images have on disk."""
     first = next(examples)
     if first["image"].dtype != np.uint8:
         raise ValueError(
@@ -165,7 +168,9 @@ def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | No
         )
     shape = fitted(first["image"], image_size).shape
     images, labels = np.empty((count, *shape), np.uint8), np.zeros(count, np.int32)
+    sizes: set[tuple[int, ...]] = set()
     for index, example in enumerate(chain([first], examples)):
+        sizes.add(example["image"].shape[:2])
         image = fitted(example["image"], image_size)
         if image.shape != shape:
             raise ValueError(
@@ -173,4 +178,4 @@ def _decode(examples: Iterator[dict[str, Any]], count: int, image_size: int | No
                 f"{image.shape}, the first {shape}."
             )
         images[index], labels[index] = image, example.get("label", 0)
-    return ImageData(images, labels)
+    return ImageData(images, labels), sizes

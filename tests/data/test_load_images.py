@@ -174,7 +174,6 @@ def bad(images=IMAGES, **changes):
         (bad(labels=np.eye(3)[LABELS]), ValueError, "argmax"),
         (bad(labels=LABELS / 2), TypeError, "labels must be integers, got dtype float64"),
         (bad(labels=LABELS - 1), ValueError, "labels must be at least 0, got -1"),
-        (bad(labels=2 * LABELS), ValueError, r"classes \[1, 3\] of 5 have none"),
         ({"pictures": IMAGES}, MissingSplitError, r"it holds \['pictures'\]"),
         (bad(np.array([None])), ValueError, "must have shape"),
         ({"images": np.array([[[None]]])}, ValueError, "images in .* cannot be read.*plain array"),
@@ -195,6 +194,10 @@ def test_files_that_are_no_arrays_are_named(tmp_path):
     (tmp_path / "text.npz").write_text("no array")
     with pytest.raises(ValueError, match=r"text.npz cannot be read"):
         load_images("npz", "train", path=tmp_path / "text.npz")
+    cut = write_npz(tmp_path, images=IMAGES).read_bytes()
+    (tmp_path / "cut.npz").write_bytes(cut[:300] + bytes(500) + cut[800:])
+    with pytest.raises(ValueError, match=r"images in .*cut.npz cannot be read"):
+        load_images("npz", "train", path=tmp_path / "cut.npz")
     np.save(tmp_path / "one.npy", IMAGES)
     with pytest.raises(ValueError, match=r"holds one array\. Give the folder"):
         load_images("npz", "train", path=tmp_path / "one.npy")
@@ -230,12 +233,28 @@ def test_sizes_may_differ_where_images_are_resized(tmp_path):
     Image.fromarray(IMAGES[0].repeat(2, axis=0)).save(tmp_path / "a" / "tall.png")
     with pytest.raises(ValueError, match=r"must have one size.*\(height, width\). Set image_size"):
         load_images("folder", "train", path=tmp_path)
-    assert load_images("folder", "train", path=tmp_path, image_size=5).data.images.shape == (
-        25,
-        5,
-        5,
-        3,
-    )
+    found = load_images("folder", "train", path=tmp_path, image_size=5)
+    assert found.data.images.shape == (25, 5, 5, 3)
+    cut = "resized from 2 sizes from 10x10 to 20x10 after a cut to the central square"
+    assert found.notes == (cut,)
+
+
+@pytest.mark.parametrize("name", ["npz", "folder", "huggingface"])
+def test_nothing_is_resized_in_silence(name, tmp_path):
+    write = {
+        "npz": lambda: write_npz(tmp_path, images=IMAGES),
+        "folder": lambda: write_folder(tmp_path),
+        "huggingface": lambda: write_saved_dataset(tmp_path),
+    }
+    found = load_images(name, "train", path=write[name](), image_size=5)
+    assert found.data.images.shape == (24, 5, 5, 3)
+    assert found.notes == ("resized from 10x10",)
+
+
+def test_classes_without_images_are_told(tmp_path):
+    path = write_npz(tmp_path, images=IMAGES, labels=2 * LABELS)
+    found = load_images("npz", "train", path=path)
+    assert (found.num_classes, found.empty_classes) == (5, (1, 3))
 
 
 def test_mistakes_of_a_folder_are_named(tmp_path):

@@ -92,7 +92,7 @@ def test_images_of_different_sizes_ask_for_image_size():
     examples = [{"image": np.zeros((side, 4, 1), np.uint8)} for side in (4, 4, 5)]
     with pytest.raises(ValueError, match=r"image_size must be given .*image 2 .*\(5, 4, 1\)"):
         _tfds._decode(iter(examples), 3, None)
-    assert _tfds._decode(iter(examples), 3, 4).images.shape == (3, 4, 4, 1)
+    assert _tfds._decode(iter(examples), 3, 4)[0].images.shape == (3, 4, 4, 1)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])

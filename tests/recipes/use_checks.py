@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -48,6 +49,15 @@ def check_use(workdir, monkeypatch, folder, images, columns):
     flat = np.concatenate([x.reshape(len(images), -1) for x in scores.values()], axis=1)
     # The same program on the same images; the text of a float32 has nine digits or fewer.
     np.testing.assert_allclose(found[:, 1:], flat, rtol=1e-7)
+
+    # Of a function, and of images that lack classes, which only training minds.
+    np.savez(folder / "some.npz", images=images, labels=np.full(len(images), 3))
+    returned = f"np.load({str(folder / 'some.npz')!r})['images'], None"
+    (folder / "mine.py").write_text(f"import numpy as np\nread = lambda split: ({returned})\n")
+    for source in (folder / "some.npz", f"{folder / 'mine.py'}:read"):
+        again = use._scored(run, SimpleNamespace(data=str(source), split="train"))
+        for name, values in scores.items():
+            np.testing.assert_array_equal(again[name], values)
 
     command(monkeypatch, "export", workdir, folder / "p.safetensors")
     command(monkeypatch, "export", workdir, folder / "p.npz")

@@ -38,6 +38,12 @@ def load(config: Config) -> tuple[Images, Config]:
     found = _load(config, "train", section.max_train)
     if section.num_classes is None:
         section.num_classes = found.num_classes or 0
+    if section.num_classes and found.empty_classes:
+        raise ConfigError(
+            f"{_where(config, 'train')}: every class must have images, but classes "
+            f"{list(found.empty_classes[:5])} of {section.num_classes} have none. Number the "
+            "classes 0, 1, ... without gaps."
+        )
     train = _checked(config, found, "train")
     section.max_train = len(train.labels)
     num_kept = len(train.labels) - section.num_validation
@@ -136,7 +142,7 @@ def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImag
             f"{_where(config, config.data.test_split)}: test images must have labels, because the "
             "training images have. Add them, or set --config.data.num_classes=0."
         )
-    if train.class_names != test.class_names:
+    if config.data.num_classes and train.class_names != test.class_names:
         raise ConfigError(
             f"{_where(config, config.data.test_split)}: the classes must be those of the training "
             f"images, {train.class_names[:8]}, got {test.class_names[:8]}."

@@ -98,8 +98,10 @@ def _sampled(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     num_found = len(next(iter(arrays.values())))
     if num_found < arguments.num:
         print(f"{arguments.num - num_found} chains diverged and are left out.")
-    if arguments.out.endswith(".png") and ("images" not in arrays or not num_found):
-        raise ConfigError(f"--out must end in .npz for {sorted(arrays)} of shape {num_found}.")
+    if "images" not in arrays and arguments.out.endswith(".png"):
+        raise ConfigError("--out must end in .npz for points, which are no images.")
+    if not num_found:
+        raise ConfigError("every chain diverged, so there is nothing to write.")
     return arrays
 
 
@@ -107,13 +109,16 @@ def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     from ebmjax import data
 
     if len(run.input_shape) == 1:
-        return run.score(np.load(arguments.data))
+        try:
+            return run.score(data.load_points(arguments.data))
+        except ValueError as error:
+            raise ConfigError(f"--data: {error}") from error
     name = _source(arguments.data)
     try:
         found = data.load_images(
             name,
             arguments.split,
-            path=arguments.data,
+            path=None if name == arguments.data else arguments.data,
             image_size=run.input_shape[0],
         )
     except (TypeError, ValueError, ImportError) as error:

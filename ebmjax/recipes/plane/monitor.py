@@ -25,7 +25,7 @@ class PlaneMonitor:
       workdir: gets ``monitor/<step>.npz``.
       key: used at every monitored step.
       energy_fn: ``energy_fn(params, positions)``.
-      toy: the truth, a ``toy_beta.ToyData``.
+      toy: the truth, a ``beta.ToyData``.
       config: section eval is read.
     """
 

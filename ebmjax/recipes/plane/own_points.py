@@ -1,14 +1,13 @@
 """Reads a user's points of the plane from an .npy file."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.data import epoch_indices
+from ebmjax.data import epoch_indices, load_points
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.types import Key, LogDensityFn
 
@@ -36,29 +35,17 @@ def own_points(config: Config) -> OwnPoints:
     """Returns the points in the file ``config.data.path``.
 
     Raises:
-      ConfigError: unless the file holds two or more finite points of the plane.
+      ConfigError: unless the file holds finite points that differ in both coordinates.
       FileNotFoundError: if it does not exist.
     """
-    place = Path(config.data.path).expanduser()
-    must_hold = f"config.data.path={config.data.path!r} must be an .npy file of points (N, 2)"
-    if not place.is_file():
-        raise FileNotFoundError(f"{must_hold}, and there is no such file.")
+    must_hold = f"config.data.path={config.data.path!r}"
     try:
-        found = np.load(place, allow_pickle=False)
-        values = np.asarray(found, np.float32)
-    except (OSError, ValueError, TypeError, EOFError) as error:
-        raise ConfigError(f"{must_hold}; it cannot be read: {error}.") from error
-    if values.ndim != 2 or values.shape[1] != 2 or len(values) < 2:
-        raise ConfigError(f"{must_hold} with N at least 2, got shape {values.shape}.")
-    is_finite = np.isfinite(values).all(axis=1)
-    if not is_finite.all():
-        where = int(np.flatnonzero(~is_finite)[0])
-        raise ConfigError(
-            f"{must_hold}, all finite: {int(np.sum(~is_finite))} are not, the first in row {where}."
-        )
+        values = load_points(config.data.path)
+    except ValueError as error:
+        raise ConfigError(f"{must_hold}: {error}") from error
     spread = values.std(axis=0)
-    if not spread.all():
-        raise ConfigError(f"{must_hold} that differ in both coordinates, which they do not.")
+    if not spread.all():  # one point, too
+        raise ConfigError(f"{must_hold} must hold points that differ in both coordinates.")
 
     def points(key: Key, num: int) -> jax.Array:
         has_enough = num <= len(values)

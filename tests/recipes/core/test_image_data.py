@@ -113,6 +113,8 @@ def test_mistakes_of_own_images_name_the_fields(tmp_path):
     assert "path must name an .npz file" in refuse("npz", **{"data.path": ""})
     refuse(r"got 0 to 600", arrays={"images": IMAGES * 600.0 / IMAGES.max()}, **held_out)
     refuse("labels must lie in 0..1; 40 of 120 do not", **{"data.num_classes": 2}, **held_out)
+    gaps = {"images": IMAGES, "labels": 2 * LABELS}
+    refuse(r"every class must have images, but classes \[1, 3\] of 5", arrays=gaps, **held_out)
     one = {"images": IMAGES[:1], "labels": LABELS[:1]}
     refuse("num_validation must leave training images: it is 10 of 1", arrays=one, **held_out)
     one |= {"test_images": IMAGES[:1], "test_labels": LABELS[:1]}

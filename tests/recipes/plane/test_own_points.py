@@ -50,7 +50,8 @@ def test_both_models_are_built_of_own_points(module, tmp_path):
 @pytest.mark.parametrize(
     ("points", "expected"),
     [
-        (POINTS[:1], r"with N at least 2, got shape \(1, 2\)"),
+        (POINTS[:1], "differ in both coordinates"),
+        (POINTS[:0], r"got shape \(0, 2\)"),
         (POINTS[:, :1], r"got shape \(400, 1\)"),
         (np.where(POINTS > 0.9, np.nan, POINTS), "all finite: .* are not, the first in row"),
         (np.zeros((5, 2)), "differ in both coordinates"),

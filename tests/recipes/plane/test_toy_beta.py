@@ -4,6 +4,7 @@ import dataclasses
 import math
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from ebmjax import recipes
-from ebmjax.recipes.core import families
+from ebmjax.recipes.core import families, use
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import evaluate_finished, launch
 from ebmjax.recipes.core.shared import BETA_VARIANTS
@@ -340,3 +341,16 @@ def test_the_trained_models_are_used(finished):
     energies = used.apply(used.params, points[:, 0])
     scale = used.config.loss.output_scale
     np.testing.assert_allclose(used.score(points[:, 0])["log_density"], -scale * energies.T)
+
+
+def test_points_to_score_are_checked(finished, tmp_path):
+    used = recipes.load(finished)
+    asked = SimpleNamespace(data=str(tmp_path / "points.npy"))
+    for points, expected in ((np.zeros((3, 3)), "got shape"), (np.full((3, 2), np.nan), "finite")):
+        np.save(asked.data, points)
+        with pytest.raises(ConfigError, match=expected):
+            use._scored(used, asked)
+    np.save(asked.data, np.zeros((3, 2)))
+    assert use._scored(used, asked)["log_density"].shape == (3, 2)
+    with pytest.raises(ConfigError, match=r"must end in \.npz for points"):
+        use._sampled(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
