@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ebmjax import data as data
     from ebmjax import densities as densities
+    from ebmjax import evaluate as evaluate
     from ebmjax import latent as latent
     from ebmjax import learning as learning
     from ebmjax import losses as losses
@@ -27,6 +28,7 @@ _ROOMS = frozenset(
     {
         "data",
         "densities",
+        "evaluate",
         "latent",
         "learning",
         "losses",

@@ -29,6 +29,7 @@ GROUND = {
     "_precision",
     "_shown",
     "_user_function",
+    "_versions",
 }
 # types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
 # no model. The other rooms stand on the ground alone.
@@ -41,6 +42,7 @@ MAY_IMPORT = {
     "_user_function": set(),
     "_precision": {"types"},
     "_numbers": set(),
+    "_versions": set(),
     "densities": GROUND,
     "losses": GROUND,
     "networks": GROUND,
@@ -53,6 +55,8 @@ MAY_IMPORT = {
     "learning": GROUND
     | {"densities", "samplers", "latent", "losses", "networks", "optim", "metrics", "data"}
     | {"training"},
+    "evaluate": GROUND
+    | {"samplers", "latent", "losses", "networks", "metrics", "data", "training"},
 }
 MAY_IMPORT["recipes"] = set(MAY_IMPORT)
 # The rooms of recipes stand on each other in this order; no family knows another.

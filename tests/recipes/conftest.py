@@ -9,9 +9,8 @@ from experiment_runs import digits
 from linear_family import NAME, linear
 from small_networks import ShallowResNet, random_features
 
-from ebmjax import networks
+from ebmjax import evaluate, networks
 from ebmjax.recipes.core.launch import launch
-from ebmjax.recipes.images import extractors
 
 CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
@@ -37,10 +36,10 @@ def compilation_cache():
 
 @pytest.fixture(scope="session", autouse=True)
 def trained_extractor():
-    """``extractors.own_classifier`` itself. The tests' runs have features that need no training."""
-    original = extractors.own_classifier
+    """``evaluate.own_classifier`` itself. The tests' runs have features that need no training."""
+    original = evaluate.own_classifier
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extractors, "own_classifier", random_features)
+        patch.setattr(evaluate, "own_classifier", random_features)
         yield original
 
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import networks
+from ebmjax.evaluate import Extractor
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._wide_resnet import _norm_layer
 from ebmjax.recipes.core.extractor_names import OWN_CLASSIFIER
-from ebmjax.recipes.images.extractors import Extractor
 
 
 class ShallowResNet(networks.WideResNet):
@@ -24,7 +24,7 @@ class ShallowResNet(networks.WideResNet):
 
 
 def random_features(train, test, num_classes):
-    """A stand-in for ``extractors.own_classifier``: 16 fixed projections, and nothing learnt."""
+    """A stand-in for ``evaluate.own_classifier``: 16 fixed projections, and nothing learnt."""
     pixels = int(np.prod(train.images.shape[1:]))
     weights = np.random.default_rng(0).normal(size=(pixels, 16 + num_classes)) / np.sqrt(pixels)
 

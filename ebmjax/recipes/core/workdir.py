@@ -3,19 +3,16 @@
 import contextlib
 import json
 import os
-import platform
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ebmjax._versions import versions as versions
 from ebmjax.recipes.core import declare, families, former
 from ebmjax.recipes.core.fields import Config, WorkdirError, flatten
-
-PACKAGES = ("ebmjax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
@@ -185,22 +182,6 @@ def _differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bo
 def as_json(config: Config) -> dict[str, Any]:
     """Returns the configuration as plain dicts and lists."""
     return json.loads(config.to_json_best_effort())
-
-
-def versions() -> dict[str, str | None]:
-    """Returns versions of Python and of the packages that decide the numbers.
-
-    A package that is not installed has None, as a checkout on PYTHONPATH; ``revision`` then names
-    the code.
-    """
-    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def revision() -> str | None:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, class_densities
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.images import chains
-from ebmjax.recipes.images.distances import Chains
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
 

@@ -1,17 +1,16 @@
 """The full evaluation of a finished image energy, for evaluation.json."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data, metrics, samplers
+from ebmjax import data, evaluate
+from ebmjax.evaluate import Chains, energy_moments, finite_images
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.core.build import Use
 from ebmjax.recipes.core.fields import Config
@@ -29,14 +28,12 @@ from ebmjax.recipes.image.chains import (
 from ebmjax.recipes.image.checks import chosen
 from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.image.parts import kinds
-from ebmjax.recipes.images.distances import Chains, finite_images
 from ebmjax.recipes.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
 
 LONG = 10
 """Default length of a fresh chain, in lengths of a training step's."""
-NUM_DRAWS = 50
 NUM_DIAGNOSED = 16
 
 
@@ -60,8 +57,7 @@ class ImageEvaluation:
         short_key, long_key, mixing_key = jax.random.split(self.monitor.key, 3)
         sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
         sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
-        section = self.config.eval
-        buffered = self.monitor.buffered(state, section.num_generated)
+        buffered = self.monitor.buffered(state, self.config.eval.num_generated)
         if buffered is not None:
             sets["buffer"] = buffered
         report: dict[str, Any] = {
@@ -73,14 +69,9 @@ class ImageEvaluation:
         report |= {name: first[name] for name in ("temperature", "implied_temperature")}
         report["energies"], energies = self._energies(model, sets)
         report["mixing"] = self._mixing(mixing_key, model)
-        images = {}
-        for name, chains in sets.items():
-            report[name], images[name] = self._judge(chains)
+        report |= evaluate.generation(sets, self.monitor.test.images, self.monitor.distances)
+        images = {name: finite_images(chains.ends) for name, chains in sets.items()}
         images["starts"] = finite_images(sets["fresh"].starts)
-        # As many as generated ones, because such numbers depend on the count.
-        as_many = self.monitor.test.images[: section.num_generated]
-        report["test_images"] = self.monitor.distances(as_many)
-        report["extractor"] = self._extractor()
         report["over_training"] = over_training(read_rows(self.monitor.workdir))
         plots.evaluated(self.monitor.workdir, images, energies)
         arrays: dict[str, Any] = dict(images)
@@ -131,14 +122,6 @@ class ImageEvaluation:
             return scores
 
         return Use(model.params, apply, sample, score)
-
-    def _judge(self, chains: Chains) -> tuple[dict[str, Any], np.ndarray]:
-        """Returns numbers of the samples that did not diverge, with starts; and these as uint8."""
-        return self.monitor.distances.of_chains(chains), finite_images(chains.ends)
-
-    def _extractor(self) -> dict[str, Any] | None:
-        judge = self.monitor.distances.extractor
-        return judge and judge.described()
 
     @property
     def num_chain_steps(self) -> int:
@@ -210,36 +193,20 @@ class ImageEvaluation:
         return {"by_sampler": by_sampler, **worst(by_sampler)}
 
     def _diagnose(self, name: str) -> Callable[..., dict[str, jax.Array]]:
-        num = NUM_DIAGNOSED
-        num_steps, burn_in = self.num_chain_steps, self.num_chain_steps // 2
-        thinning = max(1, (num_steps - burn_in) // NUM_DRAWS)
-
+        @jax.jit
         def diagnose(key: Key, model: Trained) -> dict[str, jax.Array]:
             label = jnp.int32(0)
-            density = densities_of(self.monitor.energy_of)(model)(label)
-            sampler = self.plan.kinds_at(model.adaptation)[name].sampler(density)
             start_key, chain_key = jax.random.split(key)
-            keys = jax.random.split(start_key, num)
-            starts = jax.vmap(self.plan.law, (0, None))(keys, label)
-            _, chains, infos = samplers.run_chain(
+            keys = jax.random.split(start_key, NUM_DIAGNOSED)
+            return evaluate.mixing(
                 chain_key,
-                jax.vmap(sampler.init)(starts),
-                samplers.batch_step(sampler.step),
-                num_steps,
-                burn_in=burn_in,
-                thinning=thinning,
+                self.plan.kinds_at(model.adaptation)[name].sampler,
+                densities_of(self.monitor.energy_of)(model)(label),
+                jax.vmap(self.plan.law, (0, None))(keys, label),
+                num_steps=self.num_chain_steps,
             )
-            trace = jax.vmap(jax.vmap(density))(chains)
-            acceptance = samplers.acceptance_of(infos)  # None for samplers that report none
-            scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
-            return {
-                "rhat_energy": scale_reduction(trace),
-                "rhat_pixel": jnp.nanmedian(scale_reduction(chains)),
-                "acceptance": jnp.mean(jnp.nan if acceptance is None else acceptance),
-                "squared_distance": jnp.mean(jnp.square(chains[:, -1] - chains[:, 0])),
-            }
 
-        return jax.jit(diagnose)
+        return diagnose
 
 
 def make_evaluation(
@@ -249,16 +216,6 @@ def make_evaluation(
     larger_steps = kinds(config, image_shape, config.eval.step_factor)
     plan = dataclasses.replace(monitor.plan, kinds=larger_steps)
     return ImageEvaluation(monitor=monitor, plan=plan, config=config)
-
-
-def energy_moments(energies: np.ndarray) -> dict[str, float]:
-    """Returns mean and standard deviation of the finite energies, and the number of others."""
-    finite = energies[np.isfinite(energies)].astype(np.float64)
-    return {
-        "mean": float(np.mean(finite)) if finite.size else math.nan,
-        "deviation": float(np.std(finite)) if finite.size else math.nan,
-        "num_not_finite": len(energies) - len(finite),
-    }
 
 
 def worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

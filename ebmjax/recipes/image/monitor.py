@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.learning import ChainPlan, EnergyOf, step_size
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
@@ -26,7 +27,7 @@ from ebmjax.recipes.image.checks import chosen
 from ebmjax.recipes.images.buffers import buffered
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.chains import make_profile
-from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.samplers import temperature
 from ebmjax.recipes.samplers.literal_mala import log_proposal_ratio
 from ebmjax.samplers import clip_score, sgld_init

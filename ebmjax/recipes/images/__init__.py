@@ -1,1 +1,1 @@
-"""Parts that image models share: distances, feature extractors, chain profiles, start laws."""
+"""Parts that image models share: their distances, chain profiles, start laws."""

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan
-from ebmjax.recipes.images.distances import Chains
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from ebmjax.types import Key

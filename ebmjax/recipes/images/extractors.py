@@ -1,86 +1,27 @@
-"""Feature extractors for generated images: Inception-v3, or a classifier of the run's own data."""
+"""The feature extractor of a run: Inception-v3, or a classifier of the run's own data."""
 
-import contextlib
-import hashlib
-import json
-import os
-import tempfile
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
-from flax.traverse_util import flatten_dict, unflatten_dict
-
-from ebmjax import data, losses, metrics, networks, training
-from ebmjax.recipes.core import workdir
-from ebmjax.recipes.core.extractor_names import INCEPTION, OWN_CLASSIFIER, extractor_name
+from ebmjax import data, evaluate
+from ebmjax.recipes.core.extractor_names import INCEPTION, extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError
-from ebmjax.types import Key, Metrics, PyTree
-
-CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
-
-# Part of every number's definition: other settings make another extractor.
-SETTINGS = {
-    "depth": 10,
-    "widen_factor": 1,
-    "num_epochs": 25,
-    "max_steps": 600,
-    "batch_size": 64,
-    "learning_rate": 2e-3,
-    "seed": 0,
-}
-
-# Batch size for the classifier's accuracy; any number gives the same.
-BATCH_SIZE = 500
 
 
-class Extractor(NamedTuple):
-    """Extractor of the features by which generated images are judged.
-
-    Attributes:
-      name: end of the names of its numbers.
-      outputs_fn: uint8 images (N, H, W, C) to features (N, d) and class probabilities.
-      details: settings behind the numbers, for JSON.
-    """
-
-    name: str
-    outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array]]
-    details: dict[str, Any]
-
-    def described(self) -> dict[str, Any]:
-        """Returns name and details for a report."""
-        return {"name": self.name, **self.details}
-
-
-def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> Extractor:
+def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> evaluate.Extractor:
     """Returns Inception-v3 if ``config.eval.inception_weights`` is set, else the classifier.
 
     Raises:
       ConfigError: if the weights cannot be used.
     """
     if extractor_name(config) == INCEPTION:
-        return inception(config.eval.inception_weights, config.eval.inception_sha256)
-    return own_classifier(train, test, config.data.num_classes)
+        return inception(config)
+    return evaluate.own_classifier(train, test, config.data.num_classes)
 
 
-def inception(path: str, sha256: str) -> Extractor:
-    """Returns the FID Inception-v3, from a local file."""
+def inception(config: Config) -> evaluate.Extractor:
+    """Returns the FID Inception-v3 that ``config.eval`` names."""
     try:
-        inception_fn = networks.load_inception(Path(path).expanduser(), sha256 or None)
+        return evaluate.inception(config.eval.inception_weights, config.eval.inception_sha256)
     except (OSError, ValueError) as error:
         raise ConfigError(f"config.eval.inception_weights: {error}") from error
-
-    def outputs(images: Any) -> tuple[jax.Array, jax.Array]:
-        found = inception_fn(images)
-        return found.features, jax.nn.softmax(found.logits)
-
-    digest = hashlib.sha256(Path(path).expanduser().read_bytes()).hexdigest()
-    return Extractor(INCEPTION, outputs, {"weights": Path(path).name, "sha256": digest})
 
 
 def check_weights(config: Config) -> None:
@@ -91,113 +32,9 @@ def check_weights(config: Config) -> None:
     """
     if not config.eval.inception_weights:
         return
-    judge = inception(config.eval.inception_weights, config.eval.inception_sha256)
+    judge = inception(config)
     if not config.eval.inception_sha256:
         print(
             "config.eval.inception_weights are taken unchecked. To have them checked: "
             f"--config.eval.inception_sha256={judge.details['sha256']}"
         )
-
-
-def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
-    """Returns an extractor: pooled features of a small classifier trained on the run's images.
-
-    It is the same for every run on the same images, whatever the configuration and seed. ``CACHE``
-    keeps it, so that the runs of a study train it once.
-    """
-    network = networks.WideResNet(SETTINGS["depth"], SETTINGS["widen_factor"], num_classes)
-    digest = _digest(train, num_classes)
-    path = CACHE / f"{digest}.npz"
-    params = _cached(path, network, train)
-    if params is None:
-        params = _train(network, train)
-        with contextlib.suppress(OSError):  # without a cache, the next run trains it again
-            _keep(path, params)
-    outputs_fn = partial(_outputs, network, params)
-    _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, BATCH_SIZE)
-    details = {
-        **SETTINGS,
-        "digest": digest,
-        "test_accuracy": float(np.mean(np.argmax(probabilities, axis=1) == test.labels)),
-    }
-    return Extractor(OWN_CLASSIFIER, outputs_fn, details)
-
-
-@partial(jax.jit, static_argnums=0)
-def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.Array]:
-    variables, x = {"params": params}, data.to_signed_unit(jnp.asarray(images))
-    features = network.apply(variables, x, method="features")
-    return features, jax.nn.softmax(network.apply(variables, x))
-
-
-def _digest(train: data.ImageData, num_classes: int) -> str:
-    """Returns a digest of all that decides the parameters: images, settings, versions, device."""
-    decisive = {
-        "data": training.tree_digest(tuple(train)),
-        "settings": SETTINGS | {"num_classes": num_classes},
-        "versions": workdir.versions(),
-        "device": jax.devices()[0].device_kind,
-    }
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-
-
-def _train(network: Any, train: data.ImageData) -> PyTree:
-    classifier = networks.from_linen(network)
-    key = jax.random.key(SETTINGS["seed"])
-    batch_size = min(SETTINGS["batch_size"], len(train.images))
-    steps_per_epoch = len(train.images) // batch_size
-    total_steps = min(SETTINGS["num_epochs"] * steps_per_epoch, SETTINGS["max_steps"])
-
-    def gradient_fn(key: Key, params: PyTree, shard: PyTree, batch: Any) -> Any:
-        del key
-
-        def loss_fn(params: PyTree) -> tuple[jax.Array, Metrics]:
-            logits, _ = classifier.apply(params, {}, data.to_signed_unit(batch.images))
-            return losses.cross_entropy_loss(logits, batch.labels)
-
-        (loss, found), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
-        return gradients, shard, {"loss": loss, **found}
-
-    optimizer = optax.adam(optax.cosine_decay_schedule(SETTINGS["learning_rate"], total_steps))
-    params, _ = jax.jit(classifier.init)(key, data.to_signed_unit(jnp.asarray(train.images[:2])))
-    result = training.fit(
-        key,
-        training.init_state(params, optimizer),
-        training.make_train_step(gradient_fn, optimizer),
-        train,
-        training.Plan(
-            total_steps=total_steps,
-            batch_size=batch_size,
-            steps_per_dispatch=min(50, total_steps),
-            log_every=total_steps,
-        ),
-        devices=jax.devices()[:1],  # the same numbers on every device
-    )
-    if result.signum is not None:
-        raise KeyboardInterrupt
-    return jax.device_get(result.state.params)
-
-
-def _cached(path: Path, network: Any, train: data.ImageData) -> PyTree | None:
-    """Returns the parameters in ``path``; None if there are none that fit."""
-    try:
-        params = unflatten_dict(networks.read_tensors(path), sep="/")
-    except (OSError, ValueError):
-        return None
-    images = data.to_signed_unit(jnp.asarray(train.images[:2]))
-    expected = jax.eval_shape(network.init, jax.random.key(0), images)["params"]
-    shapes = [jax.tree.map(jnp.shape, tree) for tree in (params, expected)]
-    return params if shapes[0] == shapes[1] else None
-
-
-def _keep(path: Path, params: PyTree) -> None:
-    """Writes the parameters whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            tensors: dict[str, Any] = dict(flatten_dict(params, sep="/"))
-            np.savez(file, **tensors)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)

@@ -1,33 +1,31 @@
 """The full evaluation of a trained joint energy model, part by part."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
+from jax.tree_util import Partial
 
-from ebmjax import data, losses, metrics
+from ebmjax import data, evaluate, losses, metrics
 from ebmjax.learning import ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.core.build import Use
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.workdir import read_rows
-from ebmjax.recipes.images.distances import Distances, finite_images
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import check_weights
 from ebmjax.recipes.joint import evaluate_plots as plots
-from ebmjax.recipes.joint import per_image
 from ebmjax.recipes.joint.chains import Trained, densities_of, trained
 from ebmjax.recipes.joint.generation import Generation
 from ebmjax.recipes.joint.monitor import predict
-from ebmjax.recipes.joint.ood import check_sets, detections, ood_sets
-from ebmjax.recipes.joint.robustness import classify_fn, robustness
+from ebmjax.recipes.joint.ood import check_sets, ood_sets
+from ebmjax.recipes.joint.robustness import refinement
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key, PyTree
 
@@ -63,8 +61,8 @@ class JointEvaluation:
     def check(self) -> None:
         """Raises ConfigError for fields of ``config.eval`` that this run cannot satisfy."""
         check_weights(self.config)
-        if self.config.eval.num_attacked:
-            self._classify(self.config.eval.refine_steps)
+        if self.config.eval.num_attacked and self.config.eval.refine_steps:
+            self._refinement()
         if self.config.eval.num_ood:
             check_sets(self.config, self.test.images)
 
@@ -74,19 +72,28 @@ class JointEvaluation:
         attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
         generation = self._generation(self.config) if section.num_generated and self.plan else None
 
-        test_scores = self._score(model, _floats(self.test.images))
-        arrays: dict[str, Any] = {"labels": self.test.labels, "logits": test_scores["logits"]}
-        report: dict[str, Any] = {"classification": self._classification(test_scores["logits"])}
-        report["images_sha256"] = tree_digest(self.test.images)
-        report["per_image"] = per_image.classification(
-            test_scores["logits"], self.test.labels, NUM_BINS
+        sets: dict[str, np.ndarray] = {}
+        if section.num_ood:
+            sets, skipped = ood_sets(self.config, self.test.images[: section.num_ood])
+        found = evaluate.classifier(
+            Partial(self._logits, model),
+            self.test,
+            outside=sets,
+            batch_size=section.batch_size,
+            num_bins=NUM_BINS,
         )
+        report = {"classification": found["classification"], "per_image": found["per_image"]}
+        bins = metrics.ReliabilityBins(**report["classification"]["reliability"])
+        plots.reliability(self.workdir, bins, report["classification"])
+        arrays: dict[str, Any] = {"labels": self.test.labels, "logits": found["logits"]}
+        report["images_sha256"] = tree_digest(self.test.images)
         judged_by = "validation" if self.config.data.num_validation else "test"
         report["over_training"] = {"split": judged_by, **over_training(read_rows(self.workdir))}
-        if section.num_ood:
-            report["ood"], scores = self._ood(model, test_scores)
+        if sets:
+            report["ood"] = {**found["ood"], "skipped": skipped}
+            scores = found["scores"]
             arrays |= _flat(scores)
-            report["per_image"] |= per_image.detection(scores.pop(per_image.TEST), scores)
+            plots.ood(self.workdir, scores.pop("test"), scores)
         if section.num_attacked:
             report["robustness"], withstood = self._robustness(attack_key, model)
             report["per_image"] |= withstood
@@ -104,15 +111,17 @@ class JointEvaluation:
         np.savez_compressed(self.workdir / "evaluation.npz", **arrays)
         return report
 
-    def _classify(self, refine_steps: int) -> Callable[..., jax.Array]:
+    @cached_property
+    def _logits(self) -> Callable[[Trained, jax.Array], jax.Array]:
+        """Function ``(model, images) -> logits``, one for all calls, so that it compiles once."""
+        classifier = self.network.classifier
+        return lambda model, images: classifier.apply(model.params, model.statistics, images)[0]
+
+    def _refinement(self) -> Callable[[Trained, Key, jax.Array], jax.Array]:
         """Attacked images are refined each by itself, whatever normalises training's chains."""
         alone = self.network._replace(policy=NormPolicy(chains="running"))
-        return classify_fn(
-            self.network.classifier,
-            self.plan,
-            densities_of(alone, self.density_scale),
-            refine_steps,
-        )
+        densities = densities_of(alone, self.density_scale)
+        return refinement(self.plan, densities, self.config.eval.refine_steps)
 
     def _generation(self, config: Config) -> Generation:
         assert self.plan is not None
@@ -146,77 +155,54 @@ class JointEvaluation:
             config = self.config.copy_and_resolve_references()
             config.eval.update(num_generated=num, num_chain_steps=num_steps)
             ends = self._generation(config).chains(key, model)["fresh"].ends
-            return {"images": finite_images(ends)}
+            return {"images": evaluate.finite_images(ends)}
 
         def score(images: np.ndarray) -> dict[str, np.ndarray]:
-            scores = self._score(model, _floats(images))
+            scores = self._score(model, images)
             probabilities = np.asarray(jax.nn.softmax(scores.pop("logits")))
             return {"class_probability": probabilities, **scores}
 
         return Use(model.params, apply, sample, score)
 
     def _score(self, model: Trained, images: Any) -> dict[str, np.ndarray]:
-        """Returns logits and the three scores of images (N, H, W, C) in [-1, 1], batch by batch."""
-        return metrics.extract_in_batches(
-            partial(self._score_batch, model), images, self.config.eval.batch_size
-        )
-
-    @cached_property
-    def _score_batch(self) -> Callable[..., dict[str, jax.Array]]:
-        def score(model: Trained, images: jax.Array) -> dict[str, jax.Array]:
-            def logits_fn(images: jax.Array) -> jax.Array:
-                return self.network.classifier.apply(model.params, model.statistics, images)[0]
-
-            return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
-
-        return jax.jit(score)
-
-    def _classification(self, logits: np.ndarray) -> dict[str, Any]:
-        """Returns accuracy, calibration and proper scores; NaN if logits are not finite."""
-        values, bins = jax.device_get(_calibration(logits, self.test.labels))
-        is_finite = np.isfinite(logits).all()
-        found = {name: float(value) if is_finite else math.nan for name, value in values.items()}
-        plots.reliability(self.workdir, bins, found)
-        reliability = {name: array.tolist() for name, array in bins._asdict().items()}
-        return {"num_images": len(logits), **found, "reliability": reliability}
-
-    def _ood(
-        self, model: Trained, test_scores: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-        """Returns the separation of test images from others by three scores, and the scores."""
-        num = self.config.eval.num_ood
-        sets, skipped = ood_sets(self.config, self.test.images[:num])
-        tested = {name: score[:num] for name, score in test_scores.items() if name != "logits"}
-        others = {}
-        for name, images in sets.items():
-            others[name] = self._score(model, _floats(images))
-            del others[name]["logits"]
-        plots.ood(self.workdir, tested, others)
-        num_images = len(next(iter(tested.values())))
-        report = {**detections(tested, others), "num_images": num_images, "skipped": skipped}
-        return report, {"test": tested, **others}
+        """Returns logits and the three scores of images, see ``evaluate.scores``."""
+        logits_fn = Partial(self._logits, model)
+        return evaluate.scores(logits_fn, images, batch_size=self.config.eval.batch_size)
 
     def _robustness(
         self, key: Key, model: Trained
-    ) -> tuple[dict[str, Any], dict[str, per_image.Parts]]:
+    ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Returns the classifier's robustness and, if images are refined, "refined" behind chains.
 
         Attacks on the plain classifier cost little, and a defence is judged against it.
         """
         section = self.config.eval
-        images, labels = (array[: section.num_attacked] for array in self.test)
-        attacked = partial(
-            robustness, model=model, images=_floats(images), labels=jnp.asarray(labels)
-        )
-        plain = ConfigDict({**section.to_dict(), "refine_steps": 0, "num_eot": 1})
-        report, withstood = attacked(key, self._classify(0), section=plain)
+        settings: dict[str, Any] = {
+            "linf": section.attack_linf,
+            "l2": section.attack_l2,
+            "num_steps": section.attack_steps,
+            "step_size": section.attack_step_size,
+            "num_restarts": section.attack_restarts,
+            "batch_size": section.batch_size,
+        }
+        test = data.ImageData(*(array[: section.num_attacked] for array in self.test))
+        logits_fn = Partial(self._logits, model)
+        report = evaluate.robustness(key, logits_fn, test, **settings)
+        report["protocol"]["refine_steps"] = 0
+        withstood = report.pop("per_image")
         if section.refine_steps:
-            refined = self._classify(section.refine_steps)
-            refined_key = jax.random.fold_in(key, 1)
-            report["refined"], others = attacked(refined_key, refined, section=section)
+            refined = report["refined"] = evaluate.robustness(
+                jax.random.fold_in(key, 1),
+                logits_fn,
+                test,
+                **settings,
+                transform=Partial(self._refinement(), model),
+                num_eot=section.num_eot,
+            )
+            refined["protocol"]["refine_steps"] = section.refine_steps
+            others = refined.pop("per_image")
             withstood |= {f"refined.{name}": found for name, found in others.items()}
-        parts = {f"robustness.{name}": {per_image.TEST: x} for name, x in withstood.items()}
-        return report, parts
+        return report, {f"robustness.{name}": {"test": x} for name, x in withstood.items()}
 
     def _landscape(self, key: Key, model: Trained) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Returns the mean joint energy of some training images, around the parameters."""
@@ -249,18 +235,6 @@ class JointEvaluation:
             "num_images": num_images,
         }
         return report, {"energies": energies, "coordinates": np.asarray(coordinates)}
-
-
-@jax.jit
-def _calibration(logits: jax.Array, labels: jax.Array) -> tuple[dict[str, jax.Array], Any]:
-    probabilities = jax.nn.softmax(logits)
-    values = {
-        "accuracy": metrics.accuracy(logits, labels),
-        "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=NUM_BINS),
-        "nll": metrics.negative_log_likelihood(logits, labels),
-        "brier": metrics.brier_score(probabilities, labels),
-    }
-    return values, metrics.reliability_bins(probabilities, labels, num_bins=NUM_BINS)
 
 
 def _flat(groups: dict[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from ebmjax.evaluate import Chains, finite_images, generation
 from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.images.buffers import draws_for_slots
 from ebmjax.recipes.images.chains import DensitiesOf, make_fresh_chains
-from ebmjax.recipes.images.distances import Chains, Distances, finite_images
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint.chains import Trained
 from ebmjax.recipes.joint.parts import sampler
 from ebmjax.recipes.joint.selection import SHARES, most_confident
@@ -51,22 +52,19 @@ class Generation:
         generated = self.chains(chain_key, model)
         if jax.tree.leaves(state.shards.buffer):
             generated["buffer"] = self._buffer(buffer_key, law_key, state)
-        judge = self.distances.extractor
-        assert judge is not None  # there are classes
         report: dict[str, Any] = {
-            "extractor": judge.described(),
             "sampler": self.config.sampler.name,
             "implied_temperature": implied_temperature(sampler(self.config)),
             "num_chain_steps": self.num_chain_steps,
-            "num_reference": len(self.distances.train.images),
-            # As many as generated ones, because such numbers depend on the count.
-            "test_images": self.distances(self.test[: self.config.eval.num_generated]),
+            **generation(generated, self.test, self.distances),
         }
         samples = {}
         for name, chains in generated.items():
-            report[name], samples[name] = self._judge(model, chains)
+            means, samples[name] = self._scored(model, chains)
+            report[name] |= means
         if self.config.eval.selected_by_confidence:
-            found = generated["buffer"]
+            judge, found = self.distances.extractor, generated["buffer"]
+            assert judge is not None  # there are classes
             report["buffer_selected"] = {
                 **self._selected(model, found.ends, judge.name),
                 "starts": self._selected(model, found.starts, judge.name),
@@ -132,19 +130,18 @@ class Generation:
             classes = (own[chosen] * self.config.data.num_classes // size).astype(np.int32)
         return Chains(draws, slots[chosen], classes, are_the_same=False)
 
-    def _judge(
+    def _scored(
         self, model: Trained, chains: Chains
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Returns numbers of the samples that did not diverge, and of their starts; both as images.
+    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """Returns mean scores of the samples that did not diverge; and these and their starts.
 
         Samples without a class get their most probable one.
         """
         starts, ends, labels, _ = chains
-        report = self.distances.of_chains(chains)
         is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
         ends = ends[is_finite]
         if len(ends) < 2:
-            return report, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
+            return {}, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
         scores = self.score(model, ends)
         probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
         classes = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
@@ -155,9 +152,11 @@ class Generation:
             "labels": classes,
             "class_probability": probabilities[np.arange(len(classes)), classes],
         }
-        report["mean_class_probability"] = float(np.mean(samples["class_probability"]))
-        report["mean_log_density"] = float(np.mean(scores["log_density"]))
-        return report, samples
+        means = {
+            "mean_class_probability": float(np.mean(samples["class_probability"])),
+            "mean_log_density": float(np.mean(scores["log_density"])),
+        }
+        return means, samples
 
     def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
         """Returns numbers of the images with the highest confidence, as in SADA-JEM's code.
@@ -166,7 +165,7 @@ class Generation:
         test images.
         """
         ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
-        num_reference = len(self.distances.train.images) + len(self.test)
+        num_reference = len(self.distances.train) + len(self.test)
         report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
         if len(ends) < 2:
             return report

@@ -1,20 +1,11 @@
-"""Images that a trained model should find unlikely, and how well its scores detect them."""
+"""Images that a trained model should find unlikely, some of them of tensorflow-datasets."""
 
 import contextlib
-from typing import Any
 
-import jax
 import numpy as np
 
-from ebmjax import data, metrics
+from ebmjax import data, evaluate
 from ebmjax.recipes.core.fields import Config, ConfigError
-
-SCORES = ("log_density", "max_probability", "negative_score_norm")
-
-# The same images for every run, so that seeds differ only by their models.
-SEED = 0
-# Photographs show structure in 32 pixels, so smaller patches come from smaller photographs.
-PATCH_SIDE = 32
 
 UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
 
@@ -25,14 +16,7 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
     Raises:
       ConfigError: if ``config.eval.ood_tfds`` names something unknown.
     """
-    num, size, channels = len(test), test.shape[1], test.shape[-1]
-    shape: dict[str, int] = {"size": size, "channels": channels, "seed": SEED}
-    sets = {
-        "natural_patches": data.natural_patches(num, downscale=max(1, PATCH_SIDE // size), **shape),
-        "interp": data.interpolated_images(test, seed=SEED),
-        "noise": data.uniform_noise_images(num, **shape),
-        "constant": data.constant_images(num, **shape),
-    }
+    num, sets = len(test), evaluate.ood_sets(test)
     skipped = {}
     for name in config.eval.ood_tfds:
         try:
@@ -86,36 +70,3 @@ def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
 def _tfds_folder(config: Config) -> str | None:
     """Returns the folder of prepared data sets, if the run's own data are among them."""
     return config.data.path or None if data.is_tfds(config.data.name) else None
-
-
-@jax.jit
-def detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
-    """Returns AUROC, AUPR and FPR@95, in-distribution being positive; NaN if a score is NaN."""
-    return {
-        "auroc": metrics.auroc(in_scores, out_scores),
-        "aupr": metrics.average_precision(in_scores, out_scores),
-        "fpr95": metrics.fpr_at_tpr(in_scores, out_scores),
-    }
-
-
-def detections(
-    tested: dict[str, np.ndarray], others: dict[str, dict[str, np.ndarray]]
-) -> dict[str, Any]:
-    """Returns every score's detection of every set, and the mean AUROC over the sets.
-
-    Args:
-      tested: score name to (num,), for the test images.
-      others: set name to the same.
-    """
-    sets = {
-        name: {
-            score: {k: float(v) for k, v in detection(tested[score], theirs[score]).items()}
-            for score in SCORES
-        }
-        for name, theirs in others.items()
-    }
-    mean = {
-        score: float(np.mean([found[score]["auroc"] for found in sets.values()]))
-        for score in SCORES
-    }
-    return {"sets": sets, "mean_auroc": mean}

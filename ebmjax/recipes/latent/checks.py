@@ -12,8 +12,6 @@ SMC_REPEATS = 8
 """Populations of the method "smc", whose spread tells its error."""
 JACKKNIFE_GROUPS = 8
 """Groups of chains whose spread tells the error of a divergence."""
-EVIDENCE_EXPONENT = 6.0
-"""Exponent of the powers along which ``eval.evidence_methods`` go."""
 
 
 def check(config: Config) -> None:

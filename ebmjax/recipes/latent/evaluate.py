@@ -1,6 +1,6 @@
 """The full evaluation of a finished latent EBM run, for evaluation.json."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -9,15 +9,9 @@ import jax
 import numpy as np
 
 from ebmjax import data, latent, metrics
+from ebmjax.evaluate import Extractor, finite_images, rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.images.distances import (
-    NO_SCORES,
-    finite_images,
-    manifold_scores,
-    rms_displacement,
-)
-from ebmjax.recipes.images.extractors import Extractor
 from ebmjax.recipes.latent import cost
 from ebmjax.recipes.latent import evidence as thermo_evidence
 from ebmjax.recipes.latent.monitor import LatentMonitor, params_of_repeats
@@ -25,7 +19,6 @@ from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 
 NUM_SIZES = 10
-DISTANCES = ("fid", "kid_rbf", "kid_polynomial")
 
 
 class Keys(NamedTuple):
@@ -166,7 +159,9 @@ class LatentEvaluation:
         found = jax.device_get(self.monitor.programs.sample(sample_key, params, num_generated))
         is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
         ends, starts = (
-            self._distances(subset_key, finite_images(images[is_finite]), self.sizes)
+            self.monitor.distances.at_sizes(
+                subset_key, finite_images(images[is_finite]), self.sizes
+            )
             for images in (found.images, found.start_images)
         )
         way = rms_displacement(found.start_latents[is_finite], found.latents[is_finite])
@@ -178,45 +173,15 @@ class LatentEvaluation:
         images = self.test.images[: section.num_generated]
         share = len(images) / section.num_generated
         sizes = [max(2, round(share * size)) for size in self.sizes]
-        return self._told([self._distances(key, images, sizes)], np.array(False), sizes)
-
-    def _distances(
-        self, key: jax.Array, images: np.ndarray, wanted: Sequence[int]
-    ) -> dict[str, Any]:
-        """Returns each metric at every size, against the training images.
-
-        Sizes above the number of images have no value. "manifold" uses all images.
-        """
-        sizes = [size for size in wanted if size <= len(images)]
-        if not sizes:
-            missing = {name: np.full(len(wanted), np.nan) for name in DISTANCES}
-            return {**missing, "manifold": NO_SCORES}
-        features, _ = self.monitor.distances.outputs(images)
-        reference, moments = self.monitor.distances.train_reference
-
-        def fid(rows: np.ndarray) -> float:
-            return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
-
-        def kid_rbf(rows: np.ndarray) -> float:
-            bandwidth = (reference.shape[1] / 2) ** 0.5  # the thesis's
-            return metrics.kernel_distance(rows, reference, kernel="rbf", bandwidth=bandwidth)
-
-        def kid_polynomial(rows: np.ndarray) -> float:
-            return metrics.kernel_distance(rows, reference)
-
-        def at_sizes(metric_fn: Callable[[np.ndarray], float]) -> np.ndarray:
-            values = np.full(len(wanted), np.nan)
-            values[: len(sizes)] = metrics.metric_at_sizes(key, metric_fn, features, sizes)
-            return values
-
-        found = dict(zip(DISTANCES, map(at_sizes, (fid, kid_rbf, kid_polynomial)), strict=True))
-        return {**found, "manifold": manifold_scores(features, reference)}
+        return self._told(
+            [self.monitor.distances.at_sizes(key, images, sizes)], np.array(False), sizes
+        )
 
     @staticmethod
     def _told(
         by_repeat: list[dict[str, Any]], diverged: np.ndarray, sizes: Sequence[int]
     ) -> dict[str, Any]:
-        """Returns ``_distances`` by repeat, with each metric at infinitely many images."""
+        """Returns ``Distances.at_sizes`` by repeat, with each metric at infinitely many images."""
         every = common.stack_arrays(by_repeat)
         scores = every.pop("manifold")
         found = {"manifold": jax.tree.map(partial(_finite_or_null, diverged), scores)}

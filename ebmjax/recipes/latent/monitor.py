@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent
+from ebmjax.evaluate import rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
-from ebmjax.recipes.images.distances import Distances, rms_displacement
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.latent import gradient_variance as thermo_gradient_variance
 from ebmjax.recipes.latent.parts import Examples
 from ebmjax.training import TrainState, tree_digest

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from experiment_runs import digits, strict_json
 
+from ebmjax.evaluate import Extractor
 from ebmjax.recipes.core import evaluate
 from ebmjax.recipes.images import extractors
 
@@ -32,8 +33,8 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
 
 @pytest.mark.parametrize("sha256", ["", "abc"])
 def test_weights_that_nothing_checks_are_named_with_what_would(sha256, monkeypatch, capsys):
-    judge = extractors.Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
-    monkeypatch.setattr(extractors, "inception", lambda path, sha256: judge)
+    judge = Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
+    monkeypatch.setattr(extractors, "inception", lambda config: judge)
     config = digits(**{"eval.inception_weights": "inception.npz", "eval.inception_sha256": sha256})
     extractors.check_weights(config)
     said = "unchecked. To have them checked: --config.eval.inception_sha256=abc"

@@ -17,6 +17,7 @@ from linear_family import LINEAR
 from PIL import Image
 
 from ebmjax import training
+from ebmjax._versions import PACKAGES
 from ebmjax.data import load_digits
 from ebmjax.recipes.core import families, workdir
 from ebmjax.recipes.core.launch import launch
@@ -68,7 +69,7 @@ def test_summary_holds_what_is_promised(smoke):
     assert summary.keys() == last.keys() | promised
     assert {name: summary[name] for name in last} == last
     assert (summary["steps"], summary["seed"]) == (STEPS, 0)
-    assert summary["versions"].keys() == {"python", *workdir.PACKAGES}
+    assert summary["versions"].keys() == {"python", *PACKAGES}
     assert summary["compile_seconds"] > 0
     assert summary["run_seconds"] > 0
     # Three numbers, each rounded to 0.0005.

@@ -9,6 +9,7 @@ import pytest
 from experiment_runs import contents, summary_of
 from linear_family import NAME, linear
 
+from ebmjax import _versions
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.launch import launch
@@ -229,7 +230,7 @@ def test_versions_are_those_installed():
 
 
 def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
-    monkeypatch.setattr(workdir, "PACKAGES", ("jax", "not-installed"))
+    monkeypatch.setattr(_versions, "PACKAGES", ("jax", "not-installed"))
     assert workdir.versions()["not-installed"] is None
     assert workdir.versions()["jax"] == metadata.version("jax")
 

@@ -3,24 +3,20 @@
 import importlib.util
 import json
 import math
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
 from igebm_smoke import smoke
-from ml_collections import ConfigDict
 from PIL import Image
 from use_checks import check_use
 
 from ebmjax import data
-from ebmjax.data import ImageData
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.image import figures as igebm_figures
-from ebmjax.recipes.image.evaluate import ImageEvaluation, energy_moments, worst
-from ebmjax.recipes.images.distances import Chains, Distances
+from ebmjax.recipes.image.evaluate import worst
 from ebmjax.recipes.study.command import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 
@@ -108,31 +104,6 @@ def test_the_first_and_the_best_of_a_run():
         },
     }
     assert over_training(rows[:1]) == {}
-
-
-def test_diverged_samples_are_counted_and_left_out():
-    images = ImageData(np.zeros((4, 3, 1, 1), np.uint8), None)
-    config = ConfigDict({"eval": {"inception_weights": ""}, "data": {"num_classes": 0}})
-    monitor = SimpleNamespace(distances=Distances(images, images, config))
-    evaluation = ImageEvaluation(monitor=monitor, plan=None, config=smoke())  # pyright: ignore
-    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
-    starts = np.zeros_like(ends)
-    ends[1, 0], ends[2, 1] = np.nan, np.inf
-    report, images = evaluation._judge(Chains(starts, ends, np.zeros(4, np.int32)))
-    # And as many starts, of the chains that are left.
-    left = np.linspace(-1, 1, 12).reshape(4, 3)[[0, 3]]
-    assert report.pop("rms_displacement") == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-6)
-    assert report == {"num_diverged": 2, "num_images": 2, "starts": {"num_images": 2}}
-    assert images.ravel().tolist() == [0, 23, 46, 209, 232, 255]
-
-
-def test_energies_that_are_not_finite_are_counted_apart():
-    found = energy_moments(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
-    assert found == {"mean": 2.0, "deviation": 1.0, "num_not_finite": 2}
-    none = energy_moments(np.array([np.nan], np.float32))
-    assert math.isnan(none["mean"])
-    assert math.isnan(none["deviation"])
-    assert none["num_not_finite"] == 1
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

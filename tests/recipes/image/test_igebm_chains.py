@@ -9,10 +9,10 @@ import pytest
 from igebm_smoke import smoke
 
 from ebmjax import data, samplers
+from ebmjax.evaluate import rms_displacement
 from ebmjax.learning import ChainKind, ChainPlan
 from ebmjax.recipes.core import families
 from ebmjax.recipes.image.chains import Trained, make_fresh_chains, trained
-from ebmjax.recipes.images.distances import rms_displacement
 
 SHAPE = (2, 1, 1)
 

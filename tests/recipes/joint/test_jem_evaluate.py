@@ -20,11 +20,11 @@ from ebmjax.recipes.core import families, per_image
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.joint.chains import trained
-from ebmjax.recipes.joint.ood import SCORES
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.command import _descend, load, table
 from experiments.configs import jem_digits
 
+SCORES = ("log_density", "max_probability", "negative_score_norm")
 pytestmark = pytest.mark.usefixtures("shallow")
 
 EPS = float(jnp.finfo(jnp.float32).eps)

@@ -11,12 +11,11 @@ import pytest
 from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import logsumexp
 
-from ebmjax import data, networks
+from ebmjax import data
 from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.images import extractors
 from ebmjax.recipes.images.chains import make_fresh_chains
 from ebmjax.recipes.joint import checks, evaluate, evaluate_plots
 from ebmjax.recipes.joint import ood as jem_ood
@@ -110,47 +109,11 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     assert far == (policy.chains == "batch")
 
 
-def test_the_extractor_is_kept_and_mended(trained_extractor, tmp_path, monkeypatch):
-    monkeypatch.setattr(extractors, "CACHE", tmp_path / "cache")
-    monkeypatch.setitem(extractors.SETTINGS, "max_steps", 2)
-    train = data.ImageData(*(array[:64] for array in data.load_digits("train")))
-    test = data.ImageData(*(array[:8] for array in data.load_digits("test")))
-
-    def outputs():
-        return trained_extractor(train, test, 10).outputs_fn(test.images)
-
-    first = outputs()
-    (path,) = (tmp_path / "cache").iterdir()
-    assert path.suffix == ".npz"
-    assert first[0].shape == (8, 16)
-    with monkeypatch.context() as patch:
-        patch.setattr(extractors, "_train", lambda *_: pytest.fail("trained again"))
-        jax.tree.map(np.testing.assert_array_equal, outputs(), first)
-    path.write_bytes(path.read_bytes()[:1000])
-    jax.tree.map(np.testing.assert_array_equal, outputs(), first)
-    np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})
-    assert extractors._cached(path, networks.WideResNet(10, 1, 10), train) is None
-    digest = extractors._digest(train, 10)
-    with monkeypatch.context() as patch:
-        patch.setattr(extractors.workdir, "versions", dict)
-        assert extractors._digest(train, 10) != digest
-    with monkeypatch.context() as patch:
-        patch.setitem(extractors.SETTINGS, "seed", 1)
-        assert extractors._digest(train, 10) != digest
-    other = data.ImageData(255 - train.images, train.labels)
-    assert extractors._digest(other, 10) != extractors._digest(train, 10)
-    assert extractors._digest(train, 11) != extractors._digest(train, 10)
-    assert [found.suffix for found in (tmp_path / "cache").iterdir()] == [".npz"]
-
-
 def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
     test = data.load_digits("test").images[:6]
     config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.path": str(tmp_path)})
     sets, skipped = jem_ood.ood_sets(config, test)
     assert all(images.shape == test.shape for images in sets.values())
-    # Of photographs made smaller, so that patches of 8 pixels show what 32 do.
-    patches = data.natural_patches(6, size=8, channels=1, seed=0, downscale=4)
-    np.testing.assert_array_equal(sets["natural_patches"], patches)
     assert "is not prepared" in skipped["svhn_cropped"]
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
@@ -165,20 +128,6 @@ def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
     sets, skipped = jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
     assert "svhn_cropped" not in sets
     assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
-
-
-def test_other_data_are_what_is_to_be_rejected():
-    """Six pairs of eight are in order; the lowest of the four lets one of the two pass."""
-    found = jem_ood.detection(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([0.0, 2.5]))
-    assert float(found["auroc"]) == pytest.approx(0.75)
-    assert float(found["fpr95"]) == pytest.approx(0.5)
-    # Of the positive class at ranks 1, 2, 4 and 5.
-    assert float(found["aupr"]) == pytest.approx((1 + 1 + 3 / 4 + 4 / 5) / 4)
-
-
-def test_not_a_number_is_told_and_not_ranked():
-    scores = jnp.array([0.0, jnp.nan])
-    assert all(np.isnan(value) for value in jem_ood.detection(scores, scores).values())
 
 
 def test_the_extremes_are_the_highest_and_then_the_lowest():
@@ -210,28 +159,31 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     """The plain ones as where nothing is refined; both by the same model, the same images."""
     asked = []
 
-    def attack(key, classify, model, images, labels, section):
-        asked.append(
-            (
-                key,
-                jax.jit(classify)(model, key, images),
-                len(labels),
-                section.refine_steps,
-                section.num_eot,
-            )
-        )
-        return {"number": len(asked)}, {"l2.64": np.ones(2, bool)}
+    def attack(key, logits_fn, test, *, transform=None, num_eot=1, **settings):
+        images = data.to_signed_unit(jnp.asarray(test.images))
+        if transform is not None:
+            images = jax.jit(transform)(key, images)
+        asked.append((key, jax.jit(logits_fn)(images), len(test.labels), num_eot, settings))
+        return {
+            "protocol": {"number": len(asked)},
+            "per_image": {"l2.64": np.ones(2, bool)},
+        }
 
-    monkeypatch.setattr(evaluate, "robustness", attack)
+    monkeypatch.setattr(evaluate.evaluate, "robustness", attack)
     key = jax.random.key(3)
 
     def reported(**overrides):
         experiment = families.build(smoke(**overrides), tmp_path)
         return experiment.evaluate._robustness(key, trained(experiment.state))
 
-    assert reported()[0] == {"number": 1}
+    plain_protocol = {"number": 1, "refine_steps": 0}
+    assert reported()[0] == {"protocol": plain_protocol}
     found, per_image = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
-    assert found == {"number": 2, "refined": {"number": 3}}
+    refined_protocol = {"number": 3, "refine_steps": 2}
+    assert found == {
+        "protocol": plain_protocol | {"number": 2},
+        "refined": {"protocol": refined_protocol},
+    }
     assert set(per_image) == {"robustness.l2.64", "robustness.refined.l2.64"}
     alone, plain, refined = asked
     assert alone[0] == plain[0] == key
@@ -239,7 +191,20 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     np.testing.assert_array_equal(plain[1], alone[1])
     # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
     assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
-    assert [one[2:] for one in asked] == [(16, 0, 1), (16, 0, 1), (16, 2, 3)]
+    assert [one[2:4] for one in asked] == [(16, 1), (16, 1), (16, 3)]
+    config = smoke().eval
+    assert (
+        refined[4]
+        == plain[4]
+        == {
+            "linf": config.attack_linf,
+            "l2": config.attack_l2,
+            "num_steps": config.attack_steps,
+            "step_size": config.attack_step_size,
+            "num_restarts": config.attack_restarts,
+            "batch_size": config.batch_size,
+        }
+    )
 
 
 def test_both_curves_are_drawn(tmp_path, monkeypatch):

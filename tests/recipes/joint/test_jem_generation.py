@@ -12,9 +12,9 @@ from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
 from ebmjax import data, metrics, samplers
+from ebmjax.evaluate import Chains, Extractor
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.images.distances import Chains, Distances, rms_displacement
-from ebmjax.recipes.images.extractors import Extractor
+from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint.generation import Generation
 from ebmjax.recipes.joint.selection import SHARES, most_confident
 
@@ -74,39 +74,6 @@ def buffer_of(positions):
     """A state whose buffer holds ``positions``; () for a state without one."""
     buffer = samplers.ReplayBuffer(positions)
     return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
-
-
-def test_the_training_images_are_at_distance_zero_from_themselves():
-    found = generation()
-    distances = found.distances(TRAIN)
-    # Rounding of float64 traces of order 1e4.
-    assert abs(distances["fid_pixels"]) < 1e-9
-    assert distances["is_pixels"] == pytest.approx(1.0)
-    assert distances["num_images"] == 9
-    # Each of them in its own ball and those of five others.
-    scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
-    assert {name: distances[f"{name}_pixels"] for name in scores} == pytest.approx(scores)
-
-
-def test_a_shift_of_all_images_is_the_distance():
-    train = np.full((4, 3, 1, 1), 10, np.uint8)
-    distances = generation(train=train).distances(train + 2)
-    assert distances["fid_pixels"] == pytest.approx(3 * 2.0**2)
-
-
-def test_along_training_what_is_not_finite_is_left_out_and_one_image_has_no_distance():
-    found = generation().distances
-    ends = np.asarray(data.to_signed_unit(jnp.asarray(TRAIN)))
-    lost = np.concatenate([ends, np.full((1, 3, 1, 1), np.nan, np.float32)])
-    numbers = found.along_training(lost)
-    assert abs(numbers["sample_fid"]) < 1e-9
-    assert numbers["sample_is"] == pytest.approx(1.0)
-    # KID leaves out an image's kernel with itself on both sides, but not between them.
-    x = np.float64(TRAIN).reshape(9, 3)
-    gram = (x @ x.T / 3 + 1) ** 3
-    own = np.mean(gram[~np.eye(9, dtype=bool)])
-    assert numbers["sample_kid"] == pytest.approx(2 * own - 2 * gram.mean())
-    assert all(np.isnan(value) for value in found.along_training(lost[-2:]).values())
 
 
 def test_the_most_confident_of_every_predicted_class():
@@ -201,22 +168,6 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     assert ends.shape == (10, 3, 1, 1)
 
 
-def test_diverged_samples_are_counted_and_left_out():
-    """And so are the starts of those chains, for equal numbers."""
-    found = generation()
-    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
-    starts = ends[::-1].copy()
-    ends[1, 0] = np.nan
-    report, samples = found._judge(MODEL, Chains(starts, ends, np.array([0, 1, 0, 1])))
-    assert (report["num_diverged"], report["num_images"]) == (1, 3)
-    assert report["starts"]["num_images"] == 3
-    assert report["rms_displacement"] == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
-    assert samples["labels"].tolist() == [0, 0, 1]
-    report, samples = found._judge(MODEL, Chains(starts, np.full_like(ends, np.inf), None))
-    assert (report["num_diverged"], report["num_images"]) == (4, 0)
-    assert samples["images"].shape == (0, 3, 1, 1)
-
-
 def test_chains_are_scored_beside_their_own_starts():
     """Those that never moved: nothing that they score is theirs."""
     positions = jnp.zeros((1, 10, 3, 1, 1))
@@ -241,9 +192,16 @@ def test_chains_are_scored_beside_their_own_starts():
     assert report["buffer"]["starts"]["fid_pixels"] != report["buffer"]["fid_pixels"]
 
 
-def test_the_displacement_is_of_the_chains_pixels():
-    """Two chains of two pixels: squares 0, 1, 4 and 4, in units of pixels in [-1, 1]."""
-    starts = np.zeros((2, 2, 1, 1), np.float32)
-    ends = np.array([[0.0, 1.0], [-2.0, 2.0]], np.float32).reshape(2, 2, 1, 1)
-    assert rms_displacement(starts, ends) == 1.5
-    assert np.isnan(rms_displacement(starts[:0], ends[:0]))
+def test_diverged_samples_are_left_out():
+    """And so are the starts of those chains, for equal numbers."""
+    found = generation()
+    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    starts = ends[::-1].copy()
+    ends[1, 0] = np.nan
+    means, samples = found._scored(MODEL, Chains(starts, ends, np.array([0, 1, 0, 1])))
+    assert set(means) == {"mean_class_probability", "mean_log_density"}
+    assert samples["labels"].tolist() == [0, 0, 1]
+    assert len(samples["start_images"]) == 3
+    means, samples = found._scored(MODEL, Chains(starts, np.full_like(ends, np.inf)))
+    assert means == {}
+    assert samples["images"].shape == (0, 3, 1, 1)

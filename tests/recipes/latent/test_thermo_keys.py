@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from experiment_runs import digits
 
+from ebmjax.evaluate import Extractor
 from ebmjax.recipes.core import build
-from ebmjax.recipes.images.extractors import Extractor
 from ebmjax.recipes.latent import evidence as thermo_evidence
 from ebmjax.recipes.latent import setup as thermo
 from ebmjax.recipes.latent.evaluate import Judged, LatentEvaluation

@@ -1,0 +1,25 @@
+"""The numbers of a run's evaluation, for your own loop: functions and arrays in, dictionaries out.
+
+Names are those of ``evaluation.json``. Images are uint8 (N, H, W, C), as ``ImageData`` holds them.
+Your functions of images see float32 (N, H, W, C) in [-1, 1]. If they are
+``jax.tree_util.Partial(fn, params)``, new parameters compile nothing again.
+"""
+
+from ebmjax.evaluate._classifier import classification as classification
+from ebmjax.evaluate._classifier import classifier as classifier
+from ebmjax.evaluate._classifier import ood_sets as ood_sets
+from ebmjax.evaluate._classifier import out_of_distribution as out_of_distribution
+from ebmjax.evaluate._classifier import scores as scores
+from ebmjax.evaluate._energies import energy_moments as energy_moments
+from ebmjax.evaluate._energies import mixing as mixing
+from ebmjax.evaluate._evidence import EVIDENCE_METHODS as EVIDENCE_METHODS
+from ebmjax.evaluate._evidence import evidence as evidence
+from ebmjax.evaluate._extractors import Extractor as Extractor
+from ebmjax.evaluate._extractors import inception as inception
+from ebmjax.evaluate._extractors import own_classifier as own_classifier
+from ebmjax.evaluate._generation import Chains as Chains
+from ebmjax.evaluate._generation import Distances as Distances
+from ebmjax.evaluate._generation import finite_images as finite_images
+from ebmjax.evaluate._generation import generation as generation
+from ebmjax.evaluate._generation import rms_displacement as rms_displacement
+from ebmjax.evaluate._robustness import robustness as robustness

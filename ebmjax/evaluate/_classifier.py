@@ -1,0 +1,317 @@
+"""Accuracy, calibration and out-of-distribution detection of a classifier that is an energy."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, metrics
+from ebmjax._checks import check_finite, check_labels
+from ebmjax.data import ImageData
+
+LogitsFn = Callable[[jax.Array], jax.Array]
+"""``logits_fn(images)``: float32 (N, H, W, C) in [-1, 1] to (N, classes)."""
+
+Parts = dict[str, np.ndarray]
+"""Set of images to one value an image; a number is the sum of the parts' means."""
+
+TEST = "test"
+"""Name of the set of test images."""
+PATCH_SIDE = 32
+"""Side below which patches come from smaller photographs, which show structure in 32 pixels."""
+
+
+def as_partial(function: Callable[..., Any]) -> jax.tree_util.Partial:
+    """Returns ``function`` as a PyTree, so that compiled programs take its arrays as arguments."""
+    is_partial = isinstance(function, jax.tree_util.Partial)
+    return function if is_partial else jax.tree_util.Partial(function)
+
+
+def as_floats(images: Any) -> Any:
+    """Returns uint8 images as float32 in [-1, 1], and others as they are."""
+    if jnp.result_type(images) != jnp.uint8:
+        return images
+    return data.to_signed_unit(jnp.asarray(images))
+
+
+def checked(test: ImageData, logits_fn: LogitsFn) -> ImageData:
+    """Returns ``test`` as arrays.
+
+    Raises:
+      TypeError, ValueError: if the images are no uint8 images, the logits have another shape, or
+        the labels are not classes of the logits.
+    """
+    if test.labels is None:
+        raise ValueError("test.labels must be a class for each image, got None.")
+    test = data.check_image_data(test)
+    logits = jax.eval_shape(logits_fn, as_floats(test.images[:1]))
+    shape = getattr(logits, "shape", None)
+    if shape is None or len(shape) != 2 or shape[0] != 1:
+        raise ValueError(
+            "logits_fn must map one image, (1, H, W, C), to logits (1, classes), got "
+            f"{jax.tree.map(lambda leaf: leaf.shape, logits)}. Bind the parameters first, and "
+            "leave out the state: lambda images: network.apply(params, state, images)[0]."
+        )
+    check_labels("test.labels", test.labels, len(test.images), shape[1])
+    return test
+
+
+def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[str, np.ndarray]:
+    """Returns logits and the three scores of ``metrics.ood_scores``, batch by batch.
+
+    Args:
+      logits_fn: images to logits; an image's logits depend on that image alone.
+      images: (N, H, W, C), uint8, or floating point as ``logits_fn`` takes them.
+      batch_size: images a call.
+
+    Returns:
+      "logits" (N, classes); "log_density", "max_probability" and "negative_score_norm" (N,).
+
+    Raises:
+      ValueError: if there are no images, a pixel is not finite, or logits have another shape.
+
+    Example:
+      >>> found = scores(lambda x: x[:, 0, 0], np.zeros((3, 1, 1, 2), np.uint8))
+      >>> found["logits"].shape, found["max_probability"].tolist()
+      ((3, 2), [0.5, 0.5, 0.5])
+    """
+    images = as_floats(images)
+    check_finite("images", images)
+    batch = jax.tree_util.Partial(_scores, as_partial(logits_fn))
+    return metrics.extract_in_batches(batch, images, batch_size)
+
+
+@jax.jit
+def _scores(logits_fn: LogitsFn, images: jax.Array) -> dict[str, jax.Array]:
+    return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
+
+
+def classifier(
+    logits_fn: LogitsFn,
+    test: ImageData,
+    *,
+    outside: Mapping[str, np.ndarray] | None = None,
+    batch_size: int = 256,
+    num_bins: int = 20,
+) -> dict[str, Any]:
+    """Returns accuracy, calibration and out-of-distribution detection of a classifier.
+
+    Args:
+      logits_fn: see ``scores``.
+      test: labelled images.
+      outside: names to sets of uint8 images that are no such images, as ``ood_sets`` has them.
+        Each is compared with the first test images, as many as the largest set has.
+      batch_size: images a call.
+      num_bins: bins of the calibration error.
+
+    Returns:
+      "classification", see ``classification``, and with ``outside`` "ood", see
+      ``out_of_distribution``. "per_image" has the values behind these numbers: number to set of
+      images to an array, for ``metrics.sampling_error`` and ``metrics.paired_difference``.
+      "logits" of all test images; "scores" of every set, that of the test images called "test".
+
+    Raises:
+      TypeError, ValueError: if ``test`` are not labelled images, a label is no class of the logits,
+        or logits have another shape.
+
+    Example:
+      >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
+      >>> images = np.array([0, 40, 250, 255], np.uint8).reshape(4, 1, 1, 1)
+      >>> classifier(brightness, ImageData(images, [0, 0, 1, 0]))["classification"]["accuracy"]
+      0.75
+    """
+    test = checked(test, logits_fn)
+    found = scores(logits_fn, test.images, batch_size=batch_size)
+    logits = found.pop("logits")
+    report: dict[str, Any] = {
+        "classification": classification(logits, test.labels, num_bins=num_bins),
+        "per_image": _classified(logits, test.labels, num_bins),
+        "logits": logits,
+        "scores": {TEST: found},
+    }
+    if not outside:
+        return report
+    num = max(len(images) for images in outside.values())
+    others = {n: scores(logits_fn, x, batch_size=batch_size) for n, x in outside.items()}
+    for each in others.values():
+        del each["logits"]
+    tested = {name: score[:num] for name, score in found.items()}
+    report["ood"] = out_of_distribution(tested, others)
+    report["per_image"] |= _detected(tested, others)
+    report["scores"] = {TEST: tested, **others}
+    return report
+
+
+def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str, Any]:
+    """Returns accuracy, calibration error, likelihood and Brier score of logits.
+
+    Args:
+      logits: (N, classes).
+      labels: (N,), integers.
+      num_bins: bins of the calibration error.
+
+    Returns:
+      "num_images", "accuracy", "ece", "nll" in nats, "brier", and the lists of "reliability", see
+      ``metrics.reliability_bins``. Numbers are NaN if logits are not finite.
+
+    Raises:
+      TypeError, ValueError: if labels are not one class of the logits for each row.
+
+    Example:
+      >>> found = classification(np.zeros((4, 2), np.float32), np.array([0, 1, 1, 1]))
+      >>> found["accuracy"], found["brier"]
+      (0.25, 0.5)
+    """
+    logits = np.asarray(logits)
+    if logits.ndim != 2:
+        raise ValueError(f"logits must have shape (N, classes), got {logits.shape}.")
+    check_labels("labels", labels, *logits.shape)
+    values, bins = jax.device_get(_calibration(logits, np.asarray(labels), num_bins))
+    is_finite = np.isfinite(logits).all()
+    numbers = {name: float(value) if is_finite else math.nan for name, value in values.items()}
+    reliability = {name: array.tolist() for name, array in bins._asdict().items()}
+    return {"num_images": len(logits), **numbers, "reliability": reliability}
+
+
+@partial(jax.jit, static_argnums=2)
+def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
+    probabilities = jax.nn.softmax(logits)
+    values = {
+        "accuracy": metrics.accuracy(logits, labels),
+        "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=num_bins),
+        "nll": metrics.negative_log_likelihood(logits, labels),
+        "brier": metrics.brier_score(probabilities, labels),
+    }
+    return values, metrics.reliability_bins(probabilities, labels, num_bins=num_bins)
+
+
+def _classified(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dict[str, Parts]:
+    """Returns accuracy, calibration error, log likelihood and Brier score, image by image."""
+    if not np.isfinite(logits).all():
+        return {}
+    found = _one_by_one(jnp.asarray(logits), jnp.asarray(labels), num_bins)
+    return {f"classification.{name}": {TEST: np.asarray(array)} for name, array in found.items()}
+
+
+@partial(jax.jit, static_argnums=2)
+def _one_by_one(logits: jax.Array, labels: jax.Array, num_bins: int) -> dict[str, jax.Array]:
+    probabilities = jax.nn.softmax(logits)
+
+    def one(logits: jax.Array, probabilities: jax.Array, label: jax.Array) -> list[jax.Array]:
+        # Means over one image.
+        return [
+            metrics.accuracy(logits[None], label[None]) > 0.5,
+            metrics.negative_log_likelihood(logits[None], label[None]),
+            metrics.brier_score(probabilities[None], label[None]),
+        ]
+
+    right, nll, brier = jax.vmap(one)(logits, probabilities, labels)
+    gaps = metrics.calibration_gaps(probabilities, labels, num_bins=num_bins)
+    return {"accuracy": right, "ece": gaps, "nll": nll, "brier": brier}
+
+
+def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Returns four sets of images that a model of ``images`` should find unlikely.
+
+    They are "natural_patches", "interp" (means of pairs of the images), "noise" and "constant", see
+    ``ebmjax.data``: the same for every model.
+
+    Args:
+      images: uint8 (N, H, H, C), at least two, grey or colour.
+      seed: of the sets.
+
+    Returns:
+      As many of each as ``images``, in their shape.
+
+    Raises:
+      TypeError, ValueError: if they are not such images.
+
+    Example:
+      >>> sets = ood_sets(np.zeros((2, 8, 8, 1), np.uint8))
+      >>> [(name, found.shape) for name, found in sets.items()][0]
+      ('natural_patches', (2, 8, 8, 1))
+    """
+    interpolated = data.interpolated_images(images, seed=seed)
+    num, size, _, channels = images.shape
+    shape: dict[str, int] = {"size": size, "channels": channels, "seed": seed}
+    return {
+        "natural_patches": data.natural_patches(num, downscale=max(1, PATCH_SIDE // size), **shape),
+        "interp": interpolated,
+        "noise": data.uniform_noise_images(num, **shape),
+        "constant": data.constant_images(num, **shape),
+    }
+
+
+def out_of_distribution(
+    inside: Mapping[str, Any], outside: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Returns how well each score tells the sets outside from the images inside.
+
+    Args:
+      inside: score name to (n,), high for images that the model finds likely. For an energy that is
+        ``{"log_density": -energies}``.
+      outside: set name to the same scores of its images.
+
+    Returns:
+      "sets": for each set and score "auroc", "aupr" and "fpr95", in-distribution being positive;
+      "mean_auroc" over the sets; "num_images" inside. NaN if a score is NaN.
+
+    Raises:
+      ValueError: if there is no set, or a set lacks a score.
+
+    Example:
+      >>> found = out_of_distribution({"log_density": np.array([2.0, 3.0])},
+      ...                             {"noise": {"log_density": np.array([1.0, 2.5])}})
+      >>> found["sets"]["noise"]["log_density"]["auroc"], found["mean_auroc"]
+      (0.75, {'log_density': 0.75})
+    """
+    if not outside:
+        raise ValueError("outside must name at least one set of images, got none.")
+    for name, theirs in outside.items():
+        if missing := sorted(inside.keys() - theirs.keys()):
+            raise ValueError(f"outside[{name!r}] must have the scores of inside, lacks {missing}.")
+    sets = {
+        name: {
+            score: {k: float(v) for k, v in _detection(ours, theirs[score]).items()}
+            for score, ours in inside.items()
+        }
+        for name, theirs in outside.items()
+    }
+    mean = {
+        score: float(np.mean([found[score]["auroc"] for found in sets.values()]))
+        for score in inside
+    }
+    num_images = len(next(iter(inside.values())))
+    return {"sets": sets, "mean_auroc": mean, "num_images": num_images}
+
+
+@jax.jit
+def _detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
+    return {
+        "auroc": metrics.auroc(in_scores, out_scores),
+        "aupr": metrics.average_precision(in_scores, out_scores),
+        "fpr95": metrics.fpr_at_tpr(in_scores, out_scores),
+    }
+
+
+def _detected(
+    tested: Mapping[str, np.ndarray], others: Mapping[str, Mapping[str, np.ndarray]]
+) -> dict[str, Parts]:
+    """Returns areas of every score and set, and means over the sets, image by image."""
+    parts_of = jax.jit(metrics.auroc_parts)
+    found: dict[str, Parts] = {}
+    for score, inside in tested.items():
+        parts = {name: parts_of(inside, theirs[score]) for name, theirs in others.items()}
+        for name, (ours, theirs) in parts.items():
+            found[f"ood.sets.{name}.{score}.auroc"] = {
+                TEST: np.asarray(ours),
+                name: np.asarray(theirs),
+            }
+        mean = {TEST: np.mean([ours for ours, _ in parts.values()], axis=0)}
+        mean |= {name: np.asarray(theirs) / len(parts) for name, (_, theirs) in parts.items()}
+        found[f"ood.mean_auroc.{score}"] = mean
+    return found

@@ -1,0 +1,151 @@
+"""Accuracy, calibration and detection of a linear classifier, whose answers are known."""
+
+import numpy as np
+import pytest
+from jax.tree_util import Partial
+
+from ebmjax import data, evaluate, metrics
+
+WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
+IMAGES = np.random.default_rng(0).integers(0, 256, (5, 3, 1, 1), np.uint8)
+FLAT = IMAGES.reshape(5, 3) / 127.5 - 1.0
+LOGITS = FLAT @ WEIGHTS
+LABELS = np.array([0, 1, 1, 0, 1], np.int32)
+TEST = data.ImageData(IMAGES, LABELS)
+EPS = float(np.finfo(np.float32).eps)
+
+
+def linear(weights, images):
+    return images.reshape(len(images), 3) @ weights
+
+
+LINEAR = Partial(linear, WEIGHTS)
+
+
+def probabilities():
+    odds = np.exp(LOGITS)
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("batch_size", [2, 256])
+def test_the_numbers_are_their_definitions(batch_size):
+    found = evaluate.classifier(LINEAR, TEST, batch_size=batch_size, num_bins=4)
+    numbers, chosen = found["classification"], probabilities()[np.arange(5), LABELS]
+    np.testing.assert_allclose(found["logits"], LOGITS, rtol=0, atol=40 * EPS)
+    assert numbers["num_images"] == 5
+    assert numbers["accuracy"] == pytest.approx(np.mean(LOGITS.argmax(1) == LABELS))
+    assert numbers["nll"] == pytest.approx(-np.log(chosen).mean(), rel=100 * EPS)
+    brier = np.sum((probabilities() - np.eye(2)[LABELS]) ** 2, axis=1)
+    assert numbers["brier"] == pytest.approx(brier.mean(), rel=100 * EPS)
+    assert sum(numbers["reliability"]["count"]) == 5
+    assert len(numbers["reliability"]["count"]) == 4
+    density = np.log(np.exp(LOGITS).sum(axis=1))
+    np.testing.assert_allclose(found["scores"]["test"]["log_density"], density, rtol=40 * EPS)
+    gradient = probabilities() @ WEIGHTS.T
+    norms = found["scores"]["test"]["negative_score_norm"]
+    np.testing.assert_allclose(-norms, np.linalg.norm(gradient, axis=1), rtol=100 * EPS)
+    for name in ("accuracy", "ece", "nll", "brier"):  # numbers are means over the images
+        values = found["per_image"][f"classification.{name}"]["test"]
+        assert values.mean() == pytest.approx(numbers[name], rel=20 * EPS)
+    assert "ood" not in found
+
+
+def test_new_parameters_compile_nothing_again():
+    traced = []
+
+    def counted(weights, images):
+        traced.append(images.shape)
+        return linear(weights, images)
+
+    for factor in (1.0, 2.0):
+        found = evaluate.scores(Partial(counted, factor * WEIGHTS), IMAGES, batch_size=2)
+        np.testing.assert_allclose(found["logits"], factor * LOGITS, rtol=0, atol=100 * EPS)
+    assert len(traced) == 2  # logits, and the scores' gradient
+
+
+def test_sets_outside_are_told_from_as_many_test_images():
+    others = {
+        "black": np.zeros((3, 3, 1, 1), np.uint8),
+        "white": np.full((2, 3, 1, 1), 255, np.uint8),
+    }
+    found = evaluate.classifier(LINEAR, TEST, outside=others)
+    ood, density = found["ood"], np.log(np.exp(LOGITS).sum(axis=1))
+    assert ood["num_images"] == 3
+    for name, level in (("black", -1.0), ("white", 1.0)):
+        outside = np.log(np.exp(np.full(3, level) @ WEIGHTS).sum())
+        area = ood["sets"][name]["log_density"]["auroc"]
+        assert area == pytest.approx(np.mean(density[:3] > outside))
+        parts = found["per_image"][f"ood.sets.{name}.log_density.auroc"]
+        assert sum(part.mean() for part in parts.values()) == pytest.approx(area, abs=10 * EPS)
+    areas = [ood["sets"][name]["log_density"]["auroc"] for name in others]
+    assert ood["mean_auroc"]["log_density"] == np.mean(areas)
+    parts = found["per_image"]["ood.mean_auroc.log_density"]
+    assert {name: len(part) for name, part in parts.items()} == {"test": 3, "black": 3, "white": 2}
+    assert metrics.sampling_error(tuple(parts.values())) >= 0.0
+
+
+def test_an_energy_is_a_score():
+    """Six pairs of eight are in order; the lowest of the four lets one of the two pass."""
+    found = evaluate.out_of_distribution(
+        {"log_density": np.array([1.0, 2.0, 3.0, 4.0])},
+        {"other": {"log_density": np.array([0.0, 2.5])}},
+    )["sets"]["other"]["log_density"]
+    assert found["auroc"] == pytest.approx(0.75)
+    assert found["fpr95"] == pytest.approx(0.5)
+    # Of the positive class at ranks 1, 2, 4 and 5.
+    assert found["aupr"] == pytest.approx((1 + 1 + 3 / 4 + 4 / 5) / 4)
+
+
+def test_the_sets_are_the_same_for_every_model():
+    images = data.load_digits("test").images[:6]
+    sets = evaluate.ood_sets(images)
+    assert list(sets) == ["natural_patches", "interp", "noise", "constant"]
+    assert {found.shape for found in sets.values()} == {images.shape}
+    # Of photographs made smaller, so that patches of 8 pixels show what 32 do.
+    patches = data.natural_patches(6, size=8, channels=1, seed=0, downscale=4)
+    np.testing.assert_array_equal(sets["natural_patches"], patches)
+
+
+def test_logits_that_are_not_finite_have_no_numbers():
+    found = evaluate.classifier(lambda x: linear(WEIGHTS, x) / 0.0, TEST, outside={"same": IMAGES})
+    numbers = found["classification"]
+    assert np.isnan([numbers[name] for name in ("accuracy", "ece", "nll", "brier")]).all()
+    assert np.isnan(found["ood"]["mean_auroc"]["max_probability"])
+    assert not [name for name in found["per_image"] if name.startswith("classification")]
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (data.ImageData(IMAGES, None), r"test\.labels must be a class for each image, got None"),
+        (data.ImageData(IMAGES, LABELS[:3]), "one class an image, shape \\(5,\\); got \\(3,\\)"),
+        (data.ImageData(IMAGES, LABELS + 1), r"test\.labels must lie in 0\.\.1"),
+        (data.ImageData(IMAGES / 255, LABELS), "images must be uint8 levels"),
+        (data.ImageData(IMAGES[0], LABELS[:3]), r"shape \(N, height, width, channels\)"),
+        (data.ImageData(IMAGES[:0], LABELS[:0]), "no axis empty"),
+    ],
+)
+def test_images_without_classes_are_refused(test, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        evaluate.classifier(LINEAR, test)
+
+
+@pytest.mark.parametrize(
+    "logits_fn", [lambda x: x.sum((1, 2, 3)), lambda x: (linear(WEIGHTS, x), {})]
+)
+def test_a_function_of_another_shape_is_refused(logits_fn):
+    with pytest.raises(ValueError, match=r"logits_fn must map one image, \(1, H, W, C\)"):
+        evaluate.classifier(logits_fn, TEST)
+
+
+def test_bad_scores_are_refused():
+    with pytest.raises(ValueError, match="images must be finite"):
+        evaluate.scores(LINEAR, np.full((1, 3, 1, 1), np.nan, np.float32))
+    with pytest.raises(ValueError, match=r"logits must have shape \(N, classes\)"):
+        evaluate.classification(LOGITS[0], LABELS[:2])
+    with pytest.raises(ValueError, match="at least two"):
+        evaluate.ood_sets(IMAGES[:1])
+    with pytest.raises(ValueError, match="at least one set"):
+        evaluate.out_of_distribution({"log_density": LOGITS[:, 0]}, {})
+    with pytest.raises(ValueError, match=r"outside\['noise'\] .* lacks \['log_density'\]"):
+        evaluate.out_of_distribution({"log_density": LOGITS[:, 0]}, {"noise": {}})

@@ -1,0 +1,54 @@
+"""Moments of energies, and the mixing of chains whose density is known."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import samplers
+from ebmjax.evaluate import energy_moments, mixing
+
+
+def test_energies_that_are_not_finite_are_counted_apart():
+    found = energy_moments(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
+    assert found == {"mean": 2.0, "deviation": 1.0, "num_not_finite": 2}
+    none = energy_moments(np.array([np.nan], np.float32))
+    assert math.isnan(none["mean"])
+    assert math.isnan(none["deviation"])
+    assert none["num_not_finite"] == 1
+
+
+def normal(x):
+    return -0.5 * jnp.sum(jnp.square(x))
+
+
+@pytest.mark.parametrize(("step_size", "is_mixed"), [(1.0, True), (1e-4, False)])
+def test_chains_that_hardly_move_do_not_mix(step_size, is_mixed):
+    """1,000 steps of 1e-4 travel 0.4 of the distance of 2 between neighbouring starts."""
+    starts = jnp.linspace(-7.0, 7.0, 8)[:, None, None]
+    found = mixing(
+        jax.random.key(0),
+        partial(samplers.mala, step_size=step_size),
+        normal,
+        starts,
+        num_steps=1000,
+    )
+    assert found.keys() == {"rhat_energy", "rhat_pixel", "acceptance", "squared_distance"}
+    assert (found["rhat_pixel"] < 1.1) == (found["rhat_energy"] < 1.1) == is_mixed
+    assert 0.5 < found["acceptance"] <= 1.0
+
+
+def test_descent_reports_the_distance_and_no_acceptance():
+    """Each step halves the distance: to 1/2 after five, the first kept, 1/16 after eight."""
+    found = mixing(
+        jax.random.key(0),
+        partial(samplers.gradient_descent, step_size=0.5),
+        normal,
+        jnp.array([[16.0], [-16.0]]),
+        num_steps=8,
+    )
+    assert np.isnan(found["acceptance"])
+    assert found["squared_distance"] == (0.5 - 0.0625) ** 2

@@ -1,0 +1,171 @@
+"""The log evidence by every method, where it is known in closed form."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import data, evaluate, latent
+from ebmjax.evaluate import _evidence
+
+MODEL = latent.linear_gaussian_model(likelihood_scale=0.5)
+PARAMS = latent.LatentParams(
+    prior=latent.QuadraticPrior(precision=0.5 * jnp.eye(2), shift=jnp.array([0.5, 0.0])),
+    generator=latent.LinearGenerator(weight=jnp.array([[1.0, 0.4], [0.0, 0.8]]), bias=jnp.zeros(2)),
+)
+# "Images" of two pixels, as the linear model makes them.
+TEST = np.array([[255, 0], [130, 60]], np.uint8)
+SIZES = {
+    "latent_dim": 2,
+    "num_chains": 400,
+    "num_intervals": 8,
+    "num_steps": 20,
+    "step_size": 0.15,
+}
+OBSERVATIONS = data.to_signed_unit(jnp.asarray(TEST))
+
+
+def found_by(method, params=PARAMS, **settings):
+    options = SIZES | settings
+    return evaluate.evidence(jax.random.key(0), params, MODEL, TEST, methods=(method,), **options)
+
+
+# Each method alone, in default runs: tests/latent.
+@pytest.mark.slow
+@pytest.mark.parametrize("method", evaluate.EVIDENCE_METHODS)
+def test_a_method_finds_the_evidence_of_every_image(method):
+    (found,) = found_by(method).values()
+    exact = [latent.linear_gaussian_log_evidence(PARAMS, MODEL, x) for x in OBSERVATIONS]
+    assert abs(exact[0] - exact[1]) > 0.2  # nats apart: neither can stand for the other
+    assert found["log_evidence"].shape == found["standard_error"].shape == (2,)
+    assert np.all(found["standard_error"] < 0.1)
+    assert np.all(np.abs(found["log_evidence"] - np.array(exact)) < 5 * found["standard_error"])
+    np.testing.assert_allclose(found["mean"], found["log_evidence"].mean(), rtol=1e-6)
+
+
+def test_a_sum_with_divergences_knows_its_error():
+    """Exact draws, four for each dimension: the error covers the spread of 300 repeats.
+
+    That spread is known to 1 / sqrt(2 * 299), 4 % of it: 5 of those below. The jackknife may err
+    upwards, because fewer chains fit worse, but not twofold.
+    """
+    d, num_chains, powers = 6, 24, latent.power_schedule(4, 3.0)
+    weight = jnp.asarray(np.random.default_rng(3).normal(size=(8, d)), jnp.float32)
+    prior = latent.QuadraticPrior(jnp.zeros((d, d)), jnp.zeros(d))
+    params = latent.LatentParams(prior, latent.LinearGenerator(weight, jnp.zeros(8)))
+    x = jnp.linspace(-1.0, 1.0, 8)
+
+    @jax.jit
+    def repeats(keys):
+        of_power = functools.partial(latent.linear_gaussian_power_posterior, params, MODEL, x)
+        mean, covariance = jax.vmap(of_power)(powers)
+        factor = jnp.linalg.cholesky(covariance)
+        log_likelihood = jax.vmap(jax.vmap(lambda z: latent.log_likelihood(params, MODEL, z, x)))
+
+        def one(key):
+            noise = jax.random.normal(key, (len(powers), num_chains, d))
+            nodes = mean[:, None] + jnp.einsum("pij,pnj->pni", factor, noise)
+            values = log_likelihood(nodes)
+            trapezium = latent.thermodynamic_log_evidence(values, powers)
+            return _evidence.with_divergences(nodes, values, powers), trapezium
+
+        return jax.lax.map(one, keys)
+
+    found, trapezium = repeats(jax.random.split(jax.random.key(0), 300))
+    exact = latent.linear_gaussian_log_evidence(params, MODEL, x)
+    spread = found.value.std(ddof=1)
+    assert abs(found.value.mean() - exact) < 5 * spread / 300**0.5
+    typical, of_trapezium = (
+        jnp.sqrt(jnp.mean(one.standard_error**2)) for one in (found, trapezium)
+    )
+    assert 0.8 * spread < typical < 2.0 * spread
+    assert of_trapezium < 0.8 * spread
+
+
+def test_methods_have_random_numbers_of_their_own(monkeypatch):
+    """So that where they agree it is no coincidence of their noise."""
+
+    def method(key, params, model, observations, settings):
+        del params, model, settings
+        return latent.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
+
+    monkeypatch.setattr(_evidence, "METHODS", {"one": method, "other": method})
+    found = evaluate.evidence(
+        jax.random.key(0), PARAMS, MODEL, TEST, methods=("one", "other"), **SIZES
+    )
+    assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
+
+
+@pytest.mark.parametrize(
+    ("has_divergences", "name"), [(True, "thermodynamic"), (False, "trapezium")]
+)
+def test_the_thermodynamic_sum_is_named_after_what_it_holds(has_divergences, name, monkeypatch):
+    found = []
+
+    def fitted(nodes):
+        found.append(nodes.shape)
+        return jnp.zeros(len(nodes) - 1), jnp.zeros(len(nodes) - 1)
+
+    monkeypatch.setattr(latent, "fitted_divergences", fitted)
+    settings = {"num_steps": 1, "num_chains": 16, "with_divergences": has_divergences}
+    assert list(found_by("thermodynamic", **settings)) == [name]
+    assert ((9, 16, 2) in found) == has_divergences
+
+
+def test_the_ladder_is_the_evaluations_own(monkeypatch):
+    """The prior's chains, which pass no rung on the way, are as long as those that anneal."""
+    asked = record(monkeypatch, "sample_ladder")
+    call("stepping_stone", steps=2, chains=4)
+    intervals = SIZES["num_intervals"]
+    (*_, observations, powers, _), options = asked["sample_ladder"]
+    assert (options["prior_steps"], options["posterior_steps"]) == (2 * intervals, 2)
+    assert options["warm_start"]
+    np.testing.assert_array_equal(powers, latent.power_schedule(intervals, 6.0))
+    assert observations.shape == (4, *OBSERVATIONS.shape[1:])  # one image at a time
+
+
+def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
+    asked = record(monkeypatch, "smc_log_normalizer")
+    call("smc", steps=1, chains=32)
+    (_, start, powers, *_), options = asked["smc_log_normalizer"]
+    assert start.shape == (8, 4, 2)
+    assert (len(powers), options["num_steps"]) == (SIZES["num_intervals"] + 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"methods": ("ais", "exact")}, r"methods must be of .*, got \['exact'\]"),
+        ({"num_chains": 8}, "num_chains must be at least 16 for full covariances .* got 8"),
+        ({"methods": ("smc",), "num_chains": 20}, "a multiple of 8, and at least 16"),
+        ({"num_steps": 0}, "num_steps must be an integer of at least 1"),
+    ],
+)
+def test_settings_that_no_method_can_use_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate.evidence(jax.random.key(0), PARAMS, MODEL, TEST, **SIZES | settings)
+
+
+def record(monkeypatch, *names):
+    """Arguments of the last call of functions of ``latent``, by name."""
+    asked = {}
+
+    def recorded(name, function):
+        def call(*arguments, **options):
+            asked[name] = (arguments, options)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(latent, name, recorded(name, getattr(latent, name)))
+    return asked
+
+
+def call(method, steps, chains):
+    """Outside of ``jit``, so that arguments can be looked at."""
+    options = SIZES | {"num_steps": steps, "num_chains": chains}
+    settings = _evidence.Settings(**options, exponent=6.0, with_divergences=True)
+    _evidence.METHODS[method](jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, settings)

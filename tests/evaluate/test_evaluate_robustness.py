@@ -1,0 +1,97 @@
+"""Robust accuracy of a linear model, behind a transform too, against what its margins say."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import evaluate, metrics
+from ebmjax.data import ImageData
+
+# Labels are 1, where the second class has the larger weights.
+WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
+DIFFERENCE = WEIGHTS[:, 1] - WEIGHTS[:, 0]
+IMAGES = np.array([[127, 147, 128], [128, 166, 127], [127, 26, 128], [128, 129, 127]], np.uint8)
+TEST = ImageData(IMAGES.reshape(4, 3, 1, 1), np.ones(4, np.int32))
+MARGINS = (2.0 * IMAGES - 255.0) / 255.0 @ DIFFERENCE
+EPS = float(np.finfo(np.float32).eps)
+
+
+def linear(images):
+    return images.reshape(len(images), 3) @ WEIGHTS
+
+
+attacked = partial(evaluate.robustness, jax.random.key(0), linear, num_steps=3, batch_size=2)
+
+
+def test_robust_accuracy_of_a_linear_classifier():
+    """The margin falls by radius times the l1 norm of the weights' difference, and no more."""
+    levels = np.array([0, 10, 60])
+    reach = 2 * levels / 255 * np.abs(DIFFERENCE).sum()
+    expected = (MARGINS[:, None] > reach[None]).mean(0)
+    assert expected.tolist() == [0.75, 0.25, 0.0]  # every radius tells something
+    report = attacked(TEST, linf=levels, l2=())
+    assert report["linf"] == dict(zip(["0", "10", "60"], expected, strict=True))
+    assert report["per_image"]["linf.10"].tolist() == (reach[1] < MARGINS).tolist()
+    assert {name: found.mean() for name, found in report["per_image"].items()} == {
+        f"linf.{level}": share for level, share in report["linf"].items()
+    }
+    assert "l2" not in report
+    assert report["protocol"]["num_images"] == 4
+    assert report["protocol"]["step_size"] == "2.5 epsilon / num_steps"
+
+
+def test_steps_of_an_attack_may_be_given():
+    """A step of the default length crosses the margin, one of a fiftieth of a level does not."""
+    one = ImageData(*(array[1:2] for array in TEST))
+    level = 255 * float(MARGINS[1]) / np.abs(DIFFERENCE).sum() / 2  # just reaches the boundary
+    assert level > 0.1
+    name = f"{1.5 * level:g}"
+    radius = {"linf": (1.5 * level,), "l2": (), "num_steps": 1}
+    assert attacked(one, **radius)["linf"] == {name: 0.0}
+    # From a random start, whose logits differ by less than the margin on average.
+    small = attacked(one, **radius, step_size=0.02 * level)
+    assert small["linf"] == {name: 1.0}
+    assert small["protocol"]["step_size"] == 0.02 * level
+
+
+def test_the_settings_of_an_attack_reach_it(monkeypatch):
+    """And every batch of either norm has random numbers of its own."""
+    asked, keys = [], set()
+
+    def curve(key, classify, images, labels, epsilons, **options):
+        asked.append(options)
+        jax.debug.callback(lambda bits: keys.add(tuple(bits.tolist())), jax.random.key_data(key))
+        return jnp.zeros((len(epsilons), len(images)), bool)
+
+    monkeypatch.setattr(metrics, "robust_images", curve)
+    settings = {"num_steps": 4, "num_restarts": 2, "num_eot": 3}
+    report = attacked(TEST, linf=(0, 10, 60), l2=(0, 30), step_size=5.1, **settings)
+    assert asked == [
+        {"norm": norm, "step_size": pytest.approx(0.04, rel=4 * EPS), **settings}
+        for norm in ("linf", "l2")
+    ]
+    jax.effects_barrier()
+    assert len(keys) == 2 * 2
+    assert report["l2"] == {"0": 0.0, "30": 0.0}
+    assert {name: report["protocol"][name] for name in settings} == settings
+
+
+def test_a_transform_comes_before_the_classifier():
+    """Black images, whatever is shown, are of class 0 or 1 by the sum of the weights."""
+    report = attacked(TEST, linf=(0, 60), l2=(), transform=lambda key, x: jnp.full_like(x, -1.0))
+    is_right = -DIFFERENCE.sum() > 0
+    assert report["linf"] == dict.fromkeys(["0", "60"], float(is_right))
+    shifted = attacked(TEST, linf=(0,), l2=(), transform=lambda key, x: x + 1.0)
+    assert shifted["linf"]["0"] == np.mean(MARGINS + DIFFERENCE.sum() > 0) == 0.75
+
+
+def test_what_cannot_be_attacked_is_refused():
+    with pytest.raises(ValueError, match=r"test\.labels must be a class for each image"):
+        attacked(ImageData(TEST.images, None))
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
+        attacked(TEST, batch_size=0)
+    with pytest.raises(ValueError, match="levels must be zero or more"):
+        attacked(TEST, linf=(-1,))
