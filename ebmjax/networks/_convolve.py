@@ -1,7 +1,8 @@
 """Two-dimensional convolution as matrix products, or as XLA's own convolution.
 
-XLA's CPU convolutions lose their threads inside ``lax.scan`` and ``lax.while_loop``, where samplers
-run; matrix products keep them (measured in docs/networks.md).
+On a CPU, XLA computes a convolution's derivative by a slow plain loop inside ``lax.scan`` and
+``lax.while_loop``, where samplers run. Its library expects kernels in a forward pass's layout. So
+derivatives are forward convolutions and products here (docs/networks.md).
 """
 
 import functools
@@ -18,8 +19,13 @@ from ebmjax._checks import check_at_least
 
 Lowering = Literal["matmul", "xla"]
 Padding = Literal["SAME", "VALID"]
+Pads = tuple[tuple[int, int], ...]
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+FEW_CHANNELS = 8
+FEW_PIXELS = 64
+"""On a CPU, products are faster below 8 input channels and up to 8x8 pixels (docs/networks.md)."""
 
 
 def convolve(
@@ -39,7 +45,8 @@ def convolve(
       padding: ``"SAME"`` (output ceil(H / stride), as XLA pads: the odd pixel at the end) or
         ``"VALID"``.
       lowering: ``"matmul"`` gathers patches by shifted slices for one matrix product; ``"xla"`` is
-        XLA's convolution. None is matmul on the CPU backend, XLA elsewhere, decided when traced.
+        XLA's convolution. None is XLA, but on the CPU backend it is matmul for 1x1 kernels, for
+        fewer than 8 input channels and for up to 8x8 pixels. It is decided when traced.
 
     Returns:
       (..., H', W', O).
@@ -57,14 +64,12 @@ def convolve(
             f"images of {height}x{width} pixels are smaller than the {size}x{size} kernel; use "
             "larger images or padding='SAME'."
         )
-    if is_matmul(lowering):
-        pads = lax.padtype_to_pads((height, width), (size, size), (stride, stride), padding)
-        patches = _patches(images, size, stride, pads)
-        return patches @ kernel.reshape(-1, kernel.shape[-1])
+    pads = tuple(lax.padtype_to_pads((height, width), (size, size), (stride, stride), padding))
+    is_small = size == 1 or images.shape[-1] < FEW_CHANNELS or height * width <= FEW_PIXELS
+    if lowering == "matmul" or (lowering is None and is_small and _is_on_cpu()):
+        return _product(images, kernel, stride, pads)
     batch = images.reshape(-1, *images.shape[-3:])
-    out = lax.conv_general_dilated(
-        batch, kernel, (stride, stride), padding, dimension_numbers=LAYOUT
-    )
+    out = (_convolve_on_cpu if _is_on_cpu() else _convolve)(batch, kernel, stride, pads)
     return out.reshape(*images.shape[:-3], *out.shape[1:])
 
 
@@ -89,7 +94,8 @@ def convolve_transposed(
       stride: distance of neighbouring input pixels, in output pixels.
       padding: ``"SAME"`` (output exactly stride H) or ``"VALID"`` (output
         stride H + max(size - stride, 0), so a 1x1 image becomes size x size).
-      lowering: as in ``convolve``; the matmul form is one matrix product and shifted additions.
+      lowering: ``"matmul"`` is one matrix product and shifted additions; ``"xla"`` is XLA's
+        transposed convolution. None is matmul on the CPU backend, XLA elsewhere.
 
     Returns:
       (..., H', W', O).
@@ -135,9 +141,87 @@ def _check(images: jax.Array, kernel: jax.Array, padding: str, lowering: str | N
 
 def is_matmul(lowering: Lowering | None) -> bool:
     """Returns whether ``lowering`` means matrix products on the current backend."""
-    if lowering is None:
-        return jax.default_backend() == "cpu"
-    return lowering == "matmul"
+    return _is_on_cpu() if lowering is None else lowering == "matmul"
+
+
+def _is_on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
+
+
+def _convolve(images: jax.Array, kernel: jax.Array, stride: int, pads: Pads) -> jax.Array:
+    return lax.conv_general_dilated(
+        images, kernel, (stride, stride), pads, dimension_numbers=LAYOUT
+    )
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _convolve_on_cpu(images: jax.Array, kernel: jax.Array, stride: int, pads: Pads) -> jax.Array:
+    return _convolve(images, kernel, stride, pads)
+
+
+@_convolve_on_cpu.defjvp
+def _convolve_jvp(
+    stride: int,
+    pads: Pads,
+    primals: tuple[jax.Array, jax.Array],
+    tangents: tuple[jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    """Differentiates so that JAX's transposition gives the backward passes that are fast.
+
+    The tangent by the images is the transpose of ``_image_gradient``, whose transpose is what a
+    gradient runs. The tangent by the kernel is a matrix product, and so is its transpose.
+    """
+    images, kernel = primals
+    out = _convolve_on_cpu(images, kernel, stride, pads)
+    gradient = functools.partial(
+        _image_gradient, kernel=kernel, stride=stride, pads=pads, shape=images.shape[1:3]
+    )
+    (by_images,) = jax.linear_transpose(gradient, out)(tangents[0])
+    return out, by_images + _product(images, tangents[1], stride, pads)
+
+
+def _image_gradient(
+    cotangent: jax.Array, kernel: jax.Array, stride: int, pads: Pads, shape: Sequence[int]
+) -> jax.Array:
+    """Transposes ``_convolve`` by the images, as one forward convolution for each phase.
+
+    A phase is the set of input pixels (stride q + r, stride p + s): the same taps of the kernel
+    reach all of them.
+
+    Args:
+      cotangent: (B, H', W', O).
+      kernel: (size, size, I, O).
+      stride, pads: those of the convolution.
+      shape: H and W of its images.
+
+    Returns:
+      (B, H, W, I).
+    """
+    counts = [-(-n // stride) for n in shape]
+
+    def phase(*offsets: int) -> jax.Array:
+        starts = [(r + low) % stride for r, (low, _) in zip(offsets, pads, strict=True)]
+        taps = kernel[starts[0] :: stride, starts[1] :: stride]
+        if not taps.size:
+            return jnp.zeros((len(cotangent), *counts, kernel.shape[2]), cotangent.dtype)
+        around = []
+        for axis, (r, start) in enumerate(zip(offsets, starts, strict=True)):
+            shift = (r + pads[axis][0] - start) // stride
+            before = taps.shape[axis] - 1 - shift
+            around.append((before, counts[axis] + shift - cotangent.shape[1 + axis]))
+        # Without the barrier XLA folds the transposition into the slow layout of a backward pass.
+        flipped = lax.optimization_barrier(taps[::-1, ::-1].swapaxes(2, 3))
+        return _convolve(cotangent, flipped, 1, tuple(around))
+
+    rows = [jnp.stack([phase(r, s) for s in range(stride)], 3) for r in range(stride)]
+    images = jnp.stack(rows, 2)  # (B, H / stride, stride, W / stride, stride, I)
+    height, width = (stride * n for n in counts)
+    images = images.reshape(len(cotangent), height, width, kernel.shape[2])
+    return images[:, : shape[0], : shape[1]]
+
+
+def _product(images: jax.Array, kernel: jax.Array, stride: int, pads: Pads) -> jax.Array:
+    return _patches(images, kernel.shape[0], stride, pads) @ kernel.reshape(-1, kernel.shape[-1])
 
 
 def _pad(images: jax.Array, rows: tuple[int, int], columns: tuple[int, int]) -> jax.Array:
@@ -145,9 +229,7 @@ def _pad(images: jax.Array, rows: tuple[int, int], columns: tuple[int, int]) -> 
     return jnp.pad(images, [(0, 0)] * (images.ndim - 3) + [rows, columns, (0, 0)])
 
 
-def _patches(
-    images: jax.Array, size: int, stride: int, pads: Sequence[tuple[int, int]]
-) -> jax.Array:
+def _patches(images: jax.Array, size: int, stride: int, pads: Pads) -> jax.Array:
     """Returns (..., H', W', size * size * I): each output pixel's window, in the kernel's order."""
     padded = _pad(images, *pads)
     rows, columns = ((n - size) // stride + 1 for n in padded.shape[-3:-1])

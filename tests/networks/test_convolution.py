@@ -241,6 +241,63 @@ def test_default_lowering_follows_the_backend(monkeypatch):
     assert "conv_general_dilated" not in gradient_primitives(CASES[0], None)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert "conv_general_dilated" in gradient_primitives(CASES[0], None)
+    assert "optimization_barrier" not in gradient_primitives(CASES[0], None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "is_product"),
+    [((9, 9, 16), 3, False), ((8, 8, 16), 3, True), ((9, 9, 7), 3, True), ((9, 9, 16), 1, True)],
+)
+def test_default_lowering_on_a_cpu_follows_the_shape(shape, size, is_product):
+    kernel = jnp.zeros((size, size, shape[-1], 4))
+    names = primitives(jax.make_jaxpr(convolve)(jnp.zeros(shape), kernel).jaxpr)
+    assert ("conv_general_dilated" not in names) is is_product
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients_in_a_loop_stay_in_the_layout_of_xlas_cpu_library(stride):
+    """XLA's own derivative has kernels "01oi" or dilated images there, and is 10 times slower."""
+    kernel = jnp.ones((3, 3, 16, 16))
+
+    def theirs(images):
+        pads = jax.lax.padtype_to_pads((9, 9), (3, 3), (stride, stride), "SAME")
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            images, kernel, (stride, stride), pads, dimension_numbers=layout
+        )
+
+    def is_slow(function):
+        def step(images, _):
+            return images - jax.grad(lambda x: jnp.sum(function(x) ** 2))(images), None
+
+        program = jax.jit(lambda images: jax.lax.scan(step, images, length=3)[0])
+        text = program.lower(jnp.ones((4, 9, 9, 16))).compile().as_text()
+        assert "convolution(" in text or "fusion" in text
+        return "01oi" in text or "lhs_dilate" in text
+
+    assert is_slow(theirs)
+    assert not is_slow(lambda images: convolve(images, kernel, stride=stride))
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[2], CASES[7]], ids=str)
+def test_second_derivatives_in_both_modes_equal_those_of_the_products(case):
+    images, params, _ = example(case)
+    directions = jax.tree.map(lambda leaf: leaf[::-1], (params, images))
+
+    def hessian_products(lowering):
+        layer = ours(case, lowering)
+        gradient = jax.grad(lambda both: jnp.sum(layer.apply(*both) ** 3))
+        forward = jax.jvp(gradient, ((params, images),), (directions,))[1]
+        backward = jax.vjp(gradient, (params, images))[1](directions)[0]
+        return forward, backward
+
+    forward, backward = hessian_products("xla")
+    expected, _ = hessian_products("matmul")
+    # Each entry is a sum of at most 3 n terms of size up to max |entry|, in two orders.
+    for found in (forward, backward):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            terms = 3 * max(images.size, params["params"]["kernel"].size)
+            np.testing.assert_allclose(a, b, rtol=0, atol=terms * EPS * float(jnp.abs(b).max()))
 
 
 @pytest.mark.parametrize("layer", [Convolution, TransposedConvolution])
