@@ -25,11 +25,12 @@ os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import jax
 import pytest
-from jax._src.interpreters import mlir
 
 # JAX 0.10 makes a context for every program that it lowers, in 3 ms: a fifth of the time of a small
 # compilation. One serves them all.
 if jax.__version__.startswith("0.10."):
+    from jax._src.interpreters import mlir
+
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 # Tracing makes many objects and few cycles: look for these less often than every 700 objects.
 gc.set_threshold(50_000, 20, 20)
