@@ -3,21 +3,14 @@
 import functools
 import gc
 import os
-from importlib import metadata
 from pathlib import Path
 
+from ebmjax.recipes.core.quick_compilation import quick_flags
+
 # Before JAX is imported: the tests of data parallelism want eight devices on any machine, and most
-# of the suite's time goes into compiling programs that run once, so LLVM does not optimise them.
-os.environ["XLA_FLAGS"] = " ".join(
-    [
-        os.environ.get("XLA_FLAGS", ""),
-        "--xla_force_host_platform_device_count=8",
-        "--xla_backend_optimization_level=0",
-        "--xla_llvm_disable_expensive_passes=true",
-        "--xla_cpu_parallel_codegen_split_count=1",
-        # Two thirds of the time with XLA's older emitters. Later versions stop at an unknown flag.
-        *["--xla_cpu_use_fusion_emitters=false"] * metadata.version("jaxlib").startswith("0.10."),
-    ]
+# of the suite's time goes into compiling programs that run once.
+os.environ["XLA_FLAGS"] = quick_flags(
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # As experiments/run.py does: runs of this process and of that script are compared bit by bit.

@@ -9,6 +9,7 @@ from ml_collections import config_flags
 
 from ebmjax.recipes.core import command_line
 from ebmjax.recipes.core.fields import FAILED, REFUSED, stop
+from ebmjax.recipes.core.quick_compilation import quick_flags
 
 # JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
 # powers shares compiled programs, and the informative law of CIFAR adds no 377 MB to one.
@@ -21,7 +22,8 @@ USAGE = """Trains one configuration and fills a folder with its results.
 
 Both are the same; the second needs a checkout. A configuration file is looked for from the current
 directory, then from experiments/. It may be your own, in any folder. Append
-:VARIANT for one of its variants (:smoke finishes in seconds), and change any field:
+:VARIANT for one of its variants, and change any field. :smoke takes a few steps on few images, and
+compiles quickly rather than well:
 
   python experiments/run.py --config=configs/thermo_digits.py:smoke
   python experiments/run.py --config=configs/thermo_digits.py --config.loss.exponent=1.0
@@ -51,11 +53,14 @@ def execute(argv: list[str]) -> None:
     if len(argv) > 1:
         stop(f"unexpected arguments {argv[1:]}; every option begins with --.")
     logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
+    config_argument = _config_argument()
+    if config_argument.endswith(":smoke"):
+        os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))
     # Only now: --help and mistakes in the command line answer without JAX's second.
     from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
 
     try:
-        signum = launch(CONFIG.value, _config_argument(), WORKDIR.value, MODE.value)
+        signum = launch(CONFIG.value, config_argument, WORKDIR.value, MODE.value)
     except USER_ERRORS as error:
         stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
     except KeyboardInterrupt:
