@@ -44,6 +44,7 @@ def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
 
 
 BASE: dict[str, Any] = {
+    "mesh.num_shards": 8,
     "data.name": "cifar10",
     "data.image_size": 32,
     "data.num_classes": 10,
@@ -79,6 +80,7 @@ THESIS: dict[str, Any] = {
     "optimizer.learning_rate": 1e-4,
 }
 SMALL: dict[str, Any] = {
+    "mesh.num_shards": 1,
     "data.image_size": 16,
     "data.max_train": 5000,
     "data.max_test": 1000,
@@ -111,6 +113,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "conditional": {"model.is_conditional": True},
     "icd": {
+        "mesh.num_shards": 4,  # divides the 100 references
         "model.num_scales": 3,
         "model.activation": "swish",
         "model.spectral_norm": None,

@@ -53,6 +53,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "svgd": {
         "sampler.name": "svgd",
         "sampler.num_samples": 10,
+        "mesh.num_shards": 2,  # divides 10 particles; 8 devices need 16
         "sampler.num_steps": 10,
         "sampler.max_score": 1.0,
         "sampler.svgd.step_size": 3.2,

@@ -3,10 +3,10 @@
 Claim: short-run chains of 60 steps on the prior and 20 on the posterior train a latent EBM whose
 samples beat a Gaussian prior's. The paper's FID is 29.4, of 50,000 samples
 (--config.eval.num_generated=50000); here it is of 10,000, extrapolated.
-Paper: Pang et al. 2020 and its public code: all 73,257 training images, batch 100, z of 100
-dimensions, prior z-200-200-1 with GELU, generator z -> 512 -> 256 -> 128 -> 3, Xavier normal
-weights. Their step s is a drift s^2 / 2 here: 0.08 (s = 0.4) and 0.005 (s = 0.1). Their generator
-loss drops the factor 1 / (2 sigma^2), which does not change Adam's steps.
+Paper: Pang et al. 2020 and its public code: all 73,257 training images, batch 100 (here 104, which
+8 devices share), z of 100 dimensions, prior z-200-200-1 with GELU, generator z -> 512 -> 256 -> 128
+-> 3, Xavier normal weights. Their step s is a drift s^2 / 2 here: 0.08 (s = 0.4) and 0.005 (s =
+0.1). Their generator loss drops the factor 1 / (2 sigma^2), which does not change Adam's steps.
 Command:
   python experiments/run.py --config=configs/lebm_svhn.py --config.data.path=FOLDER
 FOLDER holds the prepared svhn_cropped of tensorflow-datasets. Without --config.data.path it is
@@ -45,10 +45,9 @@ BASE: dict[str, Any] = {
     "optimizer.generator.learning_rate": 1e-4,
     "optimizer.generator.final_learning_rate": 1e-6,
     "train.num_epochs": 200,
-    "train.batch_size": 100,
+    "train.batch_size": 104,
     "train.log_every": 20,
     "train.checkpoint_every_epochs": 5,
-    "mesh.num_shards": 4,
     "eval.every_epochs": 20,
     "eval.num_test": 300,
     "eval.evidence_images": 4,

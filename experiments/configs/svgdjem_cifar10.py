@@ -38,6 +38,7 @@ BASE = CIFAR | {
     "sampler.name": "svgd",
     "sampler.num_steps": 10,
     "sampler.num_samples": 30,
+    "mesh.num_shards": 2,  # divides 30 particles; 8 devices need 32
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
     "sampler.svgd.step_size": 5.5,

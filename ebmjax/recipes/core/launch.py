@@ -162,8 +162,9 @@ def train_once(
     if num_used < jax.device_count():
         print(
             f"Using {num_used} of {jax.device_count()} devices: they must divide "
-            f"config.mesh.num_shards={experiment.plan.num_shards}, which divides "
-            "config.train.batch_size."
+            f"config.mesh.num_shards={experiment.plan.num_shards}. For more, set "
+            f"--config.mesh.num_shards={jax.device_count()} and a config.train.batch_size that it "
+            "divides."
         )
     writers = [
         recover.Rows(path, experiment.plan.log_every, recoveries),

@@ -200,6 +200,7 @@ def configure(
 
 
 SMOKE: dict[str, Any] = {
+    "mesh.num_shards": 1,
     "data.max_train": 64,
     "data.max_test": 32,
     "model.features": (4, 8),

@@ -10,6 +10,7 @@ from typing import Any
 RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)
 
 CIFAR = {
+    "mesh.num_shards": 8,
     "data.image_size": 32,
     "data.num_classes": 10,
     "data.max_train": 50_000,
@@ -57,6 +58,7 @@ CPU = {
     "optimizer.decay_epochs": (8, 11),
     "optimizer.decay_factor": 0.3,
     "train.batch_size": 50,
+    "mesh.num_shards": 1,
     "train.positive_batch_size": 50,
     "train.num_epochs": 12,
     "train.log_every": 10,

@@ -286,6 +286,7 @@ def configure(
 
 
 SMOKE = {
+    "mesh.num_shards": 1,
     "data.max_train": 64,
     "data.max_test": 32,
     "model.depth": 10,

@@ -1,0 +1,37 @@
+"""Programs for TPUs that are not at hand."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "benchmarks/compile_for.py", "--config=configs/toy_samplers.py:smoke"]
+
+
+def output(*arguments):
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+
+def test_an_unknown_topology_is_refused():
+    done = output("--topology=v5e:no")
+    assert done.returncode == 2
+    assert "--topology=v5e:no" in done.stderr
+    assert "libtpu" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="needs the TPU's compiler: libtpu"
+)
+def test_a_step_compiles_for_eight_chips_with_an_all_reduce():
+    done = output("--config.mesh.num_shards=8", "--config.train.batch_size=48")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert lines["chips"] == "8"
+    assert "all-reduce" in lines["collectives"]
+    assert "MiB a chip" in lines["memory"]
