@@ -185,7 +185,7 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
         )
     raise ConfigError(
         f"config.train.{name} must be at most the number of training examples, got {size} with "
-        f"{num_examples} examples (config.data.{limit})."
+        f"{num_examples} examples (config.data.{limit}). Take a smaller batch, or more examples."
     )
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ebmjax import data
+from ebmjax.recipes.core import by_images
 from ebmjax.recipes.core.fields import Config, ConfigError
 
 
@@ -26,8 +27,9 @@ def load(config: Config) -> tuple[Images, Config]:
     """Returns the checked images of ``config.data``, and ``config`` with what they decide.
 
     In the configuration that is returned, ``image_size``, ``num_classes``, ``max_train`` and
-    ``max_test`` are those of the images; 0 classes are images without labels. The test split is
-    read only if something uses it.
+    ``max_test`` are those of the images; 0 classes are images without labels. Fields that the
+    configuration leaves to the images have values (see ``by_images``). The test split is read only
+    if something uses it.
 
     Raises:
       ConfigError: if the images do not fit the configuration, or cannot be read.
@@ -59,14 +61,25 @@ def load(config: Config) -> tuple[Images, Config]:
         train = data.ImageData(*(array[:num_kept] for array in train))
         if not config.eval.use_test_split:
             section.image_size = side
-            return Images(train, held_out, held_out, tuple(about)), config
+            return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
     found_test = _load(config, section.test_split, section.max_test)
     test = _checked(config, found_test, section.test_split)
     _check_alike(config, found, found_test)
     section.max_test, section.image_size = len(test.labels), side
     about.append(_about(section.test_split, test, found_test, section.num_classes))
     monitored = held_out if section.num_validation else test
-    return Images(train, monitored, test, tuple(about)), config
+    return _with_choices(Images(train, monitored, test, tuple(about)), config)
+
+
+def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
+    """Returns both, with what the configuration leaves to the images and a line about it."""
+    num_train, shape = len(images.train.labels), images.train.images.shape[1:]
+    per_class = config.data.get("num_per_class")
+    if per_class is not None:
+        num_train = min(num_train, per_class * config.data.num_classes)
+    num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
+    line = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    return images._replace(about=(*images.about, *([line] if line else []))), config
 
 
 def _about(

@@ -11,6 +11,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import declare
+from ebmjax.recipes.core.by_images import LENGTHS, left_open
 from ebmjax.recipes.core.declare import Field, When, chosen, field, given, under, waiting
 from ebmjax.recipes.core.ranges import (
     BELOW_ONE,
@@ -52,7 +53,7 @@ CHANGES = {
     **{f"{name}.noise_scale": DIGITS_NOISE for name in LANGEVIN},
 }
 
-FIELDS: dict[str, Field] = {
+_FIELDS: dict[str, Field] = {
     **family("image"),
     **shared(
         data={
@@ -179,6 +180,7 @@ FIELDS: dict[str, Field] = {
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
+FIELDS = left_open(_FIELDS, *LENGTHS)
 
 
 def noise_of(*names: str, noise_scale: float = DIGITS_NOISE) -> dict[str, Any]:

@@ -14,7 +14,7 @@ def check(config: Config) -> None:
     if config.data.num_classes == 0:
         raise ConfigError(
             "config.family=joint trains a classifier, and the images have no labels: add them, or "
-            "take a configuration of the family image."
+            "take a configuration that needs none, such as configs/image.py or configs/latent.py."
         )
     has_energy = bool(config.loss.generative_weight)
     has_samples = has_energy and config.sampler.buffer.size is not None

@@ -10,6 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import declare
+from ebmjax.recipes.core.by_images import LENGTHS, left_open
 from ebmjax.recipes.core.declare import (
     Field,
     When,
@@ -173,7 +174,7 @@ _OF_ENERGY: dict[str, Field] = {
     ),
 }
 
-FIELDS: dict[str, Field] = {
+_FIELDS: dict[str, Field] = {
     **family("joint"),
     **shared(
         data={
@@ -270,6 +271,7 @@ FIELDS: dict[str, Field] = {
     "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
     "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),
 }
+FIELDS = left_open(_FIELDS, *LENGTHS, "sampler.buffer.law")
 
 
 def configure(

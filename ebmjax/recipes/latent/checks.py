@@ -170,9 +170,11 @@ def check_test_images(config: Config, num_test: int) -> None:
 
 def _check_sizes(config: Config) -> None:
     held = config.data.num_validation or config.data.max_test
-    if held is not None:
+    num_test = config.eval.num_test
+    if held is not None and num_test is not None:
         check_test_images(config, held)
-    if config.eval.evidence_images > config.eval.num_test:
+    # Without a number, the images decide, and this check comes again.
+    if num_test is not None and config.eval.evidence_images > num_test:
         raise ConfigError(
             f"config.eval.evidence_images must be at most {config.eval.num_test}, the number of "
             f"evaluated images (config.eval.num_test); got {config.eval.evidence_images}."

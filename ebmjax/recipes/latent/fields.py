@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import declare
+from ebmjax.recipes.core.by_images import LENGTHS, left_open
 from ebmjax.recipes.core.declare import (
     Field,
     When,
@@ -73,7 +74,7 @@ def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field
     return section(f"optimizer.{name}", fields, *when)
 
 
-FIELDS: dict[str, Field] = {
+_FIELDS: dict[str, Field] = {
     **family("latent"),
     **shared(
         data={
@@ -186,6 +187,7 @@ FIELDS: dict[str, Field] = {
     "eval.evidence_steps": field(10, COUNT, "steps at each of their powers", BY_METHODS),
     "eval.evidence_step_size": field(0.02, POSITIVE, "step size of their chains", BY_METHODS),
 }
+FIELDS = left_open(_FIELDS, *LENGTHS, "eval.num_test")
 
 
 def configure(

@@ -1,0 +1,93 @@
+"""Chooses the fields that a configuration leaves to its images. Nothing here imports JAX."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ebmjax.recipes.core.declare import Field, Fields
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.ranges import optional
+
+MIN_EPOCHS, MIN_STEPS = 10, 1000
+MULTIPLE = 5
+"""Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
+NUM_MEASURED, NUM_SAVED = 4, 10
+MAX_MEASURED = 256
+MAX_LAW_BYTES = 4e8
+"""Most memory for the informative law. Ten classes of 32x32x3 pixels take 377 MB."""
+
+
+class Images(NamedTuple):
+    """Facts about a run's images that decide.
+
+    Attributes:
+      num_train: images that batches are drawn from.
+      num_test: images that the run is measured by.
+      shape: height, width and channels.
+    """
+
+    num_train: int
+    num_test: int
+    shape: tuple[int, ...]
+
+
+def num_epochs(config: Config, images: Images) -> int:
+    """Returns 10 epochs, or as many as make 1,000 steps, in multiples of 5."""
+    steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
+    wanted = max(MIN_EPOCHS, math.ceil(MIN_STEPS / steps_an_epoch))
+    return MULTIPLE * math.ceil(wanted / MULTIPLE)
+
+
+def buffer_law(config: Config, images: Images) -> str:
+    """Returns the informative law where its table is small enough, else the uniform one."""
+    num_pixels = math.prod(images.shape)
+    num_bytes = 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
+    return "informative" if num_bytes <= MAX_LAW_BYTES else "uniform"
+
+
+LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+
+RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
+    "train.num_epochs": ("10, or for 1,000 steps", num_epochs),
+    "train.checkpoint_every_epochs": (
+        "10 times in a run",
+        lambda config, images: max(config.train.num_epochs // NUM_SAVED, 1),
+    ),
+    "eval.every_epochs": (
+        "4 times in a run",
+        lambda config, images: config.train.num_epochs / NUM_MEASURED,
+    ),
+    "eval.num_test": (
+        "all, 256 at most",
+        lambda config, images: min(images.num_test, MAX_MEASURED),
+    ),
+    "sampler.buffer.law": ("by size", buffer_law),
+}
+"""Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
+
+
+def left_open(fields: Fields, *names: str) -> dict[str, Field]:
+    """``fields``, of which those in ``names`` may be None, for their rules in ``RULES``."""
+
+    def opened(name: str) -> Field:
+        one = fields[name]
+        text = f"{one.text}; None: {RULES[name][0]}"
+        return replace(one, values=optional(one.values), text=text)
+
+    return {**fields, **{name: opened(name) for name in names}}
+
+
+def choose(config: Config, images: Images) -> str:
+    """Fills in the fields of ``RULES`` that are None, and returns a line that says how; or ""."""
+    found: dict[str, object] = {}
+    for name, (_, rule) in RULES.items():
+        *path, last = name.split(".")
+        section = config
+        for part in path:
+            section = section.get(part, {})
+        if last in section and section[last] is None:
+            section[last] = found[name] = rule(config, images)
+    if not found:
+        return ""
+    return f"chosen by the images: {', '.join(f'{name}={value}' for name, value in found.items())}"

@@ -1,0 +1,146 @@
+"""Configurations for anyone's images: what the images decide, and what a user decides instead."""
+
+import numpy as np
+import pytest
+
+from ebmjax.recipes.core import by_images, command_line, families, image_data
+from ebmjax.recipes.core.fields import ConfigError
+from experiments.configs import image, jem_digits, joint, latent
+
+FILES = {"joint": joint, "image": image, "latent": latent}
+LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+
+
+def chosen(config, num_train, num_test, shape):
+    config = config.copy_and_resolve_references()
+    line = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    return config, line
+
+
+@pytest.mark.parametrize(
+    ("num_train", "epochs", "saved", "measured"),
+    [
+        (32, 1000, 100, 250.0),  # one step an epoch
+        (160, 200, 20, 50.0),
+        (1_440, 25, 2, 6.25),  # 45 steps an epoch: 23 epochs make 1,000
+        (4_000, 10, 1, 2.5),
+        (50_000, 10, 1, 2.5),
+        (20, 1000, 100, 250.0),  # smaller than a batch, which is refused later
+    ],
+)
+@pytest.mark.parametrize("family", FILES)
+def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, saved, measured):
+    config = FILES[family].get_config()
+    config.data.num_classes = 10
+    config, line = chosen(config, num_train, 100, (8, 8, 1))
+    assert [config[name] for name in LENGTHS] == [epochs, saved, measured]
+    assert line.startswith(
+        f"chosen by the images: train.num_epochs={epochs}, "
+        f"train.checkpoint_every_epochs={saved}, eval.every_epochs={measured}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "num_classes", "law"),
+    [
+        ((8, 8, 1), 10, "informative"),
+        ((28, 28, 1), 10, "informative"),
+        ((32, 32, 3), 10, "informative"),
+        ((32, 32, 3), 11, "uniform"),
+        ((64, 64, 1), 2, "informative"),
+        ((64, 64, 3), 2, "uniform"),
+    ],
+)
+def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_classes, law):
+    config = joint.get_config()
+    config.data.num_classes = num_classes
+    config, line = chosen(config, 1000, 100, shape)
+    assert config.sampler.buffer.law == law
+    assert line.endswith(f"sampler.buffer.law={law}")
+
+
+@pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (256, 256), (10_000, 256)])
+def test_a_latent_model_is_measured_by_at_most_256_images(num_test, measured):
+    config, line = chosen(latent.get_config(), 1000, num_test, (8, 8, 1))
+    assert config.eval.num_test == measured
+    assert line.endswith(f"eval.num_test={measured}")
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_what_the_user_gives_wins(family):
+    given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
+    given |= {"joint": {"sampler.buffer.law": "uniform"}, "latent": {"eval.num_test": 9}}.get(
+        family, {}
+    )
+    arguments = [f"--config.{name}={value}" for name, value in given.items()]
+    config = command_line.read(f"configs/{family}.py", arguments)
+    config.data.num_classes = 10
+    config, line = chosen(config, 4_000, 100, (8, 8, 1))
+    assert {name: config[name] for name in given} == given
+    assert line == ""
+
+
+def test_intervals_follow_the_epochs_that_the_user_gives():
+    config = image.get_config()
+    config.train.num_epochs = 40
+    config, line = chosen(config, 4_000, 100, (8, 8, 1))
+    assert line == "chosen by the images: train.checkpoint_every_epochs=4, eval.every_epochs=10.0"
+
+
+def test_nothing_is_chosen_where_a_configuration_leaves_nothing_open():
+    config = jem_digits.get_config()
+    before = config.to_dict()
+    config, line = chosen(config, 1440, 357, (8, 8, 1))
+    assert (config.to_dict(), line) == (before, "")
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_these_runs_recover_and_those_of_papers_stop(family):
+    assert FILES[family].get_config().train.on_divergence == "recover"
+    assert families.fields_of(family)["train.on_divergence"].default == "stop"
+
+
+def own(tmp_path, family, num=120, labels=True, num_held_out=24):
+    images = np.random.default_rng(0).integers(0, 256, (num, 9, 9, 3), np.uint8)
+    arrays = {"images": images} | ({"labels": np.arange(num) % 2} if labels else {})
+    np.savez(tmp_path / "mine.npz", **arrays)
+    arguments = {"name": "npz", "path": tmp_path / "mine.npz", "num_validation": num_held_out}
+    return command_line.read(
+        f"configs/{family}.py", [f"--config.data.{name}={v}" for name, v in arguments.items()]
+    )
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_a_run_says_what_was_chosen(family, tmp_path):
+    images, config = image_data.load(own(tmp_path, family))
+    first, line = images.about
+    assert first == "train 120 of 120 (24 held out), 9x9x3, 2 classes"
+    # 96 images are 3 steps an epoch.
+    assert line.startswith("chosen by the images: train.num_epochs=335, ")
+    assert config.train.num_epochs == 335
+
+
+@pytest.mark.parametrize("family", ["image", "latent"])
+def test_labels_may_be_absent(family, tmp_path):
+    images, config = image_data.load(own(tmp_path, family, labels=False))
+    assert config.data.num_classes == 0
+    assert "9x9x3, no classes" in images.about[0]
+
+
+def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):
+    config = own(tmp_path, "joint", labels=False)
+    with pytest.raises(ConfigError, match=r"have no labels: .* configs/image\.py or .*latent\.py"):
+        families.build(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
+    for num, held_out, message in (
+        (20, 5, r"batch_size must be at most .*, got 32 with 15 .* Take a smaller batch"),
+        (40, 10, r"num_validation=10 leaves 30 of 40 .* smaller batch"),
+        (1, 0, r"split test: .*--config\.data\.num_validation=N"),
+        (1, 1, r"num_validation must leave training images: it is 1 of 1"),
+    ):
+        config = own(tmp_path, family, num=num, num_held_out=held_out)
+        with pytest.raises(ConfigError, match=message):
+            families.build(config, tmp_path / "run")
