@@ -2,16 +2,18 @@
 
 Claim: a classifier of images of 8 to 32 pixels trains as an energy-based model without divergence,
 whatever the images. Not yet measured.
-Paper: SADA-JEM with K = 5: the informative start, no augmentation of p(x), chains in [-1, 1]. As in
-jem_digits.py, a penalty of 0.01 on squared energies and groups in place of batch normalisation.
+Paper: SADA-JEM with K = 5: the informative start and no augmentation of p(x). As in jem_digits.py,
+noise 0.03 on images, chains with noise 0.01 in [-1.2, 1.2], and a penalty of 0.01 on squared
+energies. Groups stand in place of batch normalisation. The network takes means over pixels, so a
+pixel's score falls with their number: the step is that number / 64, JEM's 1 at 8x8.
 Command:
   python experiments/run.py --config=configs/joint.py --config.data.name=npz --config.data.path=FILE
 Hardware: 2 CPU cores, or one GPU.
 Expected numbers: not yet run.
 
-The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, and on
-sampler.buffer.law (docs/data.md). A field on the command line wins. Without data.name it trains on
-the packaged digits.
+The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, on
+sampler.buffer.law and on sampler.sgld.step_size (docs/data.md). A field on the command line wins.
+Without data.name it trains on the packaged digits.
 
 Variants:
 - smoke: a few steps.
@@ -32,7 +34,10 @@ BASE: dict[str, Any] = {
     "model.norm": "group",
     "sampler.num_steps": 5,
     "sampler.num_samples": 32,
+    "sampler.sgld.step_size": None,
     "sampler.box": "clamp",
+    "sampler.low": -1.2,
+    "sampler.high": 1.2,
     "sampler.buffer.size": 2000,
     "sampler.buffer.law": None,
     "loss.energy_l2": 0.01,

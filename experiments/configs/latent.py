@@ -21,7 +21,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.latent.fields import SMOKE, VANILLA, configure
+from ebmjax.recipes.latent.fields import VANILLA, configure
 
 BASE: dict[str, Any] = {
     **VANILLA,
@@ -46,12 +46,12 @@ BASE: dict[str, Any] = {
     "eval.num_generated": 500,
     "eval.smallest_generated": 100,
     "eval.num_gradients": 2,
-    "eval.evidence_images": 4,
-    "eval.evidence_chains": 96,
+    "eval.evidence_images": 8,
+    "eval.evidence_chains": 16,
+    "eval.evidence_divergences": False,
 }
-VARIANTS: dict[str, dict[str, Any]] = {"smoke": {**SMOKE, "eval.evidence_chains": 96}}
 
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+    return configure(variant, BASE, {})

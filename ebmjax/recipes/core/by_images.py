@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from ebmjax.recipes.core import declare, families
 from ebmjax.recipes.core.declare import Field, Fields
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.ranges import optional
@@ -13,7 +14,7 @@ MIN_EPOCHS, MIN_STEPS = 10, 1000
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
-MAX_MEASURED = 256
+MAX_MEASURED = 64
 MAX_LAW_BYTES = 4e8
 """Most memory for the informative law. Ten classes of 32x32x3 pixels take 377 MB."""
 
@@ -46,6 +47,8 @@ def buffer_law(config: Config, images: Images) -> str:
     return "informative" if num_bytes <= MAX_LAW_BYTES else "uniform"
 
 
+JEM_PIXELS = 64
+"""Pixels of the image whose step is JEM's 1. A mean over more has smaller scores at each."""
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
@@ -59,10 +62,14 @@ RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
         lambda config, images: config.train.num_epochs / NUM_MEASURED,
     ),
     "eval.num_test": (
-        "all, 256 at most",
+        "all, 64 at most",
         lambda config, images: min(images.num_test, MAX_MEASURED),
     ),
     "sampler.buffer.law": ("by size", buffer_law),
+    "sampler.sgld.step_size": (
+        f"pixels / {JEM_PIXELS}",
+        lambda config, images: math.prod(images.shape[:2]) / JEM_PIXELS,
+    ),
 }
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
 
@@ -79,15 +86,16 @@ def left_open(fields: Fields, *names: str) -> dict[str, Field]:
 
 
 def choose(config: Config, images: Images) -> str:
-    """Fills in the fields of ``RULES`` that are None, and returns a line that says how; or ""."""
-    found: dict[str, object] = {}
+    """Fills in the fields of ``RULES`` that are None, and returns a line that says how; or "".
+
+    Fields without effect stay None.
+    """
+    fields, found = families.fields_of(config.family), {}
     for name, (_, rule) in RULES.items():
-        *path, last = name.split(".")
-        section = config
-        for part in path:
-            section = section.get(part, {})
-        if last in section and section[last] is None:
-            section[last] = found[name] = rule(config, images)
+        is_open = name in fields and config[name] is None
+        if is_open and declare.no_effect(fields, config, name) is None:
+            found[name] = rule(config, images)
+            config.update_from_flattened_dict({name: found[name]})
     if not found:
         return ""
     return f"chosen by the images: {', '.join(f'{name}={value}' for name, value in found.items())}"

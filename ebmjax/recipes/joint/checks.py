@@ -30,7 +30,9 @@ def check(config: Config) -> None:
         checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
         checks.check_box(config)
         chosen = sampler(config)
-        check_samplers(config.sampler, (chosen,))
+        # Without a step, the images decide, and this check comes again.
+        if chosen.options.get("step_size", 0.0) is not None:
+            check_samplers(config.sampler, (chosen,))
         check_particles((chosen,), config.sampler.num_samples)
         checks.check_starts(config, [chosen.name] if chosen.rejects else [])
         _check_classes(config, chosen)

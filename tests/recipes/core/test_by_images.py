@@ -56,11 +56,21 @@ def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_c
     config.data.num_classes = num_classes
     config, line = chosen(config, 1000, 100, shape)
     assert config.sampler.buffer.law == law
-    assert line.endswith(f"sampler.buffer.law={law}")
+    assert f"sampler.buffer.law={law}, " in line
 
 
-@pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (256, 256), (10_000, 256)])
-def test_a_latent_model_is_measured_by_at_most_256_images(num_test, measured):
+@pytest.mark.parametrize(("side", "step_size"), [(8, 1.0), (16, 4.0), (28, 12.25), (32, 16.0)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_step_of_a_classifiers_chains_grows_with_the_pixels(side, channels, step_size):
+    config = joint.get_config()
+    config.data.num_classes = 2
+    config, line = chosen(config, 1000, 100, (side, side, channels))
+    assert config.sampler.sgld.step_size == step_size
+    assert line.endswith(f"sampler.sgld.step_size={step_size}")
+
+
+@pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (64, 64), (10_000, 64)])
+def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
     config, line = chosen(latent.get_config(), 1000, num_test, (8, 8, 1))
     assert config.eval.num_test == measured
     assert line.endswith(f"eval.num_test={measured}")
@@ -69,9 +79,10 @@ def test_a_latent_model_is_measured_by_at_most_256_images(num_test, measured):
 @pytest.mark.parametrize("family", FILES)
 def test_what_the_user_gives_wins(family):
     given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
-    given |= {"joint": {"sampler.buffer.law": "uniform"}, "latent": {"eval.num_test": 9}}.get(
-        family, {}
-    )
+    given |= {
+        "joint": {"sampler.buffer.law": "uniform", "sampler.sgld.step_size": 3.0},
+        "latent": {"eval.num_test": 9},
+    }.get(family, {})
     arguments = [f"--config.{name}={value}" for name, value in given.items()]
     config = command_line.read(f"configs/{family}.py", arguments)
     config.data.num_classes = 10
@@ -92,6 +103,15 @@ def test_nothing_is_chosen_where_a_configuration_leaves_nothing_open():
     before = config.to_dict()
     config, line = chosen(config, 1440, 357, (8, 8, 1))
     assert (config.to_dict(), line) == (before, "")
+
+
+def test_what_has_no_effect_is_not_chosen():
+    for field in ("sampler.name=mala", "loss.generative_weight=0.0"):
+        config = command_line.read("configs/joint.py", [f"--config.{field}"])
+        config.data.num_classes = 10
+        config, line = chosen(config, 4_000, 100, (16, 16, 1))
+        assert config.sampler.sgld.step_size is None
+        assert "step_size" not in line
 
 
 @pytest.mark.parametrize("family", FILES)
@@ -136,7 +156,7 @@ def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_pat
 @pytest.mark.parametrize("family", FILES)
 def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
     for num, held_out, message in (
-        (20, 5, r"batch_size must be at most .*, got 32 with 15 .* Take a smaller batch"),
+        (20, 8, r"batch_size must be at most .*, got 32 with 12 .* Take a smaller batch"),
         (40, 10, r"num_validation=10 leaves 30 of 40 .* smaller batch"),
         (1, 0, r"split test: .*--config\.data\.num_validation=N"),
         (1, 1, r"num_validation must leave training images: it is 1 of 1"),

