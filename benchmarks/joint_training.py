@@ -136,24 +136,16 @@ def machine(options: argparse.Namespace, loads: list[float], note: str) -> str:
 
 def plot(rows: list[Row], path: Path, title: str) -> None:
     """The ratios with their ranges, and what was asked of them."""
-    import matplotlib
+    from ebmjax.recipes.core.plots import figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 1.2 + 0.4 * len(rows)))
-    for place, row in enumerate(rows):
-        ends = [[row.ratio - row.ratio_low], [row.ratio_high - row.ratio]]
-        axes.barh(place, row.ratio, 0.6, xerr=ends, color=f"C{int(row.reference == TORCH)}")
-        axes.vlines(row.asked, place - 0.4, place + 0.4, color="black", ls=":")
-    labels = [f"{row.subject}\n/ {row.reference}" for row in rows]
-    axes.set_yticks(range(len(rows)), labels, fontsize=7)
-    axes.invert_yaxis()
-    axes.set(xlabel="ratio of times (dotted: asked)", xlim=(0, None))
-    axes.set_title(title, fontsize=5)
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    with figure(path, size=(7, 1.2 + 0.4 * len(rows))) as ((axes,),):
+        for place, row in enumerate(rows):
+            ends = [[row.ratio - row.ratio_low], [row.ratio_high - row.ratio]]
+            axes.barh(place, row.ratio, 0.6, xerr=ends, color=f"C{int(row.reference == TORCH)}")
+            axes.vlines(row.asked, place - 0.4, place + 0.4, color="black", ls=":")
+        axes.set_yticks(range(len(rows)), [f"{row.subject}\n/ {row.reference}" for row in rows])
+        axes.invert_yaxis()
+        axes.set(xlabel="ratio of times (dotted: asked)", xlim=(0, None), title=title)
 
 
 def image_shape(text: str) -> tuple[int, ...]:

@@ -180,29 +180,22 @@ def machine(options: argparse.Namespace) -> str:
 
 def plot(rows: list[Row], path: Path, title: str) -> None:
     """Ratio to bare gradients, a group of bars for each setting."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from ebmjax.recipes.core.plots import figure, legend
 
     settings = sorted({(r.energy, r.resolution, r.chains) for r in rows})
     names = [name for name in SAMPLERS if any(r.sampler == name for r in rows)]
-    figure, axes = plt.subplots(figsize=(2.6 + 1.5 * len(settings), 4))
-    for i, name in enumerate(names):
-        found = {(r.energy, r.resolution, r.chains): r.ratio for r in rows if r.sampler == name}
-        places = np.arange(len(settings)) + (i - len(names) / 2) * 0.8 / len(names)
-        heights = [found.get(setting, np.nan) for setting in settings]
-        axes.bar(places, heights, 0.8 / len(names), label=name, align="edge")
-    axes.axhline(1.0, color="black", lw=0.8)
-    axes.axhline(1.1, color="black", lw=0.8, ls=":")
-    labels = [f"{energy}\n{pixels} px, {chains}" for energy, pixels, chains in settings]
-    axes.set_xticks(range(len(settings)), labels, fontsize=7)
-    axes.set(ylabel="time / bare gradients")
-    axes.set_title(title, fontsize=7)
-    axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    with figure(path, size=(2.6 + 1.5 * len(settings), 4)) as ((axes,),):
+        for i, name in enumerate(names):
+            found = {(r.energy, r.resolution, r.chains): r.ratio for r in rows if r.sampler == name}
+            places = np.arange(len(settings)) + (i - len(names) / 2) * 0.8 / len(names)
+            heights = [found.get(setting, np.nan) for setting in settings]
+            axes.bar(places, heights, 0.8 / len(names), label=name, align="edge")
+        axes.axhline(1.0, color="black", lw=0.8)
+        axes.axhline(1.1, color="black", lw=0.8, ls=":")
+        labels = [f"{energy}\n{pixels} px, {chains}" for energy, pixels, chains in settings]
+        axes.set_xticks(range(len(settings)), labels)
+        axes.set(ylabel="time / bare gradients", title=title)
+        legend(axes.figure)
 
 
 def at_least_one(text: str) -> int:

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from ebmjax import samplers
+from ebmjax.recipes.core.plots import figure
 from ebmjax.types import Sampler
 
 NUM = 150
@@ -41,9 +38,9 @@ def panel(axes: Axes, title: str, points: jax.Array) -> None:
     x, y = jnp.meshgrid(jnp.linspace(-3.2, 3.2, 200), jnp.linspace(-1.6, 4.2, 200))
     values = jax.vmap(jax.vmap(log_density))(jnp.stack([x, y], axis=-1))
     axes.contourf(x, y, jnp.exp(values), levels=14, cmap="Blues")
-    axes.scatter(points[:, 0], points[:, 1], s=9, color="#d1495b", edgecolors="white", lw=0.3)
+    axes.scatter(points[:, 0], points[:, 1], s=9, color="C1", edgecolors="white", lw=0.3)
     axes.set(xticks=[], yticks=[], xlim=(-3.2, 3.2), ylim=(-1.6, 4.2))
-    axes.set_title(title, fontsize=9)
+    axes.set_title(title)
 
 
 def main() -> None:
@@ -58,12 +55,10 @@ def main() -> None:
     mala = samplers.mala(log_density, step_size=0.08)
     svgd = samplers.svgd(log_density, step_size=0.2)
     hybrid = samplers.stochastic_svgd(log_density, step_size=0.4)
-    figure, grid = plt.subplots(1, len(shown), figsize=(10, 2.6))
-    for axes, (title, points) in zip(grid, shown, strict=True):
-        panel(axes, title, points())
-    figure.tight_layout()
     PATH.parent.mkdir(exist_ok=True)
-    figure.savefig(PATH, dpi=120)
+    with figure(PATH, 1, len(shown), size=(2.5, 2.6)) as (grid,):
+        for axes, (title, points) in zip(grid, shown, strict=True):
+            panel(axes, title, points())
 
 
 if __name__ == "__main__":

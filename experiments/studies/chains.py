@@ -47,7 +47,7 @@ IGEBM_ROWS: dict[str, str | Sequence[str]] = {
 PANELS: tuple[Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
-    ("sample_fid", "FID of the buffer, classifier features", "log"),
+    ("sample_fid", "FID of the buffer ({extractor})", "log"),
 )
 ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
 CHAINS = {

@@ -22,7 +22,7 @@ PANELS: tuple[Panel, ...] = (
     ("loss", "loss", "symlog"),
     ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
     ("chain_displacement", "squared distance travelled, a pixel", "log"),
-    ("sample_fid", "FID of the buffer, classifier features", "log"),
+    ("sample_fid", "FID of the buffer ({extractor})", "log"),
     ("skipped", "skipped steps", "symlog"),
 )
 

@@ -284,6 +284,6 @@ def summarise(
     workdir.write_summary(path, summary)
     print(
         f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.\n"
-        f"{table(summary)}\n"
+        f"{table(summary, config)}\n"
         f"Numbers in {path}/summary.json, plots in {path}/plots"
     )

@@ -1,18 +1,110 @@
-"""Pictures that every family draws."""
+"""Opens, styles and saves every figure, and draws the pictures that families share."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-matplotlib.use("Agg")  # needs no display
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
+from ebmjax.recipes.core.extractor_names import with_extractor
+from ebmjax.recipes.core.fields import Config
 
-INK = "#20304a"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's, which colour-blind readers tell apart; without yellow, too pale on white."""
+
+LINES = cycler(linestyle=("-", "--", ":")) * cycler(color=COLOURS)
+
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.prop_cycle": LINES,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 9,
+    "figure.constrained_layout.use": True,
+    "figure.titlesize": 10,
+    "font.size": 8,
+    "grid.color": "0.9",
+    "image.interpolation": "nearest",
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "savefig.bbox": "tight",
+    "savefig.dpi": 130,
+}
+"""Style of every figure."""
+
+LETTER = 0.6
+"""Width of a letter in units of the font's size, seldom more in the mean over a line."""
+
+FEW = 25
+"""Curves of at most so many points have a dot at each."""
+
+
+@contextmanager
+def opened(
+    lines: int = 1, columns: int = 1, *, size: tuple[float, float] = (4.0, 3.0), **subplots: Any
+) -> Iterator[np.ndarray]:
+    """Opens a figure in the project's style.
+
+    Args:
+      lines: number of lines of panels.
+      columns: number of panels in a line.
+      size: width and height of a panel, in inches.
+      **subplots: passed to ``Figure.subplots``.
+
+    Yields:
+      Axes (lines, columns).
+    """
+    with matplotlib.rc_context(STYLE):
+        new = Figure(figsize=(size[0] * columns, size[1] * lines))
+        yield new.subplots(lines, columns, squeeze=False, **subplots)
+
+
+@contextmanager
+def figure(path: Path, *shape: int, **options: Any) -> Iterator[np.ndarray]:
+    """Opens a figure with ``opened``, arranges it, and saves it to ``path`` if nothing raised."""
+    with opened(*shape, **options) as grid:
+        yield grid
+        arrange(grid[0, 0].figure)
+        grid[0, 0].figure.savefig(path)
+
+
+def arrange(drawn: Figure) -> None:
+    """Hides empty panels and breaks long lines of titles and labels."""
+    width, height = drawn.get_size_inches()
+    for axes in drawn.axes:
+        if not (axes.has_data() or axes.texts):
+            axes.set_axis_off()
+        place = axes.get_position()
+        axes.set_title(_filled(axes.get_title(), width * place.width, "axes.titlesize"))
+        axes.set_xlabel(_filled(axes.get_xlabel(), width * place.width, "axes.labelsize"))
+        axes.set_ylabel(_filled(axes.get_ylabel(), height * place.height, "axes.labelsize"))
+    if drawn.get_suptitle():
+        drawn.suptitle(_filled(drawn.get_suptitle(), width, "figure.titlesize"))
+
+
+def _filled(text: str, inches: float, size: str) -> str:
+    """Breaks lines of ``text`` longer than ``inches``, in letters of the style's ``size``."""
+    letters = max(int(72 * inches / (LETTER * STYLE[size])), 8)
+    lines = (textwrap.fill(line, letters, break_long_words=False) for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def shape(num: int, most: int = 3) -> tuple[int, int]:
+    """Returns lines and columns of ``num`` panels, at most ``most`` in a line."""
+    lines = -(-num // most)
+    return lines, -(-num // max(lines, 1))
 
 
 def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: int = 480) -> None:
@@ -36,9 +128,44 @@ def montage(images: np.ndarray, columns: int) -> np.ndarray:
     return sheet
 
 
+def tiles(
+    axes: Axes, images: np.ndarray, columns: int, title: str = "", rows: Sequence[str] = ()
+) -> None:
+    """Draws uint8 images (N, H, W, C) side by side; ``rows`` names every row of them."""
+    axes.set(xticks=[], yticks=[], title=title)
+    if len(images):
+        sheet = montage(images, columns)
+        axes.imshow(sheet)
+        places = (np.arange(len(rows)) + 0.5) * len(sheet) / max(len(rows), 1)
+        axes.set_yticks(places, rows)
+        axes.grid(False)
+
+
+def histograms(axes: Axes, sets: Mapping[str, np.ndarray]) -> None:
+    """Draws finite numbers by the names of their sets, on the same bins, the first set filled.
+
+    The tails beyond 1 % share the outer bins.
+    """
+    sets = {name: values[np.isfinite(values)] for name, values in sets.items()}
+    together = np.concatenate(list(sets.values()))
+    axes.set(ylabel="density", yticks=[])
+    if not together.size:
+        return
+    low, high = np.percentile(together, (1, 99))
+    edges = np.linspace(low, high + 1e-6 * (1 + abs(high)), 41)
+    for i, (name, values) in enumerate(sets.items()):
+        style: Any = {"histtype": "step"} if i else {"alpha": 0.35}
+        inside = np.clip(values, edges[0], edges[-1])
+        axes.hist(inside, edges, density=True, label=name.replace("_", " "), lw=1.2, **style)
+
+
 def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns steps and values of the rows that have ``name``; null becomes NaN."""
+    """Returns steps and values of the rows that have ``name``; null becomes NaN.
+
+    The untrained model of step 0, which would rule the axis, is left out if there is another.
+    """
     present = [row for row in rows if name in row]
+    present = [row for row in present if row["step"] > 0] or present
     steps = np.array([row["step"] for row in present])
     return steps, np.array([row[name] for row in present], dtype=float)
 
@@ -51,42 +178,60 @@ def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> No
     steps, values = column(rows, name)
     if not len(steps):
         return
+    means = values.mean(1) if values.ndim == 2 else values
+    label, marker = name.replace("_", " "), "." if len(steps) <= FEW else ""
+    (drawn,) = axes.plot(steps, means, **{"label": label, "marker": marker, **style})
     if values.ndim == 2:
-        axes.fill_between(steps, values.min(1), values.max(1), alpha=0.2, color=style.get("color"))
-        values = values.mean(1)
-    axes.plot(steps, values, **{"label": name.replace("_", " "), "lw": 1.2, **style})
+        axes.fill_between(steps, values.min(1), values.max(1), alpha=0.2, color=drawn.get_color())
 
 
-def legend(axes: Axes) -> None:
-    """Draws a small legend if there is anything to name."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=7, frameon=False)
+def by_step(axes: Axes, label: str, scale: str = "linear") -> None:
+    """Names the axes of curves against the step."""
+    axes.set(xlabel="step", ylabel=label, yscale=scale)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def legend(of: Axes | Figure) -> None:
+    """Names what is drawn: in a panel above it, in a figure once, below all panels.
+
+    Nothing is drawn if there is nothing to name. A legend covers no curve.
+    """
+    panels = of.axes if isinstance(of, Figure) else [of]
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if not found:
+        return
+    if isinstance(of, Figure):
+        of.legend(found.values(), found, loc="outside lower center", ncols=4)
+    else:
+        of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 
 
 def panels(
     path: Path,
     rows: list[dict[str, Any]],
-    wanted: Sequence[tuple[str, Sequence[str]]],
-    log_scaled: str = "",
+    wanted: Sequence[tuple[str, Sequence[str], str]],
+    config: Config,
 ) -> None:
-    """Draws a panel for each (title, names) of which the rows have any.
+    """Draws a panel for each of ``wanted`` of which the rows have a finite number.
 
-    The panel with the title ``log_scaled`` has a logarithmic axis.
+    Args:
+      path: of the picture.
+      rows: of metrics.jsonl.
+      wanted: label of an axis, names of the numbers along it, and its scale.
+      config: its extractor's name takes the place of EXTRACTOR in labels.
     """
-    found = [(t, names) for t, names in wanted if any(n in row for row in rows for n in names)]
-    figure, axes = plt.subplots(2, -(-len(found) // 2), figsize=(12, 6), squeeze=False)
-    for axis, (title, names) in zip(axes.flat, found, strict=False):
-        for name in names:
-            curve(axis, rows, name)
-        axis.set(title=title, xlabel="step", yscale="log" if title == log_scaled else "linear")
-        legend(axis)
-    for axis in axes.flat[len(found) :]:
-        axis.set_axis_off()
-    finish(figure, path)
-
-
-def finish(figure: Any, path: Path) -> None:
-    """Saves and closes."""
-    figure.tight_layout()
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    found = []
+    for label, names, scale in wanted:
+        names = [name for name in names if np.isfinite(column(rows, name)[1]).any()]
+        if names:
+            found.append((with_extractor(label, [config]), names, scale))
+    with figure(path, *shape(max(len(found), 1))) as grid:
+        for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
+            for name in names:
+                curve(axes, rows, name)
+            by_step(axes, label, scale)
+            if len(names) > 1:
+                legend(axes)

@@ -10,6 +10,9 @@ import numpy as np
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from ebmjax.recipes.core.extractor_names import with_extractor
+from ebmjax.recipes.core.fields import Config
+
 
 class TensorBoardWriter:
     """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ..."""
@@ -61,8 +64,8 @@ IN_TABLE = {
     "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
     "test_reconstruction_error": "test squared error a pixel",
     "density_tv": "total variation from the data's density",
-    "sample_fid": "FID of samples",
-    "start_fid": "FID of the chains' starts",
+    "sample_fid": "FID of samples ({extractor})",
+    "start_fid": "FID of the chains' starts ({extractor})",
     "chain_acceptance_prob": "acceptance of chains",
 }
 """Numbers that the table at the end of a run shows, at most ten."""
@@ -78,9 +81,13 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(f"{IN_LINES[k]} {_mean(row[k]):.4g}" for k in IN_LINES if k in row)
 
 
-def table(row: dict[str, Any]) -> str:
-    """Returns the results of a run in at most ten lines, from its last numbers."""
-    found = {text: _mean(row[name]) for name, text in IN_TABLE.items() if name in row}
+def table(row: dict[str, Any], config: Config) -> str:
+    """Returns the results of a run of ``config`` in at most ten lines, from its last numbers."""
+    found = {
+        with_extractor(text, [config]): _mean(row[name])
+        for name, text in IN_TABLE.items()
+        if name in row
+    }
     width = max(map(len, found), default=0)
     return "\n".join(f"  {text:{width}}  {value:.4g}" for text, value in found.items())
 

@@ -1,14 +1,12 @@
 """Figures of a study of image energies: its rows over training, and samples."""
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from ebmjax.recipes.core.plots import finish, montage
+from ebmjax.recipes.core.plots import figure, shape, tiles
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import Panel, over_training
 
@@ -19,7 +17,7 @@ ACCEPTANCE: tuple[Panel, ...] = (
     ("score_change", "relative change of score over a move", "log"),
     ("chain_displacement", "squared distance travelled, a pixel", "log"),
     ("chain_step_size", "adapted step size", "log"),
-    ("sample_fid", "FID of the buffer, classifier features", "log"),
+    ("sample_fid", "FID of the buffer ({extractor})", "log"),
 )
 RUNAWAY = (
     *(panel for panel in ACCEPTANCE if panel[0] != "chain_step_size"),
@@ -27,7 +25,7 @@ RUNAWAY = (
 )
 """Panels for runs that adapt no step size and may lose their chains."""
 DAMPING: tuple[Panel, ...] = (
-    ("sample_fid", "FID of the buffer, classifier features", "log"),
+    ("sample_fid", "FID of the buffer ({extractor})", "log"),
     ("energy_gap", GAP, "symlog"),
     ("chain_displacement", "squared distance travelled, a pixel", "log"),
     ("skipped", "skipped steps", "symlog"),
@@ -39,7 +37,7 @@ REWEIGHTED: tuple[Panel, ...] = (
     ("log_density_gap", "f of the data - of the negatives", "symlog"),
     ("positive_weight", "mean weight of the data", "linear"),
     ("effective_sample_fraction", "effective fraction of negatives", "linear"),
-    ("sample_fid", "FID of chains as in training, classifier features", "log"),
+    ("sample_fid", "FID of chains as in training ({extractor})", "log"),
 )
 """Panels for the robust objective."""
 
@@ -56,16 +54,10 @@ def samples(rows: Sequence[str], folder: Path) -> None:
     ends = {row: found[-1] for row, found in paths.items() if found}
     if not ends:
         return
-    columns = math.ceil(math.sqrt(len(ends)))
-    lines = -(-len(ends) // columns)
-    figure, grid = plt.subplots(lines, columns, figsize=(2.7 * columns, 2.9 * lines), squeeze=False)
-    for axes, (row, path) in zip(grid.flat, ends.items(), strict=False):
-        with np.load(path) as arrays:
-            axes.imshow(montage(arrays["samples"][:100], 10), interpolation="nearest")
-        axes.set_title(row, fontsize=8)
-    for axes in grid.flat:
-        axes.set_axis_off()
-    finish(figure, folder / "samples.png")
+    with figure(folder / "samples.png", *shape(len(ends), 4), size=(2.7, 2.9)) as grid:
+        for axes, (row, path) in zip(grid.flat, ends.items(), strict=False):
+            with np.load(path) as arrays:
+                tiles(axes, arrays["samples"][:100], 10, row)
 
 
 acceptance = partial(over_training, ACCEPTANCE, "acceptance")

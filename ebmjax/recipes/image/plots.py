@@ -1,19 +1,22 @@
 """Plots of an image energy's run."""
 
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from ebmjax.recipes.core.plots import INK, finish, legend, montage, panels
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.plots import figure, histograms, legend, panels, tiles
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.images import chain_profiles
 
 PANELS = (
-    ("loss", ("loss", "kl_terms")),
-    ("energy, nats", ("positive_energy", "negative_energy", "test_energy", "sample_energy")),
-    ("acceptance in training", ("chain_acceptance_prob",)),
+    ("loss", ("loss", "kl_terms"), "linear"),
+    (
+        "energy, nats",
+        ("positive_energy", "negative_energy", "test_energy", "sample_energy"),
+        "linear",
+    ),
+    ("acceptance in training", ("chain_acceptance_prob",), "linear"),
     (
         "acceptance of one move, by ratio",
         (
@@ -23,19 +26,29 @@ PANELS = (
             "acceptance_decoupled",
             "acceptance_implied",
         ),
+        "linear",
     ),
-    ("samples: FID", ("sample_fid", "start_fid")),
-    ("chains", ("chain_displacement", "chain_step_size")),
+    ("FID of samples ({extractor})", ("sample_fid", "start_fid"), "linear"),
+    ("chains", ("chain_displacement", "chain_step_size"), "log"),
     (
         "robust objective",
         ("positive_weight", "effective_sample_fraction", "effective_positive_fraction"),
+        "linear",
     ),
 )
 
+SAMPLES = {
+    "short": "chains as in training",
+    "fresh": "long chains",
+    "buffer": "replay buffer",
+    "starts": "where the long chains started",
+}
+"""Titles of images, by their names."""
 
-def draw(workdir: Path) -> None:
+
+def draw(workdir: Path, config: Config) -> None:
     """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
-    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, log_scaled="chains")
+    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)
 
 
@@ -43,30 +56,11 @@ def evaluated(
     workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]
 ) -> None:
     """Draws ``eval_samples.png`` and ``eval_energies.png``."""
-    figure, axes = plt.subplots(1, len(images), figsize=(4.2 * len(images), 4.8), squeeze=False)
-    titles = {
-        "short": "chains as in training",
-        "fresh": "long chains",
-        "buffer": "replay buffer",
-        "starts": "where the long chains started",
-    }
-    for axis, (name, shown) in zip(axes[0], images.items(), strict=True):
-        if len(shown):
-            axis.imshow(montage(shown[:100], 10), interpolation="nearest")
-        axis.set(title=titles[name], xticks=[], yticks=[])
-    finish(figure, workdir / "plots" / "eval_samples.png")
-
-    figure, axis = plt.subplots(figsize=(6, 4))
-    sound = {name: e[np.isfinite(e)] for name, e in energies.items()}
-    together = np.concatenate(list(sound.values()))
-    if together.size:
-        first, last = np.percentile(together, [0.5, 99.5])
-        bins = np.linspace(first, last, 40)
-        for name, values in sound.items():
-            style: dict[str, Any] = (
-                {"color": INK, "alpha": 0.3} if name == "test" else {"histtype": "step"}
-            )
-            axis.hist(np.clip(values, bins[0], bins[-1]), bins, density=True, label=name, **style)
-    axis.set(xlabel="energy, nats", ylabel="density", yticks=[])
-    legend(axis)
-    finish(figure, workdir / "plots" / "eval_energies.png")
+    plots = workdir / "plots"
+    with figure(plots / "eval_samples.png", 1, len(images), size=(4.2, 4.8)) as (axes,):
+        for axis, (name, shown) in zip(axes, images.items(), strict=True):
+            tiles(axis, shown[:100], 10, SAMPLES[name])
+    with figure(plots / "eval_energies.png", size=(6, 4)) as ((axis,),):
+        histograms(axis, energies)
+        axis.set(xlabel="energy, nats")
+        legend(axis)

@@ -72,7 +72,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=train,
         plan=plan,
         monitor=monitor,
-        draw=partial(plots.draw, workdir),
+        draw=partial(plots.draw, workdir, config),
         evaluate=evaluation,
         check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),

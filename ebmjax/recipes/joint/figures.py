@@ -1,29 +1,27 @@
 """Figures of a study of joint energy models, from its folder."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebmjax.recipes.core.plots import finish, legend
+from ebmjax.recipes.core.plots import figure, legend, shape
 from ebmjax.recipes.joint.evaluate_plots import contours, robustness_axis, robustness_curve
 from ebmjax.recipes.joint.robustness import NORMS
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import Panel, over_training
 
 ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
-FID: Panel = ("sample_fid", "FID of the buffer", "log")
+FID: Panel = ("sample_fid", "FID of the buffer ({extractor})", "log")
 LEARNING = (ACCURACY, FID)
 """SADA-JEM's Fig. 3."""
 ROBUST: tuple[Panel, ...] = (
     # Energy gaps of contrastive divergence and of the objectives of f, with the same sign.
     (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
     ACCURACY,
-    ("sample_is", "inception score of the buffer", "linear"),
+    ("sample_is", "inception score of the buffer ({extractor})", "linear"),
     FID,
 )
 """The robust-objective paper's Figs. 16 and 20 to 25."""
@@ -55,16 +53,10 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
         return
     every = np.concatenate([rises.compressed() for _, rises in found.values()])
     levels = np.linspace(every.min(), every.max(), NUM_LEVELS + 1)
-    columns = math.ceil(math.sqrt(len(found)))
-    lines = -(-len(found) // columns)
-    figure, grid = plt.subplots(lines, columns, figsize=(4.4 * columns, 3.8 * lines), squeeze=False)
-    for axis, (title, (coordinates, rises)) in zip(grid.flat, found.items(), strict=False):
-        contours(axis, coordinates, rises, levels)
-        reach = np.ptp(rises.compressed())
-        axis.set_title(f"{title}\nrange {reach:.3g} nats", fontsize=9)
-    for axis in grid.flat[len(found) :]:
-        axis.set_axis_off()
-    finish(figure, folder / "landscapes.png")
+    with figure(folder / "landscapes.png", *shape(len(found)), size=(4.4, 3.8)) as grid:
+        for axis, (title, (coordinates, rises)) in zip(grid.flat, found.items(), strict=False):
+            contours(axis, coordinates, rises, levels)
+            axis.set_title(f"{title}\nrange {np.ptp(rises.compressed()):.3g} nats")
 
 
 def _from_the_centre(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -90,17 +82,14 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
     lines = {title: found for title, found in lines.items() if any(found.values())}
     if not lines:
         return
-    figure, grid = plt.subplots(
-        len(lines), len(NORMS), figsize=(5 * len(NORMS), 3.8 * len(lines)), squeeze=False
-    )
-    for axes, (title, found) in zip(grid, lines.items(), strict=True):
-        for axis, norm in zip(axes, NORMS, strict=True):
-            for i, (row, seeds) in enumerate(found.items()):
-                _with_range(axis, [one[norm] for one in seeds if norm in one], row, f"C{i}")
-            robustness_axis(axis, norm)
-            axis.set_title(title, fontsize=9)
-    legend(grid[0, 0])
-    finish(figure, folder / "robustness.png")
+    with figure(folder / "robustness.png", len(lines), len(NORMS), size=(5, 3.8)) as grid:
+        for axes, (title, found) in zip(grid, lines.items(), strict=True):
+            for axis, norm in zip(axes, NORMS, strict=True):
+                for i, (row, seeds) in enumerate(found.items()):
+                    _with_range(axis, [one[norm] for one in seeds if norm in one], row, f"C{i}")
+                robustness_axis(axis, norm)
+                axis.set_title(title)
+        legend(grid[0, 0].figure)
 
 
 def _robustness_reports(folder: Path, row: str) -> list[dict[str, Any]]:
@@ -116,7 +105,7 @@ def _with_range(axis: Axes, curves: list[dict[str, float]], label: str, color: s
     levels, _ = robustness_curve(curves[0])
     accuracies = np.array([robustness_curve(curve)[1] for curve in curves])
     axis.fill_between(levels, accuracies.min(0), accuracies.max(0), alpha=0.15, color=color, lw=0)
-    axis.plot(levels, accuracies.mean(0), "o-", ms=3, lw=1.2, color=color, label=label)
+    axis.plot(levels, accuracies.mean(0), "o-", color=color, label=label)
 
 
 def learning(rows: Sequence[str], folder: Path) -> None:

@@ -2,27 +2,29 @@
 
 from pathlib import Path
 
+from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import panels
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.images import chain_profiles
 
 PANELS = (
-    ("loss", ("loss", "cross_entropy")),
-    ("accuracy", ("accuracy", "test_accuracy")),
-    ("calibration", ("test_ece", "test_brier")),
+    ("loss", ("loss", "cross_entropy"), "linear"),
+    ("accuracy", ("accuracy", "test_accuracy"), "linear"),
+    ("calibration", ("test_ece", "test_brier"), "linear"),
     (
         "log density, nats",
         ("positive_log_density", "negative_log_density", "test_log_density", "buffer_log_density"),
+        "linear",
     ),
-    ("energy, nats", ("positive_energy", "negative_energy")),
-    ("f of data - f of samples, nats", ("energy_gap", "log_density_gap")),
-    ("samples of the buffer: FID", ("sample_fid", "start_fid")),
-    ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing")),
-    ("squared displacement", ("chain_displacement",)),
+    ("energy, nats", ("positive_energy", "negative_energy"), "linear"),
+    ("f of data - f of samples, nats", ("energy_gap", "log_density_gap"), "linear"),
+    ("FID of the buffer ({extractor})", ("sample_fid", "start_fid"), "linear"),
+    ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing"), "linear"),
+    ("squared displacement of a chain, a pixel", ("chain_displacement",), "linear"),
 )
 
 
-def draw(workdir: Path) -> None:
+def draw(workdir: Path, config: Config) -> None:
     """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
-    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS)
+    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from ebmjax.metrics import ReliabilityBins
-from ebmjax.recipes.core.plots import finish, legend
+from ebmjax.recipes.core.plots import figure, legend
 from ebmjax.recipes.joint.evaluate_plots import reliability_diagram
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
@@ -27,26 +26,18 @@ def reliability(rows: Mapping[str, str], folder: Path) -> None:
     found = {title: runs for title, runs in every.items() if runs}
     if not found:
         return
-    figure, (uppers, lowers) = plt.subplots(
-        2,
-        len(found),
-        figsize=(3.6 * len(found), 5),
-        sharex=True,
-        sharey="row",
-        height_ratios=(3, 1),
-        squeeze=False,
-    )
-    for upper, lower, (title, runs) in zip(uppers, lowers, found.items(), strict=True):
-        reliability_diagram(upper, lower, pooled([run["reliability"] for run in runs]))
-        accuracy, ece = ([100 * run[name] for run in runs] for name in ("accuracy", "ece"))
-        count = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
-        upper.set_title(
-            f"{title}, {count}\naccuracy {entry(accuracy, 1)} %, ECE {entry(ece, 1)} %", fontsize=9
-        )
-    uppers[0].set_ylabel("accuracy")
-    lowers[0].set_ylabel("images a seed")
-    legend(uppers[0])
-    finish(figure, folder / "reliability.png")
+    options: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": (3, 1)}
+    with figure(folder / "reliability.png", 2, len(found), size=(3.6, 2.5), **options) as grid:
+        for (upper, lower), (title, runs) in zip(grid.T, found.items(), strict=True):
+            reliability_diagram(upper, lower, pooled([run["reliability"] for run in runs]))
+            accuracy, ece = ([100 * run[name] for run in runs] for name in ("accuracy", "ece"))
+            count = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
+            upper.set_title(
+                f"{title}, {count}\naccuracy {entry(accuracy, 1)} %, ECE {entry(ece, 1)} %"
+            )
+        grid[0, 0].set_ylabel("accuracy")
+        grid[1, 0].set_ylabel("images a seed")
+        legend(grid[0, 0].figure)
 
 
 def pooled(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:

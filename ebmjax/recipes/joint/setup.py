@@ -90,7 +90,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=learnt,
         plan=plan,
         monitor=monitor,
-        draw=partial(plots.draw, workdir),
+        draw=partial(plots.draw, workdir, config),
         evaluate=evaluation,
         check_evaluate=evaluation.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from ebmjax.recipes.core.plots import INK, legend
+from ebmjax.recipes.core.plots import COLOURS, LINES, figure, legend
 from ebmjax.recipes.latent.figure_data import (
     BATCH_SIZE,
     Absent,
@@ -34,7 +34,6 @@ SCORES = {
     "kid_polynomial": r"$\mathrm{KID}_\infty$, cubic kernel",
     "fid": r"$\mathrm{FID}_\infty$",
 }
-COLOURS = (INK, "#d1495b", "#00798c", "#edae49")
 ESTIMATORS = {
     "frozen_prior": "frozen_prior (the prior never learns, as published)",
     "tempered": "tempered (the prior learns by the contrast)",
@@ -50,19 +49,18 @@ def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def boxes(rows: Sequence[Row], estimator: str) -> Figure:
+def boxes(rows: Sequence[Row], estimator: str, path: Path) -> None:
     """Draws Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over repeats."""
     swept = series(rows, estimator)
     variances = measured_variances(rows)
-    figure, panels = plt.subplots(1, len(variances), figsize=(4.5 * len(variances), 3.8))
-    for axes, (name, label) in zip(panels, variances.items(), strict=True):
-        names, values = box_values(swept, name)
-        axes.boxplot(values, tick_labels=names, medianprops={"color": INK}, showfliers=False)
-        for place, found in enumerate(values, start=1):
-            axes.plot(np.full(len(found), place), found, "o", ms=3, color=INK, alpha=0.5)
-        axes.set(xlabel="batch size" if estimator == "vanilla" else "exponent p", ylabel=label)
-    figure.suptitle(title(swept), fontsize=10)
-    return figure
+    with figure(path, 1, len(variances), size=(4.5, 3.8)) as (panels,):
+        for axes, (name, label) in zip(panels, variances.items(), strict=True):
+            names, values = box_values(swept, name)
+            axes.boxplot(values, tick_labels=names, medianprops={"color": "C0"}, showfliers=False)
+            for place, found in enumerate(values, start=1):
+                axes.plot(np.full(len(found), place), found, "o", color="C0", alpha=0.5)
+            axes.set(xlabel="batch size" if estimator == "vanilla" else "exponent p", ylabel=label)
+        panels[0].figure.suptitle(title(swept))
 
 
 def title(rows: Sequence[Row], *, features: bool = False) -> str:
@@ -96,38 +94,35 @@ def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndar
     return names, boxed
 
 
-def separated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
+def separated(rows: Sequence[Row], estimator: str, path: Path, score: str) -> None:
     """Draws Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
     variances = measured_variances(rows)
-    shape = (len(variances), len(found))
-    figure, grid = plt.subplots(*shape, figsize=(3.7 * len(found), 3.2 * len(variances)))
-    for line, (variance, label) in zip(grid, variances.items(), strict=True):
-        for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
-            _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
-            axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
-    figure.suptitle(heading, fontsize=10)
-    return figure
+    with figure(path, len(variances), len(found), size=(3.7, 3.2)) as grid:
+        for line, (variance, label) in zip(grid, variances.items(), strict=True):
+            for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
+                _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
+                axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
+        grid[0, 0].figure.suptitle(heading)
 
 
-def collated(rows: Sequence[Row], estimator: str, score: str) -> Figure:
+def collated(rows: Sequence[Row], estimator: str, path: Path, score: str) -> None:
     """Draws Fig. 10 (19): the same in one panel for all regimes."""
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
     variances = measured_variances(rows)
-    figure, panels = plt.subplots(1, len(variances), figsize=(5.5 * len(variances), 4.6))
-    for axes, (variance, label) in zip(panels, variances.items(), strict=True):
-        for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
-            mean = points(mine, variance, f"{score}.infinity")
-            _scatter(axes, mean, colour, label=regime)
-        axes.set(xlabel=label, ylabel=SCORES[score])
-        legend(axes)
-    figure.suptitle(heading, fontsize=10)
-    return figure
+    with figure(path, 1, len(variances), size=(5.5, 4.6)) as (panels,):
+        for axes, (variance, label) in zip(panels, variances.items(), strict=True):
+            for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
+                mean = points(mine, variance, f"{score}.infinity")
+                _scatter(axes, mean, colour, label=regime)
+            axes.set(xlabel=label, ylabel=SCORES[score])
+        legend(panels[0].figure)
+        panels[0].figure.suptitle(heading)
 
 
-def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
+def overlaid(rows: Sequence[Row], estimator: str, path: Path, score: str) -> None:
     """Draws Fig. 6: rows that change more than p, over the sweep of p; circles their base."""
     changed = variants(rows, estimator)
     heading = title(series(rows, estimator), features=True)
@@ -138,43 +133,41 @@ def overlaid(rows: Sequence[Row], estimator: str, score: str) -> Figure:
     ]
     panels = [panel for panel in panels if panel[2]]
     variances = measured_variances(rows)
-    shape, size = (len(variances), len(panels)), (5.5 * len(panels), 3.75 * len(variances))
-    figure, grid = plt.subplots(*shape, figsize=size, squeeze=False)
-    for line, (variance, label) in zip(grid, variances.items(), strict=True):
-        for axes, (regime, mine, other) in zip(line, panels, strict=True):
-            at = partial(points, x_name=variance, y_name=f"{score}.infinity")
-            _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])
-            bases = [row for row in mine if row.exponent in {one.exponent for one in other}]
-            axes.plot(*at(bases)[1:3], "o", ms=16, mfc="none", mec="0.4")
-            for place, row in enumerate(other):
-                colour = plt.get_cmap("tab10")(place % 10)
-                _errorbars(axes, at([row]), color=colour, marker="s", label=row.label)
-            axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
-            legend(axes)
-    figure.suptitle(heading, fontsize=10)
-    return figure
+    colours = {row.label: style["color"] for row, style in zip(changed, cycle(LINES), strict=False)}
+    with figure(path, len(variances), len(panels), size=(5.5, 3.75)) as grid:
+        for line, (variance, label) in zip(grid, variances.items(), strict=True):
+            for axes, (regime, mine, other) in zip(line, panels, strict=True):
+                at = partial(points, x_name=variance, y_name=f"{score}.infinity")
+                _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])
+                bases = [row for row in mine if row.exponent in {one.exponent for one in other}]
+                axes.plot(*at(bases)[1:3], "o", ms=16, mfc="none", mec="0.4")
+                for row in other:
+                    colour = colours[row.label]
+                    _errorbars(axes, at([row]), color=colour, marker="s", label=row.label)
+                axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
+        legend(grid[0, 0].figure)
+        grid[0, 0].figure.suptitle(heading)
 
 
-def against_time(rows: Sequence[Row]) -> Figure:
+def against_time(rows: Sequence[Row], path: Path) -> None:
     """Draws KID_inf and nats against training time, by row; the thesis has no such figure."""
     heading = title(rows, features=True)
     numbers = {
         "kid_rbf.infinity": SCORES["kid_rbf"],
         "evidence.ais.mean": "log evidence of test images by AIS, nats",
     }
-    figure, panels = plt.subplots(1, 2, figsize=(15, 7))
     estimators = sorted({row.estimator for row in rows})
-    for axes, (name, label) in zip(panels, numbers.items(), strict=True):
-        for place, estimator in enumerate(estimators):
-            mine = [row for row in rows if row.estimator == estimator]
-            found = points(mine, "cost.train_seconds", name)
-            colour = plt.get_cmap("tab10")(place)
-            _errorbars(axes, found, color=colour, marker="o", label=estimator)
-            _names(axes, found)
-        axes.set(xlabel="seconds of training, one repeat", ylabel=label, xscale="log", xmargin=0.2)
-        legend(axes)
-    figure.suptitle(heading, fontsize=10)
-    return figure
+    axis: dict[str, Any] = {"xlabel": "seconds of training, one repeat", "xscale": "log"}
+    with figure(path, 1, 2, size=(7.5, 7)) as (panels,):
+        for axes, (name, label) in zip(panels, numbers.items(), strict=True):
+            for place, estimator in enumerate(estimators):
+                mine = [row for row in rows if row.estimator == estimator]
+                found = points(mine, "cost.train_seconds", name)
+                _errorbars(axes, found, color=f"C{place}", marker="o", label=estimator)
+                _names(axes, found)
+            axes.set(**axis, ylabel=label, xmargin=0.2)
+        legend(panels[0].figure)
+        panels[0].figure.suptitle(heading)
 
 
 def _scatter(axes: Axes, mean: Points, colour: str, label: str = "") -> None:
@@ -192,5 +185,5 @@ def _names(axes: Axes, mean: Points) -> None:
 
 
 def _errorbars(axes: Axes, mean: Points, **style: Any) -> None:
-    style |= {"xerr": mean.x_spread, "yerr": mean.y_spread, "ls": "", "ms": 5, "capsize": 2}
+    style |= {"xerr": mean.x_spread, "yerr": mean.y_spread, "ls": "", "capsize": 2}
     axes.errorbar(mean.x, mean.y, **style)

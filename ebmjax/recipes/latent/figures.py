@@ -12,10 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from ebmjax.recipes.core.fields import stop
-from ebmjax.recipes.core.plots import finish
 from ebmjax.recipes.latent import figure_runs as runs
 from ebmjax.recipes.latent import figure_sweeps as sweeps
 from ebmjax.recipes.latent.figure_data import Absent, Row, gather
@@ -24,9 +21,9 @@ from ebmjax.recipes.study.reader import row_names
 from ebmjax.recipes.study.reader import runs as runs_of
 
 
-def figures(rows: Sequence[Row]) -> dict[str, Callable[[], Figure]]:
-    """Returns every figure by the name of its file."""
-    made: dict[str, Callable[[], Figure]] = {
+def figures(rows: Sequence[Row]) -> dict[str, Callable[[Path], None]]:
+    """Returns functions that draw to a path, by the name of the file."""
+    made: dict[str, Callable[[Path], None]] = {
         "equal_time": partial(sweeps.against_time, rows),
         "fig03_variance_against_batch_size": partial(sweeps.boxes, rows, "vanilla"),
         "fig07_samples_by_kid": partial(runs.samples_by_score, rows),
@@ -67,7 +64,7 @@ def draw(folder: Path) -> None:
     num_drawn = 0
     for name, make in sorted(figures(rows).items()):
         try:
-            finish(make(), target / f"{name}.png")
+            make(target / f"{name}.png")
             num_drawn += 1
         except Absent as reason:
             print(f"no {name}: {reason}.")

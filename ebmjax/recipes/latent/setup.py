@@ -78,7 +78,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=examples,
         plan=plan,
         monitor=monitor,
-        draw=partial(plots.draw, workdir, np.asarray(schedule.powers)),
+        draw=partial(plots.draw, workdir, config, np.asarray(schedule.powers)),
         evaluate=evaluation,
         use=evaluation.use,
         check_evaluate=partial(check_weights, config),

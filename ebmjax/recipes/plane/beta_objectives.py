@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from ebmjax.recipes.core.plots import finish
+from ebmjax.recipes.core.plots import figure
 from ebmjax.recipes.plane.beta_plots import shown_density, tile
 from ebmjax.recipes.plane.checks import name_of
 from ebmjax.recipes.plane.grid import Grid
@@ -51,21 +50,17 @@ def panels(path: Path, runs: dict[str, Run]) -> None:
     with np.load(shown.folder / "truth.npz") as arrays:
         truth = arrays["log_density"]
     limits = (0.0, float(np.exp(truth.max())))
-    size = (1.5 * (len(betas) + 1), 1.55 * len(runs) + 0.4)
-    figure, squares = plt.subplots(len(runs), len(betas) + 1, figsize=size, squeeze=False)
-    for axes in squares[1:, 0]:
-        axes.set_visible(False)
-    tile(squares[0, 0], truth, np.exp, limits)
-    squares[0, 0].set_title("data", fontsize=8)
-    for axes, (objective, run) in zip(squares[:, 1:], runs.items(), strict=True):
-        models = _models(run, grid, np.exp(truth), betas)
-        for place, (title, learned) in zip(axes, models, strict=True):
-            tile(place, learned, np.exp, limits, missing=title)
-            place.set_title("" if learned is None else title, fontsize=8)
-        axes[0].set_ylabel(TITLES[objective], fontsize=8)
-    for place, beta in zip(squares[0, 1:], betas, strict=True):
-        place.set_title("\n".join(filter(None, (f"beta {beta:g}", place.get_title()))), fontsize=8)
-    finish(figure, path)
+    with figure(path, len(runs), len(betas) + 1, size=(1.5, 1.7)) as squares:
+        tile(squares[0, 0], truth, np.exp, limits)
+        squares[0, 0].set_title("data")
+        for axes, (objective, run) in zip(squares[:, 1:], runs.items(), strict=True):
+            models = _models(run, grid, np.exp(truth), betas)
+            for place, (title, learned) in zip(axes, models, strict=True):
+                tile(place, learned, np.exp, limits, missing=title)
+                place.set_title("" if learned is None else title)
+            axes[0].set_ylabel(TITLES[objective])
+        for place, beta in zip(squares[0, 1:], betas, strict=True):
+            place.set_title("\n".join(filter(None, (f"beta {beta:g}", place.get_title()))))
 
 
 def _models(

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib
 import numpy as np
 
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.plots import column, finish, legend
+from ebmjax.recipes.core.plots import by_step, column, figure, legend
 from ebmjax.recipes.core.workdir import read_rows, snapshots
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import Grid
@@ -42,20 +42,17 @@ def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
         columns.append(
             (f"beta {beta:g}: {title}", learned, f"chains: TV {distance:.2f}", log_estimate)
         )
-    figure, squares = plt.subplots(
-        4, len(columns), figsize=(1.7 * len(columns), 7.2), squeeze=False
-    )
-    for (title, learned, below, sampled), axes in zip(columns, squares.T, strict=True):
-        axes[0].set_title(title, fontsize=8)
-        axes[2].set_title(below, fontsize=8)
-        for place, values in ((0, learned), (2, sampled)):
-            tile(axes[place], values, lambda v: np.exp(v), (0.0, math.exp(peak)))
-            tile(axes[place + 1], values, lambda v: np.maximum(v, FLOOR), (FLOOR, peak))
-    for axes in squares[2:, 0]:
-        axes.set_visible(False)
-    for axes, name in zip(squares[:2, 0], ("density", "log density"), strict=True):
-        axes.set_ylabel(name, fontsize=8)
-    finish(figure, path)
+    with figure(path, 4, len(columns), size=(1.7, 1.8)) as squares:
+        for (title, learned, below, sampled), axes in zip(columns, squares.T, strict=True):
+            axes[0].set_title(title)
+            axes[2].set_title(below)
+            for place, values in ((0, learned), (2, sampled)):
+                tile(axes[place], values, lambda v: np.exp(v), (0.0, math.exp(peak)))
+                tile(axes[place + 1], values, lambda v: np.maximum(v, FLOOR), (FLOOR, peak))
+        for axes in squares[2:, 0]:  # the data have no chains
+            axes.set_visible(False)
+        for axes, name in zip(squares[:2, 0], ("density", "log density"), strict=True):
+            axes.set_ylabel(name)
 
 
 def shown_density(
@@ -81,12 +78,12 @@ def tile(
     """
     axes.set(xticks=[], yticks=[])
     if log_density is None:
-        axes.text(0.5, 0.5, missing, ha="center", va="center", fontsize=7)
+        axes.text(0.5, 0.5, missing, ha="center", va="center")
         axes.set_aspect("equal")
         return
     low, high = limits
     image = shown(log_density).T
-    axes.imshow(image, origin="lower", vmin=low, vmax=high, interpolation="nearest")
+    axes.imshow(image, origin="lower", vmin=low, vmax=high)
 
 
 def training(path: Path, rows: list[dict[str, Any]], betas: tuple[float, ...]) -> None:
@@ -99,16 +96,14 @@ def training(path: Path, rows: list[dict[str, Any]], betas: tuple[float, ...]) -
         ("positive_weight", "mean weight of the data"),
         ("effective_sample_fraction", "effective fraction of negatives"),
     )
-    figure, grid = plt.subplots(2, 3, figsize=(12, 6))
-    for axes, (name, label) in zip(grid.flat, names, strict=True):
-        steps, values = column(rows, name)
-        for i, beta in enumerate(betas):
-            shade = plt.get_cmap("viridis")(i / max(len(betas) - 1, 1))
-            axes.plot(steps, values[:, i], color=shade, lw=1.2, label=f"beta {beta:g}")
-        scale = "log" if name == "density_kl" else "linear"
-        axes.set(xlabel="step", ylabel=label, yscale=scale)
-    grid[0, 2].legend(fontsize=7, frameon=False)
-    finish(figure, path)
+    with figure(path, 2, 3) as grid:
+        for axes, (name, label) in zip(grid.flat, names, strict=True):
+            steps, values = column(rows, name)
+            for i, beta in enumerate(betas if np.isfinite(values).any() else ()):
+                shade = matplotlib.colormaps["viridis"](i / max(len(betas) - 1, 1))
+                axes.plot(steps, values[:, i], color=shade, label=f"beta {beta:g}")
+            by_step(axes, label, "log" if name == "density_kl" else "linear")
+        legend(grid[0, 0].figure)
 
 
 PANELS = (
@@ -131,31 +126,31 @@ def study(folder: Path) -> None:
     shown = [name for name in PANELS if any(_panel(rowname) == name for rowname, _ in found)]
     if not shown:
         return
-    figure, grid = plt.subplots(
-        2, len(shown), figsize=(3 * len(shown), 6), sharey="row", squeeze=False
-    )
-    for rowname, runs in found:
-        panel = _panel(rowname)
-        if panel is None:
-            continue
-        axes = grid[:, shown.index(panel)]
-        line = _as_words(rowname).removeprefix(panel).strip() or "default"
-        for place, name in zip(axes, ("density_tv", "sample_tv"), strict=True):
-            betas, values = over_betas(runs, name)
-            has_any = ~np.isnan(values).all(axis=0)
-            betas, values = betas[has_any], values[:, has_any]
-            mean, counts = np.nanmean(values, axis=0), np.sum(~np.isnan(values), axis=0)
-            of_runs = np.sqrt(counts / np.maximum(counts - 1, 1))  # dividing by n - 1; 0 for one
-            spread = np.nanstd(values, axis=0) * of_runs
-            place.errorbar(betas, mean, spread, lw=1.2, label=line)
-    for axes, name in zip(grid[0], shown, strict=True):
-        axes.set_title(name, fontsize=9)
-    grid[0, 0].set_ylabel("total variation, density")
-    grid[1, 0].set_ylabel("total variation, chains")
-    for axes in grid.flat:
-        axes.set(xlabel="beta", ylim=(0, 1.03))
-        legend(axes)
-    finish(figure, folder / "divergences.png")
+    options: dict[str, Any] = {"size": (3, 3), "sharey": "row"}
+    colours: dict[str, str] = {}
+    with figure(folder / "divergences.png", 2, len(shown), **options) as grid:
+        for rowname, runs in found:
+            panel = _panel(rowname)
+            if panel is None:
+                continue
+            axes = grid[:, shown.index(panel)]
+            line = _as_words(rowname).removeprefix(panel).strip() or "default"
+            colour = colours.setdefault(line, f"C{len(colours)}")
+            for place, name in zip(axes, ("density_tv", "sample_tv"), strict=True):
+                betas, values = over_betas(runs, name)
+                has_any = ~np.isnan(values).all(axis=0)
+                betas, values = betas[has_any], values[:, has_any]
+                mean, counts = np.nanmean(values, axis=0), np.sum(~np.isnan(values), axis=0)
+                # Divides by n - 1; 0 for one run.
+                spread = np.nanstd(values, axis=0) * np.sqrt(counts / np.maximum(counts - 1, 1))
+                place.errorbar(betas, mean, spread, color=colour, label=line)
+        for axes, name in zip(grid[0], shown, strict=True):
+            axes.set_title(name)
+        grid[0, 0].set_ylabel("total variation, density")
+        grid[1, 0].set_ylabel("total variation, chains")
+        for axes in grid.flat:
+            axes.set(xlabel="beta", ylim=(0, 1.03))
+        legend(grid[0, 0].figure)
 
 
 def _as_words(rowname: str) -> str:

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
-
-from ebmjax.recipes.core.plots import INK, finish, legend
+from ebmjax.recipes.core import plots
 from ebmjax.recipes.plane.checks import SETTINGS
 from ebmjax.recipes.plane.samplers_plots import title
 from ebmjax.recipes.samplers import SAMPLERS
@@ -93,27 +91,26 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
         ("distance_to_model", "energy distance to the model"),
     )
     names = sampler_names(runs)
-    picture, grid = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 4.2), sharey=True)
-    for axes, (number, label) in zip(grid, panels, strict=True):
-        for i, setting in enumerate(settings):
-            dots = [
-                (run[setting][name][number], row + 0.25 * i)
-                for run in runs
-                for row, name in enumerate(names)
-                if run[setting][name][number] is not None
-            ]
-            if dots:
-                axes.plot(*zip(*dots, strict=True), "o", ms=4, alpha=0.6, label=setting)
-                axes.set_xscale("log")
-        for style, reference in ((":", "model"), ("--", "locked")):
-            found = [run["references"].get(reference, {}).get(number) for run in runs]
-            known = [value for value in found if value is not None]
-            if known:
-                axes.axvline(statistics.mean(known), color=INK, ls=style, lw=1, label=reference)
-        axes.set(xlabel=label, yticks=range(len(names)))
-        axes.set_yticklabels([title(name) for name in names])
     published = [(PUBLISHED[name], row) for row, name in enumerate(names) if name in PUBLISHED]
-    grid[0].plot(*zip(*published, strict=True), "x", color=INK, ms=7, label="published")
-    grid[0].invert_yaxis()
-    legend(grid[0])
-    finish(picture, path)
+    with plots.figure(path, 1, len(panels), size=(3.6, 4.2), sharey=True) as (grid,):
+        for axes, (number, label) in zip(grid, panels, strict=True):
+            for i, setting in enumerate(settings):
+                dots = [
+                    (run[setting][name][number], row + 0.25 * i)
+                    for run in runs
+                    for row, name in enumerate(names)
+                    if run[setting][name][number] is not None
+                ]
+                if dots:
+                    axes.plot(*zip(*dots, strict=True), "o", alpha=0.6, label=setting)
+                    axes.set_xscale("log")
+            for style, reference in ((":", "model"), ("--", "locked")):
+                found = [run["references"].get(reference, {}).get(number) for run in runs]
+                known = [value for value in found if value is not None]
+                if known:
+                    axes.axvline(statistics.mean(known), color="0.3", ls=style, label=reference)
+            axes.set_xlabel(label)
+            axes.set_yticks(range(len(names)), [title(name) for name in names])
+        grid[0].plot(*zip(*published, strict=True), "x", color="0.3", ms=7, label="published")
+        grid[0].invert_yaxis()
+        plots.legend(grid[0].figure)

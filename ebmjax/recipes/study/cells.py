@@ -11,12 +11,11 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.command_line import read, typed, without_effect
-from ebmjax.recipes.core.extractor_names import extractor_name
+from ebmjax.recipes.core.extractor_names import EXTRACTOR, extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.study.reader import Run, folder_name
 
 RUN = ("-m", "ebmjax.recipes", "run")
-EXTRACTOR = "{extractor}"
 
 
 @dataclass(frozen=True)
