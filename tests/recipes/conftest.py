@@ -1,12 +1,13 @@
 """Finished runs for all tests, networks that compile soon, and one cache for all processes."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 from experiment_runs import digits
+from legible import faults
 from linear_family import NAME, linear
+from matplotlib.figure import Figure
 from small_networks import ShallowResNet, random_features
 
 from ebmjax import evaluate, networks
@@ -16,14 +17,33 @@ CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"
 
 
-@pytest.fixture(autouse=True)
-def no_figure_stays_open():
-    """A figure left open is the fault of the test that drew it, not of one that counts later."""
-    yield
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None and pyplot.get_fignums():
-        pyplot.close("all")
-        pytest.fail("figures stay open")
+SAVED: dict[str, Figure] = {}
+LOOKED_AT: set[tuple[str, ...]] = set()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def legible_figures():
+    """Figures are kept by the name of their file; the first one of each kind is looked at."""
+    save = Figure.savefig
+
+    def looked_at(figure, path):
+        save(figure, path)
+        SAVED[path.name] = figure
+        kind = (path.name, *(axes.get_ylabel() for axes in figure.axes))
+        if kind not in LOOKED_AT:
+            LOOKED_AT.add(kind)
+            assert faults(figure) == [], path.name
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", looked_at)
+        yield
+
+
+@pytest.fixture
+def figures():
+    """The figures that a test saves, by the name of the file."""
+    SAVED.clear()
+    return SAVED
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,7 @@
 """Opens, styles and saves every figure, and draws the pictures that families share."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ import matplotlib
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
@@ -27,16 +29,16 @@ STYLE: Any = {
     "axes.grid": True,
     "axes.labelsize": 9,
     "axes.prop_cycle": LINES,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
     "axes.titlesize": 9,
     "figure.constrained_layout.use": True,
     "figure.titlesize": 10,
     "font.size": 8,
     "grid.color": "0.9",
     "image.interpolation": "nearest",
+    "legend.columnspacing": 1.0,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.handlelength": 1.2,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
     "savefig.bbox": "tight",
@@ -46,6 +48,9 @@ STYLE: Any = {
 
 LETTER = 0.6
 """Width of a letter in units of the font's size, seldom more in the mean over a line."""
+
+SHORT = 21
+"""Letters of a name of which two fit side by side above a panel."""
 
 FEW = 25
 """Curves of at most so many points have a dot at each."""
@@ -84,9 +89,8 @@ def arrange(drawn: Figure) -> None:
     """Hides empty panels and breaks long lines of titles and labels."""
     width, height = drawn.get_size_inches()
     for axes in drawn.axes:
-        if not (axes.has_data() or axes.texts):
-            axes.set_axis_off()
-        place = axes.get_position()
+        axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
+        place = axes.get_position(original=True)
         axes.set_title(_filled(axes.get_title(), width * place.width, "axes.titlesize"))
         axes.set_xlabel(_filled(axes.get_xlabel(), width * place.width, "axes.labelsize"))
         axes.set_ylabel(_filled(axes.get_ylabel(), height * place.height, "axes.labelsize"))
@@ -103,8 +107,8 @@ def _filled(text: str, inches: float, size: str) -> str:
 
 def shape(num: int, most: int = 3) -> tuple[int, int]:
     """Returns lines and columns of ``num`` panels, at most ``most`` in a line."""
-    lines = -(-num // most)
-    return lines, -(-num // max(lines, 1))
+    lines = max(-(-num // most), 1)
+    return lines, max(-(-num // lines), 1)
 
 
 def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: int = 480) -> None:
@@ -188,7 +192,22 @@ def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> No
 def by_step(axes: Axes, label: str, scale: str = "linear") -> None:
     """Names the axes of curves against the step."""
     axes.set(xlabel="step", ylabel=label, yscale=scale)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
+
+
+def step_colours(grid: np.ndarray, last: int) -> Callable[[int], Any]:
+    """Draws a bar of colours beside panels, and returns the colour of a step of training.
+
+    Later steps, up to ``last``, are darker.
+    """
+    colours = ScalarMappable(Normalize(0, max(last, 1)), "viridis_r")
+    grid.flat[0].figure.colorbar(colours, ax=grid, label="step of training")
+    return lambda step: colours.to_rgba(np.array(step))
+
+
+def shades(num: int) -> list[Any]:
+    """Returns ``num`` ordered colours, later ones darker."""
+    return [matplotlib.colormaps["viridis_r"](0.1 + 0.9 * i / max(num - 1, 1)) for i in range(num)]
 
 
 def legend(of: Axes | Figure) -> None:
@@ -206,7 +225,8 @@ def legend(of: Axes | Figure) -> None:
     if isinstance(of, Figure):
         of.legend(found.values(), found, loc="outside lower center", ncols=4)
     else:
-        of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+        columns = 2 if max(map(len, found)) <= SHORT else 1
+        of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
 
 
 def panels(
@@ -225,10 +245,9 @@ def panels(
     """
     found = []
     for label, names, scale in wanted:
-        names = [name for name in names if np.isfinite(column(rows, name)[1]).any()]
-        if names:
+        if any(np.isfinite(column(rows, name)[1]).any() for name in names):
             found.append((with_extractor(label, [config]), names, scale))
-    with figure(path, *shape(max(len(found), 1))) as grid:
+    with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
             for name in names:
                 curve(axes, rows, name)

@@ -49,12 +49,16 @@ def _numbers(value: Any) -> list[tuple[str, float]]:
 IN_LINES = {
     "loss": "loss",
     "accuracy": "accuracy",
+    "test_accuracy": "test accuracy",
     "reconstruction_error": "squared error",
+    "test_log_evidence": "test log evidence",
+    "density_tv": "total variation",
     "energy_gap": "gap",
+    "log_density_gap": "gap",
     "chain_acceptance_prob": "acceptance",
     "prior_acceptance": "acceptance of the prior",
 }
-"""Numbers of training that a line of progress shows, with their names there."""
+"""Numbers that a line of progress shows, with their names there."""
 
 IN_TABLE = {
     "loss": "loss",
@@ -81,6 +85,14 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(f"{IN_LINES[k]} {_mean(row[k]):.4g}" for k in IN_LINES if k in row)
 
 
+def _duration(seconds: float) -> str:
+    """Returns a duration in its unit, as coarse as an estimate is."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def table(row: dict[str, Any], config: Config) -> str:
     """Returns the results of a run of ``config`` in at most ten lines, from its last numbers."""
     found = {
@@ -93,11 +105,12 @@ def table(row: dict[str, Any], config: Config) -> str:
 
 
 class ProgressBar:
-    """Progress bar with step rate, time left and loss, for terminals."""
+    """Progress bar with step rate, time left and the newest numbers, for terminals."""
 
     def __init__(self, total_steps: int):
         self._total_steps = total_steps
         self._bar: tqdm | None = None
+        self._newest: dict[str, Any] = {}
 
     def start(self, first_step: int) -> None:
         self._bar = tqdm(total=self._total_steps, initial=first_step, unit="step", leave=True)
@@ -105,7 +118,8 @@ class ProgressBar:
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._bar is not None, "start() comes first"
         if "loss" in row:
-            self._bar.set_postfix_str(_line(row), refresh=False)
+            self._newest |= row
+            self._bar.set_postfix_str(_line(self._newest), refresh=False)
         self._bar.update(step - self._bar.n)
 
     def close(self) -> None:
@@ -114,7 +128,7 @@ class ProgressBar:
 
 
 class PlainLines:
-    """Prints a line now and then, for logs and pipes.
+    """Prints a line with the newest numbers now and then, for logs and pipes.
 
     Args:
       total_steps: of the run.
@@ -126,6 +140,7 @@ class PlainLines:
         self._seconds = seconds
         self._last = time.perf_counter()
         self._reference: tuple[int, float] | None = None
+        self._newest: dict[str, Any] = {}
 
     def start(self, first_step: int) -> None:
         """Does nothing: the clock starts at the first row of training, after compiling."""
@@ -133,6 +148,7 @@ class PlainLines:
     def write(self, step: int, row: dict[str, Any]) -> None:
         if "loss" not in row:
             return
+        self._newest |= row
         now = time.perf_counter()
         self._reference = self._reference or (step, now)
         if now - self._last < self._seconds and step != self._total_steps:
@@ -142,8 +158,8 @@ class PlainLines:
         pace = ""
         if steps and seconds:
             left = (self._total_steps - step) * seconds / steps
-            pace = f"  {steps / seconds:.1f} steps/s  {left:.0f} s left"
-        print(f"step {step}/{self._total_steps}  {_line(row)}{pace}", flush=True)
+            pace = f"  {steps / seconds:.1f} steps/s  about {_duration(left)} left"
+        print(f"step {step}/{self._total_steps}  {_line(self._newest)}{pace}", flush=True)
 
     def close(self) -> None:
         """Does nothing."""

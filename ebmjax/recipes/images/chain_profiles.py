@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
-from ebmjax.recipes.core.plots import figure
+from ebmjax.recipes.core.plots import figure, step_colours
 from ebmjax.recipes.core.workdir import snapshots
 from ebmjax.recipes.study import reader
 
@@ -75,19 +73,18 @@ def _figure(path: Path, rows: Mapping[str, Numbers]) -> None:
         return
     numbers = [number for number in LABELS if any(number in row for row in rows.values())]
     last = max(step for row in rows.values() for by_step in row.values() for step in by_step)
-    colours = ScalarMappable(Normalize(0, max(last, 1)), "viridis")
     with figure(path, len(rows), len(numbers)) as grid:
+        colour = step_colours(grid, last)
         for line, (title, row) in zip(grid, rows.items(), strict=True):
             for axes, number in zip(line, numbers, strict=True):
                 if number not in row:  # not of this sampler
                     continue
                 for step, values in row[number].items():
                     steps = np.arange(1, len(values) + 1)
-                    axes.plot(steps, values, color=colours.to_rgba(np.array(step)))
+                    axes.plot(steps, values, color=colour(step))
                 label, scale = LABELS[number]
                 axes.set(title=title.replace("_", " "), xlabel="step of the chain")
                 axes.set(ylabel=label, yscale=scale)
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
                 if number == "acceptance_prob":
                     axes.set_ylim(-0.03, 1.03)
-        grid[0, 0].figure.colorbar(colours, ax=grid, label="step of training")

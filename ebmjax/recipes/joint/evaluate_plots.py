@@ -120,7 +120,7 @@ def _by_class(path: Path, found: Samples, of_class: str) -> None:
     columns = min(2 * COLUMNS, int(counts.max()))
     caption = _caption(columns, int(counts.max()), "of" if np.ptp(counts) == 0 else "of up to")
     shape = found["images"].shape[1:]
-    size = (max(0.4 * columns + 1, 3.5), 1.0 + 0.42 * len(classes))
+    size = (max(0.4 * columns + 1, 2.6), 1.0 + 0.42 * len(classes))
     with figure(path, 1, 2, size=size) as (axes,):
         for axis, field, by in zip(
             axes, ("log_density", "class_probability"), ("log p(x)", "p(y|x)"), strict=True

@@ -32,9 +32,8 @@ def reliability(rows: Mapping[str, str], folder: Path) -> None:
             reliability_diagram(upper, lower, pooled([run["reliability"] for run in runs]))
             accuracy, ece = ([100 * run[name] for run in runs] for name in ("accuracy", "ece"))
             count = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
-            upper.set_title(
-                f"{title}, {count}\naccuracy {entry(accuracy, 1)} %, ECE {entry(ece, 1)} %"
-            )
+            shown = f"accuracy {entry(accuracy, 1)} %\nECE {entry(ece, 1)} %"
+            upper.set_title(f"{title}, {count}\n{shown}")
         grid[0, 0].set_ylabel("accuracy")
         grid[1, 0].set_ylabel("images a seed")
         legend(grid[0, 0].figure)

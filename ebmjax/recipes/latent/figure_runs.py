@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 
-from ebmjax.recipes.core.plots import by_step, figure, legend, shape, tiles
+from ebmjax.recipes.core.plots import by_step, figure, legend, shades, shape, tiles
 from ebmjax.recipes.latent.figure_data import BATCH_SIZE, Absent, Row, series, variants
 from ebmjax.recipes.latent.figure_sweeps import SCORES, title
 
@@ -22,9 +21,8 @@ def schedules(rows: Sequence[Row], estimator: str, path: Path) -> None:
     """Draws Fig. 1: the powers against their index."""
     swept = series(rows, estimator)
     with figure(path, size=(5.5, 4)) as ((axes,),):
-        for i, row in enumerate(swept):
+        for row, shade in zip(swept, shades(len(swept)), strict=True):
             powers, _ = row.mean_log_likelihoods()
-            shade = matplotlib.colormaps["viridis"](i / len(swept))
             axes.plot(range(len(powers)), powers, "o-", color=shade, label=row.label)
         axes.set(xlabel="index i", ylabel="power t")
         legend(axes.figure)

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.plots import column, figure, legend, panels, tiles
+from ebmjax.recipes.core.plots import column, figure, panels, step_colours, tiles
 from ebmjax.recipes.core.workdir import read_rows, snapshots
 
 SHOWN = 10
@@ -77,13 +76,12 @@ def schedule(path: Path, powers: np.ndarray) -> None:
 def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.ndarray) -> None:
     """Draws E_t against t, later steps darker; its integral is the log evidence."""
     steps, values = column(rows, "test_mean_log_likelihoods")
-    with figure(path, size=(5.5, 3.6)) as ((axes,),):
-        for i, (step, curve_values) in enumerate(zip(steps, values, strict=True)):
-            shade = matplotlib.colormaps["viridis_r"]((i + 1) / len(steps))
+    with figure(path, size=(5.5, 3.6)) as grid:
+        axes, colour = grid[0, 0], step_colours(grid, max(steps, default=0))
+        for step, curve_values in zip(steps, values, strict=True):
             curve_values = curve_values.reshape(-1, len(powers)).mean(0)  # over repeats
-            axes.plot(powers, curve_values, "o-", color=shade, label=f"step {step}")
+            axes.plot(powers, curve_values, "o-", color=colour(step), label=f"step {step}")
         axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
-        legend(axes.figure)
 
 
 def _acceptances(row: dict[str, Any]) -> dict[str, Any]:

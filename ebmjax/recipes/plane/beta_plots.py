@@ -5,11 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.plots import by_step, column, figure, legend
+from ebmjax.recipes.core.plots import by_step, column, figure, legend, shades, shape
 from ebmjax.recipes.core.workdir import read_rows, snapshots
 from ebmjax.recipes.plane import grid as toy_grid
 from ebmjax.recipes.plane.grid import Grid
@@ -88,21 +87,21 @@ def tile(
 
 def training(path: Path, rows: list[dict[str, Any]], betas: tuple[float, ...]) -> None:
     """Draws divergences and the objective's monitors against the step, a line a beta."""
-    names = (
-        ("density_tv", "total variation, density"),
-        ("density_kl", "KL(data || model), nats"),
-        ("sample_tv", "total variation, chains"),
-        ("log_density_gap", "f of data - f of negatives"),
-        ("positive_weight", "mean weight of the data"),
-        ("effective_sample_fraction", "effective fraction of negatives"),
-    )
-    with figure(path, 2, 3) as grid:
-        for axes, (name, label) in zip(grid.flat, names, strict=True):
-            steps, values = column(rows, name)
-            for i, beta in enumerate(betas if np.isfinite(values).any() else ()):
-                shade = matplotlib.colormaps["viridis"](i / max(len(betas) - 1, 1))
-                axes.plot(steps, values[:, i], color=shade, label=f"beta {beta:g}")
-            by_step(axes, label, "log" if name == "density_kl" else "linear")
+    names = {
+        "density_tv": "total variation, density",
+        "density_kl": "KL(data || model), nats",
+        "sample_tv": "total variation, chains",
+        "log_density_gap": "f of data - f of negatives",
+        "positive_weight": "mean weight of the data",
+        "effective_sample_fraction": "effective fraction of negatives",
+    }
+    curves = {label: column(rows, name) for name, label in names.items()}
+    curves = {label: found for label, found in curves.items() if np.isfinite(found[1]).any()}
+    with figure(path, *shape(len(curves))) as grid:
+        for axes, (label, (steps, values)) in zip(grid.flat, curves.items(), strict=False):
+            for beta, numbers, shade in zip(betas, values.T, shades(len(betas)), strict=True):
+                axes.plot(steps, numbers, color=shade, label=f"beta {beta:g}")
+            by_step(axes, label, "log" if label == names["density_kl"] else "linear")
         legend(grid[0, 0].figure)
 
 

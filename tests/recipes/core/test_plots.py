@@ -1,14 +1,18 @@
 import json
 import shutil
 
+import matplotlib
 import numpy as np
 import pytest
-from experiment_runs import contents, rows_of
-from matplotlib import pyplot as plt
+from experiment_runs import contents, digits, rows_of
+from legible import faults
+from matplotlib.figure import Figure
 from PIL import Image
 
 from ebmjax.latent import power_schedule
 from ebmjax.recipes.core import plots
+from ebmjax.recipes.image import plots as igebm_plots
+from ebmjax.recipes.joint import plots as jem_plots
 from ebmjax.recipes.latent import plots as thermo_plots
 
 LINE = 96
@@ -59,7 +63,7 @@ def test_an_image_grid_is_enlarged_without_smoothing(tmp_path):
 
 def test_a_column_skips_rows_without_it_and_turns_null_into_nan():
     rows = [
-        {"step": 0},
+        {"step": 1},
         {"step": 2, "loss": 1.5, "energies": [1.0, None]},
         {"step": 3, "loss": None, "energies": [3.0, 4]},
     ]
@@ -71,15 +75,110 @@ def test_a_column_skips_rows_without_it_and_turns_null_into_nan():
     assert len(plots.column(rows, "absent")[0]) == 0
 
 
-def test_a_curve_draws_what_is_there():
-    _, axes = plt.subplots()
-    rows = [{"step": 0}, {"step": 4, "prior_energy": 2.0}, {"step": 6, "prior_energy": 1.0}]
-    plots.curve(axes, rows, "prior_energy")
-    plots.curve(axes, rows, "absent")
+def drawn(*rows):
+    axes = Figure().subplots()
+    for name in ("prior_energy", "absent"):
+        plots.curve(axes, list(rows), name)
     (line,) = axes.lines
+    return axes, line
+
+
+def test_a_curve_draws_what_is_there():
+    rows = [{"step": 2}, {"step": 4, "prior_energy": 2.0}, {"step": 6, "prior_energy": 1.0}]
+    _, line = drawn(*rows)
     np.testing.assert_array_equal(line.get_xydata(), [[4, 2], [6, 1]])
     assert line.get_label() == "prior energy"
-    plt.close()
+
+
+def test_the_untrained_model_does_not_rule_the_axes():
+    untrained = {"step": 0, "prior_energy": 1e6}
+    axes, line = drawn(
+        untrained, {"step": 4, "prior_energy": 2.0}, {"step": 8, "prior_energy": 1.0}
+    )
+    np.testing.assert_array_equal(line.get_xydata(), [[4, 2], [8, 1]])
+    assert axes.get_ylim()[1] < 3.0
+    assert axes.get_xlim()[0] > 3.0
+
+
+@pytest.mark.parametrize("step", [0, 5])
+def test_a_single_number_is_a_dot(step):
+    axes, line = drawn({"step": step, "prior_energy": 2.0})
+    np.testing.assert_array_equal(line.get_xydata(), [[step, 2]])
+    assert line.get_marker() == "."
+    assert axes.get_ylim()[0] < 2.0 < axes.get_ylim()[1]
+
+
+def test_several_repeats_are_a_mean_in_its_range():
+    axes, line = drawn(
+        {"step": 1, "prior_energy": [1.0, 5.0]}, {"step": 2, "prior_energy": [2.0, 4.0]}
+    )
+    np.testing.assert_array_equal(line.get_ydata(), [3.0, 3.0])
+    corners = axes.collections[0].get_paths()[0].vertices
+    assert (corners[:, 1].min(), corners[:, 1].max()) == (1.0, 5.0)
+
+
+LONG = "the distance of the samples from the images of the training set, in units of a pixel"
+
+
+def fill(grid):
+    for axes in grid.flat:
+        axes.plot([1, 2], [3, 4], label="one")
+        axes.set(title=LONG, xlabel=LONG, ylabel=LONG)
+    plots.legend(grid[0, 0].figure)
+
+
+def test_long_titles_and_labels_are_broken_into_lines(tmp_path, figures):
+    with plots.opened(2, 3) as grid:
+        fill(grid)
+        assert faults(grid[0, 0].figure)
+    with plots.figure(tmp_path / "long.png", 2, 3) as grid:
+        fill(grid)
+    assert " ".join(figures["long.png"].axes[0].get_xlabel().split("\n")) == LONG
+    assert faults(figures["long.png"]) == []
+
+
+def test_a_legend_within_a_panel_and_texts_over_each_other_are_faults():
+    with plots.opened(1, 1) as ((axes,),):
+        axes.plot([1, 2], [3, 4], label="one")
+        axes.legend()
+        axes.set_xticks([1.0, 1.001], ["first", "second"])
+        assert faults(axes.figure) == ["'first' over 'second'", "a legend over a panel"]
+
+
+def test_panels_without_anything_are_hidden(tmp_path, figures):
+    with plots.figure(tmp_path / "some.png", *plots.shape(4)) as grid:
+        grid[0, 0].plot([1, 2])
+        grid[0, 1].text(0.5, 0.5, "why not")
+    assert [axes.get_visible() for axes in figures["some.png"].axes] == [True, True, False, False]
+
+
+def test_a_figure_that_fails_is_not_saved_and_changes_no_style(tmp_path):
+    before = dict(matplotlib.rcParams)
+    with pytest.raises(ZeroDivisionError), plots.figure(tmp_path / "none.png"):
+        1 / 0  # noqa: B018
+    assert not (tmp_path / "none.png").exists()
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("num", "shape"), [(0, (1, 1)), (1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (5, (2, 3)), (7, (3, 3))]
+)
+def test_panels_fill_their_lines(num, shape):
+    assert plots.shape(num) == shape
+
+
+@pytest.mark.parametrize(
+    ("weights", "features"), [("", "classifier features"), ("weights.npz", "inception v3")]
+)
+def test_a_distance_is_named_after_its_features(weights, features, tmp_path, figures):
+    config = {"eval": {"inception_weights": weights}}
+    rows = [{"step": 4, "sample_fid": 3.0, "start_fid": 4.0, "sample_kid": 1.0, "loss": None}]
+    for family in (jem_plots, igebm_plots, thermo_plots):
+        plots.panels(tmp_path / "training.png", rows, family.PANELS, config)
+        labels = [axes.get_ylabel() for axes in figures["training.png"].axes]
+        assert labels, family
+        for label in labels:
+            assert " ".join(label.split()).endswith(f"({features})"), label
 
 
 @pytest.fixture
@@ -94,62 +193,69 @@ def bare(smoke, tmp_path):
 POWERS = np.asarray(power_schedule(3, 6.0))
 
 
+def draw(folder):
+    thermo_plots.draw(folder, digits(), POWERS)
+
+
+def write(folder, rows):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def test_the_plots_can_be_drawn_again_from_the_folder_alone(bare, smoke):
     before = contents(bare)
-    thermo_plots.draw(bare, POWERS)
-    drawn = contents(bare)
-    assert {name: drawn[name] for name in before} == before
-    new = drawn.keys() - before.keys()
+    draw(bare)
+    again = contents(bare)
+    assert {name: again[name] for name in before} == before
+    new = again.keys() - before.keys()
     assert len(new) == 5
     original = contents(smoke)
     for name in new:
-        assert drawn[name] == original[name], name
-    assert not plt.get_fignums(), "figures stay open"
+        assert again[name] == original[name], name
 
 
 def test_a_run_full_of_nulls_can_be_drawn(bare):
     names = ("loss", "test_log_evidence", "test_trapezium_log_evidence", "prior_acceptance")
     names += ("reconstruction_error", "test_reconstruction_error")
-    rows = [row | {name: None for name in names if name in row} for row in rows_of(bare)]
-    (bare / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    thermo_plots.draw(bare, POWERS)
+    write(bare, [row | {name: None for name in names if name in row} for row in rows_of(bare)])
+    draw(bare)
     assert len(list((bare / "plots").iterdir())) == 5
 
 
-def test_samplers_without_acceptance_leave_that_panel_empty(bare):
-    rows = [{k: v for k, v in row.items() if "acceptance" not in k} for row in rows_of(bare)]
-    (bare / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    thermo_plots.draw(bare, POWERS)
-    assert (bare / "plots" / "training.png").exists()
-
-
-def test_distances_have_panels_where_there_are_any(bare, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(thermo_plots, "finish", lambda figure, path: drawn.append(figure))
+def test_numbers_have_panels_where_there_are_any(bare, figures):
+    draw(bare)
+    whole = figures["training.png"].axes
     rows = rows_of(bare)
-    thermo_plots.training_curves(bare / "unused.png", rows)
-    of_samples = ("sample_", "start_")
-    without = [{k: v for k, v in row.items() if not k.startswith(of_samples)} for row in rows]
-    thermo_plots.training_curves(bare / "unused.png", without)
-    labels = [[axes.get_ylabel() for axes in figure.axes] for figure in drawn]
-    common = ["loss", "energy", "error a pixel", "nats", "variance"]
-    assert labels[0] == [*common, "FID of samples", "KID of samples", "acceptance probability"]
-    assert labels[1] == [*common, "acceptance probability"]
-    fid = drawn[0].axes[5].lines[0].get_ydata()
-    assert fid.tolist() == [row["sample_fid"] for row in rows if "sample_fid" in row]
-    assert [line.get_label() for line in drawn[0].axes[5].lines] == ["sample fid", "start fid"]
-    plt.close("all")
+    left_out = ("sample_", "start_", "prior_acceptance", "posterior_acceptance")
+    write(bare, [{k: v for k, v in r.items() if not k.startswith(left_out)} for r in rows])
+    draw(bare)
+    common = ["loss", "energy, nats", "squared error, a pixel"]
+    common += ["log evidence of test images, nats", "variance of gradients"]
+    assert labels(figures["training.png"].axes) == common
+    distances = [f"{name} of samples (classifier features)" for name in ("FID", "KID")]
+    assert labels(whole) == [*common, *distances, "acceptance probability"]
+    fid, acceptance = whole[5], whole[7]
+    assert [line.get_label() for line in fid.lines] == ["sample fid", "start fid"]
+    expected = [row["sample_fid"] for row in rows if row["step"] and "sample_fid" in row]
+    assert fid.lines[0].get_ydata().tolist() == expected
+    by_power = [row["posterior_acceptance"] for row in rows if "posterior_acceptance" in row]
+    assert [line.get_label() for line in acceptance.lines] == [
+        "prior acceptance",
+        "posterior, t = 1",
+        "posterior, lowest power above 0",
+    ]
+    assert acceptance.lines[1].get_ydata().tolist() == [one[-1] for one in by_power]
+    assert acceptance.lines[2].get_ydata().tolist() == [one[0] for one in by_power]
 
 
-def test_e_t_is_drawn_against_the_power_for_each_snapshot(bare, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(thermo_plots, "finish", lambda figure, path: drawn.append(figure))
-    rows = rows_of(bare)
-    thermo_plots.log_likelihood_by_power(bare / "unused.png", rows, POWERS)
-    (axes,) = drawn[0].axes
-    evaluated = [row for row in rows if "test_mean_log_likelihoods" in row]
+def labels(panels):
+    return [" ".join(axes.get_ylabel().split("\n")) for axes in panels if axes.get_visible()]
+
+
+def test_e_t_is_drawn_against_the_power_for_each_snapshot(bare, figures):
+    draw(bare)
+    axes, _ = figures["mean_log_likelihood.png"].axes  # beside a bar of colours
+    evaluated = [r for r in rows_of(bare) if r["step"] and "test_mean_log_likelihoods" in r]
     assert [line.get_label() for line in axes.lines] == [f"step {r['step']}" for r in evaluated]
     for line, row in zip(axes.lines, evaluated, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), POWERS)
         np.testing.assert_array_equal(line.get_ydata(), row["test_mean_log_likelihoods"])
-    plt.close(drawn[0])

@@ -35,14 +35,14 @@ def test_plain_lines_tell_rate_and_time_left(clock, capsys):
     clock.now += 6.0
     lines.write(25, {"loss": 12.3456})
     # 5 steps in the 6 seconds since the first row, 75 left: what came before was compiling.
-    assert capsys.readouterr().out == "step 25/100  loss 12.35  0.8 steps/s  90 s left\n"
+    assert capsys.readouterr().out == "step 25/100  loss 12.35  0.8 steps/s  about 90 s left\n"
     clock.now += 0.5
     lines.write(26, {"loss": 1.0})
     assert capsys.readouterr().out == ""
     clock.now += 0.1
     lines.write(100, {"loss": float("nan")})  # the last one always, numbers or not
     lines.close()
-    assert capsys.readouterr().out == "step 100/100  loss nan  12.1 steps/s  0 s left\n"
+    assert capsys.readouterr().out == "step 100/100  loss nan  12.1 steps/s  about 0 s left\n"
 
 
 def test_plain_lines_of_a_continued_run_count_from_where_it_continues(clock, capsys):
@@ -53,7 +53,40 @@ def test_plain_lines_of_a_continued_run_count_from_where_it_continues(clock, cap
     assert capsys.readouterr().out == "step 80/100  loss 1\n"  # no pace to tell yet
     clock.now += 5.0
     lines.write(90, {"loss": 1.0})
-    assert capsys.readouterr().out == "step 90/100  loss 1  2.0 steps/s  5 s left\n"
+    assert capsys.readouterr().out == "step 90/100  loss 1  2.0 steps/s  about 5 s left\n"
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(1.1, "109 s"), (1.5, "2.5 min"), (200.0, "5.5 h")])
+def test_plain_lines_tell_long_times_in_minutes_and_hours(seconds, left, clock, capsys):
+    lines = tracking.PlainLines(100)
+    for step in range(1, 8):
+        lines.write(step, {"loss": 1.0})
+        clock.now += seconds
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith(f"  about {left} left")
+
+
+def test_what_is_measured_now_and_then_stands_in_every_later_line(clock, capsys):
+    lines = tracking.PlainLines(100)
+    lines.write(0, {"test_accuracy": 0.1})  # untrained
+    for step, measured in ((10, {}), (20, {"test_accuracy": 0.75}), (30, {})):
+        clock.now += 5.0
+        lines.write(step, {"loss": 1.0, "accuracy": 0.5, "log_density_gap": [1.0, 3.0], **measured})
+    shown = [line.split("  ")[1:-2] for line in capsys.readouterr().out.splitlines()[1:]]
+    expected = ["loss 1", "accuracy 0.5", "test accuracy 0.75", "gap 2"]
+    assert shown == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("weights", "features"), [("", "classifier features"), ("weights.npz", "inception v3")]
+)
+def test_the_table_names_the_features_of_distances(weights, features):
+    config = {"eval": {"inception_weights": weights}}
+    shown = tracking.table({"sample_fid": 12.5, "start_fid": [20.0, 22.0], "other": 3.0}, config)
+    assert shown.splitlines() == [
+        f"  FID of samples ({features})             12.5",
+        f"  FID of the chains' starts ({features})  21",
+    ]
 
 
 def test_of_several_repeats_the_mean_loss_is_shown(clock, capsys, monkeypatch):

@@ -1,6 +1,5 @@
 """Chains of training step by step: where they start, what is kept of them, and their figure."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
@@ -30,17 +28,6 @@ def of_level(params: Any, statistics: Any, x: jax.Array, **_: Any) -> Any:
     levels = jnp.arange(NUM_CLASSES) / NUM_CLASSES
     brightness = jnp.mean(x, axis=(-3, -2, -1))[..., None]
     return -100.0 * jnp.square(brightness - levels), statistics
-
-
-@pytest.fixture
-def figures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Figure]]:
-    """The figures that were saved and would have been closed: looked at, then closed."""
-    saved_figures: list[Figure] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(chain_profiles.plt, "close", saved_figures.append)
-        yield saved_figures
-    for figure in saved_figures:
-        plt.close(figure)
 
 
 CLASSIFIER: Any = SimpleNamespace(apply=of_level, first_layer=None, head=None)
@@ -131,14 +118,14 @@ def saved(folder: Path, step: int, **profiles: Any) -> None:
 
 
 def test_the_figure_has_a_row_a_sampler_and_a_line_a_snapshot(
-    tmp_path: Path, figures: list[Figure]
+    tmp_path: Path, figures: dict[str, Figure]
 ) -> None:
     for step in (0, 8):
         moved = {"displacement": np.arange(3.0) + step}
         saved(tmp_path, step, sgld=moved | {"acceptance_prob": np.ones(3)}, svgd=moved)
     chain_profiles.draw(tmp_path)
     assert (tmp_path / "plots" / "chains.png").stat().st_size > 10_000
-    [figure] = figures
+    figure = figures["chains.png"]
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["sgld", "sgld", "", "svgd", ""]  # the last is the bar of colours
     values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
@@ -152,11 +139,11 @@ def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
 
 
 def test_the_figure_of_a_study_has_the_rows_that_were_run(
-    tmp_path: Path, figures: list[Figure]
+    tmp_path: Path, figures: dict[str, Figure]
 ) -> None:
     for row in ("MALA", "SGLD,_fast"):
         saved(tmp_path / row / "seed0", 4, sgld={"displacement": np.ones(2)})
     chain_profiles.draw_study(("SGLD, fast", "not run", "MALA"), tmp_path)
     assert (tmp_path / "chains.png").stat().st_size > 5_000
-    [figure] = figures
+    figure = figures["chains.png"]
     assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]

@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib.pyplot as plt
 import numpy as np
 from PIL import Image
 
@@ -13,7 +12,7 @@ DARKEST, BRIGHTEST = (68, 1, 84), (253, 231, 37)  # of viridis
 
 
 def test_the_study_draws_the_landscapes_that_it_has(tmp_path):
-    """Has four rows: one is missing, one has none, two are drawn on one scale."""
+    """Has four rows: one is missing, one has none, two are figures on one scale."""
     study = load("studies/jem_digits.py")
     study.draw(tmp_path)
     assert not (tmp_path / "landscapes.png").exists()
@@ -46,8 +45,7 @@ def test_the_study_draws_the_landscapes_that_it_has(tmp_path):
     assert bright[:, deep].sum() > 500
 
 
-def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, monkeypatch):
-    drawn = figures(monkeypatch)
+def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, figures):
     coordinates = np.linspace(-1.0, 1.0, 3)
     energies = np.array([[7.0, 5.0, np.nan], [4.0, 3.0, 9.0], [np.inf, 2.0, 1.0]])
     broken = np.full((3, 3), np.nan)
@@ -56,7 +54,7 @@ def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, monkeypatch)
         arrays = {"landscape_coordinates": coordinates, "landscape_energies": array}
         np.savez(tmp_path / row / "seed0" / "evaluation.npz", **arrays)
     jem_figures.landscapes({"one": "a bowl", "flat": "a plain", "broken": "nothing"}, tmp_path)
-    (figure,) = drawn.values()
+    (figure,) = figures.values()
     titled = [axis for axis in figure.axes if axis.get_title()]
     assert [axis.get_title() for axis in titled] == [
         "a bowl\nrange 8 nats",
@@ -65,16 +63,6 @@ def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, monkeypatch)
     (filled,) = titled[0].collections
     np.testing.assert_allclose(filled.levels, np.linspace(-2.0, 6.0, 25))
     assert not titled[1].collections  # a plain has no contours
-    plt.close(figure)
-
-
-def figures(monkeypatch):
-    """Returns what is drawn, by the name of its file, in place of the files."""
-    drawn = {}
-    monkeypatch.setattr(
-        jem_figures, "finish", lambda figure, path: drawn.update({path.name: figure})
-    )
-    return drawn
 
 
 def evaluated(folder, robustness):
@@ -82,12 +70,11 @@ def evaluated(folder, robustness):
     (folder / "evaluation.json").write_text(json.dumps({"robustness": robustness}))
 
 
-def test_the_study_draws_the_curves_of_every_row(tmp_path, monkeypatch):
+def test_the_study_draws_the_curves_of_every_row(tmp_path, figures):
     """Means and ranges over seeds of either norm; of the refined, where there are any."""
-    drawn = figures(monkeypatch)
     draw = load("studies/jem_digits.py:robustness").draw
     draw(tmp_path)
-    assert not drawn
+    assert not figures
     curve = {"0": 1.0, "16": 0.5}
     evaluated(tmp_path / "softmax" / "seed0", {"linf": curve, "l2": {"0": 1.0, "128": 0.25}})
     for seed, accuracy in enumerate((0.75, 0.25)):
@@ -99,8 +86,8 @@ def test_the_study_draws_the_curves_of_every_row(tmp_path, monkeypatch):
     evaluated(tmp_path / "SADA-JEM,_K_=_5" / "seed2", {"linf": {"0": 0.0, "16": 0.0}, "l2": curve})
     (tmp_path / "SADA-JEM,_K_=_5" / "seed2" / "diverged.txt").touch()
     draw(tmp_path)
-    (figure,) = drawn.values()
-    assert list(drawn) == ["robustness.png"]
+    (figure,) = figures.values()
+    assert list(figures) == ["robustness.png"]
     found = [
         {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
         for axis in figure.axes
@@ -120,13 +107,10 @@ def test_the_study_draws_the_curves_of_every_row(tmp_path, monkeypatch):
     assert {line.get_color() for line in figure.axes[2].lines} == {names["SADA-JEM, K = 5"]}
     assert "refined" not in figure.axes[0].get_title()
     assert "refined" in figure.axes[2].get_title()
-    plt.close(figure)
 
 
-def test_without_refined_images_there_is_one_line_of_panels(tmp_path, monkeypatch):
-    drawn = figures(monkeypatch)
+def test_without_refined_images_there_is_one_line_of_panels(tmp_path, figures):
     evaluated(tmp_path / "softmax" / "seed0", {"linf": {"0": 1.0, "16": 0.5}})
     jem_figures.robustness(["softmax", "absent"], tmp_path)
-    figure = drawn["robustness.png"]
+    figure = figures["robustness.png"]
     assert [len(axis.lines) for axis in figure.axes] == [1, 0]
-    plt.close(figure)

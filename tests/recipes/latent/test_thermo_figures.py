@@ -2,7 +2,6 @@
 
 import json
 
-import matplotlib.pyplot as plt
 import pytest
 from PIL import Image
 from thermo_study_folder import make
@@ -37,7 +36,7 @@ def test_every_figure_of_the_whole_study_is_drawn(tmp_path, monkeypatch, capsys)
     assert len(table) == 4 + 3 * 3 * 3  # scores, variances, regimes
 
 
-def test_folders_of_earlier_versions_lack_the_generators_variance(tmp_path):
+def test_folders_of_earlier_versions_lack_the_generators_variance(tmp_path, figures):
     make(":quick", tmp_path)
     *first, generators = sweeps.VARIANCES
     assert list(sweeps.measured_variances(gather(tmp_path))) == [*first, generators]
@@ -47,9 +46,8 @@ def test_folders_of_earlier_versions_lack_the_generators_variance(tmp_path):
         path.write_text(json.dumps(report))
     found = gather(tmp_path)
     assert list(sweeps.measured_variances(found)) == first
-    figure = sweeps.boxes(found, "tempered")
-    assert len(figure.axes) == 2
-    plt.close(figure)
+    sweeps.boxes(found, "tempered", tmp_path / "boxes.png")
+    assert len(figures["boxes.png"].axes) == 2
     assert not any(generators in line for line in fits(found, "tempered"))
 
 
@@ -80,12 +78,12 @@ def test_runs_that_compared_no_images_have_no_scores(tmp_path):
     found = gather(tmp_path)
     for draw in (sweeps.separated, sweeps.collated, sweeps.overlaid):
         with pytest.raises(Absent, match="no features compared"):
-            draw(found, "tempered", "fid")
+            draw(found, "tempered", tmp_path / "none.png", "fid")
     with pytest.raises(Absent, match="no features compared"):
-        sweeps.against_time(found)
+        sweeps.against_time(found, tmp_path / "none.png")
     with pytest.raises(Absent, match="a row with a finite KID_inf"):
-        runs.samples_by_score(found)
-    assert not plt.get_fignums()
+        runs.samples_by_score(found, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
 
 
 def test_a_folder_without_runs_is_refused(tmp_path, monkeypatch):

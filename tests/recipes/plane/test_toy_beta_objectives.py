@@ -4,9 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 
-from ebmjax.recipes.plane import beta_objectives as toy_beta_objectives
 from ebmjax.recipes.plane.beta_objectives import by_setting, objectives
 from ebmjax.recipes.plane.grid import Grid, normalised
 from ebmjax.recipes.study.command import load
@@ -57,22 +55,10 @@ def test_the_runs_of_a_setting_by_objective(folder):
     }
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures by their files' names, which are not written."""
-    figures = {}
-    monkeypatch.setattr(
-        toy_beta_objectives, "finish", lambda figure, path: figures.update({path.name: figure})
-    )
-    yield figures
-    for figure in figures.values():
-        plt.close(figure)
-
-
-def test_the_objectives_of_a_setting_side_by_side(folder, drawn):
+def test_the_objectives_of_a_setting_side_by_side(folder, figures):
     objectives(folder)
-    assert set(drawn) == {"panels_gmm.png", "panels_gmm_restricted.png"}
-    squares = np.array(drawn["panels_gmm_restricted.png"].axes).reshape(3, 3)
+    assert set(figures) == {"panels_gmm.png", "panels_gmm_restricted.png"}
+    squares = np.array(figures["panels_gmm_restricted.png"].axes).reshape(3, 3)
     assert [axes.get_visible() for axes in squares[:, 0]] == [True, False, False]
     labels = [axes.get_ylabel() for axes in squares[:, 1]]
     assert labels == ["default", "no positive", "batch corrected"]

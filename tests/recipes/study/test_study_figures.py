@@ -4,40 +4,30 @@ import json
 
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 from PIL import Image
 
 from ebmjax.recipes.joint import plots as jem_plots
 from ebmjax.recipes.study.command import load
 from ebmjax.recipes.study.figures import over_training
+from experiments.configs import jem_digits
 
 GAP = (("energy_gap", "log_density_gap"), "gap", "linear")
-FID = ("sample_fid", "FID", "log")
+FID = ("sample_fid", "FID ({extractor})", "log")
 
 
-def write_run(folder, row, seed, rows):
+def write_run(folder, row, seed, rows, weights=""):
     run = folder / row / f"seed{seed}"
     run.mkdir(parents=True)
+    (run / "config.json").write_text(json.dumps({"eval": {"inception_weights": weights}}))
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """Figures that would have been closed."""
-    figures = []
-    close = plt.close
-    monkeypatch.setattr(plt, "close", figures.append)
-    yield figures
-    for figure in figures:
-        close(figure)
 
 
 @pytest.fixture
 def study(tmp_path):
     """Two rows that log the gap by either name, the first of two seeds; a third of FIDs alone."""
-    gaps = [{"step": 0, "energy_gap": 1.0}, {"step": 5, "energy_gap": 2.0, "sample_fid": 0.0}]
+    gaps = [{"step": 1, "energy_gap": 1.0}, {"step": 5, "energy_gap": 2.0, "sample_fid": 0.0}]
     write_run(tmp_path, "beta_0", 0, [*gaps, {"step": 10, "energy_gap": None, "sample_fid": 3.0}])
-    write_run(tmp_path, "beta_0", 1, [{"step": 0, "energy_gap": 3.0}])
+    write_run(tmp_path, "beta_0", 1, [{"step": 1, "energy_gap": 3.0}])
     write_run(tmp_path, "beta_2", 0, [{"step": 4, "log_density_gap": 5.0}])
     write_run(tmp_path, "other", 0, [{"step": 6, "sample_fid": 7.0}])
     (tmp_path / "table.md").write_text("no row")
@@ -53,66 +43,70 @@ def lines(axes):
     }
 
 
-def test_a_panel_reads_either_name(study, drawn):
+def test_a_panel_reads_either_name(study, figures):
     over_training((GAP, FID), "both", study)
-    gap, fid = drawn[0].axes
-    assert lines(gap) == {"beta 0": ([0], [2.0]), "beta 2": ([4], [5.0]), "other": ([], [])}
+    gap, fid = figures["both.png"].axes
+    assert lines(gap) == {"beta 0": ([1], [2.0]), "beta 2": ([4], [5.0])}
     # The seeds themselves, as far as they came.
     seeds = [curve.get_ydata() for curve in gap.lines if curve.get_label().startswith("_")]
     for found, expected in zip(seeds, ([1.0, 2.0, np.nan], [3.0], [5.0]), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(lines(fid)["beta 0"], [[5, 10], [np.nan, 3.0]])
-    assert fid.get_yscale() == "log"
+    assert (fid.get_yscale(), fid.get_ylabel()) == ("log", "FID (classifier features)")
+    (legend,) = figures["both.png"].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["beta 0", "beta 2", "other"]
     with Image.open(study / "both.png") as image:
         assert image.width > image.height
 
 
-def test_rows_may_be_called_otherwise(study, drawn):
+def test_rows_may_be_called_otherwise(study, figures):
     over_training((GAP,), "named", study, {"beta 2": "two", "absent": "none"})
-    assert lines(drawn[0].axes[0]) == {"two": ([4], [5.0])}
+    assert lines(figures["named.png"].axes[0]) == {"two": ([4], [5.0])}
 
 
-def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, drawn):
-    rows = [{"step": step, "sample_fid": 9.0 - step, "start_fid": 4.0} for step in (0, 5)]
-    write_run(tmp_path, "row", 0, rows)
+def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, figures):
+    rows = [{"step": step, "sample_fid": 9.0 - step, "start_fid": 4.0} for step in (2, 5)]
+    write_run(tmp_path, "row", 0, rows, weights="weights.npz")
     over_training((FID,), "fid", tmp_path)
-    (dotted,) = [curve for curve in drawn[0].axes[0].lines if curve.get_label() == "_starts"]
+    (axes,) = figures["fid.png"].axes
+    assert axes.get_ylabel() == "FID (inception v3)"
+    (dotted,) = [curve for curve in axes.lines if curve.get_label() == "_starts"]
     assert (dotted.get_linestyle(), dotted.get_ydata().tolist()) == (":", [4.0, 4.0])
 
 
-def test_rows_are_shown_in_the_order_asked_for_where_they_have_a_run(study, drawn):
-    over_training((GAP,), "some", study, ["other", "missing", "beta 0"])
-    assert list(lines(drawn[0].axes[0])) == ["other", "beta 0"]
+def test_rows_are_shown_in_the_order_asked_for_where_they_have_a_run(study, figures):
+    over_training((GAP, FID), "some", study, ["other", "missing", "beta 0"])
+    assert list(lines(figures["some.png"].axes[1])) == ["other", "beta 0"]
 
 
-def test_there_is_no_figure_of_no_run(study, drawn):
+def test_there_is_no_figure_of_no_run(study, figures):
     over_training((GAP,), "none", study, ["missing"])
-    assert not drawn
+    assert not figures
     assert not (study / "none.png").exists()
 
 
 @pytest.mark.parametrize(("num", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (5, (2, 3))])
-def test_panels_fill_their_lines(num, shape, study, drawn):
+def test_panels_fill_their_lines(num, shape, study, figures):
     over_training((GAP,) * num, "grid", study)
-    grid = drawn[0].axes[0].get_gridspec()
+    grid = figures["grid.png"].axes[0].get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
 
 
 @pytest.mark.parametrize("name", ["jem_digits", "jem_cifar10"])
-def test_learning_curves_by_steps_are_those_of_the_rows(name, tmp_path, drawn):
+def test_learning_curves_by_steps_are_those_of_the_rows(name, tmp_path, figures):
     rows = [{"step": 8, "test_accuracy": 0.5, "sample_fid": 9.0, "sample_is": 2.0}]
     study = load(f"studies/{name}.py:steps")
     for label in study.rows:
         write_run(tmp_path, label.replace(" ", "_"), 0, rows)
     study.draw(tmp_path)
-    accuracy, fid = drawn[0].axes
+    accuracy, fid = figures["training.png"].axes
     assert lines(accuracy) == dict.fromkeys(study.rows, ([8], [0.5]))
     assert lines(fid) == dict.fromkeys(study.rows, ([8], [9.0]))
     assert list(lines(fid))[:3] == ["K = 5", "K = 10", "K = 20"]
     assert (tmp_path / "training.png").exists()
 
 
-def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, drawn):
+def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, figures):
     study = load("studies/jem_digits.py:scenarios")
     judged = {"test_accuracy": 0.5, "sample_fid": 9.0, "sample_is": 2.0}
     for label in study.rows:
@@ -120,10 +114,10 @@ def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, drawn):
         gap = {"log_density_gap": 4.0} if is_weighted else {"energy_gap": 3.0}
         write_run(tmp_path, label.replace(" ", "_"), 0, [{"step": 8, **judged, **gap}])
     study.draw(tmp_path)
-    assert len(drawn) == len(list(tmp_path.glob("training_*.png"))) == 7
+    assert len(figures) == len(list(tmp_path.glob("training_*.png"))) == 7
     assert (tmp_path / "training_output_scale_x0.5.png").exists()
     shown = []
-    for figure in drawn:
+    for figure in figures.values():
         gap, accuracy, score, fid = (lines(axes) for axes in figure.axes)
         assert list(gap.values()) == [([8], [3.0]), ([8], [4.0])]
         for found, value in ((accuracy, 0.5), (score, 2.0), (fid, 9.0)):
@@ -134,10 +128,10 @@ def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, drawn):
 
 
 @pytest.mark.parametrize("name", ["energy_gap", "log_density_gap"])
-def test_a_run_draws_its_gap_by_either_name(name, tmp_path, drawn):
+def test_a_run_draws_its_gap_by_either_name(name, tmp_path, figures):
     (tmp_path / "plots").mkdir()
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 3, name: 2.0}) + "\n")
-    jem_plots.draw(tmp_path)
-    panel, *_ = drawn[0].axes
-    assert panel.get_title() == "f of data - f of samples, nats"
+    jem_plots.draw(tmp_path, jem_digits.get_config())
+    (panel,) = figures["training.png"].axes
+    assert panel.get_ylabel() == "f of data - f of samples, nats"
     assert lines(panel) == {name.replace("_", " "): ([3], [2.0])}
