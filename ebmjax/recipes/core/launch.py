@@ -91,7 +91,8 @@ def about(experiment: build.Experiment) -> list[str]:
         f"model of {sum(leaf.size for leaf in leaves):,} parameters",
         f"{plan.total_steps:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
         f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}",
-        "compiling; then lines tell how long is left. The programs are kept: another run starts sooner",
+        "compiling; the programs are kept, so another run starts sooner; "
+        "then the lines of progress say about how long is left",
     ]
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 

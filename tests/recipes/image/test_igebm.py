@@ -120,6 +120,7 @@ def test_the_figures_of_a_study(finished, tmp_path):
     for row, seed in (("SGLD", 0), ("SGLD", 1), ("MALA,_adapted", 0)):
         folder = tmp_path / row / f"seed{seed}"
         folder.mkdir(parents=True)
+        shutil.copy(finished / "config.json", folder)
         lines = (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
         # One seed diverged halfway.
         (folder / "metrics.jsonl").write_text("".join(lines[: 4 if seed else None]))
