@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
