@@ -76,12 +76,17 @@ def _part(
 
 
 def rows(config: str) -> dict[str, list[str]]:
-    """A row for each set of images. They are measured at the end of training."""
+    """A row for each set of images. They are measured at the end of training.
+
+    As many images are generated as are compared: 40 test images are all that there are of faces.
+    """
+    generated = {label: 40 if label.startswith("faces") else 128 for label in SETS}
     return {
         label: [
             f"configs/{config}.py",
             *(f"--config.{name}={value}" for name, value in fields.items()),
             f"--config.eval.every_epochs={fields['train.num_epochs']}",
+            f"--config.eval.num_generated={generated[label]}",
         ]
         for label, fields in SETS.items()
     }
@@ -115,7 +120,6 @@ STUDIES = {
             ),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 2),
         },
-        "--config.eval.num_generated=40",
         "--config.eval.num_ood=0",
     ),
     "image": study(
@@ -130,7 +134,6 @@ STUDIES = {
             "RMS displacement of fresh chains": ("fresh.rms_displacement", 1.0, 2),
             "energy of fresh chains - of data": ("energies.gap", 1.0, 2),
         },
-        "--config.eval.num_generated=40",
     ),
     "latent": Study(
         rows=rows("latent"),
@@ -144,6 +147,10 @@ STUDIES = {
             "skipped steps": ("skipped", 1.0, 0),
         },
         num_seeds=1,
-        common=("--config.train.num_repeats=3", "--config.eval.evidence_methods=()"),
+        common=(
+            "--config.train.num_repeats=3",
+            "--config.eval.evidence_methods=()",
+            "--config.eval.smallest_generated=20",
+        ),
     ),
 }
