@@ -7,14 +7,20 @@ images of 25x25, faces or not), the packaged digits enlarged to 16x16, and CIFAR
 Runs are cut short for two CPU cores: few epochs, and of MNIST and CIFAR-10 few images. Everything
 else is what the configurations choose.
 
+Figure: samples.png shows the buffer after training, and for latent samples of the prior's chains.
+
 Variants:
 - joint, image, latent: configs/joint.py, image.py and latent.py. The three seeds of latent are
   repeats of one run.
 """
 
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.core.plots import figure, tiles
+from ebmjax.recipes.study import Study, reader
 
 SETS: dict[str, dict[str, object]] = {
     "digits 16x16": {
@@ -92,10 +98,32 @@ def rows(config: str) -> dict[str, list[str]]:
     }
 
 
-def study(config: str, columns: dict[str, tuple[str, float, int]], *common: str) -> Study:
+def draw(name: str, folder: Path) -> None:
+    """Draws samples.png: 25 samples of the first seed of every set of images.
+
+    They are the array ``name`` of the full evaluation, or of the last monitored step.
+    """
+    with figure(folder / "samples.png", 1, len(SETS), size=(2.2, 2.4)) as grid:
+        for axes, label in zip(grid.flat, SETS, strict=True):
+            run = reader.first(folder, label)
+            file = run.folder / "evaluation.npz"
+            arrays = np.load(file if file.exists() else run.snapshots()[-1])
+            images = arrays[name].reshape(-1, *arrays[name].shape[-3:])
+            tiles(axes, images[:25], 5, label)
+
+
+def study(
+    config: str, columns: dict[str, tuple[str, float, int]], drawn: str, *common: str
+) -> Study:
     """Three seeds of every row."""
     ended = {"steps": ("steps", 1.0, 0), "skipped steps": ("skipped", 1.0, 0)}
-    return Study(rows=rows(config), columns={**columns, **ended}, num_seeds=3, common=common)
+    return Study(
+        rows=rows(config),
+        columns={**columns, **ended},
+        num_seeds=3,
+        common=common,
+        draw=partial(draw, drawn),
+    )
 
 
 def fids(**places: str) -> dict[str, tuple[str, float, int]]:
@@ -120,6 +148,7 @@ STUDIES = {
             ),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 2),
         },
+        "buffer_images",
         "--config.eval.num_ood=0",
     ),
     "image": study(
@@ -134,6 +163,7 @@ STUDIES = {
             "RMS displacement of fresh chains": ("fresh.rms_displacement", 1.0, 2),
             "energy of fresh chains - of data": ("energies.gap", 1.0, 2),
         },
+        "buffer",
     ),
     "latent": Study(
         rows=rows("latent"),
@@ -152,5 +182,6 @@ STUDIES = {
             "--config.eval.evidence_methods=()",
             "--config.eval.smallest_generated=20",
         ),
+        draw=partial(draw, "samples"),
     ),
 }
