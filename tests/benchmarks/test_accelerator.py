@@ -1,0 +1,54 @@
+"""The command for accelerators, rehearsed in tiny sizes."""
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def module():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        yield importlib.import_module("accelerator")
+
+
+@pytest.mark.slow
+def test_everything_is_measured_and_a_second_call_goes_on(module, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8), np.arange(40) % 10
+    cifar = tmp_path / "images.npz"
+    np.savez(cifar, images=images, labels=labels, test_images=images, test_labels=labels)
+    command = ["--rehearse", "--repeats=1", f"--out={tmp_path}", f"--cifar={cifar}"]
+    module.main([*command, "--minutes=8"])
+    records = json.loads((tmp_path / "accelerator.json").read_text())["records"]
+    assert records.keys() == {*module.measurements(module.TINY), "SADA-JEM on CIFAR-10"}
+    assert not [name for name, record in records.items() if "failed" in record]
+    assert all(record["ms"] > 0 for record in records.values() if "ms" in record)
+    assert records["SADA-JEM on CIFAR-10"]["chance"] == 0.1
+    capsys.readouterr()
+    module.main([*command, "--minutes=1"])
+    assert json.loads((tmp_path / "accelerator.json").read_text())["records"] == records
+    assert "| gradient, WRN-10-1, bfloat16 |" in capsys.readouterr().out
+
+
+def test_records_of_another_device_are_not_continued(module, tmp_path):
+    about = module.machine()
+    module.save(tmp_path, about | {"device": "another"}, {"a": {"ms": 1.0}})
+    with pytest.raises(SystemExit, match="measured with device another"):
+        module.earlier(tmp_path, about)
+
+
+def test_the_fraction_is_of_the_product_in_the_same_precision(module):
+    records = {
+        "matrix product, bfloat16": {"tflops": 8.0},
+        "gradient, WRN, bfloat16": {"tflops": 2.0},
+        "gradient, WRN, float32": {"tflops": 2.0},
+    }
+    found = module.with_fractions(records)
+    assert found["gradient, WRN, bfloat16"]["fraction_of_peak"] == 0.25
+    assert "fraction_of_peak" not in found["gradient, WRN, float32"]
