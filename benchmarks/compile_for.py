@@ -154,8 +154,8 @@ def main() -> None:
     options, rest = parser.parse_known_args()
     if not any(argument.startswith("--config.train.steps_per_dispatch") for argument in rest):
         rest.append("--config.train.steps_per_dispatch=1")
-    devices = chips(options.topology)
     config = command_line.read(options.config, rest)
+    devices = chips(options.topology)
     print(
         f"{datetime.date.today()}  {' '.join([options.config, *rest])}  {options.topology}, "
         f"{devices[0].device_kind} x{len(devices)}  jax {jax.__version__}  "

@@ -237,8 +237,8 @@ DISTRIBUTIONS = {
     "ml_collections": "ml-collections", "tensorflow_datasets": "tensorflow-datasets",
 }  # fmt: skip
 # BlackJAX and Equinox are asked for by name in the error; tensorflow-datasets downloads with
-# requests.
-UNDECLARED = {"blackjax", "equinox", "requests"}
+# requests. The study of anyone's images says how to install the packages of its images.
+UNDECLARED = {"blackjax", "equinox", "requests", "mlxtend", "skimage"}
 
 
 def distributions(paths: Iterable[Path]) -> set[str]:

@@ -167,13 +167,13 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
 
 
 def configuration(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
-    """Checks a command line of benchmarks/configuration.py."""
-    module = importlib.import_module("configuration")
+    """Checks a command line of a benchmark that takes the arguments of ``ebmjax run``."""
+    module = importlib.import_module(path.stem)
 
     def accepted(*_):
         raise Accepted
 
-    at_work.setattr(module, "measure", accepted)
+    at_work.setattr(module, OF_CONFIGURATIONS[path.stem], accepted)
     at_work.setattr(sys, "argv", [str(path), *arguments])
     with pytest.raises(Accepted):
         module.main()
@@ -190,7 +190,7 @@ def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
         importlib.import_module(rest[0])
     elif first in ("experiments/run.py", "experiments/study.py"):
         CHECKS[Path(first).stem](tuple(rest), at_work)
-    elif first == "benchmarks/configuration.py":
+    elif Path(first).stem in OF_CONFIGURATIONS:
         configuration(REPOSITORY / first, tuple(rest), at_work)
     else:
         script(REPOSITORY / first, tuple(rest), at_work)
@@ -220,6 +220,7 @@ def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert all((REPOSITORY / path).exists() for path in paths)
 
 
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 
