@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 from ebmjax.recipes.core.fields import stop
 
-CHECKOUT = Path(__file__).resolve().parents[3] / "experiments"
-"""Folder of the project's configurations and studies; absent if only the package is installed."""
+PACKAGE = Path(__file__).resolve().parents[2]
+PLACES = [PACKAGE / "experiments", PACKAGE.parent / "experiments"]
+PROJECT = next((place for place in PLACES if place.is_dir()), PLACES[0])
+"""Folder of the project's configurations and studies: in the installed package, or the checkout."""
 
 
 def find(path: str, folder: str, kind: str) -> Path:
-    """Returns the file ``path``, looked for from the current folder, then from experiments/.
+    """Returns the file ``path``, looked for from the current folder, then among the project's.
 
     Args:
       path: as the user gave it, absolute or relative.
@@ -22,13 +24,13 @@ def find(path: str, folder: str, kind: str) -> Path:
       SystemExit: if there is no such file; the message lists those of the project.
     """
     here = Path()
-    places = [here, here / "experiments", CHECKOUT]
+    places = [here, here / "experiments", PROJECT]
     found = next((place / path for place in places if (place / path).is_file()), None)
     if found is not None:
         return found
-    names = sorted(f"{folder}/{p.name}" for p in (CHECKOUT / folder).glob("*.py"))
-    hint = f" The project's are {', '.join(names)}." if names else ""
-    stop(f"no {kind} file {path!r} from {here.resolve()}, nor from experiments/.{hint}")
+    names = sorted(f"{folder}/{p.name}" for p in (PROJECT / folder).glob("*.py"))
+    hint = f" There are {', '.join(names)}." if names else ""
+    stop(f"no {kind} file {path!r} from {here.resolve()}, nor among the project's.{hint}")
 
 
 def beside(file: str, name: str) -> SimpleNamespace:

@@ -20,7 +20,7 @@ def filled(page: str) -> str:
     def made(found: re.Match[str]) -> str:
         name = found.group(1)
         if name == "configurations":
-            table = show_configs.table(files.CHECKOUT / "configs")
+            table = show_configs.table(files.PROJECT / "configs")
         else:
             table = show_fields.table(name.rpartition(" ")[2])
         return f"<!-- {name} -->\n\n{table}\n\n<!-- end -->"

@@ -17,21 +17,23 @@ os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 USAGE = """Trains one configuration and fills a folder with its results.
 
-  ebmjax run --config=configs/thermo_digits.py
-  python experiments/run.py --config=configs/thermo_digits.py
+  ebmjax run --config=configs/joint.py --config.data.name=npz --config.data.path=mine.npz
 
-Both are the same; the second needs a checkout. A configuration file is looked for from the current
-directory, then from experiments/. It may be your own, in any folder. Append
-:VARIANT for one of its variants, and change any field. :smoke takes a few steps on few images, and
-compiles quickly rather than well:
+"python experiments/run.py" of a checkout is the same. A configuration file is looked for from the
+current directory, then among the project's ("ebmjax list" prints them). It may be your own, in any
+folder. joint.py, image.py and latent.py are for your own images: --config.data.name is npz, folder,
+huggingface or FILE.py:FUNCTION. Without it they train on the packaged digits. Append :VARIANT for a
+variant, and change any field ("ebmjax fields CONFIG" prints them). :smoke takes a few steps on few
+images, and compiles quickly rather than well:
 
-  python experiments/run.py --config=configs/thermo_digits.py:smoke
-  python experiments/run.py --config=configs/thermo_digits.py --config.loss.exponent=1.0
+  ebmjax run --config=configs/thermo_digits.py:smoke
+  ebmjax run --config=configs/thermo_digits.py --config.loss.exponent=1.0
 
 =None unsets a field that may be without a value. The folder (--workdir, default
 runs/<config>/<time>-<process>) gets config.json, metrics.jsonl, summary.json, checkpoints/, plots/
 and TensorBoard event files. Interrupt with Ctrl-C; the same command with the same --workdir
-continues, bit for bit. --config.data.path= names the folder of prepared tensorflow-datasets.
+continues, bit for bit. For a data set of tensorflow-datasets, --config.data.path= is the folder of
+prepared ones.
 
 --mode=eval evaluates the finished run of --workdir in full: evaluation.json and, but for latent
 EBMs and toy_beta, evaluation.npz and plots/eval_*.

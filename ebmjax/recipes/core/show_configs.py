@@ -13,7 +13,7 @@ from ebmjax.recipes.core.fields import stop
 USAGE = """usage: ebmjax list [FOLDER]
 
 Prints every configuration file with its first line and its variants. FOLDER is where they lie, by
-default configs/ or experiments/configs/ of the current folder, or the project's own."""
+default configs/ or experiments/configs/ of the current folder, or else the project's own."""
 
 
 def configurations(folder: Path) -> Iterator[tuple[Path, str, list[str]]]:
@@ -55,11 +55,12 @@ def main() -> None:
     if arguments and arguments[0] in ("--help", "-h"):
         print(USAGE)
         return
-    places = [Path("configs"), Path("experiments/configs"), files.CHECKOUT / "configs"]
+    places = [Path("configs"), Path("experiments/configs"), files.PROJECT / "configs"]
     folders = [Path(arguments[0])] if arguments else [place for place in places if place.is_dir()]
     if not folders or not any(folders[0].glob("*.py")):
         stop(f"no configuration files in {folders[0] if folders else 'configs/'}: name a folder.")
     for path, text, variants in configurations(folders[0]):
-        print(f"{path}\n  {text}")
+        is_ours = path.is_relative_to(files.PROJECT)
+        print(f"{path.relative_to(files.PROJECT) if is_ours else path}\n  {text}")
         if variants:
             print(f"  :{' :'.join(variants)}")

@@ -16,6 +16,7 @@ from ebmjax.recipes import __main__ as command
 from ebmjax.recipes.core.files import beside
 from ebmjax.recipes.core.launch import as_typed
 
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 MINE = """
 from ebmjax.recipes.core.files import beside
 from ebmjax.recipes.latent.fields import SMOKE, configure
@@ -33,9 +34,11 @@ STUDY = Study({"mine": "mine.py"}, {"steps": ("steps", 1.0, 0)}, num_seeds=1)
 
 @pytest.fixture
 def here(tmp_path):
-    """A folder of a user's own files; the package is a copy without experiments/ beside it."""
+    """A folder of a user's own files; the package is a copy of what the wheel has, no more."""
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(REPOSITORY / "ebmjax", tmp_path / "site" / "ebmjax", ignore=ignored)
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for source, place in {"ebmjax": "ebmjax", **wheel["force-include"]}.items():
+        shutil.copytree(REPOSITORY / source, tmp_path / "site" / place, ignore=ignored)
     folder = tmp_path / "here"
     folder.mkdir()
     for name, text in (("mine.py", MINE), ("shared.py", SHARED), ("table.py", TABLE)):
@@ -61,6 +64,16 @@ def test_a_configuration_of_ones_own_is_read_and_checked(here):
     assert finished.returncode == 2
     assert finished.stderr.startswith("error: config.train.batch_size must be")
     assert not (here / "runs").exists()
+
+
+def test_the_packages_configurations_and_studies_need_no_checkout(here):
+    listed = run("list", cwd=here)
+    assert listed.returncode == 0, listed.stderr
+    assert "configs/joint.py\n  Joint energy model of your own images" in listed.stdout
+    for found in ("run --config=configs/image.py", "study --study=studies/own_data.py:joint"):
+        refused = run(*found.split(), "--config.train.batch_size=0", cwd=here)
+        assert refused.returncode == 2
+        assert "config.train.batch_size must be" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -103,10 +116,9 @@ def test_a_missing_package_names_the_extra(monkeypatch, capsys):
 
 
 def test_the_console_command_and_the_version_are_those_of_the_package():
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    module, _, function = project["project"]["scripts"]["ebmjax"].partition(":")
+    module, _, function = PROJECT["project"]["scripts"]["ebmjax"].partition(":")
     assert getattr(importlib.import_module(module), function) is command.main
-    assert project["tool"]["hatch"]["version"]["path"] == "ebmjax/__init__.py"
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "ebmjax/__init__.py"
     assert ebmjax.__version__.count(".") == 2
 
 
