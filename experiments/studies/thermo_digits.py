@@ -44,6 +44,9 @@ def sweeps(estimator: str) -> list[tuple[str, list[str]]]:
     ]
 
 
+# The thesis's batch sizes.
+BATCHES = (25, 50, 75, 150)
+
 # Seven points in each of the thesis's regimes.
 FINER_EXPONENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 FINER_BATCHES = (15, 25, 40, 50, 75, 100, 150)
@@ -128,7 +131,7 @@ STUDIES = {
     "": Study(
         rows=dict(
             [
-                *(row("vanilla", batch=batch) for batch in thermo_rows.BATCHES),
+                *(row("vanilla", batch=batch) for batch in BATCHES),
                 *sweeps("tempered"),
                 *sweeps("frozen_prior"),
                 *OTHERS,

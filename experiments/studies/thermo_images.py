@@ -11,6 +11,9 @@ names the file of Inception's weights (docs/generation_metrics.md). Without them
 compared in features of a classifier of its images, and CelebA, which has no labels, is not
 compared.
 
+Batches are multiples of eight, so that 8 devices share them: 24, 48, 72 and 152 for the thesis's
+25, 50, 75 and 150.
+
 Variants:
 - celeba, cifar10: the thesis's size, five repeats a row, for an accelerator; not yet run.
 - cpu: a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
@@ -25,6 +28,8 @@ from ebmjax.recipes.latent import rows as thermo_rows
 from ebmjax.recipes.study import Study
 
 thermo_digits = beside(__file__, "thermo_digits.py")
+
+BATCHES = (24, 48, 72, 152)
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
@@ -79,9 +84,7 @@ CELEBA, CIFAR, CPU = (
     "configs/thermo_cifar10.py:cpu",
 )
 STUDIES = {
-    "celeba": study(
-        CELEBA, thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5, further=changed(CELEBA)
-    ),
-    "cifar10": study(CIFAR, thermo_rows.EXPONENTS, thermo_rows.BATCHES, num_repeats=5),
+    "celeba": study(CELEBA, thermo_rows.EXPONENTS, BATCHES, num_repeats=5, further=changed(CELEBA)),
+    "cifar10": study(CIFAR, thermo_rows.EXPONENTS, BATCHES, num_repeats=5),
     "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2, further=changed(CPU)),
 }

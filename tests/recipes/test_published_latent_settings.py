@@ -15,7 +15,7 @@ from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import load
 
 # Tables 3 and 4 of the thermodynamic-integration thesis. It varies p and the batch size; its 5
-# repeats are those of studies/thermo_images.py.
+# repeats are those of studies/thermo_images.py. Its batch of 75 is 72 here, for 8 devices.
 THERMO = {
     "data.max_train": 12_000,
     "data.max_test": 4_500,
@@ -40,7 +40,7 @@ THERMO = {
     "optimizer.generator.learning_rate": 1e-4,
     "optimizer.generator.final_learning_rate": 5e-5,
     "train.num_epochs": 50,
-    "train.batch_size": 75,
+    "train.batch_size": 72,
 }
 THERMO_DATA = {
     "thermo_celeba": {
@@ -83,13 +83,13 @@ def test_the_study_of_celeba_has_the_thesiss_three_changes(label, tmp_path):
 
 @pytest.mark.parametrize("name", ["celeba", "cifar10"])
 def test_the_study_of_the_thesiss_images_has_its_rows(name, tmp_path):
-    """Section 4: five repeats, vanilla learning at four batch sizes, p at a batch of 75."""
+    """Section 4: five repeats, vanilla learning at four batch sizes, p at one batch size."""
     study = cells(load(f"studies/thermo_images.py:{name}"), tmp_path, 1)
     made = [cell for cell in study if cell.label not in CHANGES and "through" not in cell.label]
     assert {cell.repeats for cell in made} == {5}
     rows = [(c.config.loss.name, c.config.train.batch_size, c.config.loss.exponent) for c in made]
-    sweep = [(75, p) for p in (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)]
-    expected = [("vanilla", batch, 6.0) for batch in (25, 50, 75, 150)]
+    sweep = [(72, p) for p in (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)]
+    expected = [("vanilla", batch, 6.0) for batch in (24, 48, 72, 152)]
     expected += [(estimator, *one) for estimator in ("frozen_prior", "tempered") for one in sweep]
     assert sorted(rows) == sorted(expected)
     published = THERMO | THERMO_DATA[f"thermo_{name}"]

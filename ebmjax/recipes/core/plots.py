@@ -13,7 +13,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 from PIL import Image
 
 from ebmjax.recipes.core.extractor_names import with_extractor
@@ -86,9 +86,15 @@ def figure(path: Path, *shape: int, **options: Any) -> Iterator[np.ndarray]:
 
 
 def arrange(drawn: Figure) -> None:
-    """Hides empty panels and breaks long lines of titles and labels."""
+    """Hides empty panels, breaks long lines of titles and labels, and thins out ticks."""
     width, height = drawn.get_size_inches()
     for axes in drawn.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            first, last = sorted(axis.get_view_interval())
+            if axis.get_scale() == "log" and last < 10 * first:  # no two powers of ten to name
+                axis.set_major_locator(MaxNLocator(3))
+                axis.set_major_formatter(ScalarFormatter())
+                axis.set_minor_locator(NullLocator())
         axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
         place = axes.get_position(original=True)
         axes.set_title(_filled(axes.get_title(), width * place.width, "axes.titlesize"))

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-# Values of the thesis: p of thermodynamic integration and batch sizes of vanilla learning.
+# The thesis's values of p.
 EXPONENTS = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)
-BATCHES = (25, 50, 75, 150)
 
 FIELDS = {
     "batch": "train.batch_size",

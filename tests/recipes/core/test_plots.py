@@ -46,6 +46,18 @@ def test_a_montage_keeps_colours_apart():
     assert (lines == LINE).all()
 
 
+@pytest.mark.parametrize("values", [(3.1, 4.7), (2900.0, 4100.0), (0.00031, 0.00047)])
+def test_ticks_of_a_short_logarithmic_axis_are_few_and_plain(values, tmp_path):
+    with plots.figure(tmp_path / "a.png", 1, 4, size=(2.0, 2.0)) as (grid,):
+        for axes in grid:
+            axes.plot(values, values, "o")
+            axes.set(xscale="log", yscale="log")
+    assert faults(grid[0].figure) == []
+    for axis in (grid[0].xaxis, grid[0].yaxis):
+        assert 2 <= len(axis.get_ticklocs()) <= 6
+        assert not len(axis.get_ticklocs(minor=True))
+
+
 def test_fewer_images_than_columns_leave_no_empty_place():
     assert plots.montage(np.zeros((2, 4, 4, 1), np.uint8), 10).shape == (6, 11, 3)
 
