@@ -1,5 +1,6 @@
 """Opens, styles and saves every figure, and draws the pictures that families share."""
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,11 +10,18 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
-from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import (
+    LogFormatterSciNotation,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+    ScalarFormatter,
+)
 from PIL import Image
 
 from ebmjax.recipes.core.extractor_names import with_extractor
@@ -90,11 +98,8 @@ def arrange(drawn: Figure) -> None:
     width, height = drawn.get_size_inches()
     for axes in drawn.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            first, last = sorted(axis.get_view_interval())
-            if axis.get_scale() == "log" and last < 10 * first:  # no two powers of ten to name
-                axis.set_major_locator(MaxNLocator(3))
-                axis.set_major_formatter(ScalarFormatter())
-                axis.set_minor_locator(NullLocator())
+            if axis.get_scale() == "log":
+                _thin_out(axis)
         axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
         place = axes.get_position(original=True)
         axes.set_title(_filled(axes.get_title(), width * place.width, "axes.titlesize"))
@@ -102,6 +107,22 @@ def arrange(drawn: Figure) -> None:
         axes.set_ylabel(_filled(axes.get_ylabel(), height * place.height, "axes.labelsize"))
     if drawn.get_suptitle():
         drawn.suptitle(_filled(drawn.get_suptitle(), width, "figure.titlesize"))
+
+
+def _thin_out(axis: Axis) -> None:
+    """Names a few ticks of a logarithmic axis that has fewer than two powers of ten."""
+    first, last = sorted(axis.get_view_interval())
+    if math.floor(math.log10(last)) > math.ceil(math.log10(first)):
+        return
+    if last < 10 * first:
+        axis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+        plain = ScalarFormatter(useOffset=False)
+        plain.set_powerlimits((-2, 4))
+        axis.set_major_formatter(plain)
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(math.inf, math.inf)))
+    axis.set_minor_locator(NullLocator())
 
 
 def _filled(text: str, inches: float, size: str) -> str:

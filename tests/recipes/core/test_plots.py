@@ -46,7 +46,9 @@ def test_a_montage_keeps_colours_apart():
     assert (lines == LINE).all()
 
 
-@pytest.mark.parametrize("values", [(3.1, 4.7), (2900.0, 4100.0), (0.00031, 0.00047)])
+@pytest.mark.parametrize(
+    "values", [(3.1, 4.7), (2900.0, 4100.0), (0.00031, 0.00047), (2000, 40000)]
+)
 def test_ticks_of_a_short_logarithmic_axis_are_few_and_plain(values, tmp_path):
     with plots.figure(tmp_path / "a.png", 1, 4, size=(2.0, 2.0)) as (grid,):
         for axes in grid:
