@@ -229,12 +229,14 @@ class _JointStep(NamedTuple):
     def _differentiate(self, loss_fn: Callable[..., Any], params: PyTree) -> Any:
         if self.objective.rho is None:
             return jax.value_and_grad(loss_fn, has_aux=True)(params)
+        policy = self.network.policy
+        is_like_first = policy.second_pass == "batch" and not policy.updates("chains")
         return sam_gradients(
             loss_fn,
             params,
             rho=self.objective.rho,
             adaptive=self.objective.is_adaptive,
-            second_loss_fn=partial(loss_fn, second_pass=True),
+            second_loss_fn=None if is_like_first else partial(loss_fn, second_pass=True),
             axis_name=self.objective.batch_axis,
         )
 

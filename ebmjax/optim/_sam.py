@@ -79,11 +79,24 @@ def sam_gradients(
     check_positive("rho", rho)
     check_scalar("rho", rho)
     check_floating("params", params)
-    value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
-    gradients = mean_over_members(gradients, axis_name)
-    displaced = optax.apply_updates(params, _displacement(params, gradients, rho, adaptive))
-    second = jax.grad(second_loss_fn or loss_fn, has_aux=True)(displaced)[0]
-    return value, second
+
+    def displaced(gradients: PyTree) -> PyTree:
+        gradients = mean_over_members(gradients, axis_name)
+        return optax.apply_updates(params, _displacement(params, gradients, rho, adaptive))
+
+    if second_loss_fn is not None:
+        value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+        return value, jax.grad(second_loss_fn, has_aux=True)(displaced(gradients))[0]
+
+    def one_pass(gradients: PyTree, is_second: jax.Array) -> tuple[PyTree, Any]:
+        place = jax.lax.cond(is_second, displaced, lambda _: params, gradients)
+        value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(place)
+        return gradients, value
+
+    # A loop, so that the program holds the loss and its gradient once.
+    passes = jnp.array([False, True])
+    gradients, values = jax.lax.scan(one_pass, jax.tree.map(jnp.zeros_like, params), passes)
+    return jax.tree.map(lambda leaf: leaf[0], values), gradients
 
 
 def _displacement(params: PyTree, gradients: PyTree, rho: Any, adaptive: bool) -> PyTree:
