@@ -8,6 +8,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import leading_size
+from ebmjax.training._profile import Profile
 from ebmjax.training._repeats import repeat_step
 from ebmjax.training._sharding import AXIS, state_specs
 from ebmjax.training._state import TrainState
@@ -61,11 +62,19 @@ class BlockRunner:
       compile_seconds: spent compiling so far.
     """
 
-    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key, data: PyTree):
+    def __init__(
+        self,
+        train_step: TrainStep,
+        mesh: Mesh,
+        key: Key,
+        data: PyTree,
+        profile: Profile | None = None,
+    ):
         self._block = make_block(train_step, mesh)
         self._key = key
         self._data = data
         self._sharding = NamedSharding(mesh, PartitionSpec(None, AXIS))
+        self._profile = profile
         self._compiled: dict[int, Callable] = {}
         self.compile_seconds = 0.0
 
@@ -77,4 +86,5 @@ class BlockRunner:
             started = time.perf_counter()
             self._compiled[size] = self._block.lower(*arguments).compile()
             self.compile_seconds += time.perf_counter() - started
-        return self._compiled[size](*arguments)
+        block = functools.partial(self._compiled[size], *arguments)
+        return self._profile.run(block, size) if self._profile else block()

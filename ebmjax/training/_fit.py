@@ -15,6 +15,7 @@ from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import as_sha256, check_data, check_same_data, digest_data
 from ebmjax.training._plan import Plan
+from ebmjax.training._profile import Profile
 from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
     AXIS,
@@ -71,6 +72,7 @@ def fit(
     writers: Sequence[Writer] = (),
     monitor: Monitor | None = None,
     devices: Sequence[Any] | None = None,
+    profile: Profile | None = None,
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
 
@@ -95,6 +97,7 @@ def fit(
       monitor: called every ``plan.monitor_every`` steps, at the end and, by default, before the
         first step.
       devices: devices for the shards; default all.
+      profile: writes a trace of some steps; None for none. The caller closes it.
 
     Returns:
       A ``FitResult``.
@@ -128,7 +131,7 @@ def fit(
     mesh = make_mesh(plan.num_shards, devices)
     _check_trace(key, state, train_step, data, plan, mesh)
     state = place_state(state, mesh)
-    run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh))
+    run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh), profile)
     counts = state.skipped, state.consecutive_skipped
     watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, row, reason)
     log = RowLogger(plan, writers, first_step, row, watch)

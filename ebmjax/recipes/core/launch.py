@@ -27,11 +27,16 @@ BROKE_OFF = (WriteError, training.DivergenceError)
 
 
 def launch(
-    config: Config, config_argument: str, folder: str | None, mode: str = "train"
+    config: Config,
+    config_argument: str,
+    folder: str | None,
+    mode: str = "train",
+    num_traced: int | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
-    ``mode`` "eval" only evaluates the finished run of ``folder``; "all" trains and evaluates.
+    ``mode`` "eval" only evaluates the finished run of ``folder``; "all" trains and evaluates. So
+    many steps as ``num_traced`` says are traced into the folder's profile/.
 
     Raises:
       USER_ERRORS: the message says what to do.
@@ -39,6 +44,8 @@ def launch(
     started = time.perf_counter()
     use_compilation_cache()
     if mode == "eval":
+        if num_traced is not None:
+            raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
         evaluate_finished(config, folder)
         return None
     name = Path(config_argument.partition(":")[0]).stem
@@ -55,11 +62,15 @@ def launch(
     workdir.prepare(path, config)
     # Includes overrides, which belong to the configuration.
     command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
-    with only_process(path), told_as_write_error(path):
+    profile = training.Profile(path / "profile", num_traced) if num_traced else None
+    with only_process(path), told_as_write_error(path), profile or contextlib.nullcontext():
         if start is not None:
             experiment = experiment._replace(state=start.state)
             start_from.record(config, path, start)
-        trained = train(config, experiment, path, command, recoveries)
+        trained = train(config, experiment, path, command, recoveries, profile)
+        if profile is not None:
+            profile.close()
+            print(about_profile(profile))
         if isinstance(trained, int):
             return trained
         result, experiment, recoveries = trained
@@ -96,6 +107,19 @@ def about(experiment: build.Experiment) -> list[str]:
     ]
 
 
+def about_profile(profile: training.Profile) -> str:
+    """Returns the line that says what was traced."""
+    if not profile.num_traced:
+        return (
+            "--profile traced nothing: this sitting trained one block or less, and the first is "
+            "left out. Set --config.train.steps_per_dispatch lower."
+        )
+    return (
+        f"Trace of {profile.num_traced} steps in {profile.folder}; docs/experiments.md says how to "
+        "look at it."
+    )
+
+
 def as_typed(argv: Sequence[str]) -> str:
     """Returns the command line that started a process, to be typed again."""
     name, *arguments = argv
@@ -117,6 +141,7 @@ def train(
     path: Path,
     command: str,
     recoveries: Sequence[recover.Recovery],
+    profile: training.Profile | None,
 ) -> Trained | int:
     """Trains, recovers where the configuration says so, and prints how it ended.
 
@@ -126,6 +151,7 @@ def train(
       path: the run's folder.
       command: continues the run.
       recoveries: those of earlier sittings.
+      profile: writes a trace of some steps; None for none.
 
     Returns:
       The trained run, or the signal that interrupted it.
@@ -135,7 +161,7 @@ def train(
     """
     while True:
         try:
-            result = train_once(config, experiment, path, command, recoveries)
+            result = train_once(config, experiment, path, command, recoveries, profile)
         except training.DivergenceError as error:
             recoveries = recover.go_back(path, config, recoveries, error)
             if error.signum is not None:
@@ -157,6 +183,7 @@ def train_once(
     path: Path,
     command: str,
     recoveries: Sequence[recover.Recovery],
+    profile: training.Profile | None,
 ) -> training.FitResult | None:
     """Trains from the newest checkpoint; returns None if interrupted before a safe point."""
     num_used = training.make_mesh(experiment.plan.num_shards).size
@@ -185,6 +212,7 @@ def train_once(
             checkpoints=recover.checkpoints(path, config),
             writers=writers,
             monitor=monitor,
+            profile=profile,
         )
     except KeyboardInterrupt:
         print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")

@@ -38,11 +38,17 @@ prepared ones.
 --mode=eval evaluates the finished run of --workdir in full: evaluation.json and, but for latent
 EBMs and toy_beta, evaluation.npz and plots/eval_*.
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
-differ from those the run was trained with."""
+differ from those the run was trained with.
+
+--profile=STEPS writes a trace of so many steps, after the first block, into the run's profile/."""
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with :VARIANT.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one continues it.")
 MODE = flags.DEFINE_enum("mode", "train", ["train", "eval", "all"], "Train, evaluate, or both.")
+
+PROFILE = flags.DEFINE_integer(
+    "profile", None, "Write a trace of so many steps of training.", lower_bound=1
+)
 
 
 def main() -> None:
@@ -62,7 +68,7 @@ def execute(argv: list[str]) -> None:
     from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
 
     try:
-        signum = launch(CONFIG.value, config_argument, WORKDIR.value, MODE.value)
+        signum = launch(CONFIG.value, config_argument, WORKDIR.value, MODE.value, PROFILE.value)
     except USER_ERRORS as error:
         stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
     except KeyboardInterrupt:
