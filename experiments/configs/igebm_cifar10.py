@@ -20,7 +20,7 @@ Variants:
 - psgld (lambda 1), mala, mala_literal (the thesis's printed ratio) and tempered_mala (each move
   judged alone, as in the listing): with the settings of "thesis".
 - mala_adapted: the base's temperature; the step adapts to an acceptance of 0.57.
-- conditional; bfloat16.
+- conditional.
 - icd: Du et al. 2021 with three scales, swish, KL term and entropy, augmented starts.
 - cpu: a small network on 5,000 images of 16x16, with the base's constants.
 - cpu_thesis: the same with 60 steps of 100, noise of variance 1e-4, learning rate 1e-4 and
@@ -126,7 +126,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "optimizer.learning_rate": 2e-4,
         "optimizer.b2": 0.9,
     },
-    "bfloat16": {"model.dtype": "bfloat16"},
     "cpu": SMALL,
     "cpu_thesis": SMALL | THESIS | langevin(100.0, 0.01) | {"sampler.num_steps": 60},
 }

@@ -23,7 +23,6 @@ Variants:
 - sam_R, asam_R: rows of Table 6, the radius of SAM and ASAM (005 is 0.05; the published code's
   default is asam_2).
 - statistics: the published code's running averages, which include samples; literal: both.
-- bfloat16: network and chains; energies stay float32.
 - cpu: a small network on 5,000 images of 16x16.
 """
 
@@ -70,7 +69,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "statistics": STATISTICS,
     "literal": RADII["asam_2"] | STATISTICS,
     **RADII,
-    "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
     "cpu": CPU | {"optimizer.rho": 0.05},
 }
 

@@ -13,7 +13,7 @@ Variants (sadajem_cifar10.py explains them):
 - k5, k20; cosine; softmax, softmax_sam.
 - jempp, jempp_sam, jempp_unaugmented, jempp_unaugmented_l2: parts of Table 5, on CIFAR-100.
 - sam_R, asam_R: the radius of SAM and ASAM.
-- statistics; literal; bfloat16.
+- statistics; literal.
 - cpu: a small network on 5,000 images of 16x16.
 """
 

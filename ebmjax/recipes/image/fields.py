@@ -193,12 +193,13 @@ def configure(
 ) -> ConfigDict:
     """The family's defaults with ``base`` and then the changes of ``variant``.
 
-    "" is the base itself and "smoke" a few steps of it on few images.
+    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
+    precision, with parameters, energies and losses in float32.
 
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, with_digits(base), {"smoke": SMOKE, **variants})
+    return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})
 
 
 SMOKE: dict[str, Any] = {
@@ -220,4 +221,9 @@ SMOKE: dict[str, Any] = {
     "eval.num_samples": 20,
     "eval.num_generated": 20,
     "eval.num_chain_steps": 8,
+}
+
+COMMON: dict[str, dict[str, Any]] = {
+    "smoke": SMOKE,
+    "bfloat16": {"model.dtype": "bfloat16"},
 }

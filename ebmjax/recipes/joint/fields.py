@@ -279,12 +279,13 @@ def configure(
 ) -> ConfigDict:
     """The family's defaults with ``base`` and then the changes of ``variant``.
 
-    "" is the base itself and "smoke" a few steps of it on few images.
+    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
+    precision, with parameters, energies and losses in float32.
 
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, with_digits(base), {"smoke": SMOKE, **variants})
+    return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})
 
 
 SMOKE = {
@@ -313,4 +314,9 @@ SMOKE = {
     "eval.attack_steps": 2,
     "eval.num_generated": 20,
     "eval.landscape_points": 3,
+}
+
+COMMON: dict[str, dict[str, Any]] = {
+    "smoke": SMOKE,
+    "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
 }

@@ -116,6 +116,7 @@ _FIELDS: dict[str, Field] = {
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(
         {
+            **shared(model={"dtype": "float32"}),
             "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior's energy"),
             "model.prior_activation": field(
                 "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
@@ -196,12 +197,13 @@ def configure(
     """The family's defaults with ``base`` and then the changes of ``variant``.
 
     "" is the base itself, "smoke" a few steps of it on few images, and "vanilla" the training
-    without powers.
+    without powers. "bfloat16" computes in half precision, with parameters, energies and losses in
+    float32.
 
     Raises:
       ValueError: for a variant that does not exist.
     """
-    common = {"smoke": SMOKE, "vanilla": VANILLA}
+    common = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
     return declare.configure(
         FIELDS, variant, with_digits(base, max_test=352), {**common, **variants}
     )

@@ -120,10 +120,11 @@ def model_of(
 
 def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
     del z
-    section = config.model
+    section, dtype = config.model, common.DTYPES[config.model.dtype]
     energy = networks.LatentEnergy(
         hidden=section.prior_hidden,
         activation=common.ACTIVATIONS[section.prior_activation],
+        dtype=dtype,
     )
     features = section.generator_features
     generator = networks.ConvGenerator(
@@ -131,6 +132,7 @@ def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[A
         channels=image_shape[-1],
         image_size=(image_shape[0], image_shape[1]),
         kernel_init=INITIALIZERS[section.generator_init],
+        dtype=dtype,
     )
     return energy, generator
 
