@@ -160,7 +160,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
             steps_per_dispatch=min(50, total_steps),
             log_every=total_steps,
         ),
-        devices=jax.devices()[:1],  # the same numbers on every device
+        devices=jax.local_devices()[:1],  # the same numbers on every device
     )
     if result.signum is not None:
         raise KeyboardInterrupt

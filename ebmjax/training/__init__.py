@@ -11,6 +11,9 @@ from ebmjax.training._fit import FitResult as FitResult
 from ebmjax.training._fit import check_fits as check_fits
 from ebmjax.training._fit import fit as fit
 from ebmjax.training._plan import Plan as Plan
+from ebmjax.training._processes import from_first as from_first
+from ebmjax.training._processes import is_first as is_first
+from ebmjax.training._processes import on_first as on_first
 from ebmjax.training._profile import Profile as Profile
 from ebmjax.training._repeats import repeat_step as repeat_step
 from ebmjax.training._repeats import repeats_take_turns as repeats_take_turns

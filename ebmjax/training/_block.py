@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from ebmjax._checks import leading_size
+from ebmjax.training._processes import put
 from ebmjax.training._profile import Profile
 from ebmjax.training._repeats import repeat_step
 from ebmjax.training._sharding import AXIS, state_specs
@@ -73,14 +74,19 @@ class BlockRunner:
         self._block = make_block(train_step, mesh)
         self._key = key
         self._data = data
-        self._sharding = NamedSharding(mesh, PartitionSpec(None, AXIS))
+        self._mesh = mesh
         self._profile = profile
         self._compiled: dict[int, Callable] = {}
         self.compile_seconds = 0.0
 
     def __call__(self, state: TrainState, indices: PyTree) -> tuple[TrainState, Metrics]:
         """Runs ``len(indices)`` steps; returns before the device has finished them."""
-        arguments = (self._key, state, self._data, jax.device_put(indices, self._sharding))
+        arguments = (
+            self._key,
+            state,
+            self._data,
+            put(indices, self._mesh, PartitionSpec(None, AXIS)),
+        )
         size = leading_size("indices", indices)
         if size not in self._compiled:
             started = time.perf_counter()

@@ -61,8 +61,15 @@ class Checkpoints:
 
         self._ocp = ocp
         self.directory = Path(directory).absolute()
-        options = ocp.CheckpointManagerOptions(max_to_keep=max_to_keep, create=True)
+        alone: dict[str, Any] = {}
+        if jax.process_count() > 1:  # one reads and writes, and must not wait for the others
+            me = jax.process_index()
+            alone["multiprocessing_options"] = ocp.options.MultiprocessingOptions(
+                primary_host=me, active_processes={me}
+            )
+        options = ocp.CheckpointManagerOptions(max_to_keep=max_to_keep, create=False, **alone)
         with access_explained("made", self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         silence_orbax_errors()
 
@@ -76,7 +83,7 @@ class Checkpoints:
           CheckpointAccessError: if there is no room, or the folder or the previous checkpoint could
             not be written. Existing checkpoints stay as they are.
         """
-        leaves = _host_leaves(tree)
+        leaves = host_leaves(tree)
         # As it will be read back: JSON's keys are strings, whose order differs from numbers'.
         user = json.loads(json.dumps(meta))
         record = {
@@ -188,7 +195,7 @@ class Checkpoints:
 
     def _restore(self, step: int, template: PyTree) -> tuple[PyTree, dict[str, Any]]:
         restored, record = self._intact(step, template)
-        return _like(template, restored), record["user"]
+        return like(template, restored), record["user"]
 
     def _intact(self, step: int, template: PyTree) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns leaves by number, checked against ``template``, and their description."""
@@ -202,7 +209,7 @@ class Checkpoints:
         abstract = None
         if template is not None:
             _check_layout(step, record["layout"], _layout(template))
-            abstract = _host_leaves(template)
+            abstract = host_leaves(template)
         restored = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
         )["state"]
@@ -224,7 +231,7 @@ class Checkpoints:
             self._manager.close()
 
 
-def _host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
+def host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
     """Returns leaves by number, copied: training donates the device buffers behind views.
 
     Leaves without elements are left out, because orbax refuses them.
@@ -233,8 +240,8 @@ def _host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
     return {name: np.array(leaf) for name, leaf in leaves.items() if leaf.size}
 
 
-def _like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
-    """Inverts ``_host_leaves``."""
+def like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
+    """Inverts ``host_leaves``."""
     leaves, treedef = jax.tree.flatten(template)
     names = (f"{i:05d}" for i in range(len(leaves)))
     return treedef.unflatten(

@@ -11,10 +11,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 from ebmjax._checks import check_key, leading_size
 from ebmjax.data import block_indices
+from ebmjax.training._begin import begin
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
-from ebmjax.training._data import as_sha256, check_data, check_same_data, digest_data
+from ebmjax.training._data import as_sha256, check_data
 from ebmjax.training._plan import Plan
+from ebmjax.training._processes import is_first, is_shared, whole
 from ebmjax.training._profile import Profile
 from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
@@ -43,7 +45,7 @@ class FitResult(NamedTuple):
     """Outcome of a run.
 
     Attributes:
-      state: after the last step taken.
+      state: after the last step taken; of several processes, each has it whole.
       first_step: steps taken by earlier sittings of the run.
       row: the last row logged, with what ``monitor`` returned; {} if none was.
       signum: the signal that stopped the run early, or None.
@@ -81,6 +83,10 @@ def fit(
     for bit on the same device, and logs each row once. SIGINT and SIGTERM end it after the current
     block, with a checkpoint.
 
+    With several processes (``jax.distributed.initialize``) call it on each, with the same
+    arguments. Process 0 alone monitors, logs, reads and writes checkpoints, and its ``state``
+    counts. A signal to any process ends all after the same block, at most three blocks later.
+
     Args:
       key: root of all randomness; step i uses ``fold_in(key, i)``. An array of R keys trains R
         repeats as one program. Up to rounding, each takes the steps of the single run with its key,
@@ -117,26 +123,28 @@ def fit(
     started = time.perf_counter()
     _check_state(key, state, plan)
     num_examples = check_data(train_step, state, data)
-    digest = digest_data(data) if checkpoints else None
-    seconds = {"wall": 0.0, "compile": 0.0}
-    row: dict[str, Any] = {}
-    reason = ""
-    restored = checkpoints.restore_latest(state) if checkpoints else None
-    if restored is not None and digest is not None:
-        state, meta = restored
-        check_same_data(meta, int(state.step), digest)
-        seconds, row, reason = meta["seconds"], meta["row"], meta.get("reason", "")
+    mesh = make_mesh(plan.num_shards, devices)
+    if is_shared(mesh) and not is_first():
+        checkpoints, writers = None, ()
+    state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
+    seconds, row, reason = meta["seconds"], meta["row"], meta.get("reason", "")
     first_step = int(state.step)
 
-    mesh = make_mesh(plan.num_shards, devices)
     _check_trace(key, state, train_step, data, plan, mesh)
     state = place_state(state, mesh)
     run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh), profile)
     counts = state.skipped, state.consecutive_skipped
     watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, row, reason)
     log = RowLogger(plan, writers, first_step, row, watch)
+
+    def monitored(step: int) -> dict[str, Any]:
+        if monitor is None or not plan.is_monitored(step):
+            return {}
+        seen = whole(state, mesh)  # to which every process adds its shards
+        return monitor(seen, step) if is_first() or not is_shared(mesh) else {}
+
     if monitor and first_step == 0 and plan.is_monitored(0):
-        log.write(0, monitor(state, 0))
+        log.write(0, monitored(0))
 
     def elapsed() -> dict[str, float]:
         return {
@@ -145,36 +153,37 @@ def fit(
         }
 
     signum = None
-    with StopRequest() as stop, checkpoints or contextlib.nullcontext():
+    with StopRequest(mesh) as stop, checkpoints or contextlib.nullcontext():
         for first, size in plan.blocks(first_step):
             if signum is not None or watch.divergence is not None:
                 break
             state, metrics = run_block(state, _indices(plan, first, size, num_examples))
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
-            monitored = monitor(state, step) if monitor and plan.is_monitored(step) else {}
-            log.pending = PendingBlock(first, metrics, monitored)
-            signum = stop.signum  # read once, because it may change at any time
+            log.pending = PendingBlock(first, metrics, monitored(step))
+            signum = stop.asked()  # read once, because it may change at any time
             if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()
+                saved = whole(state, mesh) if is_saving else state
                 if checkpoints:
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
-                    checkpoints.save(step, state, {**meta, "reason": watch.reason})
+                    checkpoints.save(step, saved, {**meta, "reason": watch.reason})
+        signum = stop.settled()
     if watch.divergence is not None:
         error, until = watch.divergence, elapsed()
         error.wall_seconds, error.compile_seconds = until["wall"], until["compile"]
-        error.signum = stop.signum
+        error.signum = signum
         raise error
     # A finished run took no training time in this sitting.
     spent = elapsed() if first_step < plan.total_steps else seconds
     return FitResult(
-        state,
+        whole(state, mesh),
         first_step,
         log.row,
-        stop.signum,
+        signum,
         spent["wall"],
         spent["compile"],
-        as_sha256(digest) if digest else None,
+        as_sha256(digest) if digest and is_saving else None,
     )
 
 

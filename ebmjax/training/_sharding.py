@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import check_at_least
+from ebmjax.training._processes import put
 from ebmjax.training._state import TrainState, state_axes
 from ebmjax.types import PyTree
 
@@ -18,21 +19,34 @@ AXIS = "data"
 def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
     """Returns a mesh over as many of ``devices`` (default: all) as divide the shards evenly.
 
+    With several processes, each gives the same number of devices.
+
     Raises:
-      ValueError: if ``num_shards`` is below 1.
+      ValueError: if ``num_shards`` is below 1, or no multiple of the number of processes.
     """
     check_at_least("num_shards", num_shards, 1)
-    devices = list(jax.devices() if devices is None else devices)
-    num_devices = max(n for n in range(1, len(devices) + 1) if num_shards % n == 0)
-    return Mesh(np.array(devices[:num_devices]), (AXIS,))
+    groups: dict[int, list[Any]] = {}
+    for device in jax.devices() if devices is None else devices:
+        # The chips of a compilation for another machine need no process.
+        process = device.process_index if jax.process_count() > 1 else 0
+        groups.setdefault(process, []).append(device)
+    if num_shards % len(groups):
+        raise ValueError(
+            f"num_shards must be a multiple of {len(groups)}, the number of processes, which share "
+            f"the shards evenly; got {num_shards}. Change it or start another number of processes."
+        )
+    most = min(map(len, groups.values()))
+    size = max(n for n in range(1, most + 1) if num_shards % (n * len(groups)) == 0)
+    chosen = [device for process in sorted(groups) for device in groups[process][:size]]
+    return Mesh(np.array(chosen), (AXIS,))
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Places every leaf whole on every device."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    return put(tree, mesh, PartitionSpec())
 
 
-def state_specs() -> TrainState:
+def state_specs() -> Any:
     """Returns partition specs of a ``TrainState``: shards are split, the rest is replicated."""
     return state_axes(PartitionSpec(), PartitionSpec(AXIS))
 
@@ -57,9 +71,5 @@ def place_state(state: TrainState, mesh: Mesh) -> TrainState:
     ``device_put`` lets a device keep a buffer that it already holds, even with ``may_alias=False``
     on several devices. Training donates its state, which would then delete the caller's array.
     """
-    shardings = jax.tree.map(
-        lambda spec: NamedSharding(mesh, spec),
-        state_specs(),
-        is_leaf=lambda x: isinstance(x, PartitionSpec),
-    )
-    return jax.device_put(jax.tree.map(jnp.copy, state), shardings)
+    parts = zip(jax.tree.map(jnp.copy, state), state_specs(), strict=True)
+    return TrainState(*(put(part, mesh, spec) for part, spec in parts))

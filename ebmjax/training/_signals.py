@@ -1,18 +1,28 @@
-"""Lets a signal stop a run at the next safe point."""
+"""Lets a signal stop a run at the next safe point, on all its processes at the same."""
 
 import signal
 from types import FrameType
+
+import jax
+from jax.sharding import Mesh
+
+from ebmjax.training._processes import is_shared, largest
 
 
 class StopRequest:
     """Makes SIGINT and SIGTERM only set ``signum``; a second SIGINT interrupts at once.
 
+    Args:
+      mesh: of the run; its processes agree on the signal.
+
     Attributes:
-      signum: the signal that came, or None.
+      signum: the signal that came to this process, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mesh: Mesh) -> None:
         self.signum: int | None = None
+        self._shared = mesh if is_shared(mesh) else None
+        self._asked: jax.Array | None = None
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -28,6 +38,23 @@ class StopRequest:
         if self.signum is not None and signum == signal.SIGINT:
             raise KeyboardInterrupt
         self.signum = signum
+
+    def asked(self) -> int | None:
+        """Returns the signal that stops the run here, or None; call it after every block.
+
+        With several processes it is of one call before: to ask them all would wait for the block
+        that has just begun.
+        """
+        if self._shared is None:
+            return self.signum
+        before, self._asked = self._asked, largest(self.signum or 0, self._shared)
+        return None if before is None else int(before) or None
+
+    def settled(self) -> int | None:
+        """Returns the signal that came to any process up to now, or None."""
+        if self._shared is None:
+            return self.signum
+        return int(largest(self.signum or 0, self._shared)) or None
 
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._previous.items():

@@ -25,7 +25,7 @@ from pages import TEXTS, blocks, files
 
 from ebmjax import data
 from ebmjax.recipes import __main__ as program
-from ebmjax.recipes.core import command_line
+from ebmjax.recipes.core import command_line, processes
 from ebmjax.recipes.study import command as study_command
 
 SCRIPTS = [
@@ -142,8 +142,13 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     parser.add_argument("--config", required=True)
     parser.add_argument("--workdir")
     parser.add_argument("--mode", choices=["train", "eval", "all"])
+    parser.add_argument("--distributed", action="store_true")
+    for name in processes.NAMES:
+        parser.add_argument(f"--{name}")
     options, rest = parser.parse_known_args(arguments)
     assert options.mode != "eval" or options.workdir
+    named = {name: getattr(options, name) for name in processes.NAMES}
+    processes.asked_for(**named, distributed=options.distributed, environ={})
     command_line.read(options.config, rest)
 
 

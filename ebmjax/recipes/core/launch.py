@@ -2,22 +2,31 @@
 
 import contextlib
 import errno
+import functools
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 
 from ebmjax import training
-from ebmjax.recipes.core import best, build, evaluate, families, recover, start_from, workdir
+from ebmjax.recipes.core import (
+    best,
+    build,
+    evaluate,
+    families,
+    recover,
+    start_from,
+    summary,
+    workdir,
+)
 from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
-from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer, table
+from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
 
 TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
@@ -46,24 +55,22 @@ def launch(
     if mode == "eval":
         if num_traced is not None:
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
-        evaluate_finished(config, folder)
+        training.on_first(lambda: evaluate_finished(config, folder))
         return None
-    name = Path(config_argument.partition(":")[0]).stem
-    path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
-    workdir.check(path, config)
-    recoveries = recover.complete(path)
+    path, recoveries = training.from_first(lambda: opened(config, config_argument, folder))
     print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
     experiment = built(config, recoveries, path)
     print(*about(experiment), sep="\n", flush=True)
     if mode == "all":
         evaluate.check(experiment, config)
-    workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
-    start = start_from.warm_start(config, path, experiment)
-    workdir.prepare(path, config)
+    start = training.on_first(lambda: prepared(config, path, experiment))
     # Includes overrides, which belong to the configuration.
     command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
-    profile = training.Profile(path / "profile", num_traced) if num_traced else None
-    with only_process(path), told_as_write_error(path), profile or contextlib.nullcontext():
+    profile = None
+    with contextlib.ExitStack() as held, told_as_write_error(path):
+        if num_traced and training.is_first():
+            profile = held.enter_context(training.Profile(path / "profile", num_traced))
+        training.on_first(lambda: held.enter_context(only_process(path)))
         if start is not None:
             experiment = experiment._replace(state=start.state)
             start_from.record(config, path, start)
@@ -73,23 +80,34 @@ def launch(
             print(about_profile(profile))
         if isinstance(trained, int):
             return trained
-        result, experiment, recoveries = trained
-        experiment.draw()
-        seconds = time.perf_counter() - started
-        summarise(path, config, result, experiment, recoveries, seconds)
-        if mode == "all":
-            state = result.state
-            if evaluate.is_of_best(config):
-                state = best.restore(path, experiment.state)
-            evaluate.evaluate(path, config, experiment, state)
+        training.on_first(lambda: summary.finish(path, config, trained, started, mode))
     return None
+
+
+def opened(
+    config: Config, config_argument: str, folder: str | None
+) -> tuple[Path, list[recover.Recovery]]:
+    """Returns the run's folder, checked against ``config``, and its recoveries, none half done."""
+    name = Path(config_argument.partition(":")[0]).stem
+    path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
+    workdir.check(path, config)
+    return path, recover.complete(path)
+
+
+def prepared(config: Config, path: Path, experiment: build.Experiment) -> training.WarmStart | None:
+    """Makes or checks the run's folder; returns its start from another run, if it has one."""
+    workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
+    start = start_from.warm_start(config, path, experiment)
+    workdir.prepare(path, config)
+    return start
 
 
 def about_devices() -> str:
     """Returns the line that says where a run computes."""
     devices = jax.devices()
     number = f"{len(devices)} x " * (len(devices) > 1)
-    return f"on {number}{devices[0].device_kind}, JAX {jax.__version__}"
+    shared = f" in {jax.process_count()} processes" * (jax.process_count() > 1)
+    return f"on {number}{devices[0].device_kind}{shared}, JAX {jax.__version__}"
 
 
 def about(experiment: build.Experiment) -> list[str]:
@@ -127,14 +145,6 @@ def as_typed(argv: Sequence[str]) -> str:
     return " ".join([program, *map(shlex.quote, arguments)])
 
 
-class Trained(NamedTuple):
-    """A run that trained to its end, with its experiment and recoveries at that time."""
-
-    result: training.FitResult
-    experiment: build.Experiment
-    recoveries: Sequence[recover.Recovery]
-
-
 def train(
     config: Config,
     experiment: build.Experiment,
@@ -142,7 +152,7 @@ def train(
     command: str,
     recoveries: Sequence[recover.Recovery],
     profile: training.Profile | None,
-) -> Trained | int:
+) -> summary.Trained | int:
     """Trains, recovers where the configuration says so, and prints how it ended.
 
     Args:
@@ -163,18 +173,22 @@ def train(
         try:
             result = train_once(config, experiment, path, command, recoveries, profile)
         except training.DivergenceError as error:
-            recoveries = recover.go_back(path, config, recoveries, error)
+            went_back = functools.partial(recover.go_back, path, config, recoveries, error)
+            recoveries = training.from_first(went_back)
             if error.signum is not None:
                 print(f"Interrupted. Continue with:\n  {command}")
                 return error.signum
             experiment = built(config, recoveries, path)
-            start = start_from.warm_start(config, path, experiment)  # if it begins at step 0 again
+            again = functools.partial(start_from.warm_start, config, path, experiment)
+            start = training.on_first(again)  # if it begins at step 0 again
             if start is not None:
                 experiment = experiment._replace(state=start.state)
             continue
         if result is None:
             return signal.SIGINT
-        return Trained(result, experiment, recoveries) if result.signum is None else result.signum
+        if result.signum is not None:
+            return result.signum
+        return summary.Trained(result, experiment, recoveries)
 
 
 def train_once(
@@ -200,7 +214,7 @@ def train_once(
         progress_writer(experiment.plan.total_steps),
     ]
     monitor = experiment.monitor
-    if config.train.get("keep_best"):
+    if config.train.get("keep_best") and training.is_first():
         monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state)
     try:
         result = training.fit(
@@ -269,50 +283,3 @@ def use_compilation_cache() -> None:
         cache = Path.home() / ".cache" / "ebmjax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-
-
-def summarise(
-    path: Path,
-    config: Config,
-    result: training.FitResult,
-    experiment: build.Experiment,
-    recoveries: Sequence[recover.Recovery],
-    sitting_seconds: float,
-) -> None:
-    """Writes summary.json and prints where things are.
-
-    The seconds include a pilot's, and the steps that recoveries undid.
-    """
-    pilot = experiment.pilot
-    before = pilot or build.Seconds(0.0, 0.0)
-    seconds = build.Seconds(
-        before.wall + result.wall_seconds + sum(one.lost_seconds for one in recoveries),
-        before.compile
-        + result.compile_seconds
-        + sum(one.lost_compile_seconds for one in recoveries),
-    )
-    summary: dict[str, Any] = {
-        **result.row,
-        "steps": int(result.state.step),
-        "seed": config.seed,
-        "versions": workdir.versions(),
-        "revision": workdir.revision(),
-        "devices": [str(device.device_kind) for device in jax.devices()],
-        "wall_seconds": round(seconds.wall, 3),
-        "compile_seconds": round(seconds.compile, 3),
-        "run_seconds": round(seconds.run, 3),
-        "params_sha256": training.tree_digest(result.state.params),
-        "data_sha256": result.data_sha256,
-    }
-    if experiment.about_data:
-        summary["data"] = list(experiment.about_data)
-    if pilot is not None:
-        summary["pilot_seconds"] = round(pilot.wall, 3)
-    if config.train.get("on_divergence") == "recover":
-        summary["recoveries"] = [one.told() for one in recoveries]
-    workdir.write_summary(path, summary)
-    print(
-        f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.\n"
-        f"{table(summary, config)}\n"
-        f"Numbers in {path}/summary.json, plots in {path}/plots"
-    )

@@ -3,11 +3,12 @@
 import os
 import signal
 import sys
+from typing import NoReturn
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from ebmjax.recipes.core import command_line
+from ebmjax.recipes.core import command_line, processes
 from ebmjax.recipes.core.fields import FAILED, REFUSED, stop
 from ebmjax.recipes.core.quick_compilation import quick_flags
 
@@ -40,11 +41,26 @@ EBMs and toy_beta, evaluation.npz and plots/eval_*.
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
 differ from those the run was trained with.
 
---profile=STEPS writes a trace of so many steps, after the first block, into the run's profile/."""
+--profile=STEPS writes a trace of so many steps, after the first block, into the run's profile/.
+
+Several processes share a run, each with its devices. Start the same command on each machine with
+--coordinator_address=HOST:PORT --num_processes=N --process_id=0 (1, ..., N-1), or the variables
+JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID. Under Slurm or on a Cloud TPU,
+--distributed alone finds them."""
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with :VARIANT.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one continues it.")
 MODE = flags.DEFINE_enum("mode", "train", ["train", "eval", "all"], "Train, evaluate, or both.")
+PROCESSES = {
+    "coordinator_address": flags.DEFINE_string(
+        "coordinator_address", None, "HOST:PORT of process 0, if several processes share the run."
+    ),
+    "num_processes": flags.DEFINE_integer("num_processes", None, "Number of these processes."),
+    "process_id": flags.DEFINE_integer("process_id", None, "Number of this one, from 0 on."),
+    "distributed": flags.DEFINE_bool(
+        "distributed", False, "Let Slurm, a Cloud TPU or another cluster tell the three above."
+    ),
+}
 
 PROFILE = flags.DEFINE_integer(
     "profile", None, "Write a trace of so many steps of training.", lower_bound=1
@@ -64,6 +80,16 @@ def execute(argv: list[str]) -> None:
     config_argument = _config_argument()
     if config_argument.endswith(":smoke"):
         os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))
+    try:
+        asked = processes.asked_for(**{name: flag.value for name, flag in PROCESSES.items()})
+    except ValueError as error:
+        stop(error)
+    with processes.joined(asked):
+        run(config_argument)
+
+
+def run(config_argument: str) -> NoReturn:
+    """Runs the configuration of the command line, and ends with the exit code."""
     # Only now: --help and mistakes in the command line answer without JAX's second.
     from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
 

@@ -123,7 +123,7 @@ def chain_bytes(generator_fn: Callable[..., Any], params: Any, latent_dim: int) 
 
 def available_bytes() -> int:
     """Returns free bytes of one device, or of the machine if the device does not report them."""
-    statistics = jax.devices()[0].memory_stats() or {}
+    statistics = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in statistics:
         return statistics["bytes_limit"]
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

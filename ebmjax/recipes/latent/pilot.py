@@ -93,7 +93,7 @@ def _train(
             max_consecutive_skips=config.train.max_consecutive_skips,
             data_seed=config.seed,
         ),
-        devices=jax.devices()[:1],
+        devices=jax.local_devices()[:1],
     )
 
 

@@ -20,7 +20,14 @@ from ebmjax.recipes.latent import pilot as thermo_pilot
 from ebmjax.recipes.latent import schedule as thermo_schedule
 from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.monitor import LatentMonitor
-from ebmjax.training import TrainState, init_state, make_train_step, stack_states, warm_start
+from ebmjax.training import (
+    TrainState,
+    from_first,
+    init_state,
+    make_train_step,
+    stack_states,
+    warm_start,
+)
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
@@ -40,7 +47,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         params = init(common.root_keys(config)[0])
         return thermo_pilot.run(config, model, params, optimizer, examples, law)
 
-    schedule = thermo_schedule.schedule(config, workdir, pilot)
+    schedule = from_first(lambda: thermo_schedule.schedule(config, workdir, pilot))
     gradient_fn = parts.gradient_fn(config, model, schedule.powers)
 
     def initial_state(repeat: int) -> TrainState:

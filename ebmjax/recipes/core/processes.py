@@ -1,0 +1,147 @@
+"""Joins the processes that share a run, and ends them together."""
+
+import contextlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ebmjax.recipes.core.fields import FAILED, stop
+
+NAMES = ("coordinator_address", "num_processes", "process_id")
+
+SECONDS_OF_SILENCE = 30
+"""Time without a sign of life after which a process counts as dead; JAX then ends the others."""
+
+SECONDS_TO_LEAVE = 5
+"""Time in which all processes of a run that fails on each of them say so and end."""
+
+
+def asked_for(
+    coordinator_address: str | None,
+    num_processes: int | None,
+    process_id: int | None,
+    distributed: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Any] | None:
+    """Returns arguments of ``jax.distributed.initialize``; None for a single process.
+
+    Args:
+      coordinator_address: HOST:PORT of process 0, or None.
+      num_processes: number of processes, or None.
+      process_id: number of this process, or None.
+      distributed: whether JAX finds the three by itself, from its cluster.
+      environ: variables JAX_COORDINATOR_ADDRESS, ... for those that are None.
+
+    Raises:
+      ValueError: if one is missing, out of range, or given although JAX is to find it.
+    """
+    values = {"coordinator_address": coordinator_address} | {
+        "num_processes": num_processes,
+        "process_id": process_id,
+    }
+    given = [f"--{name}" for name in NAMES if values[name] is not None]
+    if distributed:
+        if given:
+            raise ValueError(
+                f"--distributed lets the cluster tell the processes, so {', '.join(given)} must "
+                "not be set. Leave out either."
+            )
+        return {}
+    for name in NAMES:
+        if values[name] is None:
+            values[name] = environ.get(f"JAX_{name.upper()}")
+    missing = [name for name in NAMES if values[name] is None]
+    if len(missing) == len(NAMES):
+        return None
+    if missing:
+        raise ValueError(
+            f"--{missing[0]} is missing: several processes need --coordinator_address, "
+            "--num_processes and --process_id (or the variables JAX_COORDINATOR_ADDRESS, "
+            "JAX_NUM_PROCESSES and JAX_PROCESS_ID), or --distributed alone on a cluster."
+        )
+    address = str(values["coordinator_address"])
+    if not re.fullmatch(r".+:\d{1,5}", address):
+        raise ValueError(
+            f"--coordinator_address must be HOST:PORT of process 0, as 10.0.0.1:1234, got "
+            f"{address!r}."
+        )
+    total, number = (_integer(name, values[name]) for name in NAMES[1:])
+    if total < 1:
+        raise ValueError(f"--num_processes must be at least 1, got {total}.")
+    if not 0 <= number < total:
+        raise ValueError(
+            f"--process_id must be from 0 to {total - 1}, because --num_processes={total}; got "
+            f"{number}."
+        )
+    # Each process takes all devices that it sees, also under Slurm.
+    return {
+        "coordinator_address": address,
+        "num_processes": total,
+        "process_id": number,
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"--{name} must be an integer, got {value!r}.") from None
+
+
+@contextlib.contextmanager
+def joined(asked: dict[str, Any] | None) -> Iterator[None]:
+    """Joins the other processes and, whatever happens inside, ends with an exit code.
+
+    Only process 0 prints. A process that fails prints why and ends at once, which ends the others.
+    """
+    if asked is None:
+        yield
+        return
+    import jax
+
+    jax.config.update("jax_enable_preemption_service", False)  # ``fit`` agrees on signals itself
+    try:
+        jax.distributed.initialize(**asked, heartbeat_timeout_seconds=SECONDS_OF_SILENCE)
+    except (ValueError, RuntimeError) as error:
+        stop(
+            f"the processes of this run did not find each other: {error} Start the same command "
+            "on every machine, with the address of process 0's."
+        )
+    if jax.process_index():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the end)
+    try:
+        yield
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else FAILED
+        if code == 0:
+            raise
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        print(
+            f"error: process {jax.process_index()} of {jax.process_count()} cannot go on: "
+            f"{reason}\nIf another process has ended, its own output says why. What was saved "
+            "before is safe: the same commands on all machines continue the run.",
+            file=sys.stderr,
+        )
+        code = FAILED
+    except BaseException:
+        traceback.print_exc()
+        code = FAILED
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """Ends this process, without waiting for others that do not end."""
+    from jax._src import distributed  # JAX shows no barrier with a time limit
+
+    client: Any = distributed.global_state.client
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(Exception):  # else process 0 would end the others before they speak
+        client.wait_at_barrier("leave", SECONDS_TO_LEAVE * 1000)
+    os._exit(code)

@@ -1,0 +1,181 @@
+"""Several processes share a run: 2 processes of 4 devices each, against 1 process of 8."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from experiment_runs import REPOSITORY, RUN, contents, rows_of, summary_of, wait_until
+from linear_family import LINEAR, NAME, hold, linear
+
+from ebmjax import training
+from ebmjax.recipes.core import processes
+from ebmjax.recipes.core.launch import launch
+
+FIELDS = {"mesh.num_shards": 8, "train.batch_size": 16, "train.keep_best": "test_accuracy"}
+STEPS = 60
+EPS = np.finfo(np.float32).eps
+
+
+def asked(environ=None, **flags):
+    """Asks for processes by a command line where only ``flags`` are set."""
+    unset = dict.fromkeys(processes.NAMES) | {"distributed": False}
+    return processes.asked_for(**(unset | flags), environ=environ or {})
+
+
+def test_flags_and_variables_name_the_same_processes():
+    flags = {"coordinator_address": "host:1234", "num_processes": 2, "process_id": 1}
+    environ = {f"JAX_{name.upper()}": str(value) for name, value in flags.items()}
+    assert asked() is None
+    assert asked(distributed=True) == {}
+    assert asked(**flags) == asked(environ) == flags | {"cluster_detection_method": "deactivate"}
+    assert asked(environ, process_id=0)["process_id"] == 0  # a flag comes first
+    assert asked(environ, distributed=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"num_processes": 2}, "--coordinator_address is missing"),
+        ({"coordinator_address": "host:1", "process_id": 0}, "--num_processes is missing"),
+        ({"coordinator_address": "host:1", "num_processes": 2}, "--process_id is missing"),
+        ({"coordinator_address": "host"}, "must be HOST:PORT .* got 'host'"),
+        ({"num_processes": 0, "process_id": 0}, "--num_processes must be at least 1, got 0"),
+        ({"process_id": 2}, "--process_id must be from 0 to 1, .* got 2"),
+        ({"process_id": -1}, "--process_id must be from 0 to 1, .* got -1"),
+        ({"process_id": "one"}, "--process_id must be an integer, got 'one'"),
+        ({"distributed": True, "process_id": 1}, "--process_id must not be set"),
+    ],
+)
+def test_flags_that_name_no_processes_are_refused(flags, message):
+    whole = {"coordinator_address": "host:1", "num_processes": 2, "process_id": 1}
+    # A missing one stays missing; a wrong one is among good ones.
+    given = flags if "missing" in message or "distributed" in flags else whole | flags
+    with pytest.raises(ValueError, match=message):
+        asked(**given)
+
+
+def test_shards_that_the_processes_cannot_share_are_refused(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    devices = [SimpleNamespace(process_index=i) for i in (0, 0, 1, 1, 2, 2)]
+    with pytest.raises(ValueError, match=r"num_shards must be a multiple of 3, .* got 8"):
+        training.make_mesh(8, devices)
+
+
+def start_pair(*arguments):
+    """The two processes of one run."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    flags = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=4")
+    return [
+        subprocess.Popen(
+            [
+                *(sys.executable, str(RUN), f"--config={LINEAR}:long"),
+                *(f"--config.{name}={value}" for name, value in FIELDS.items()),
+                *map(str, arguments),
+                *(f"--coordinator_address={address}", "--num_processes=2", f"--process_id={i}"),
+            ],
+            cwd=REPOSITORY,
+            env=os.environ | {"XLA_FLAGS": flags},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(2)
+    ]
+
+
+def ended(pair):
+    """The exit codes of both processes, and what they wrote: (output, errors) of each."""
+    texts = [process.communicate(timeout=200) for process in pair]
+    return [process.returncode for process in pair], texts
+
+
+def signalled(workdir, held, step, number, signum):
+    """``ended`` of a pair whose process ``number`` gets a signal while both wait after ``step``."""
+    hold(held, step)
+    pair = start_pair(f"--workdir={workdir}", f"--config.data.path={held}")
+    try:
+        # Before the measurement of the step before, the earlier sitting may have left the file.
+        later = workdir / "plots" / f"weight_{step:06d}.txt"
+        wait_until(lambda: later.exists() or any(one.poll() is not None for one in pair))
+        pair[number].send_signal(signum)
+    finally:
+        (held / "hold").unlink()
+    return ended(pair)
+
+
+def weights(workdir):
+    found = {path.name: float(path.read_text()) for path in (workdir / "plots").glob("weight_*")}
+    assert len(found) == STEPS // 2 + 1
+    return found
+
+
+def assert_close(workdir, other):
+    """The same trajectory up to the rounding of the all-reduce.
+
+    A step moves the weight by 0.04 of a gradient of at most 8. A sum over 8 shards is off by at
+    most 8 roundings: 2.6 of the weight's a step. The weight and the residual are rounded, too,
+    which makes less than 5. The loss is a parabola, so later steps do not enlarge what came before.
+    """
+    ours, theirs = weights(workdir), weights(other)
+    for name, weight in theirs.items():
+        assert abs(ours[name] - weight) <= 5 * STEPS * EPS, name
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_steps_of_one_and_any_of_them_may_die(tmp_path):
+    one, two, broken = (tmp_path / name for name in ("one", "two", "broken"))
+    held = tmp_path / "held"
+    held.mkdir()
+    assert launch(linear("long", **FIELDS), NAME, str(one), "all") is None
+
+    codes, texts = ended(start_pair(f"--workdir={two}", "--mode=all"))
+    assert codes == [0, 0], texts
+    assert "8 x cpu in 2 processes" in texts[0][0]
+    assert "step 60/60" not in texts[1][0]
+    assert_close(two, one)
+    # Each file once, TensorBoard's and the evaluation among them. Orbax names some by chance.
+    kept = [
+        {name for name in contents(run) if "/d/" not in name and "tfevents" not in name}
+        for run in (one, two)
+    ]
+    assert kept[0] == kept[1]
+    assert len(list(two.glob("*tfevents*"))) == 1
+
+    for number, step in ((1, 14), (0, 28)):
+        codes, texts = signalled(broken, held, step, number, signal.SIGKILL)
+        assert codes[number] == -signal.SIGKILL
+        other = 1 - number
+        assert codes[other] not in (0, None)
+        assert "error: process" in texts[other][1] or "another task died" in texts[other][1]
+        assert not (broken / "summary.json").exists()
+
+    codes, texts = signalled(broken, held, 42, 1, signal.SIGTERM)
+    assert codes == [128 + signal.SIGTERM] * 2, texts
+    stopped = rows_of(broken)[-1]["step"]
+    assert 42 <= stopped <= 48  # three blocks of two steps at most
+    assert f"Interrupted at step {stopped} of {STEPS}; saved." in texts[0][0]
+    elsewhere = shutil.copytree(broken, tmp_path / "elsewhere")
+
+    codes, texts = ended(start_pair(f"--workdir={broken}"))
+    assert codes == [0, 0], texts
+    assert rows_of(broken) == rows_of(two)
+    assert weights(broken) == weights(two)
+    assert summary_of(broken)["params_sha256"] == summary_of(two)["params_sha256"]
+
+    assert launch(linear("long", **FIELDS), NAME, str(elsewhere)) is None  # by one process
+    assert_close(elsewhere, two)
+    assert len(rows_of(elsewhere)) == STEPS + 1
+
+    codes, texts = ended(start_pair(f"--workdir={one}", "--config.seed=1"))
+    assert codes == [2, 2], texts
+    for _, errors in texts:
+        assert "belongs to a run with another configuration: seed was 0 and is now 1" in errors
