@@ -1,6 +1,7 @@
 """The comparison with BlackJAX: both do the same work, and every row is printed."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -54,12 +55,41 @@ def test_both_sample_the_same_law(name, module, log_density_fn):
 
 
 def test_every_sampler_has_a_row(module, monkeypatch, capsys):
-    tiny = "--energies mlp --resolutions 4 --chains 3 --steps 2 --repeats 1"
+    tiny = "--works chains --energies mlp --resolutions 4 --chains 3 --steps 2 --repeats 1"
     monkeypatch.setattr(sys, "argv", ["peers.py", *tiny.split()])
     module.main()
     lines = capsys.readouterr().out.splitlines()
-    assert "2 steps, median of 1 repeats" in lines[0]
-    assert [line.split()[:4] for line in lines[3:]] == [
-        ["mlp", "4", "3", name] for name in module.SAMPLERS
+    assert "median of 1 repeats" in lines[0]
+    assert [line.split(" steps ")[0] for line in lines[3:]] == [
+        f"{name} mlp 4x4x1, 3 chains, 2" for name in module.SAMPLERS
     ]
-    assert all(float(line.split()[6]) > 0 for line in lines[3:])
+    assert all(float(line.split()[-5]) > 0 for line in lines[3:])
+
+
+def test_other_libraries_are_asked_for_the_same_work(module, monkeypatch, tmp_path, capsys):
+    """A process that answers every request with a second stands for theirs."""
+    script = tmp_path / "python"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import json, sys\n"
+        "print(json.dumps({'ebmkit': '1', 'threads': 2}), flush=True)\n"
+        "for line in sys.stdin:\n"
+        f"    open({str(tmp_path / 'asked')!r}, 'a').write(line)\n"
+        "    print(1.0, flush=True)\n"
+    )
+    script.chmod(0o755)
+    for name, value in {"SVGD_SHAPES": [(3, 2)], "PLANE": (3, 2), "PLANE_STEPS": 2}.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "IMAGES", [((4, 4, 1), 10)])
+    arguments = f"--works svgd plane images --repeats 1 --steps 2 --torch_python {script}"
+    monkeypatch.setattr(sys, "argv", ["peers.py", *arguments.split()])
+    module.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "ebmkit 1  threads 2" in lines[0]
+    peers = [line.split(" steps ")[1].split()[0] for line in lines[3:]]
+    assert peers == ["BlackJAX", "ebmkit", "BlackJAX", "ebmkit", "torchebm", "PyTorch"]
+    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert [one["library"] for one in asked[::2]] == ["ebmkit", "ebmkit", "torchebm", "PyTorch"]
+    assert asked[0] == {"library": "ebmkit", "work": "svgd", "shape": [3, 2], "steps": 2}
+    assert asked[-1]["shape"] == [64, 4, 4, 1]
+    assert all(" 1000.00 " in line for line in lines[3:] if "BlackJAX" not in line)
