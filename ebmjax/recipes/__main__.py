@@ -1,6 +1,8 @@
 """The command ``ebmjax``: trains, makes studies, uses what was trained, and shows fields."""
 
 import importlib
+import os
+import signal
 import sys
 from types import ModuleType
 
@@ -47,7 +49,12 @@ def main() -> None:
         stop(f"unknown command {name!r}; there are {', '.join(COMMANDS)}.", REFUSED)
     module = command(name)
     sys.argv[:] = [f"ebmjax {name}", *arguments]  # read by the command, and shown to continue it
-    module.main()
+    try:
+        module.main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone, as in ``ebmjax list | head``
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

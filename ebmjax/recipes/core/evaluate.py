@@ -10,6 +10,7 @@ from ebmjax import training
 from ebmjax.recipes.core import best, per_image, workdir
 from ebmjax.recipes.core.build import Experiment
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
+from ebmjax.recipes.core.tracking import evaluation_table
 
 
 def check_folder(path: Path, config: Config) -> None:
@@ -101,6 +102,7 @@ def evaluate(
     """
     assert experiment.evaluate is not None  # ``check`` refuses None
     started = time.perf_counter()
+    print("evaluating: a minute or more where chains are long or images many", flush=True)
     (path / "plots").mkdir(exist_ok=True)
     report = experiment.evaluate(jax.device_get(state))
     if "per_image" in report:
@@ -120,7 +122,10 @@ def evaluate(
     workdir.write_json(path / "evaluation.json", report)
     # Some families draw no plots.
     drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""
+    shown = evaluation_table(report, config)
     print(
-        f"Evaluated in {report['evaluation_seconds']:.0f} s. Numbers in "
-        f"{path}/evaluation.json{drawn}"
+        f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
+        *([shown] if shown else []),
+        f"Numbers in {path}/evaluation.json{drawn}",
+        sep="\n",
     )

@@ -55,7 +55,7 @@ def launch(
     if mode == "eval":
         if num_traced is not None:
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
-        training.on_first(lambda: evaluate_finished(config, folder))
+        training.on_first(lambda: evaluate_finished(config, config_argument, folder))
         return None
     path, recoveries = training.from_first(lambda: opened(config, config_argument, folder))
     print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
@@ -245,17 +245,19 @@ def train_once(
     return result
 
 
-def evaluate_finished(config: Config, folder: str | None) -> None:
+def evaluate_finished(config: Config, config_argument: str, folder: str | None) -> None:
     """Restores the finished run of ``folder`` and evaluates it."""
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a finished run.")
     path = Path(folder).expanduser()
     evaluate.check_folder(path, config)
     workdir.check_writable(path)
+    print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
     recoveries = recover.complete(path)
     now = recover.remedied(config, recoveries)
     experiment = build_or_explain(now, lambda: families.build(now, path))
     evaluate.check(experiment, config)
+    print(*experiment.about_data, sep="\n", flush=True)
     # Restoring moves a damaged checkpoint aside.
     with only_process(path), told_as_write_error(path):
         evaluate.evaluate(path, config, experiment, evaluate.restore(path, config, experiment))

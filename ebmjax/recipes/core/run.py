@@ -8,7 +8,7 @@ from typing import NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from ebmjax.recipes.core import command_line, processes
+from ebmjax.recipes.core import command_line, files, processes
 from ebmjax.recipes.core.fields import FAILED, REFUSED, stop
 from ebmjax.recipes.core.quick_compilation import quick_flags
 
@@ -104,10 +104,13 @@ def run(config_argument: str) -> NoReturn:
 
 
 def _config_argument() -> str:
-    """Returns --config as shown: the path from here if the file lies below."""
+    """Returns --config as shown: from here or from the project's folder if the file lies below."""
     path, colon, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
-    relative = os.path.relpath(path)
-    return (path if relative.startswith("..") else relative) + colon + variant
+    for folder in (os.curdir, files.PROJECT):
+        relative = os.path.relpath(path, folder)
+        if not relative.startswith(".."):
+            return relative + colon + variant
+    return path + colon + variant
 
 
 def parse(argv: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
-from ebmjax.recipes.core.extractor_names import with_extractor
+from ebmjax.recipes.core.extractor_names import extractor_name, with_extractor
 from ebmjax.recipes.core.fields import Config
 
 
@@ -75,6 +75,28 @@ IN_TABLE = {
 """Numbers that the table at the end of a run shows, at most ten."""
 
 
+IN_EVALUATION = {
+    "classification.accuracy": "test accuracy",
+    "classification.ece": "test calibration error",
+    "ood.mean_auroc.log_density": "AUROC of log p(x) against other images",
+    "test_reconstruction_error": "test squared error a pixel",
+    "generation.buffer.fid_": "FID of the buffer ({extractor})",
+    "generation.fresh.fid_": "FID of fresh chains",
+    "generation.fresh.starts.fid_": "FID of their starts",
+    "generation.test_images.fid_": "FID of as many test images",
+    "buffer.fid_": "FID of the buffer ({extractor})",
+    "fresh.fid_": "FID of fresh chains",
+    "fresh.starts.fid_": "FID of their starts",
+    "test_images.fid_": "FID of as many test images",
+    "fid_": "FID of samples ({extractor})",
+    "starts.fid_": "FID of their starts",
+    "energies.gap": "energy of fresh chains less that of test images",
+    "rms_displacement": "RMS displacement of the prior's chains",
+}
+"""Numbers that the table of an evaluation shows, by their place in evaluation.json. One that ends
+in "fid_" goes on with the extractor's name; a family has some of them, at most ten."""
+
+
 def _mean(value: Any) -> float:
     """Returns a number, or the mean over repeats or models; NaN if one has none."""
     return float(np.mean(np.asarray(value, dtype=float)))
@@ -95,11 +117,28 @@ def _duration(seconds: float) -> str:
 
 def table(row: dict[str, Any], config: Config) -> str:
     """Returns the results of a run of ``config`` in at most ten lines, from its last numbers."""
-    found = {
-        with_extractor(text, [config]): _mean(row[name])
-        for name, text in IN_TABLE.items()
-        if name in row
-    }
+    return _lines({text: row[name] for name, text in IN_TABLE.items() if name in row}, config)
+
+
+def evaluation_table(report: dict[str, Any], config: Config) -> str:
+    """Returns the main numbers of an evaluation of ``config`` in at most ten lines."""
+    found = {name: _at(report, name, config) for name in IN_EVALUATION}
+    shown = {IN_EVALUATION[name]: value for name, value in found.items() if value is not None}
+    return _lines(shown, config)
+
+
+def _at(report: dict[str, Any], name: str, config: Config) -> Any:
+    """Returns the number of that name in ``IN_EVALUATION``, or None."""
+    value: Any = report
+    for key in name.split("."):
+        key += extractor_name(config) if key.endswith("fid_") else ""
+        value = value.get(key) if isinstance(value, dict) else None
+    # Of latent EBMs at several numbers of images: at the largest.
+    return np.asarray(value["values"], float)[..., -1] if isinstance(value, dict) else value
+
+
+def _lines(numbers: dict[str, Any], config: Config) -> str:
+    found = {with_extractor(text, [config]): _mean(value) for text, value in numbers.items()}
     width = max(map(len, found), default=0)
     return "\n".join(f"  {text:{width}}  {value:.4g}" for text, value in found.items())
 

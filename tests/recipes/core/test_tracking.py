@@ -88,6 +88,42 @@ def test_the_table_names_the_features_of_distances(weights, features):
     ]
 
 
+REPORTS = {  # of each family the numbers that a table shows, in the places of its evaluation.json
+    "joint": (
+        {
+            "classification": {"accuracy": 0.5},
+            "generation": {
+                "buffer": {"fid_classifier_features": 3.0},
+                "fresh": {"starts": {"fid_classifier_features": 9.0}},
+            },
+        },
+        ["test accuracy 0.5", "FID of the buffer (classifier features) 3", "FID of their starts 9"],
+    ),
+    "image": (
+        {"buffer": {"fid_classifier_features": 3.0}, "energies": {"gap": -1.0}},
+        [
+            "FID of the buffer (classifier features) 3",
+            "energy of fresh chains less that of test images -1",
+        ],
+    ),
+    "latent": (  # two repeats, two numbers of images
+        {
+            "fid_classifier_features": {"values": [[9.0, 3.0], [9.0, 5.0]]},
+            "rms_displacement": [2.0],
+        },
+        ["FID of samples (classifier features) 4", "RMS displacement of the prior's chains 2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("family", REPORTS)
+def test_the_table_of_an_evaluation_has_the_main_numbers(family):
+    report, expected = REPORTS[family]
+    config = {"eval": {"inception_weights": ""}}
+    shown = tracking.evaluation_table(report | {"step": 7}, config)
+    assert [" ".join(line.split()) for line in shown.splitlines()] == expected
+
+
 def test_of_several_repeats_the_mean_loss_is_shown(clock, capsys, monkeypatch):
     lines = tracking.PlainLines(1)
     lines.start(0)
