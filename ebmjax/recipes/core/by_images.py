@@ -40,11 +40,26 @@ def num_epochs(config: Config, images: Images) -> int:
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
 
 
+def law_bytes(config: Config, images: Images) -> int:
+    """Returns the memory of the informative law: a covariance and a mean for each class."""
+    num_pixels = math.prod(images.shape)
+    return 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
+
+
 def buffer_law(config: Config, images: Images) -> str:
     """Returns the informative law where its table is small enough, else the uniform one."""
-    num_pixels = math.prod(images.shape)
-    num_bytes = 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
-    return "informative" if num_bytes <= MAX_LAW_BYTES else "uniform"
+    return "informative" if law_bytes(config, images) <= MAX_LAW_BYTES else "uniform"
+
+
+def about_noise(config: Config, images: Images) -> str:
+    """Returns a line about chains that start from noise because the images are large."""
+    size = "x".join(map(str, images.shape))
+    return (
+        f"chains start from uniform noise: the class Gaussians of {config.data.num_classes} classes "
+        f"of {size} would take {law_bytes(config, images) / 1e9:.1f} GB, more than "
+        f"{MAX_LAW_BYTES / 1e9:.1f}. Noise lost the chains in a trial. So watch the gap, and "
+        "prefer smaller images, --config.data.image_size=32"
+    )
 
 
 JEM_PIXELS = 64
@@ -85,8 +100,8 @@ def left_open(fields: Fields, *names: str) -> dict[str, Field]:
     return {**fields, **{name: opened(name) for name in names}}
 
 
-def choose(config: Config, images: Images) -> str:
-    """Fills in the fields of ``RULES`` that are None, and returns a line that says how; or "".
+def choose(config: Config, images: Images) -> list[str]:
+    """Fills in the fields of ``RULES`` that are None, and returns lines that say how.
 
     Fields without effect stay None.
     """
@@ -97,5 +112,7 @@ def choose(config: Config, images: Images) -> str:
             found[name] = rule(config, images)
             config.update_from_flattened_dict({name: found[name]})
     if not found:
-        return ""
-    return f"chosen by the images: {', '.join(f'{name}={value}' for name, value in found.items())}"
+        return []
+    listed = ", ".join(f"{name}={value}" for name, value in found.items())
+    is_noise = found.get("sampler.buffer.law") == "uniform"
+    return [f"chosen by the images: {listed}", *([about_noise(config, images)] if is_noise else [])]

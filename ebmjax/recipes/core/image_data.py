@@ -72,14 +72,14 @@ def load(config: Config) -> tuple[Images, Config]:
 
 
 def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
-    """Returns both, with what the configuration leaves to the images and a line about it."""
+    """Returns both, with what the configuration leaves to the images and lines about it."""
     num_train, shape = len(images.train.labels), images.train.images.shape[1:]
     per_class = config.data.get("num_per_class")
     if per_class is not None:
         num_train = min(num_train, per_class * config.data.num_classes)
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
-    line = by_images.choose(config, by_images.Images(num_train, num_test, shape))
-    return images._replace(about=(*images.about, *([line] if line else []))), config
+    lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    return images._replace(about=(*images.about, *lines)), config
 
 
 def _about(

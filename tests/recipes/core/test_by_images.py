@@ -13,8 +13,8 @@ LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epoc
 
 def chosen(config, num_train, num_test, shape):
     config = config.copy_and_resolve_references()
-    line = by_images.choose(config, by_images.Images(num_train, num_test, shape))
-    return config, line
+    lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    return config, "\n".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,18 @@ def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_c
     config, line = chosen(config, 1000, 100, shape)
     assert config.sampler.buffer.law == law
     assert f"sampler.buffer.law={law}, " in line
+    assert ("chains start from uniform noise" in line) == (law == "uniform")
+
+
+def test_a_run_says_why_chains_start_from_noise_and_what_to_do():
+    config = joint.get_config()
+    config.data.num_classes = 10
+    _, line = chosen(config, 1000, 100, (64, 64, 3))
+    shown = "10 classes of 64x64x3 would take 6.0 GB, more than 0.4"  # 10 * 4 * 12288 * 12289 bytes
+    assert shown in line.splitlines()[1]
+    assert line.endswith("--config.data.image_size=32")
+    config.sampler.buffer.law = "uniform"  # a user's own choice needs no warning
+    assert "noise" not in chosen(config, 1000, 100, (64, 64, 3))[1]
 
 
 @pytest.mark.parametrize(("side", "step_size"), [(8, 1.0), (16, 4.0), (28, 12.25), (32, 16.0)])
