@@ -59,7 +59,8 @@ def folder_source(
     def read(places: np.ndarray) -> tuple[np.ndarray, set[tuple[int, ...]]]:
         return _read([files[index] for index in places], is_grey, image_size)
 
-    return Source(len(files), shape, labels, read, names, _notes(modes, is_grey))
+    below = tuple(file.relative_to(place).as_posix() for file in files)
+    return Source(len(files), shape, labels, read, names, _notes(modes, is_grey), below)
 
 
 def _of_split(place: Path, split: str) -> Path:

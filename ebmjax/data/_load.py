@@ -38,6 +38,7 @@ class LoadedImages(NamedTuple):
       class_names: names of the classes in the order of the labels; () if they have none.
       notes: sentences about what was done to the images.
       empty_classes: classes below ``num_classes`` that none of the ``num_found`` images has.
+      files: file of each image, below the folder of the split; () if they have none of their own.
     """
 
     data: ImageData
@@ -46,6 +47,7 @@ class LoadedImages(NamedTuple):
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     empty_classes: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def load_images(
@@ -135,6 +137,7 @@ def _read(source: Source, places: np.ndarray, image_size: int | None) -> LoadedI
         source.class_names,
         tuple(notes),
         empty_classes,
+        tuple(source.files[place] for place in places) if source.files else (),
     )
 
 

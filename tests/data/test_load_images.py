@@ -1,6 +1,7 @@
 """Every source of images gives the same images, and every mistake is named."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -215,6 +216,9 @@ def test_a_folder_has_splits_or_is_the_training_images(tmp_path):
     write_folder(tmp_path / "train")
     write_folder(tmp_path / "test", IMAGES[:4], [None] * 4)
     train, test = (load_images("folder", split, path=tmp_path) for split in ("train", "test"))
+    for image, label, file in zip(*train.data, train.files, strict=True):
+        assert file.startswith(f"{'abc'[label]}/")
+        np.testing.assert_array_equal(image, IMAGES[int(Path(file).stem)])
     assert (train.num_found, train.class_names) == (24, ("a", "b", "c"))
     assert (test.num_found, test.num_classes, test.class_names) == (4, None, ())
 

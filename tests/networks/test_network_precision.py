@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ebmjax.networks import ConvGenerator, LatentEnergy, MLPEnergy, WideResNet
+from ebmjax.networks import ConvClassifier, ConvGenerator, LatentEnergy, MLPEnergy, WideResNet
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,7 @@ from ebmjax.networks import ConvGenerator, LatentEnergy, MLPEnergy, WideResNet
         (WideResNet(10, 1, 4, dtype=jnp.bfloat16), (8, 8, 1)),
         (WideResNet(10, 1, 4, "group", dtype=jnp.bfloat16), (8, 8, 1)),
         (ConvGenerator((8,), 1, dtype=jnp.bfloat16), (5,)),
+        (ConvClassifier(4, dtype=jnp.bfloat16), (8, 8, 1)),
     ],
     ids=lambda value: type(value).__name__,
 )

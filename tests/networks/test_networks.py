@@ -16,7 +16,14 @@ import pytest
 from jax import lax
 
 from ebmjax.densities import from_energy
-from ebmjax.networks import ConvGenerator, LatentEnergy, MLPEnergy, ResidualEnergy, WideResNet
+from ebmjax.networks import (
+    ConvClassifier,
+    ConvGenerator,
+    LatentEnergy,
+    MLPEnergy,
+    ResidualEnergy,
+    WideResNet,
+)
 from ebmjax.samplers import run_chain, sgld
 
 EPS = float(jnp.finfo(jnp.float32).eps)
@@ -249,6 +256,40 @@ def test_one_image_under_vmap_is_the_batch(norm):
 
 
 @pytest.mark.parametrize(
+    ("side", "flat"),
+    [(8, 4 * 4 * 16), (16, 8 * 8 * 16), (25, 7 * 7 * 32), (32, 8 * 8 * 32), (64, 8 * 8 * 64)],
+)
+def test_the_small_classifier_halves_an_image_until_it_has_8_pixels_a_side(side, flat):
+    params = jax.eval_shape(ConvClassifier(3).init, jax.random.key(0), jnp.zeros((side, side, 1)))[
+        "params"
+    ]
+    assert params["Dense_0"]["kernel"].shape == (flat, 64)
+    assert params["Dense_1"]["kernel"].shape == (64, 3)
+
+
+def test_the_small_classifier_is_swish_of_convolutions_and_dense_layers():
+    images = np.random.default_rng(6).uniform(size=(3, 2, 9, 9, 2)).astype(np.float32)
+    module = ConvClassifier(4, features=5, hidden=6, dtype=jnp.float64)
+    with jax.enable_x64(True):
+        params = randomised(initial(module, images))
+        of = in_float64(params["params"])
+        x = in_float64(images).reshape(6, 9, 9, 2)
+        layout = ("NHWC", "HWIO", "NHWC")
+        x = jax.lax.conv_general_dilated(
+            x, of["Convolution_0"]["kernel"], (2, 2), "SAME", dimension_numbers=layout
+        )
+        x = jax.nn.swish(x + of["Convolution_0"]["bias"][None, None, None]).reshape(6, 5 * 5 * 5)
+        x = jax.nn.swish(x @ of["Dense_0"]["kernel"] + of["Dense_0"]["bias"][None])
+        expected = (x @ of["Dense_1"]["kernel"] + of["Dense_1"]["bias"][None]).reshape(3, 2, 4)
+        # The last layer has 7 terms in float32, each no larger than the sum of their sizes.
+        size = float((jnp.abs(x) @ jnp.abs(of["Dense_1"]["kernel"])).max())
+        found = jax.jit(module.apply)(params, images)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=8 * EPS * (size + 1))
+        alone = jax.jit(module.apply)(params, images[0, 0])
+        np.testing.assert_allclose(alone, expected[0, 0], rtol=0, atol=8 * EPS * (size + 1))
+
+
+@pytest.mark.parametrize(
     ("network", "shape", "layers"),
     [
         (WideResNet(10, 1, 4), (8, 8, 1), 1 + 3 * 2 + 2),
@@ -323,6 +364,14 @@ def test_a_network_has_second_derivatives_in_both_modes():
             "images must have shape",
         ),
         (lambda: MLPEnergy().init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
+        (
+            lambda: ConvClassifier(0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
+            "num_classes must be",
+        ),
+        (
+            lambda: ConvClassifier(3).init(jax.random.key(0), jnp.zeros((8, 8))),
+            "images must have shape",
+        ),
         (lambda: MLPEnergy((8, 0)).init(jax.random.key(0), jnp.zeros(2)), "hidden"),
         (lambda: ConvGenerator((8,), 1).init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
         (lambda: ConvGenerator((8, 0), 1).init(jax.random.key(0), jnp.zeros(4)), "of features"),

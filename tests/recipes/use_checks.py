@@ -59,6 +59,13 @@ def check_use(workdir, monkeypatch, folder, images, columns):
         for name, values in scores.items():
             np.testing.assert_array_equal(again[name], values)
 
+    # Images of a folder are named by their files.
+    (folder / "files").mkdir()
+    for index, image in enumerate(images):
+        Image.fromarray(image.squeeze()).save(folder / "files" / f"{index}.png")
+    again = use._scored(run, SimpleNamespace(data=str(folder / "files"), split="train"))
+    assert again.pop("file").tolist() == sorted(f"{index}.png" for index in range(len(images)))
+    assert set(again) == set(scores)
     command(monkeypatch, "export", workdir, folder / "p.safetensors")
     command(monkeypatch, "export", workdir, folder / "p.npz")
     from safetensors.numpy import load_file

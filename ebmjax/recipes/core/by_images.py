@@ -55,15 +55,15 @@ def about_noise(config: Config, images: Images) -> str:
     """Returns a line about chains that start from noise because the images are large."""
     size = "x".join(map(str, images.shape))
     return (
-        f"chains start from uniform noise: the class Gaussians of {config.data.num_classes} classes "
-        f"of {size} would take {law_bytes(config, images) / 1e9:.1f} GB, more than "
+        f"chains start from uniform noise: class Gaussians of {config.data.num_classes} classes of "
+        f"{size} would take {law_bytes(config, images) / 1e9:.1f} GB, more than "
         f"{MAX_LAW_BYTES / 1e9:.1f}. Noise lost the chains in a trial. So watch the gap, and "
         "prefer smaller images, --config.data.image_size=32"
     )
 
 
-JEM_PIXELS = 64
-"""Pixels of the image whose step is JEM's 1. A mean over more has smaller scores at each."""
+STEP_PIXELS = 256
+"""Pixels of an image whose step is 1. The step grows with their number."""
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
@@ -82,8 +82,8 @@ RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
     ),
     "sampler.buffer.law": ("by size", buffer_law),
     "sampler.sgld.step_size": (
-        f"pixels / {JEM_PIXELS}",
-        lambda config, images: math.prod(images.shape[:2]) / JEM_PIXELS,
+        f"pixels / {STEP_PIXELS}",
+        lambda config, images: math.prod(images.shape[:2]) / STEP_PIXELS,
     ),
 }
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""

@@ -20,8 +20,8 @@ USAGE = """Uses the model of a finished run. The data that it was trained on mus
 
 sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz file, a folder of
 images, or FILE.py:FUNCTION. It writes .csv or .npz: log density or log evidence, and the
-probabilities of classes where there are any. export writes .safetensors or .npz, a name for each
-array.
+probabilities of classes where there are any. Rows are in the order of the source; those of a folder
+name their files. export writes .safetensors or .npz, a name for each array.
 """
 
 OUTPUTS = {
@@ -131,8 +131,11 @@ def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
             f"--data must hold images of shape {run.input_shape}, as the run was trained on, got "
             f"{images.shape[1:]}."
         )
+    print(f"--data: {len(images):,} images of split {arguments.split!r}; --split=NAME for another")
     # ``load_images`` mixes files, and rows shall be in their order.
-    return run.score(images[np.argsort(data.epoch_indices(0, 0, found.num_found))])
+    order = np.argsort(data.epoch_indices(0, 0, found.num_found))
+    named = {"file": np.array(found.files)[order]} if found.files else {}
+    return {**named, **run.score(images[order])}
 
 
 def _source(path: str) -> str:

@@ -71,7 +71,7 @@ def test_a_run_says_why_chains_start_from_noise_and_what_to_do():
     assert "noise" not in chosen(config, 1000, 100, (64, 64, 3))[1]
 
 
-@pytest.mark.parametrize(("side", "step_size"), [(8, 1.0), (16, 4.0), (28, 12.25), (32, 16.0)])
+@pytest.mark.parametrize(("side", "step_size"), [(8, 0.25), (16, 1.0), (28, 3.0625), (32, 4.0)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_step_of_a_classifiers_chains_grows_with_the_pixels(side, channels, step_size):
     config = joint.get_config()

@@ -1,0 +1,61 @@
+"""A small classifier of images: strided convolutions and two dense layers."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from ebmjax._checks import check_at_least
+from ebmjax.networks._convolution import Convolution
+from ebmjax.networks._convolve import check_images
+
+LARGEST_SIDE = 8
+"""Convolutions halve an image until its longer side is no larger."""
+
+
+class ConvClassifier(nn.Module):
+    """Network from images (..., H, W, C), or one image, to logits (..., num_classes) in float32.
+
+    3x3 convolutions of stride 2 halve the image, rounded up, until its longer side has 8 pixels or
+    fewer; there is at least one. The first makes ``features`` channels, each further one twice as
+    many. All pixels then go into a dense layer of ``hidden`` units, and these into the logits. The
+    activation is swish, because Langevin dynamics assumes a smooth score. It has no normalisation,
+    so an image's logits depend on it alone, and no mean over pixels, so a score does not fade with
+    their number.
+
+    Weights start LeCun normal, biases at zero.
+
+    Attributes:
+      num_classes: number of logits.
+      features: channels of the first convolution.
+      hidden: width of the dense layer.
+      dtype: of the computation up to the logits; these are float32.
+
+    Raises:
+      ValueError: for sizes below one and images without channels.
+
+    Example:
+      >>> network = ConvClassifier(num_classes=10)
+      >>> params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((28, 28, 1)))
+      >>> jax.jit(network.apply)(params, jnp.zeros((5, 28, 28, 1))).shape
+      (5, 10)
+    """
+
+    num_classes: int
+    features: int = 16
+    hidden: int = 64
+    dtype: Any = None
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        for name in ("num_classes", "features", "hidden"):
+            check_at_least(name, getattr(self, name), 1)
+        check_images(images)
+        start, x, width = nn.initializers.lecun_normal(), images, self.features
+        while width == self.features or max(x.shape[-3:-1]) > LARGEST_SIDE:
+            x = nn.swish(Convolution(width, stride=2, kernel_init=start, dtype=self.dtype)(x))
+            width *= 2
+        x = x.reshape(*x.shape[:-3], -1)
+        x = nn.swish(nn.Dense(self.hidden, dtype=self.dtype)(x))
+        return nn.Dense(self.num_classes, dtype=jnp.float32)(x)
