@@ -38,7 +38,7 @@ class LoadedImages(NamedTuple):
       class_names: names of the classes in the order of the labels; () if they have none.
       notes: sentences about what was done to the images.
       empty_classes: classes below ``num_classes`` that none of the ``num_found`` images has.
-      files: file of each image, below the folder of the split; () if they have none of their own.
+      files: file of each image, below the folder of the split; () if images are no files.
     """
 
     data: ImageData

@@ -25,7 +25,7 @@ class Source(NamedTuple):
         width) that they have in the source. Pixels are of any range that ``pixel_range`` knows.
       class_names: names of the classes in the order of the labels; () if they have none.
       notes: sentences about what was done to the images, for people.
-      files: file of each image, below the folder of the split; () if they have none of their own.
+      files: file of each image, below the folder of the split; () if images are no files.
     """
 
     num_images: int

@@ -193,6 +193,8 @@ def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
         exec(*rest, {})
     elif first == "-m":
         importlib.import_module(rest[0])
+    elif first in files():
+        compile(files()[first], first, "exec")
     elif first in ("experiments/run.py", "experiments/study.py"):
         CHECKS[Path(first).stem](tuple(rest), at_work)
     elif Path(first).stem in OF_CONFIGURATIONS:

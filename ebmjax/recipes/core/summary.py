@@ -10,7 +10,7 @@ import jax
 from ebmjax import training
 from ebmjax.recipes.core import best, build, evaluate, recover, workdir
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.tracking import table
+from ebmjax.recipes.core.tracking import advice, table
 
 
 class Trained(NamedTuple):
@@ -75,7 +75,9 @@ def summarise(
         summary["recoveries"] = [one.told() for one in recoveries]
     workdir.write_summary(path, summary)
     print(
-        f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.\n"
-        f"{table(summary, config)}\n"
-        f"Numbers in {path}/summary.json, plots in {path}/plots"
+        f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.",
+        table(summary, config),
+        *advice(summary),
+        f"Numbers in {path}/summary.json, plots in {path}/plots",
+        sep="\n",
     )

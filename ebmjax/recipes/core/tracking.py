@@ -120,6 +120,18 @@ def table(row: dict[str, Any], config: Config) -> str:
     return _lines({text: row[name] for name, text in IN_TABLE.items() if name in row}, config)
 
 
+def advice(row: dict[str, Any]) -> list[str]:
+    """Returns a line for a run whose samples are no better than where their chains began."""
+    sample, start = (_mean(row.get(name, math.nan)) for name in ("sample_fid", "start_fid"))
+    if not sample >= start:  # also where a run has neither
+        return []
+    return [
+        "The chains made nothing better of their starts, by FID. What may help, one at a time: "
+        "half the learning rate, a smaller step of the sampler, twice the steps of a chain "
+        "(docs/data.md, When samples stay poor)."
+    ]
+
+
 def evaluation_table(report: dict[str, Any], config: Config) -> str:
     """Returns the main numbers of an evaluation of ``config`` in at most ten lines."""
     found = {name: _at(report, name, config) for name in IN_EVALUATION}

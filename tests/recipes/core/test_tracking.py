@@ -88,6 +88,19 @@ def test_the_table_names_the_features_of_distances(weights, features):
     ]
 
 
+@pytest.mark.parametrize(
+    ("row", "is_poor"),
+    [
+        ({"sample_fid": 9.0, "start_fid": 8.0}, True),
+        ({"sample_fid": [9.0, 5.0], "start_fid": 8.0}, False),  # two repeats
+        ({"sample_fid": None, "start_fid": 8.0}, False),
+        ({"loss": 1.0}, False),
+    ],
+)
+def test_a_run_with_samples_worse_than_their_starts_says_so(row, is_poor):
+    assert ["half the learning rate" in line for line in tracking.advice(row)] == [True] * is_poor
+
+
 REPORTS = {  # of each family the numbers that a table shows, in the places of its evaluation.json
     "joint": (
         {
