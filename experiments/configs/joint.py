@@ -21,6 +21,7 @@ Without data.name it trains on the packaged digits.
 
 Variants:
 - smoke: a few steps.
+- bfloat16: half precision.
 """
 
 from typing import Any
@@ -65,4 +66,5 @@ BASE: dict[str, Any] = {
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, BASE, {})
+    # The network is a factory's, which model.dtype does not reach.
+    return configure(variant, BASE, {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}})

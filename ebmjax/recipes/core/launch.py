@@ -53,9 +53,7 @@ def launch(
     started = time.perf_counter()
     use_compilation_cache()
     if mode == "eval":
-        if num_traced is not None:
-            raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
-        training.on_first(lambda: evaluate_finished(config, config_argument, folder))
+        training.on_first(lambda: evaluate_finished(config, folder, config_argument))
         return None
     path, recoveries = training.from_first(lambda: opened(config, config_argument, folder))
     print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
@@ -245,8 +243,8 @@ def train_once(
     return result
 
 
-def evaluate_finished(config: Config, config_argument: str, folder: str | None) -> None:
-    """Restores the finished run of ``folder`` and evaluates it."""
+def evaluate_finished(config: Config, folder: str | None, config_argument: str = "a run") -> None:
+    """Restores the finished run of ``folder``, evaluates it and prints the main numbers."""
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a finished run.")
     path = Path(folder).expanduser()
