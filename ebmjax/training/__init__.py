@@ -13,6 +13,7 @@ from ebmjax.training._fit import fit as fit
 from ebmjax.training._plan import Plan as Plan
 from ebmjax.training._processes import from_first as from_first
 from ebmjax.training._processes import is_first as is_first
+from ebmjax.training._processes import meet as meet
 from ebmjax.training._processes import on_first as on_first
 from ebmjax.training._profile import Profile as Profile
 from ebmjax.training._repeats import repeat_step as repeat_step

@@ -16,7 +16,7 @@ from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import as_sha256, check_data
 from ebmjax.training._plan import Plan
-from ebmjax.training._processes import is_first, is_shared, whole
+from ebmjax.training._processes import is_first, is_shared, meet, whole
 from ebmjax.training._profile import Profile
 from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
@@ -141,7 +141,10 @@ def fit(
         if monitor is None or not plan.is_monitored(step):
             return {}
         seen = whole(state, mesh)  # to which every process adds its shards
-        return monitor(seen, step) if is_first() or not is_shared(mesh) else {}
+        found = monitor(seen, step) if is_first() or not is_shared(mesh) else {}
+        if is_shared(mesh):
+            meet()
+        return found
 
     if monitor and first_step == 0 and plan.is_monitored(0):
         log.write(0, monitored(0))

@@ -4,6 +4,7 @@ All processes call these functions in the same order: each waits for the others.
 """
 
 import functools
+import itertools
 import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,6 +23,10 @@ T = TypeVar("T")
 PIECE = 2**26
 """Bytes sent at a time."""
 
+A_WEEK = 7 * 24 * 3600.0
+_meetings = itertools.count()
+_is_alone = False  # while process 0 works and the others wait
+
 
 def is_first() -> bool:
     """Returns whether this process is number 0, which alone writes files."""
@@ -38,20 +43,40 @@ def from_first(make: Callable[[], T]) -> T:
 
     The result is pickled; no random keys may be in it. An error of process 0 is raised on each.
     """
-    if jax.process_count() == 1:
+    global _is_alone
+    if jax.process_count() == 1 or _is_alone:
         return make()
     result, error = None, None
     if is_first():
+        _is_alone = True
         try:
             result = make()
         except (Exception, KeyboardInterrupt) as caught:
             error = caught
+        finally:
+            _is_alone = False
+    meet()
     result_there, error_there = pickle.loads(_sent(_pickled(result, error)))
     if error is not None:
         raise error  # with its traceback
     if error_there is not None:
         raise error_there
     return result if is_first() else result_there  # type: ignore[return-value]
+
+
+def meet(name: str = "", seconds: float = A_WEEK) -> None:
+    """Waits until every process is here, however long process 0 works alone.
+
+    A collective of a CPU waits for 30 minutes only, and one of an accelerator keeps it busy.
+
+    Args:
+      name: of the meeting; "" counts them, which must then be as many on every process.
+      seconds: longest time to wait; then it raises.
+    """
+    from jax._src import distributed  # JAX shows no barrier with a time limit
+
+    client: Any = distributed.global_state.client
+    client.wait_at_barrier(f"ebmjax {name or next(_meetings)}", int(seconds * 1000))
 
 
 def on_first(make: Callable[[], T]) -> T | None:

@@ -1,6 +1,7 @@
 """Joins the processes that share a run, and ends them together."""
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -96,23 +97,31 @@ def _integer(name: str, value: Any) -> int:
 def joined(asked: dict[str, Any] | None) -> Iterator[None]:
     """Joins the other processes and, whatever happens inside, ends with an exit code.
 
-    Only process 0 prints. A process that fails prints why and ends at once, which ends the others.
+    Only process 0 prints and warns. A process that fails prints why and ends at once, which ends
+    the others.
     """
     if asked is None:
         yield
         return
     import jax
 
+    who, where = "a process", "the address that the cluster names"
+    if asked:
+        who = f"process {asked['process_id']} of {asked['num_processes']}"
+        where = asked["coordinator_address"]
+    print(f"{who} waits for the others at {where}, 5 minutes at most", file=sys.stderr, flush=True)
     jax.config.update("jax_enable_preemption_service", False)  # ``fit`` agrees on signals itself
     try:
         jax.distributed.initialize(**asked, heartbeat_timeout_seconds=SECONDS_OF_SILENCE)
     except (ValueError, RuntimeError) as error:
         stop(
-            f"the processes of this run did not find each other: {error} Start the same command "
-            "on every machine, with the address of process 0's."
+            f"the processes of this run did not find each other ({error}). --distributed needs "
+            "Slurm, a Cloud TPU or another cluster that JAX knows. Elsewhere set "
+            "--coordinator_address=HOST:PORT on all, a free port of the machine of process 0."
         )
     if jax.process_index():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the end)
+        logging.disable(logging.WARNING)
     try:
         yield
     except SystemExit as ending:
@@ -136,12 +145,10 @@ def joined(asked: dict[str, Any] | None) -> Iterator[None]:
 
 def _leave(code: int) -> None:
     """Ends this process, without waiting for others that do not end."""
-    from jax._src import distributed  # JAX shows no barrier with a time limit
-
-    client: Any = distributed.global_state.client
+    from ebmjax.training import meet
 
     sys.stdout.flush()
     sys.stderr.flush()
     with contextlib.suppress(Exception):  # else process 0 would end the others before they speak
-        client.wait_at_barrier("leave", SECONDS_TO_LEAVE * 1000)
+        meet("leave", SECONDS_TO_LEAVE)
     os._exit(code)
