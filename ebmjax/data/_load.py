@@ -88,6 +88,12 @@ def load_images(
       >>> load_images("digits", "test", max_examples=100).data.images.shape
       (100, 8, 8, 1)
     """
+    if name.endswith((".npz", ".npy")) or ("/" in name and os.path.exists(name)):
+        raise ValueError(
+            f"name must say what kind of source it is, and is a path, {name!r}. Give that as path, "
+            "with the name npz (an .npz file, a folder of .npy files) or folder (of PNG and JPEG "
+            "files)."
+        )
     if image_size is not None:
         check_at_least("image_size", image_size, 1)
     if max_examples is not None:

@@ -53,6 +53,9 @@ def parse(values: flags.FlagValues, argv: list[str], *, is_checked: bool = True)
             families.check(values.config, {*typed(argv), *unset_names})
     except (AttributeError, KeyError) as error:
         stop(f"unknown field in a --config override: {_innermost(error)}")
+    except flags.UnrecognizedFlagError as error:
+        hint = " Fields of the configuration begin with --config, as in --config.data.path=FILE."
+        stop(f"{str(error).strip().splitlines()[0].rstrip('.')}.{hint}")
     except (flags.Error, TypeError, ValueError) as error:
         # An error in a configuration file has a traceback; the reason is the last line.
         stop(str(error).strip().splitlines()[-1])

@@ -63,7 +63,14 @@ _KNOWN: Fields = {
         "digits, npz, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
     ),
     "data.path": field(
-        "", TEXT, "file or folder of the data; empty: tensorflow-datasets' own folder"
+        "",
+        TEXT,
+        "file or folder of the data; empty: tensorflow-datasets' own folder",
+        When(
+            "a source that lies there, config.data.name=npz, folder, huggingface or a "
+            "tensorflow-datasets name",
+            lambda config: config["data.name"] != "digits",
+        ),
     ),
     "data.test_split": field("test", NAME, "split of the test images"),
     "data.image_size": field(

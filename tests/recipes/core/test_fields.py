@@ -130,6 +130,9 @@ MISTAKES = [
     ("jem_digits", "optimizer.momentum=0.5"),
     ("igebm_digits", "sampler.num_samples=0"),
     ("thermo_digits", "train.batch_size=71"),
+    ("joint", "data.path=mine.npz"),  # without data.name it would train on the digits
+    ("image", "data.path=mine.npz"),
+    ("latent", "data.path=mine.npz"),
     ("toy_beta", "loss.beta_variant=nope"),
     ("toy_samplers", "eval.samplers=('nope',)"),
 ]

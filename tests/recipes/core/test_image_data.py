@@ -111,6 +111,8 @@ def test_mistakes_of_own_images_name_the_fields(tmp_path):
     message = refuse("path does not exist", **{"data.path": str(tmp_path / "nothing.npz")})
     assert message.endswith("--config.data.name= and --config.data.path=.")
     assert "path must name an .npz file" in refuse("npz", **{"data.path": ""})
+    for name in ("mine.npz", str(tmp_path)):
+        refuse(r"name must say what kind of source .* Give that as path", **{"data.name": name})
     refuse(r"got 0 to 600", arrays={"images": IMAGES * 600.0 / IMAGES.max()}, **held_out)
     refuse("labels must lie in 0..1; 40 of 120 do not", **{"data.num_classes": 2}, **held_out)
     gaps = {"images": IMAGES, "labels": 2 * LABELS}

@@ -73,13 +73,14 @@ def test_a_study_in_a_folder_of_another_ends_before_it_runs_anything(tmp_path, m
     ],
 )
 def test_a_folder_is_continued_with_what_it_was_begun_with(given, refusal, tmp_path, monkeypatch):
-    made_before(replace(STUDY, common=("--config.train.num_epochs=9",)), tmp_path)
+    common = ("--config.train.num_epochs=9", "--config.data.name=npz")
+    made_before(replace(STUDY, common=common), tmp_path)
     path = tmp_path / "same.py"
     path.write_text(
         "from ebmjax.recipes.study import Study\n"
         "STUDY = Study({'plain, a': 'configs/jem_digits.py'}, {}, num_seeds=1)\n"
     )
-    arguments = [f"--study={path}", f"--folder={tmp_path}", "--config.train.num_epochs=9", *given]
+    arguments = [f"--study={path}", f"--folder={tmp_path}", *common, *given]
     monkeypatch.setattr(sys, "argv", ["study.py", *arguments])
     with pytest.raises(SystemExit, match=refusal and f"error: .*{refusal}") as ended:
         main()
