@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 from test_configs import MODULES
 
 from ebmjax.recipes.core import families
+from ebmjax.recipes.core.build import train_key
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import AXIS, described, make_mesh, state_specs
 
@@ -34,7 +35,7 @@ def lowered(config, folder):
     indices = tuple(jnp.zeros(shape, jnp.int32) for shape in shapes)
     everywhere = PartitionSpec()
     return make_block(experiment.train_step, mesh).lower(
-        described(jax.random.key(0), mesh, everywhere),
+        described(train_key(config), mesh, everywhere),
         described(experiment.state, mesh, state_specs()),
         described(experiment.data, mesh, everywhere),
         described(
@@ -58,6 +59,18 @@ def test_half_precision_reaches_the_networks_and_leaves_the_state_alone(name, tm
     assert re.search(products, half.as_text())
     assert jnp.dtype(jnp.bfloat16) not in {leaf.dtype for leaf in jax.tree.leaves(half.out_info)}
     assert "bf16" not in lowered(smoke(name), tmp_path).as_text()
+
+
+@pytest.mark.parametrize("name", [*DIGITS, "toy_beta.py"])
+def test_random_numbers_of_another_kind_reach_the_chains(name, tmp_path):
+    def kinds(**changes):
+        program = lowered(smoke(name, **changes), tmp_path).as_text()
+        found = {"rng_bit_generator": "stablehlo.rng_bit_generator", "threefry": "threefry2x32"}
+        return {kind for kind, text in found.items() if text in program}
+
+    assert kinds() == {"threefry"}
+    # The spectral norm of igebm_digits starts from a fixed threefry vector.
+    assert "rng_bit_generator" in kinds(**{"train.prng_impl": "unsafe_rbg"})
 
 
 BATCH_SIZE = 16

@@ -26,6 +26,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": nn.gelu,
     "swish": nn.swish,
 }
+DEFAULT_PRNG = "threefry2x32"
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 SHARD_AXES = ("data", "shard")
@@ -191,14 +192,20 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
 
 def root_keys(config: Config, repeat: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns three keys of a repeat: for parameters, training, and evaluation or monitoring."""
-    key = jax.random.key(config.seed + repeat)
+    key = jax.random.key(config.seed + repeat, impl=DEFAULT_PRNG)
     params_key, train_key, eval_key = jax.random.split(key, 3)
     return params_key, train_key, eval_key
 
 
 def train_key(config: Config) -> jax.Array:
-    """Returns the key of training, or one for every repeat."""
-    return over_repeats(config, lambda repeat: root_keys(config, repeat)[1], jnp.stack)
+    """Returns the key of training, of ``config.train.prng_impl``, or one for every repeat."""
+
+    def of_repeat(repeat: int) -> jax.Array:
+        key = root_keys(config, repeat)[1]
+        impl = config.train.get("prng_impl", DEFAULT_PRNG)
+        return key if impl == DEFAULT_PRNG else jax.random.key(jax.random.bits(key), impl=impl)
+
+    return over_repeats(config, of_repeat, jnp.stack)
 
 
 def over_repeats(config: Config, make: Callable[[int], Any], stack: Callable[..., Any]) -> Any:

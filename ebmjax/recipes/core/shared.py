@@ -137,6 +137,11 @@ _KNOWN: Fields = {
     "train.log_every": field(1, COUNT, "steps between two rows of metrics.jsonl"),
     "train.checkpoint_every_epochs": field(1, COUNT, "epochs between two checkpoints"),
     "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
+    "train.prng_impl": field(
+        "threefry2x32",
+        one_of("threefry2x32", "rbg", "unsafe_rbg"),
+        "training's random numbers; those of the others depend on the number of devices",
+    ),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
     "train.on_divergence": field(
         "stop",

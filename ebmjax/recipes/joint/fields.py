@@ -200,6 +200,7 @@ _FIELDS: dict[str, Field] = {
             "log_every": 11,
             "checkpoint_every_epochs": 10,
             "max_consecutive_skips": 20,
+            "prng_impl": "threefry2x32",
             **RECOVERY,
             "max_abs_loss": 1e5,
         },

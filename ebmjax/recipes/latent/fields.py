@@ -98,6 +98,7 @@ _FIELDS: dict[str, Field] = {
             "log_every": 5,
             "checkpoint_every_epochs": 10,
             "max_consecutive_skips": 20,
+            "prng_impl": "threefry2x32",
             "max_abs_loss": 1e7,
             **RECOVERY,
         },

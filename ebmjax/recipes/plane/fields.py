@@ -81,6 +81,7 @@ FIELDS: dict[str, Field] = {
             "log_every": 100,
             "checkpoint_every_epochs": 20,
             "max_consecutive_skips": 20,
+            "prng_impl": "threefry2x32",
             **RECOVERY,
             "max_abs_loss": 1e3,
         },
