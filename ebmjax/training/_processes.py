@@ -128,20 +128,21 @@ def put(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
 
 
 def whole(tree: PyTree, mesh: Mesh) -> PyTree:
-    """Returns arrays of ``mesh`` as whole arrays on this process's first device.
-
-    Leaves that are so already are returned as they are.
-    """
+    """Returns arrays of ``mesh`` whole, on this process's first device."""
     if not is_shared(mesh):
         return tree
-    everywhere = jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
-    return jax.tree.map(lambda leaf: leaf.addressable_data(0), everywhere)
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), _everywhere(mesh)(tree))
 
 
 def largest(value: int, mesh: Mesh) -> jax.Array:
     """Returns the largest ``value`` of all processes, without waiting for it."""
     each = put(np.full(mesh.size, value, np.int32), mesh, PartitionSpec(*mesh.axis_names))
     return _largest(mesh)(each)
+
+
+@functools.lru_cache(maxsize=1)
+def _everywhere(mesh: Mesh) -> Callable[[PyTree], PyTree]:
+    return jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 @functools.lru_cache(maxsize=1)

@@ -93,30 +93,80 @@ def test_an_error_that_cannot_be_sent_keeps_its_text():
     assert str(error) == "this and that"
 
 
-def start_pair(*arguments, is_slurm=False):
-    """The two processes of one run, named by flags or by the variables that Slurm sets."""
+def address_and_devices():
+    """A free address, and the variable that gives a process 4 devices."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    devices = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=4")
+        address = f"localhost:{free.getsockname()[1]}"
+    flags = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=4")
+    return address, {"XLA_FLAGS": flags}
+
+
+def start_process(command, variables):
+    return subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+MESSAGES = """
+import sys
+import jax, numpy as np
+from jax.sharding import PartitionSpec
+from ebmjax.training import _processes as processes, make_mesh
+
+jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+mesh = make_mesh(8)
+tree = {"key": jax.random.split(jax.random.key(3), 8), "none": np.zeros((8, 0))}
+tree["bool"] = np.eye(8) > 0
+placed = processes.put(tree, mesh, PartitionSpec("data"))
+assert not placed["key"].is_fully_addressable
+back = processes.whole(placed, mesh)
+back["key"], tree["key"] = map(jax.random.key_data, (back["key"], tree["key"]))
+assert all(np.array_equal(back[name], tree[name]) for name in tree)
+
+large = np.arange(processes.PIECE + 5, dtype=np.uint8)
+assert np.array_equal(processes.from_first(lambda: large * processes.is_first()), large)
+assert processes.from_first(lambda: processes.from_first(lambda: 3)) == 3
+assert processes.on_first(lambda: 3) == (3 if processes.is_first() else None)
+assert int(processes.largest(jax.process_index(), mesh)) == 1
+try:
+    processes.on_first(lambda: 1 / 0)
+except ZeroDivisionError:
+    print("passed")
+"""
+
+
+@pytest.mark.slow
+def test_arrays_and_messages_come_through_whole():
+    address, devices = address_and_devices()
+    command = [sys.executable, "-c", MESSAGES, address]
+    pair = [start_process([*command, str(number)], devices) for number in range(2)]
+    codes, texts = ended(pair)
+    assert codes == [0, 0], texts
+    assert all(output.endswith("passed\n") for output, _ in texts)
+
+
+def start_pair(*arguments, is_slurm=False):
+    """The two processes of one run, named by flags or by the variables that Slurm sets."""
+    address, devices = address_and_devices()
     command = [sys.executable, str(RUN), f"--config={LINEAR}:long", *map(str, arguments)]
     command += [f"--config.{name}={value}" for name, value in FIELDS.items()]
 
     def start(number):
-        named = {"coordinator_address": f"localhost:{port}", "num_processes": 2}
+        named = {"coordinator_address": address, "num_processes": 2}
         flags = [f"--{name}={value}" for name, value in {**named, "process_id": number}.items()]
         slurm = {"JOB_ID": 1, "STEP_NODELIST": "localhost", "NTASKS": 2}
         slurm |= {"PROCID": number, "LOCALID": number}
         variables = {f"SLURM_{name}": str(value) for name, value in slurm.items()}
-        variables["JAX_COORDINATOR_PORT"] = str(port)
-        return subprocess.Popen(
-            [*command, *(["--distributed"] if is_slurm else flags)],
-            cwd=REPOSITORY,
-            env=os.environ | {"XLA_FLAGS": devices} | (variables if is_slurm else {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        variables["JAX_COORDINATOR_PORT"] = address.rpartition(":")[2]
+        if is_slurm:
+            return start_process([*command, "--distributed"], devices | variables)
+        return start_process([*command, *flags], devices)
 
     return [start(number) for number in range(2)]
 
