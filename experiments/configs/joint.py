@@ -6,9 +6,9 @@ Paper: SADA-JEM with K = 5: the informative start and no augmentation of p(x). A
 noise 0.03 on images, chains with noise 0.01 in [-1.2, 1.2], and a penalty of 0.01 on squared
 energies. The network is small: strided convolutions and two dense layers. The papers' wide ResNet
 takes means over pixels and learns MNIST slowly, and the generator is lost before (own_data.md). A
-loss beyond 10 counts as a divergence, because no trial whose gap grew to that ended with a sane
-generator. Then the run goes back and takes a remedy: a smaller learning rate helped, the penalty on
-energies did not.
+generator counts as lost, and the run as diverged, where the loss is 5 nats beyond that of guessing
+for five steps. Then the run goes back and takes a remedy: a smaller learning rate helped, the
+penalty on energies did not.
 Command:
   python experiments/run.py --config=configs/joint.py --config.data.name=npz --config.data.path=FILE
 Hardware: 2 CPU cores, or one GPU.
@@ -16,8 +16,8 @@ Expected numbers (2026-11-26, seed 0): 4,000 images of MNIST, accuracy 95.9 %, E
 the buffer 16, of its starts 93, of test images 6. More: docs/results/own_data.md.
 
 The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, on
-sampler.buffer.law and on sampler.sgld.step_size (docs/data.md). A field on the command line wins.
-Without data.name it trains on the packaged digits.
+train.max_abs_loss, sampler.buffer.law and sampler.sgld.step_size (docs/data.md). A field on the
+command line wins. Without data.name it trains on the packaged digits.
 
 Variants:
 - smoke: a few steps.
@@ -55,7 +55,8 @@ BASE: dict[str, Any] = {
     "train.steps_per_dispatch": 5,
     "train.log_every": 10,
     "train.checkpoint_every_epochs": None,
-    "train.max_abs_loss": 10.0,
+    "train.max_abs_loss": None,
+    "train.max_consecutive_skips": 5,
     "train.on_divergence": "recover",
     "train.remedies": ("learning_rate", "chain_steps", "learning_rate", "learning_rate"),
     "eval.every_epochs": None,

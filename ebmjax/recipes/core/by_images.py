@@ -62,8 +62,10 @@ def about_noise(config: Config, images: Images) -> str:
     )
 
 
-STEP_PIXELS = 256
+STEP_PIXELS = 128
 """Pixels of an image whose step is 1. The step grows with their number."""
+MAX_GAP = 5.0
+"""Nats beyond the loss of guessing at which a generator is lost."""
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
@@ -75,6 +77,10 @@ RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
     "eval.every_epochs": (
         "4 times in a run",
         lambda config, images: config.train.num_epochs / NUM_MEASURED,
+    ),
+    "train.max_abs_loss": (
+        f"{MAX_GAP:g} + log(classes)",
+        lambda config, images: round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2),
     ),
     "eval.num_test": (
         "all, 64 at most",

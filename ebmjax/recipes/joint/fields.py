@@ -272,7 +272,9 @@ _FIELDS: dict[str, Field] = {
     "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
     "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),
 }
-FIELDS = left_open(_FIELDS, *LENGTHS, "sampler.buffer.law", "sampler.sgld.step_size")
+FIELDS = left_open(
+    _FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.law", "sampler.sgld.step_size"
+)
 
 
 def configure(

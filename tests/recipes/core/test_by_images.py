@@ -71,7 +71,7 @@ def test_a_run_says_why_chains_start_from_noise_and_what_to_do():
     assert "noise" not in chosen(config, 1000, 100, (64, 64, 3))[1]
 
 
-@pytest.mark.parametrize(("side", "step_size"), [(8, 0.25), (16, 1.0), (28, 3.0625), (32, 4.0)])
+@pytest.mark.parametrize(("side", "step_size"), [(8, 0.5), (16, 2.0), (28, 6.125), (32, 8.0)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_step_of_a_classifiers_chains_grows_with_the_pixels(side, channels, step_size):
     config = joint.get_config()
@@ -79,6 +79,15 @@ def test_the_step_of_a_classifiers_chains_grows_with_the_pixels(side, channels, 
     config, line = chosen(config, 1000, 100, (side, side, channels))
     assert config.sampler.sgld.step_size == step_size
     assert line.endswith(f"sampler.sgld.step_size={step_size}")
+
+
+@pytest.mark.parametrize(("num_classes", "largest"), [(2, 5.69), (10, 7.3), (100, 9.61)])
+def test_a_classifier_is_lost_five_nats_beyond_the_loss_of_guessing(num_classes, largest):
+    config = joint.get_config()
+    config.data.num_classes = num_classes
+    config, line = chosen(config, 1000, 100, (8, 8, 1))
+    assert config.train.max_abs_loss == largest
+    assert f"train.max_abs_loss={largest}, " in line
 
 
 @pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (64, 64), (10_000, 64)])
@@ -92,7 +101,11 @@ def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
 def test_what_the_user_gives_wins(family):
     given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
     given |= {
-        "joint": {"sampler.buffer.law": "uniform", "sampler.sgld.step_size": 3.0},
+        "joint": {
+            "sampler.buffer.law": "uniform",
+            "sampler.sgld.step_size": 3.0,
+            "train.max_abs_loss": 50.0,
+        },
         "latent": {"eval.num_test": 9},
     }.get(family, {})
     arguments = [f"--config.{name}={value}" for name, value in given.items()]
