@@ -79,7 +79,12 @@ def inception(path: str | Path, sha256: str = "") -> Extractor:
     return Extractor(INCEPTION, outputs, {"weights": file.name, "sha256": digest})
 
 
-def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
+def own_classifier(
+    train: data.ImageData,
+    test: data.ImageData,
+    num_classes: int,
+    on_training: Callable[[], object] | None = None,
+) -> Extractor:
     """Returns an extractor: pooled features of a small classifier trained on ``train``.
 
     It is the same for every model of the same images, whatever the settings and seed. It trains in
@@ -89,6 +94,7 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
       train: labelled images.
       test: labelled images to report its accuracy on.
       num_classes: labels are 0, ..., num_classes - 1.
+      on_training: is called before it trains, and not where the cache has it.
 
     Raises:
       TypeError, ValueError: if images or labels are no such images or classes.
@@ -99,6 +105,8 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
     path = CACHE / f"{digest}.npz"
     params = _cached(path, network, train)
     if params is None:
+        if on_training is not None:
+            on_training()
         params = _train(network, train)
         with contextlib.suppress(OSError):  # without a cache, the next run trains it again
             _keep(path, params)

@@ -14,16 +14,21 @@ def test_the_extractor_is_kept_and_mended(tmp_path, monkeypatch):
     train = data.ImageData(*(array[:64] for array in data.load_digits("train")))
     test = data.ImageData(*(array[:8] for array in data.load_digits("test")))
 
+    told = []
+
     def outputs():
-        return extractors.own_classifier(train, test, 10).outputs_fn(test.images)
+        made = extractors.own_classifier(train, test, 10, lambda: told.append(1))
+        return made.outputs_fn(test.images)
 
     first = outputs()
+    assert told == [1]
     (path,) = (tmp_path / "cache").iterdir()
     assert path.suffix == ".npz"
     assert first[0].shape == (8, 64)
     with monkeypatch.context() as patch:
         patch.setattr(extractors, "_train", lambda *_: pytest.fail("trained again"))
         jax.tree.map(np.testing.assert_array_equal, outputs(), first)
+    assert told == [1]
     path.write_bytes(path.read_bytes()[:1000])
     jax.tree.map(np.testing.assert_array_equal, outputs(), first)
     np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})

@@ -88,8 +88,10 @@ IN_EVALUATION = {
     "fresh.fid_": "FID of fresh chains",
     "fresh.starts.fid_": "FID of their starts",
     "test_images.fid_": "FID of as many test images",
-    "fid_": "FID of samples ({extractor})",
-    "starts.fid_": "FID of their starts",
+    "fid": "FID of samples ({extractor})",
+    "starts.fid": "FID of their starts",
+    "test_images.fid": "FID of as many test images",
+    "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
     "energies.gap": "energy of fresh chains less that of test images",
     "rms_displacement": "RMS displacement of the prior's chains",
 }

@@ -13,7 +13,11 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> ev
     """
     if extractor_name(config) == INCEPTION:
         return inception(config)
-    return evaluate.own_classifier(train, test, config.data.num_classes)
+    return evaluate.own_classifier(train, test, config.data.num_classes, _announce)
+
+
+def _announce() -> None:
+    print("training the classifier whose features FID compares, once for these images", flush=True)
 
 
 def inception(config: Config) -> evaluate.Extractor:

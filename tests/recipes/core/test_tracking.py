@@ -121,7 +121,7 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
     ),
     "latent": (  # two repeats, two numbers of images
         {
-            "fid_classifier_features": {"values": [[9.0, 3.0], [9.0, 5.0]]},
+            "fid": {"values": [[9.0, 3.0], [9.0, 5.0]]},
             "rms_displacement": [2.0],
         },
         ["FID of samples (classifier features) 4", "RMS displacement of the prior's chains 2"],

@@ -16,6 +16,7 @@ from use_checks import check_use
 from ebmjax import data
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.over_training import over_training
+from ebmjax.recipes.core.tracking import evaluation_table
 from ebmjax.recipes.image import figures as igebm_figures
 from ebmjax.recipes.image.evaluate import worst
 from ebmjax.recipes.study.command import load
@@ -36,6 +37,8 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     for name in ("sample_fid", "acceptance_implied", "chain_mala_step_size", "sample_energy"):
         assert np.isfinite(summary[name]), name
     report = strict_json((finished / "evaluation.json").read_text())
+    shown = evaluation_table(report, json.loads((finished / "config.json").read_text()))
+    assert len(shown.splitlines()) == 5
     for name in ("short", "fresh", "buffer", "test_images"):
         assert report[name]["fid_classifier_features"] > 0
         assert 0 <= report[name]["recall_classifier_features"] <= 1

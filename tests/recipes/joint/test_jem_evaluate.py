@@ -1,5 +1,6 @@
 """--mode=eval: what it refuses, and its numbers against other people's code."""
 
+import json
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from ebmjax import data, metrics, training
 from ebmjax.recipes.core import families, per_image
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.core.tracking import evaluation_table
 from ebmjax.recipes.joint.chains import trained
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.command import _descend, load, table
@@ -154,6 +156,12 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
     assert right["test"].dtype == bool  # which paired differences take for right and wrong
     images = data.load_digits("test").images[:32]
     assert report["images_sha256"] == training.tree_digest(images)
+
+
+def test_the_table_of_the_evaluation_has_its_main_numbers(run):
+    shown = evaluation_table(report_of(run), json.loads((run / "config.json").read_text()))
+    assert len(shown.splitlines()) == 7
+    assert shown.lstrip().startswith("test accuracy")
 
 
 def test_generated_sets_are_complete_and_named_after_the_extractor(run):

@@ -12,6 +12,7 @@ from experiment_runs import digits
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
+from ebmjax.recipes.core.tracking import evaluation_table
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.latent import evaluate
 from ebmjax.recipes.latent.evaluate import LatentEvaluation
@@ -88,6 +89,7 @@ def test_diverged_samples_are_left_out_and_counted(evaluation):
     report = made._told([found], np.array(False), made.sizes)
     expected = np.polyfit(1 / np.array(made.sizes)[is_reached], found["fid"][is_reached], 1)[1]
     assert report["fid"]["infinity"] == pytest.approx(expected)
+    assert "FID of samples (classifier features)" in evaluation_table(report, {"eval": {}})
 
 
 @pytest.mark.parametrize("num_left", [0, 3, 5, 7])
