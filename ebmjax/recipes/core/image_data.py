@@ -7,6 +7,12 @@ from ebmjax.recipes.core import by_images
 from ebmjax.recipes.core.fields import Config, ConfigError
 
 
+NO_DISTANCES = (
+    "no distances of samples, whose features are learnt from labels; "
+    "--config.eval.inception_weights=FILE measures them"
+)
+
+
 class Images(NamedTuple):
     """Images that a run learns from and is judged by.
 
@@ -79,6 +85,8 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
         num_train = min(num_train, per_class * config.data.num_classes)
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
     lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    if not (config.data.num_classes or config.eval.get("inception_weights")):
+        lines.append(NO_DISTANCES)
     return images._replace(about=(*images.about, *lines)), config
 
 

@@ -133,7 +133,9 @@ def test_images_without_labels_are_for_energies_and_latent_models(family, tmp_pa
             families.build(config, tmp_path / "run")
         return
     about = families.build(config, tmp_path / "run").about_data
-    assert about == ("train 120 of 120 (24 held out), 8x8x3, no classes",)
+    read, distances = about
+    assert read == "train 120 of 120 (24 held out), 8x8x3, no classes"
+    assert distances.startswith("no distances of samples")
 
 
 def test_test_images_have_the_form_and_the_classes_of_the_training_images(tmp_path):
