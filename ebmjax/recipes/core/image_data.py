@@ -6,7 +6,6 @@ from ebmjax import data
 from ebmjax.recipes.core import by_images
 from ebmjax.recipes.core.fields import Config, ConfigError
 
-
 NO_DISTANCES = (
     "no distances of samples, whose features are learnt from labels; "
     "--config.eval.inception_weights=FILE measures them"
