@@ -1,5 +1,6 @@
 """Compiles training steps for TPUs that are not at hand, and says what they need there.
 
+  python benchmarks/compile_for.py --config=configs/jem_digits.py --topology=cpu
   pip install libtpu
   python benchmarks/compile_for.py --config=configs/jem_cifar10.py --topology=v5e:2x4
   python benchmarks/compile_for.py --config=configs/thermo_celeba.py --topology=v6e:1x1 \\
@@ -11,7 +12,8 @@ are those of run.py. Random images stand in for a data set of tensorflow-dataset
 hand. The block is one step, unless ``config.train.steps_per_dispatch`` is given.
 
 Prints, for each chip: memory (arguments, results, temporaries), operations and bytes of a step as
-the compiler counts them, its estimate of a step's time, collectives, and the seconds to compile.
+the compiler counts them, its estimate of a step's time, collectives, the size of the program, and
+the seconds of processors to trace and to compile it. --topology=cpu compiles for this machine.
 XLA counts the body of a loop once: operations, bytes and estimate leave out all but one step of a
 chain whose loop is not unrolled.
 """
@@ -56,7 +58,12 @@ COLLECTIVE = re.compile(
 
 
 def chips(topology: str) -> list[Any]:
-    """Returns the devices of a topology such as "v5e:2x4"; ends the program if there are none."""
+    """Returns the devices of a topology such as "v5e:2x4"; ends the program if there are none.
+
+    Those of "cpu" are this machine's.
+    """
+    if topology == "cpu":
+        return jax.devices("cpu")
     try:
         return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     except (
@@ -74,8 +81,8 @@ class Compiled(NamedTuple):
     Attributes:
       program: as JAX compiled it.
       num_chips: chips that it uses.
-      trace_seconds: to trace and to lower it.
-      compile_seconds: of the TPU's compiler.
+      trace_seconds: of processors, to trace and to lower it.
+      compile_seconds: of processors, to compile it.
     """
 
     program: jax.stages.Compiled
@@ -105,13 +112,13 @@ def compile_step(config: Config, devices: list[Any]) -> Compiled:
             PartitionSpec(None, AXIS),
         ),
     )
-    started = time.perf_counter()
+    started = time.process_time()
     # Networks choose their convolutions by the backend.
-    with mock.patch.object(jax, "default_backend", return_value="tpu"):
+    with mock.patch.object(jax, "default_backend", return_value=devices[0].platform):
         lowered = make_block(experiment.train_step, mesh).lower(*arguments)
-    traced = time.perf_counter()
+    traced = time.process_time()
     program = lowered.compile()
-    return Compiled(program, mesh.size, traced - started, time.perf_counter() - traced)
+    return Compiled(program, mesh.size, traced - started, time.process_time() - traced)
 
 
 def report(compiled: Compiled) -> str:
@@ -134,8 +141,9 @@ def report(compiled: Compiled) -> str:
         f"operations    {cost.get('flops', math.nan) / 1e9:.4g} G, "
         f"{cost.get('bytes accessed', math.nan) / 2**20:.4g} MiB moved; bodies of loops once",
         f"convolutions  {len(re.findall(r' convolution[(]', text))} in the program",
-        f"to trace      {compiled.trace_seconds:.3g} s",
-        f"to compile    {compiled.compile_seconds:.3g} s",
+        f"instructions  {len(re.findall(r'^ +(?:ROOT )?%', text, re.MULTILINE))} in the program",
+        f"to trace      {compiled.trace_seconds:.3g} s of processors",
+        f"to compile    {compiled.compile_seconds:.3g} s of processors",
     ]
     if "optimal_seconds" in cost:
         lines.insert(
@@ -160,7 +168,7 @@ def main() -> None:
     print(
         f"{datetime.date.today()}  {' '.join([options.config, *rest])}  {options.topology}, "
         f"{devices[0].device_kind} x{len(devices)}  jax {jax.__version__}  "
-        f"libtpu {metadata.version('libtpu')}",
+        f"{'' if options.topology == 'cpu' else 'libtpu ' + metadata.version('libtpu')}",
         flush=True,
     )
     try:

@@ -27,6 +27,15 @@ def test_an_unknown_topology_is_refused():
     assert "libtpu" in done.stderr
 
 
+def test_a_step_compiles_for_this_machine():
+    done = output("--topology=cpu")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert lines["chips"] == "1"
+    assert lines["collectives"] == "1 all-reduce"
+    assert int(lines["instructions"].split()[0]) > 100
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the TPU's compiler: libtpu"
