@@ -21,7 +21,7 @@ WIDTH = 128
 
 
 class Energy(nn.Module):
-    """Of points in the plane: an MLP of two hidden layers."""
+    """The energy of points in the plane: an MLP of two hidden layers."""
 
     def __init__(self) -> None:
         super().__init__()
