@@ -11,9 +11,10 @@ The TPU's own compiler runs on a CPU; no TPU is needed. It compiles the block of
 are those of run.py. Random images stand in for a data set of tensorflow-datasets that is not at
 hand. The block is one step, unless ``config.train.steps_per_dispatch`` is given.
 
-Prints, for each chip: memory (arguments, results, temporaries), operations and bytes of a step as
-the compiler counts them, its estimate of a step's time, collectives, the size of the program, and
-the seconds of processors to trace and to compile it. --topology=cpu compiles for this machine.
+Prints, for each chip: memory (arguments, results, temporaries; without the data set, which
+``config.data.placement`` keeps there or not), operations and bytes of a step as the compiler counts
+them, its estimate of a step's time, collectives, the size of the program, and the seconds of
+processors to trace and to compile it. --topology=cpu compiles for this machine.
 XLA counts the body of a loop once: operations, bytes and estimate leave out all but one step of a
 chain whose loop is not unrolled.
 """
@@ -50,7 +51,8 @@ from sampler_throughput import at_least_one
 from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import FAILED, Config, stop
 from ebmjax.training._block import make_block
-from ebmjax.training._sharding import AXIS, described, make_mesh, state_specs
+from ebmjax.training._feed import described_batches
+from ebmjax.training._sharding import described, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
@@ -105,11 +107,8 @@ def compile_step(config: Config, devices: list[Any]) -> Compiled:
     arguments = (
         described(build.train_key(config), mesh, PartitionSpec()),
         described(experiment.state, mesh, state_specs()),
-        described(experiment.data, mesh, PartitionSpec()),
-        described(
-            indices if isinstance(plan.batch_size, tuple) else indices[0],
-            mesh,
-            PartitionSpec(None, AXIS),
+        described_batches(
+            experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),
     )
     started = time.process_time()

@@ -50,7 +50,7 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
         images = np.asarray(_load(place, name)[places])
         return images.reshape(-1, *shape[1:]), {shape[1:3]}
 
-    return Source(shape[0], shape[1:], labels, read)
+    return Source(shape[0], shape[1:], labels, read, is_on_disk=place.is_dir())
 
 
 def _names(place: Path) -> set[str]:

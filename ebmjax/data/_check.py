@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._checks import check_at_least, check_labels
+from ebmjax._stored import AT_ONCE, is_stored
 from ebmjax.data._images import ImageData
 
 
@@ -20,7 +21,7 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
 
     Args:
       data: ``images`` uint8 (N, height, width, channels) and integer ``labels`` (N,), N >= 1;
-        arrays, or lists of arrays or numbers.
+        arrays, or lists of arrays or numbers. Images that stay on the disk stay there.
       num_classes: labels must lie in 0, ..., num_classes - 1; None if they are not classes.
 
     Returns:
@@ -55,7 +56,9 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
     return ImageData(images, labels.astype(np.int32))
 
 
-def _as_array(name: str, values: Any) -> np.ndarray:
+def _as_array(name: str, values: Any) -> Any:
+    if is_stored(values):
+        return values
     try:
         return np.asarray(values)
     except ValueError:
@@ -93,7 +96,7 @@ def _rounded(values: str) -> str:
     return f"numpy.round({values}).astype(numpy.uint8)."
 
 
-def _warn_of_likely_mistakes(images: np.ndarray) -> None:
+def _warn_of_likely_mistakes(images: Any) -> None:
     _, height, _, channels = images.shape
     if height in (1, 3) and channels not in (1, 3, 4):
         warnings.warn(
@@ -101,7 +104,7 @@ def _warn_of_likely_mistakes(images: np.ndarray) -> None:
             "must be that of channels: images.transpose(0, 2, 3, 1).",
             stacklevel=3,
         )
-    if images.max() == 1:
+    if (images[:AT_ONCE] if is_stored(images) else images).max() == 1:
         warnings.warn(
             "images have no other levels than 0 and 1 of 255, all but black. If 1 stands for "
             "white, multiply by 255: numpy.uint8(255) * images.",

@@ -60,7 +60,8 @@ def folder_source(
         return _read([files[index] for index in places], is_grey, image_size)
 
     below = tuple(file.relative_to(place).as_posix() for file in files)
-    return Source(len(files), shape, labels, read, names, _notes(modes, is_grey), below)
+    notes = _notes(modes, is_grey)
+    return Source(len(files), shape, labels, read, names, notes, below, is_on_disk=True)
 
 
 def _of_split(place: Path, split: str) -> Path:

@@ -60,7 +60,7 @@ def huggingface_source(
             )
         return np.stack(images), {(image.height, image.width) for image in found}
 
-    return Source(len(rows), first.shape, labels, read, names)
+    return Source(len(rows), first.shape, labels, read, names, is_on_disk=True)
 
 
 def _first(features: Any, kind: type) -> str | None:

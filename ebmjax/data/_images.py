@@ -13,7 +13,8 @@ class ImageData(NamedTuple):
     """A decoded split, on the host; a trainer moves it to the device once.
 
     Attributes:
-      images: uint8 of shape (N, height, width, channels), levels 0 to 255.
+      images: uint8 of shape (N, height, width, channels), levels 0 to 255. Images that stay on the
+        disk (``load_images``) are read when rows are taken: ``images[:8]`` is an array.
       labels: int32 of shape (N,).
     """
 

@@ -1,11 +1,12 @@
 """Reads a split of images from any source by name."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax._stored import AT_ONCE, StoredRows
 from ebmjax._user_function import is_function_name
 from ebmjax.data._arrays import array_source
 from ebmjax.data._digits import load_digits
@@ -16,6 +17,7 @@ from ebmjax.data._huggingface import huggingface_source
 from ebmjax.data._images import ImageData
 from ebmjax.data._indices import epoch_indices
 from ebmjax.data._levels import LEVELS, pixel_range, to_levels
+from ebmjax.data._prepare import DataUnavailableError
 from ebmjax.data._source import Source, check_memory, of_array
 from ebmjax.data._tfds import read_tfds
 
@@ -57,6 +59,7 @@ def load_images(
     path: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
     max_examples: int | None = None,
+    on_disk: bool = False,
 ) -> LoadedImages:
     """Reads a split once into uint8 (N, height, width, channels) and int32 labels (N,).
 
@@ -75,6 +78,9 @@ def load_images(
       image_size: side in pixels; None keeps the images as they are. Other images are cut to their
         central square, then resized bilinearly.
       max_examples: number of images to read; None for all.
+      on_disk: whether the images stay on the disk. Rows are then read whenever they are taken, and
+        ``training.fit`` needs ``placement="host"``. For tensorflow-datasets, "folder",
+        "huggingface", and "npz" with a folder of .npy files; pixels must be saved as uint8.
 
     Raises:
       FileNotFoundError: if ``path`` does not exist.
@@ -100,11 +106,11 @@ def load_images(
         check_at_least("max_examples", max_examples, 1)
     if name == "digits":
         source = of_array(*load_digits(split))  # pyright: ignore[reportArgumentType]
-        return _read(source, np.arange(source.num_images)[:max_examples], image_size)
+        places = np.arange(source.num_images)[:max_examples]
+        return _read(source, places, image_size, on_disk)
     if is_tfds(name):
-        return LoadedImages(
-            *read_tfds(name, split, data_dir=path, image_size=image_size, max_examples=max_examples)
-        )
+        options: dict[str, Any] = {"image_size": image_size, "max_examples": max_examples}
+        return LoadedImages(*read_tfds(name, split, data_dir=path, on_disk=on_disk, **options))
     sources = {
         "npz": lambda: array_source(path, split),
         "folder": lambda: folder_source(path, split, image_size),
@@ -112,12 +118,62 @@ def load_images(
     }
     source = sources.get(name, lambda: function_source(name, split, path))()
     order = epoch_indices(0, 0, source.num_images)
-    return _read(source, order[:max_examples], image_size)
+    return _read(source, order[:max_examples], image_size, on_disk)
 
 
-def _read(source: Source, places: np.ndarray, image_size: int | None) -> LoadedImages:
-    check_memory(len(places), source.shape)
+def _read(
+    source: Source, places: np.ndarray, image_size: int | None, on_disk: bool
+) -> LoadedImages:
     labels, num_classes, empty_classes = _classes(source)
+    if on_disk:
+        images, notes = _stored(source, places, image_size)
+    else:
+        check_memory(len(places), source.shape)
+        images, notes = _levels(source, places, image_size)
+    return LoadedImages(
+        ImageData(images, labels[places]),
+        source.num_images,
+        num_classes,
+        source.class_names,
+        notes,
+        empty_classes,
+        tuple(source.files[place] for place in places) if source.files else (),
+    )
+
+
+def _stored(
+    source: Source, places: np.ndarray, image_size: int | None
+) -> tuple[Any, tuple[str, ...]]:
+    """Returns images that stay on the disk, and notes from the first of them."""
+    if not source.is_on_disk:
+        raise ValueError(
+            "images that stay on the disk come from tensorflow-datasets, or from a folder of image "
+            "files, of .npy files or of Hugging Face's save_to_disk. These are in memory, or their "
+            "file can only be read whole: leave them in memory, or save them in such a folder."
+        )
+    first = places[:AT_ONCE]
+    dtype = source.read(first[:1])[0].dtype
+    if dtype != np.uint8:
+        raise ValueError(
+            f"images that stay on the disk must be levels 0 to 255, uint8, got dtype {dtype}: "
+            "their range shows only when all are read. Save them as uint8, or read them into "
+            "memory."
+        )
+    levels, notes = _levels(source, first, image_size)
+
+    def read(places: np.ndarray) -> np.ndarray:
+        try:
+            return _levels(source, places, image_size)[0]
+        except (OSError, ValueError) as error:
+            raise DataUnavailableError(f"images on the disk cannot be read: {error}") from error
+
+    return StoredRows(read, places, levels.shape[1:], np.uint8), notes
+
+
+def _levels(
+    source: Source, places: np.ndarray, image_size: int | None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns uint8 images (n, size, size, channels), and notes about what was done to them."""
     raw, sizes = source.read(places)
     found = pixel_range(raw, "images")
     levels, notes = to_levels(raw, found), list(source.notes)
@@ -136,15 +192,7 @@ def _read(source: Source, places: np.ndarray, image_size: int | None) -> LoadedI
             f"images must be squares, got {levels.shape[1]}x{levels.shape[2]} pixels. Set "
             "image_size, and their central squares are resized to it."
         )
-    return LoadedImages(
-        ImageData(levels, labels[places]),
-        source.num_images,
-        num_classes,
-        source.class_names,
-        tuple(notes),
-        empty_classes,
-        tuple(source.files[place] for place in places) if source.files else (),
-    )
+    return levels, tuple(notes)
 
 
 def _classes(source: Source) -> tuple[np.ndarray, int | None, tuple[int, ...]]:

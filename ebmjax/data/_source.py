@@ -26,6 +26,7 @@ class Source(NamedTuple):
       class_names: names of the classes in the order of the labels; () if they have none.
       notes: sentences about what was done to the images, for people.
       files: file of each image, below the folder of the split; () if images are no files.
+      is_on_disk: whether ``read`` takes little more memory than the images that it returns.
     """
 
     num_images: int
@@ -35,6 +36,7 @@ class Source(NamedTuple):
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    is_on_disk: bool = False
 
 
 def of_array(images: np.ndarray, labels: np.ndarray | None) -> Source:

@@ -1,5 +1,6 @@
 """Reads tensorflow-datasets' images into memory as uint8, without TensorFlow."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax._stored import StoredRows
 from ebmjax.data._fit import about_fitting, fitted
 from ebmjax.data._images import ImageData
 from ebmjax.data._prepare import (
@@ -77,6 +79,7 @@ def read_tfds(
     image_size: int | None = None,
     max_examples: int | None = None,
     prepare: bool = True,
+    on_disk: bool = False,
 ) -> tuple[ImageData, int, int | None, tuple[str, ...], tuple[str, ...]]:
     """Returns the first fields of ``LoadedImages``; the arguments are those of ``load_tfds``."""
     if image_size is not None:
@@ -94,13 +97,11 @@ def read_tfds(
             f"Take one of these, or a part such as '{next(iter(splits))}[:90%]'."
         ) from error
     count = min(len(source), max_examples or len(source))
-    try:
-        decoded, sizes = _decode(_examples(source, count), count, image_size)
-    except RuntimeError as error:  # what the array_record reader raises
-        raise DataUnavailableError(
-            f"{builder.data_path} cannot be read: {error}. The copy is damaged or incomplete: "
-            "copy it again, or delete the folder and run again to prepare it."
-        ) from error
+    if on_disk:
+        decoded, sizes = _stored(builder, split, source, count, image_size)
+    else:
+        with _told_as_damage(builder):
+            decoded, sizes = _decode(_examples(source, range(count)), count, image_size)
     features = dict(builder.info.features)
     num_classes = getattr(features.get("label"), "num_classes", None)
     return decoded, len(source), num_classes, (), about_fitting(sizes, image_size)
@@ -147,13 +148,49 @@ def _check_is_nowhere_near(builder: Any) -> None:
         )
 
 
-def _examples(source: Any, count: int) -> Iterator[dict[str, Any]]:
-    """Returns the first ``count`` examples, decoded in blocks: one by one is 10x slower."""
+@contextlib.contextmanager
+def _told_as_damage(builder: Any) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # what the array_record reader raises
+        raise DataUnavailableError(
+            f"{builder.data_path} cannot be read: {error}. The copy is damaged or incomplete: "
+            "copy it again, or delete the folder and run again to prepare it."
+        ) from error
+
+
+def _stored(
+    builder: Any, split: str, source: Any, count: int, image_size: int | None
+) -> tuple[ImageData, set[tuple[int, ...]]]:
+    """Returns the split with images that stay on the disk, and the sizes of the first ones.
+
+    The labels are read from end to end: they lie in the records of the images.
+    """
+    import tensorflow_datasets as tfds
+
+    encoded = {"image": tfds.decode.SkipDecoding()}
+    records = builder.as_data_source(split=split, decoders=encoded)
+    num_first = min(count, READ_AT_ONCE)
+    with _told_as_damage(builder):
+        labels = [one.get("label", 0) for one in _examples(records, range(count))]
+        first, sizes = _decode(_examples(source, range(num_first)), num_first, image_size)
+
+    def read(places: np.ndarray) -> np.ndarray:
+        with _told_as_damage(builder):
+            examples = _examples(source, places.tolist())
+            return _decode(examples, len(places), image_size)[0].images
+
+    images: Any = StoredRows(read, np.arange(count), first.images.shape[1:], np.uint8)
+    return ImageData(images, np.asarray(labels, np.int32)), sizes
+
+
+def _examples(source: Any, places: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Returns the examples at ``places``, decoded in blocks: one by one is 10x slower."""
     read: Callable[[Sequence[int]], Sequence[dict[str, Any]]] = source.__getitems__
     if not hasattr(type(source.data_source), "__getitems__"):  # tfds.testing.mock_data, parquet
         read = lambda block: [source[index] for index in block]  # noqa: E731
-    for first in range(0, count, READ_AT_ONCE):
-        yield from read(range(first, min(first + READ_AT_ONCE, count)))
+    for first in range(0, len(places), READ_AT_ONCE):
+        yield from read(places[first : first + READ_AT_ONCE])
 
 
 def _decode(

@@ -13,6 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from ebmjax._checks import check_at_least
+from ebmjax._stored import is_stored
 from ebmjax.types import PyTree
 
 
@@ -67,7 +68,8 @@ def extract_in_batches(
       [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     check_at_least("batch_size", batch_size, 1)
-    images = np.asarray(images)
+    if not is_stored(images):
+        images = np.asarray(images)
     if images.ndim < 2 or len(images) == 0:
         raise ValueError(f"images must have shape (N, H, W, C), N >= 1, got shape {images.shape}.")
     batches = []

@@ -17,6 +17,7 @@ from ebmjax._checks import (
     check_positive,
     shown,
 )
+from ebmjax._stored import AT_ONCE, is_stored, mapped
 from ebmjax.types import Key, PyTree
 
 InitialLaw = Callable[[Key, jax.Array], PyTree]
@@ -88,7 +89,7 @@ def informative_law(
     the box is wide. JEM++'s box is not wide; its draws are clipped in the same way.
 
     Args:
-      images: (n, *shape), floating point, un-augmented, within the box.
+      images: (n, *shape), floating point, un-augmented, within the box; some are read at a time.
       labels: (n,) integers in [0, num_classes).
       num_classes: each with one image at least.
       jitter: variance added to every pixel, in squared units of the images.
@@ -114,11 +115,17 @@ def informative_law(
     """
     check_positive("jitter", jitter)
     check_interval(low, high)
-    images, labels = _checked_images(images, low, high), np.asarray(labels)
+    if is_stored(images):
+        images = mapped(lambda some: _checked_images(some, low, high), images, images.dtype)
+    else:
+        images = _checked_images(images, low, high)
+    labels = np.asarray(labels)
     _check_labels(labels, len(images), num_classes)
 
-    flat = images.reshape(len(images), -1)
-    moments = [_class_moments(flat[labels == label], jitter) for label in range(num_classes)]
+    moments = [
+        _class_moments(images, np.flatnonzero(labels == label), jitter)
+        for label in range(num_classes)
+    ]
     means, factors = (jnp.stack(arrays) for arrays in zip(*moments, strict=True))
     draw = functools.partial(_draw_informative, images.shape[1:])
     return jax.tree_util.Partial(draw, means, factors, low, high)
@@ -142,13 +149,24 @@ def _draw_informative(
     return jnp.clip(draw, low, high).astype(mean.dtype).reshape(shape)
 
 
-def _class_moments(flat: np.ndarray, jitter: float) -> tuple[jax.Array, jax.Array]:
-    """Returns mean and Cholesky factor of one class, computed in float64, in the default float
-    type."""
-    flat = flat.astype(np.float64)
-    mean = flat.mean(axis=0)
-    centred = flat - mean
-    covariance = centred.T @ centred / len(flat)
+def _class_moments(images: Any, places: np.ndarray, jitter: float) -> tuple[jax.Array, jax.Array]:
+    """Returns mean and Cholesky factor of the images at ``places``, in the default float type.
+
+    They are computed in float64, from sums over parts, each relative to the mean of the first part.
+    """
+    origin: Any = None
+    total: Any = 0.0
+    squares: Any = 0.0
+    for first in range(0, len(places), AT_ONCE):
+        some = images[places[first : first + AT_ONCE]]
+        flat = some.reshape(len(some), -1).astype(np.float64)
+        origin = flat.mean(axis=0) if origin is None else origin
+        flat -= origin
+        total = total + flat.sum(axis=0)
+        squares = squares + flat.T @ flat
+    shift = total / len(places)
+    mean = origin + shift
+    covariance = squares / len(places) - np.outer(shift, shift)
     covariance[np.diag_indices_from(covariance)] += jitter
     default = jnp.result_type(float)
     return jnp.asarray(mean, default), jnp.asarray(np.linalg.cholesky(covariance), default)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._stored import in_parts, is_stored
 from ebmjax.types import PyTree
 
 
@@ -26,8 +27,9 @@ def tree_digest(tree: PyTree) -> str:
     """Returns SHA-256 over paths, dtypes, shapes and bytes of all leaves, 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        array = as_numpy(leaf)
+        array = leaf if is_stored(leaf) else as_numpy(leaf)
         header = f"{jax.tree_util.keystr(path)}:{array.dtype}:{array.shape};"
         digest.update(header.encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        for part in in_parts(array):
+            digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()

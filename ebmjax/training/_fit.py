@@ -7,24 +7,28 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from ebmjax._checks import check_key, leading_size
-from ebmjax.data import block_indices
 from ebmjax.training._begin import begin
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import as_sha256, check_data
+from ebmjax.training._feed import (
+    Feed,
+    Placement,
+    check_placement,
+    described_batches,
+    plan_indices,
+)
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import is_first, is_shared, meet, whole
 from ebmjax.training._profile import Profile
 from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
-    AXIS,
     described,
     make_mesh,
     place_state,
-    replicate,
     state_specs,
 )
 from ebmjax.training._signals import StopRequest
@@ -75,6 +79,7 @@ def fit(
     monitor: Monitor | None = None,
     devices: Sequence[Any] | None = None,
     profile: Profile | None = None,
+    placement: Placement = "device",
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
 
@@ -93,9 +98,9 @@ def fit(
         state and data seed.
       state: from ``init_state``, or for repeats from ``stack_states``; checkpoints must fit it.
       train_step: from ``make_train_step`` with ``axis_name="data"``, or any function like it.
-      data: arrays that share a leading axis of examples, kept whole on every device. Step i sees
-        the examples ``batch_indices(plan.data_seed, i, ...)``; further streams (see
-        ``Plan.batch_size``) have other orders.
+      data: arrays that share a leading axis of examples. Step i sees the examples
+        ``batch_indices(plan.data_seed, i, ...)``; further streams (see ``Plan.batch_size``) have
+        other orders.
       plan: lengths and intervals; for repeats, its ``data_seed`` is a tuple of R.
       checkpoints: where to save and to resume from; None for neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
@@ -104,6 +109,9 @@ def fit(
         first step.
       devices: devices for the shards; default all.
       profile: writes a trace of some steps; None for none. The caller closes it.
+      placement: where the data lie. "device": whole on every device. "host": in memory, or in files
+        (``load_images`` with ``on_disk=True``); a thread gathers the rows of a block of steps while
+        the device works on the block before. Both run the same program, so they give the same bits.
 
     Returns:
       A ``FitResult``.
@@ -118,11 +126,13 @@ def fit(
         of ``make_train_step`` while it is traced.
       ValueError: if the batch is larger than the data, ``state.shards`` has another number of
         shards than the plan, or key, state and plan have different repeats. Also if the data hold a
-        number that is not finite, or labels for which the model has no class.
+        number that is not finite, labels for which the model has no class, or ``placement`` is
+        unknown.
     """
     started = time.perf_counter()
+    check_placement(placement, data)
     _check_state(key, state, plan)
-    num_examples = check_data(train_step, state, data)
+    check_data(train_step, state, data)
     mesh = make_mesh(plan.num_shards, devices)
     if is_shared(mesh) and not is_first():
         checkpoints, writers = None, ()
@@ -132,7 +142,8 @@ def fit(
 
     _check_trace(key, state, train_step, data, plan, mesh)
     state = place_state(state, mesh)
-    run_block = BlockRunner(train_step, mesh, key, replicate(data, mesh), profile)
+    feed = Feed(data, plan, mesh, placement)
+    run_block = BlockRunner(train_step, mesh, key, profile)
     counts = state.skipped, state.consecutive_skipped
     watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, row, reason)
     log = RowLogger(plan, writers, first_step, row, watch)
@@ -157,10 +168,10 @@ def fit(
 
     signum = None
     with StopRequest(mesh) as stop, checkpoints or contextlib.nullcontext():
-        for first, size in plan.blocks(first_step):
+        for first, size, batches in feed.blocks(first_step):
             if signum is not None or watch.divergence is not None:
                 break
-            state, metrics = run_block(state, _indices(plan, first, size, num_examples))
+            state, metrics = run_block(state, batches)
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
             log.pending = PendingBlock(first, metrics, monitored(step))
@@ -220,12 +231,11 @@ def _check_trace(
     block = next(plan.blocks(int(state.step)), None)
     if block is None:
         return
-    indices = _indices(plan, *block, num_examples)
+    indices = plan_indices(plan, *block, num_examples)
     make_block(train_step, mesh).eval_shape(
         key,
         described(state, mesh, state_specs()),
-        described(data, mesh, PartitionSpec()),
-        described(indices, mesh, PartitionSpec(None, AXIS)),
+        described_batches(data, indices, mesh),
     )
 
 
@@ -247,28 +257,3 @@ def _check_state(key: Key, state: TrainState, plan: Plan) -> None:
             f"state.shards must have a leading axis of plan.num_shards={plan.num_shards} logical "
             f"shards, got {num_shards}. Make the state with that many, or change the plan."
         )
-
-
-def _indices(plan: Plan, first_step: int, size: int, num_examples: int) -> PyTree:
-    """Returns a block's examples, (size, num_shards, examples of a shard), for every stream.
-
-    For R repeats the shape is (size, num_shards, R, examples of a shard).
-    """
-
-    def stream(number: int, batch_size: int) -> np.ndarray:
-        def order(seed: int) -> np.ndarray:
-            # Far apart, because the second stream of a seed must not be the first of the next seed.
-            indices = block_indices(
-                seed + number * 2**32,
-                first_step,
-                size,
-                num_examples=num_examples,
-                batch_size=batch_size,
-            )
-            return indices.reshape(size, plan.num_shards, -1)
-
-        orders = [order(seed) for seed in plan.seeds]
-        return np.stack(orders, axis=2) if isinstance(plan.data_seed, tuple) else orders[0]
-
-    streams = tuple(stream(*pair) for pair in enumerate(plan.streams))
-    return streams if isinstance(plan.batch_size, tuple) else streams[0]

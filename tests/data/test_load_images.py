@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ebmjax.data import MissingSplitError, load_digits, load_images
+from ebmjax.data import (
+    DataUnavailableError,
+    MissingSplitError,
+    check_image_data,
+    load_digits,
+    load_images,
+)
 from ebmjax.data import _source as source
+from ebmjax.training import tree_digest
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, (24, 10, 10, 3), np.uint8)
@@ -81,6 +88,45 @@ def test_a_source_gives_the_images_with_their_labels(name, tmp_path):
     assert len(set(few.data.labels.tolist())) == 3
     with pytest.raises(MissingSplitError, match="test"):
         load_images("npz" if name == "npy" else name, "test", path=path)
+
+
+@pytest.mark.parametrize("name", ["npz", "folder", "huggingface"])
+def test_images_that_stay_on_the_disk_are_the_same(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("ebmjax._stored.AT_ONCE", 10)
+    path = {
+        "npz": lambda: write_npy(tmp_path, images=IMAGES, labels=LABELS),
+        "folder": lambda: write_folder(tmp_path),
+        "huggingface": lambda: write_saved_dataset(tmp_path),
+    }[name]()
+    options = {"path": path, "image_size": 5, "max_examples": 23}
+    whole, stored = (load_images(name, "train", on_disk=there, **options) for there in (0, 1))
+    assert stored[1:] == whole[1:]
+    images = stored.data.images
+    assert (images.shape, images.dtype, len(images)) == ((23, 5, 5, 3), np.uint8, 23)
+    np.testing.assert_array_equal(stored.data.labels, whole.data.labels)
+    for places in (slice(2, 9), np.array([20, 3, 3]), slice(0)):
+        np.testing.assert_array_equal(images[places], whole.data.images[places])
+    np.testing.assert_array_equal(images.rows(slice(5, None))[:3], whole.data.images[5:8])
+    assert tree_digest(stored.data) == tree_digest(whole.data)
+    assert tree_digest(check_image_data(stored.data, 3)) == tree_digest(whole.data)
+
+
+def test_images_that_cannot_stay_on_the_disk_are_refused(tmp_path):
+    path = write_npz(tmp_path, images=IMAGES)
+    with pytest.raises(ValueError, match="their file can only be read whole: leave them in memory"):
+        load_images("npz", "train", path=path, on_disk=True)
+    path.unlink()
+    write_npy(tmp_path, images=IMAGES / 255.0)
+    with pytest.raises(ValueError, match="must be levels 0 to 255, uint8, got dtype float64"):
+        load_images("npz", "train", path=tmp_path, on_disk=True)
+
+
+def test_a_file_that_breaks_later_is_named(tmp_path):
+    found = load_images("folder", "train", path=write_folder(tmp_path), on_disk=True)
+    for file in tmp_path.glob("*/*.png"):
+        file.write_bytes(b"no image")
+    with pytest.raises(DataUnavailableError, match=r"cannot be read: .*\.png cannot be read as an"):
+        found.data.images[:3]
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import socket
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import requests
 import tensorflow_datasets as tfds
@@ -21,7 +22,7 @@ from tfds_originals import (
     svhn_originals,
 )
 
-from ebmjax.data import DataUnavailableError, load_tfds, prepare_tfds
+from ebmjax.data import DataUnavailableError, load_images, load_tfds, prepare_tfds
 from ebmjax.data._tfds_without_tensorflow import _substitutions
 
 
@@ -86,6 +87,22 @@ def test_arrays_are_prepared_losslessly(tmp_path, serve, name, originals, split,
     assert by_label_and_pixels(load_tfds(name, split, data_dir=tmp_path)) == by_label_and_pixels(
         data
     )
+
+
+def test_images_that_stay_on_the_disk_are_the_same(tmp_path, serve, monkeypatch):
+    monkeypatch.setattr("ebmjax.data._tfds.READ_AT_ONCE", 2)
+    serve(cifar10_originals())
+    options = {"path": tmp_path, "image_size": 16, "max_examples": 4}
+    whole, stored = (load_images("cifar10", "train", on_disk=there, **options) for there in (0, 1))
+    assert stored[1:] == whole[1:]
+    np.testing.assert_array_equal(stored.data.labels, whole.data.labels)
+    np.testing.assert_array_equal(stored.data.images[:], whole.data.images)
+    places = np.array([3, 0, 1])
+    np.testing.assert_array_equal(stored.data.images[places], whole.data.images[places])
+    (records,) = (tmp_path / "cifar10").rglob("*train.array_record*")
+    records.write_bytes(b"damaged")
+    with pytest.raises(DataUnavailableError, match="The copy is damaged or incomplete"):
+        load_images("cifar10", "train", on_disk=True, **options)
 
 
 def test_celeb_a_is_prepared(tmp_path, serve):

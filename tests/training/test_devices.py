@@ -27,7 +27,8 @@ from ebmjax.training import (
     tree_digest,
 )
 from ebmjax.training._block import make_block
-from ebmjax.training._sharding import place_state, replicate
+from ebmjax.training._feed import make_gather
+from ebmjax.training._sharding import place_state
 
 KEY = jax.random.key(5)
 EPS = np.finfo(np.float32).eps
@@ -107,7 +108,7 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
     mesh = make_mesh(8)
     block = make_block(train_step, mesh)
     indices = jnp.arange(96).reshape(1, 8, 12)
-    new_state, metrics = block(KEY, place_state(state, mesh), replicate(data, mesh), indices)
+    new_state, metrics = block(KEY, place_state(state, mesh), make_gather(mesh)(data, indices))
     expected = jax.grad(regression_loss)(state.params, data)
     rtol = 2 * 96 * EPS  # two orders of summing 96 terms
     for name in expected:
@@ -118,11 +119,8 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
 def test_the_same_step_runs_under_pmap():
     state, train_step, data = chains(num_shards=16)
     batches = jnp.asarray(data[:96]).reshape(3, 16, 2, 2)
-    indices = jnp.arange(96).reshape(3, 16, 2)
     mesh = make_mesh(16)
-    sharded, metrics = make_block(train_step, mesh)(
-        KEY, place_state(state, mesh), replicate(data, mesh), indices
-    )
+    sharded, metrics = make_block(train_step, mesh)(KEY, place_state(state, mesh), batches)
 
     axes = state_axes(None, 0)
     pmapped = jax.pmap(train_step, axis_name="data", in_axes=(None, axes, 0), out_axes=(axes, None))
@@ -141,7 +139,7 @@ def collectives(train_step, state, data, *, steps=5):
     mesh = make_mesh(8)
     indices = jnp.zeros((steps, 8, 2), jnp.int32)
     block = make_block(train_step, mesh)
-    arguments = (KEY, place_state(state, mesh), replicate(data, mesh), indices)
+    arguments = (KEY, place_state(state, mesh), make_gather(mesh)(data, indices))
     text = block.lower(*arguments).compile().as_text()
     assert " while(" in text  # the steps are a loop, so what is counted is that of one step
     return re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", text)

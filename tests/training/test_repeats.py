@@ -31,7 +31,8 @@ from ebmjax.training import (
     tree_digest,
 )
 from ebmjax.training._block import make_block
-from ebmjax.training._sharding import place_state, replicate
+from ebmjax.training._feed import make_gather
+from ebmjax.training._sharding import place_state
 
 EPS = np.finfo(np.float32).eps
 
@@ -136,7 +137,8 @@ def test_a_step_of_all_repeats_at_once_is_one_all_reduce(monkeypatch):
     state = place_state(stack_states([initial(seed) for seed in SEEDS]), mesh)
     indices = jnp.zeros((5, 8, 3, 2), jnp.int32)
     block = make_block(chains()[1], mesh)
-    text = block.lower(keys(), state, replicate(chains_data(), mesh), indices).compile().as_text()
+    batches = make_gather(mesh)(chains_data(), indices)
+    text = block.lower(keys(), state, batches).compile().as_text()
     assert re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", text) == [
         "all-reduce"
     ]

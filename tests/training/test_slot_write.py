@@ -16,7 +16,7 @@ from ebmjax.training import (
     write_slots,
 )
 from ebmjax.training._block import make_block
-from ebmjax.training._sharding import place_state, replicate
+from ebmjax.training._sharding import place_state
 
 KEY = jax.random.key(0)
 SHARD = {"buffer": jnp.arange(10.0).reshape(5, 2), "count": jnp.int32(3)}
@@ -74,11 +74,8 @@ def test_the_memory_of_a_step_does_not_grow_with_the_buffer():
     def temporary_bytes(num_slots):
         state, train_step = training_step(num_slots)
         mesh = make_mesh(2, jax.devices()[:1])
-        data = replicate(jnp.ones((8, 1)), mesh)
         block = make_block(train_step, mesh)
-        compiled = block.lower(
-            KEY, place_state(state, mesh), data, jnp.zeros((3, 2, 1), jnp.int32)
-        ).compile()
+        compiled = block.lower(KEY, place_state(state, mesh), jnp.ones((3, 2, 1, 1))).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     few, many = temporary_bytes(1_000), temporary_bytes(10_000)

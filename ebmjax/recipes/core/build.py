@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -169,6 +169,11 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=over_repeats(config, lambda repeat: config.seed + repeat, tuple),
     )
+
+
+def placement(config: Config) -> Literal["device", "host"]:
+    """Returns where ``fit`` finds the training data; on the host, they may lie in files."""
+    return "device" if config.data.get("placement", "device") == "device" else "host"
 
 
 def _check_batch(config: Config, name: str, size: int, num_examples: int) -> None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ebmjax import data
+from ebmjax._stored import rows_of
 from ebmjax.recipes.core import by_images
 from ebmjax.recipes.core.fields import Config, ConfigError
 
@@ -42,7 +43,7 @@ def load(config: Config) -> tuple[Images, Config]:
     """
     config = config.copy_and_resolve_references()
     section = config.data
-    found = _load(config, "train", section.max_train)
+    found = _load(config, "train", section.max_train, on_disk=section.placement == "disk")
     if section.num_classes is None:
         section.num_classes = found.num_classes or 0
     if section.num_classes and found.empty_classes:
@@ -63,7 +64,7 @@ def load(config: Config) -> tuple[Images, Config]:
     about = [_about("train", train, found, section.num_classes, section.num_validation)]
     if section.num_validation:
         held_out = data.ImageData(*(array[num_kept:] for array in train))
-        train = data.ImageData(*(array[:num_kept] for array in train))
+        train = data.ImageData(*(rows_of(array, slice(num_kept)) for array in train))
         if not config.eval.use_test_split:
             section.image_size = side
             return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
@@ -109,7 +110,9 @@ def _about(
     return ", ".join(parts)
 
 
-def _load(config: Config, split: str, limit: int | None) -> data.LoadedImages:
+def _load(
+    config: Config, split: str, limit: int | None, on_disk: bool = False
+) -> data.LoadedImages:
     section = config.data
     try:
         return data.load_images(
@@ -118,6 +121,7 @@ def _load(config: Config, split: str, limit: int | None) -> data.LoadedImages:
             path=section.path or None,
             image_size=section.image_size,
             max_examples=limit,
+            on_disk=on_disk,
         )
     except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
         raise type(error)(
@@ -130,7 +134,8 @@ def _load(config: Config, split: str, limit: int | None) -> data.LoadedImages:
         )
         raise ConfigError(f"{_where(config, split)}: {error}{hint * (split != 'train')}") from error
     except (TypeError, ValueError, ImportError) as error:
-        raise ConfigError(f"{_where(config, split)}: {error}") from error
+        where = f"{_where(config, split)}{', config.data.placement=disk' * on_disk}"
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _where(config: Config, split: str) -> str:

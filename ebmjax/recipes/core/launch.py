@@ -225,6 +225,7 @@ def train_once(
             writers=writers,
             monitor=monitor,
             profile=profile,
+            placement=build.placement(config),
         )
     except KeyboardInterrupt:
         print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")

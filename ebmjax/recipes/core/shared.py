@@ -84,6 +84,11 @@ _KNOWN: Fields = {
     "data.num_validation": field(
         0, WHOLE, "training images held out; evaluations then use them instead of the test split"
     ),
+    "data.placement": field(
+        "device",
+        one_of("device", "host", "disk"),
+        "where training images lie: on the device, in memory, or in their files",
+    ),
     "data.num_points": field(1, COUNT, "number of training points"),
     "data.flip": field(False, FLAG, "flip images at random"),
     "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),

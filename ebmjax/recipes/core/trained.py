@@ -38,7 +38,7 @@ def load(folder: str | Path, **fields: Any) -> TrainedRun:
       folder: the run's folder.
       **fields: fields of the configuration that may differ, with underscores for dots:
         ``data_path`` where the data have moved, ``eval_checkpoint="best"`` for the best state
-        instead of the last.
+        instead of the last. ``data_placement="disk"`` leaves the images in their files.
 
     Raises:
       WorkdirError: if the folder holds no finished run.
@@ -54,7 +54,7 @@ def load(folder: str | Path, **fields: Any) -> TrainedRun:
         if dotted not in (*workdir.LOCATIONS, "eval.checkpoint"):
             raise ConfigError(
                 f"{name} may not differ from the run's own configuration. Fields that may: "
-                "data_path, eval_checkpoint."
+                "data_path, data_placement, eval_checkpoint."
             )
         config.update_from_flattened_dict({dotted: value})
     evaluate.check_folder(path, config)

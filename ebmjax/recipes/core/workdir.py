@@ -17,7 +17,7 @@ from ebmjax.recipes.core.fields import Config, WorkdirError, flatten
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 # Fields for the place of the data, which may differ between two sittings of a run.
-LOCATIONS = ("data.path",)
+LOCATIONS = ("data.path", "data.placement")
 
 MONITOR = ("evaluations", "monitor")
 """Folders of the arrays seen during training: that of runs made before a renaming, and today's."""

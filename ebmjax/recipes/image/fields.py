@@ -65,6 +65,7 @@ _FIELDS: dict[str, Field] = {
             "max_train": None,
             "max_test": None,
             "num_validation": 0,
+            "placement": "device",
             "flip": False,
             "noise_scale": 0.03,
         },

@@ -11,6 +11,7 @@ import optax
 
 from ebmjax import data, learning, losses, networks, samplers
 from ebmjax._numbers import as_arguments
+from ebmjax._stored import mapped, rows_of
 from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.user_networks import Part, user_networks
@@ -91,8 +92,8 @@ def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
             f"class, got {number} where one class has {smallest} of the {len(labels)} images "
             "(config.data.max_train). Take fewer, or read more images."
         )
-    chosen = np.concatenate(first)
-    return data.ImageData(*(np.asarray(array)[chosen] for array in train))
+    places = np.concatenate(first)
+    return data.ImageData(*(rows_of(array, places) for array in train))
 
 
 def classified_view(config: Config) -> learning.View:
@@ -251,9 +252,14 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
     buffer = config.sampler.buffer
     laws = initial_laws.laws(buffer, train.images.shape[1:])
     laws["informative"] = lambda: samplers.informative_law(
-        data.to_signed_unit(jnp.asarray(train.images)), train.labels, config.data.num_classes
+        mapped(_signed_on_host, train.images, np.float32), train.labels, config.data.num_classes
     )
     return laws[buffer.law]()
+
+
+def _signed_on_host(images: np.ndarray) -> np.ndarray:
+    """``to_signed_unit`` of some images, without the device."""
+    return (2.0 * images.astype(np.float32) - 255.0) / 255.0
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:

@@ -86,6 +86,7 @@ _FIELDS: dict[str, Field] = {
             "max_train": None,
             "max_test": None,
             "num_validation": 0,
+            "placement": "device",
         },
         model={"factory": "", "options": ""},
         loss={"energy_l2": 0.0},

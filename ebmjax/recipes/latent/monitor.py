@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent
+from ebmjax._stored import taken
 from ebmjax.evaluate import rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
@@ -269,4 +270,4 @@ class LatentMonitor:
 
     def batch(self, index: np.ndarray) -> Examples:
         """Returns the training examples of ``index``."""
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.train)
+        return jax.tree.map(lambda leaf: taken(leaf, index), self.train)

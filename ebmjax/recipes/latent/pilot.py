@@ -94,6 +94,7 @@ def _train(
             data_seed=config.seed,
         ),
         devices=jax.local_devices()[:1],
+        placement=common.placement(config),
     )
 
 

@@ -175,7 +175,7 @@ def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
     config = digits(**{"data.name": "svhn_cropped", "data.path": data_dir})
     config.data.update(image_size=16, max_train=30, max_test=20)
     images, _ = image_data.load(config)
-    common = {"data_dir": passed_on, "image_size": 16}
+    common = {"data_dir": passed_on, "image_size": 16, "on_disk": False}
     assert asked == [
         ("svhn_cropped", "train", {**common, "max_examples": 30}),
         ("svhn_cropped", "test", {**common, "max_examples": 20}),

@@ -12,6 +12,7 @@ from ebmjax.recipes.core import build, families
 from ebmjax.recipes.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.training._block import make_block
+from ebmjax.training._feed import described_batches
 from experiments.configs import jem_digits, toy_beta
 
 JOINT = {
@@ -60,7 +61,8 @@ def step_of(config, workdir):
     )
     block = make_block.__wrapped__(experiment.train_step, mesh)
     key = build.train_key(config)
-    return block.lower(key, experiment.state, experiment.data, indices).as_text()
+    batches = described_batches(experiment.data, indices, mesh)
+    return block.lower(key, experiment.state, batches).as_text()
 
 
 def test_numbers_come_back_as_they_were():

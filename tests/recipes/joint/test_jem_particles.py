@@ -14,7 +14,8 @@ from ebmjax.recipes.joint import parts
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from ebmjax.training._sharding import place_state, replicate
+from ebmjax.training._feed import described_batches
+from ebmjax.training._sharding import place_state
 from experiments.configs import svgdjem_digits
 
 NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
@@ -32,10 +33,10 @@ def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, sh
     experiment = families.build(config, tmp_path)
     mesh = make_mesh(2)
     assert mesh.size == 2
-    data = replicate(jax.tree.map(np.asarray, experiment.data), mesh)
     indices = tuple(np.zeros((2, 2, size // 2), np.int32) for size in experiment.plan.streams)
+    batches = described_batches(experiment.data, indices, mesh)
     block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
-    program = block.lower(jax.random.key(0), state, data, indices).as_text()
+    program = block.lower(jax.random.key(0), state, batches).as_text()
     assert program.count("stablehlo.all_gather") == num_gathered
 
 

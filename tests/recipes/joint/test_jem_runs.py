@@ -16,6 +16,7 @@ from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
+from ebmjax.training._feed import described_batches
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 SLOW = pytest.mark.slow
@@ -99,10 +100,11 @@ def test_the_real_cifar10_is_built():
 def trace(config, folder):
     """The experiment, and the shapes of what two of its steps return."""
     experiment = families.build(config, folder)
-    block = make_block(experiment.train_step, make_mesh(1))
+    mesh = make_mesh(1)
     indices = tuple(np.zeros((2, 1, size), np.int32) for size in experiment.plan.streams)
-    data = jax.tree.map(np.asarray, experiment.data)
-    outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, data, indices)
+    batches = described_batches(experiment.data, indices, mesh)
+    block = make_block(experiment.train_step, mesh)
+    outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
     return experiment, outputs
 
 

@@ -17,6 +17,7 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.latent import parts
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
+from ebmjax.training._feed import described_batches
 
 PERSISTENT = {"sampler.persistent": True}
 THROUGH = {"loss.name": "through_chain", "loss.kl_weight": 0.0}
@@ -40,10 +41,11 @@ def traced(items):
     plan = experiment.plan
     shard = plan.batch_size // plan.num_shards
     indices = jax.ShapeDtypeStruct((1, plan.num_shards, shard), jnp.int32)
-    block = make_block(experiment.train_step, make_mesh(plan.num_shards, jax.devices()[:1]))
-    program, (state, metrics) = jax.make_jaxpr(block, return_shape=True)(
-        jax.random.key(0), experiment.state, experiment.data, indices
-    )
+    mesh = make_mesh(plan.num_shards, jax.devices()[:1])
+    batches = described_batches(experiment.data, indices, mesh)
+    program, (state, metrics) = jax.make_jaxpr(
+        make_block(experiment.train_step, mesh), return_shape=True
+    )(jax.random.key(0), experiment.state, batches)
     return str(program), experiment.state, state, metrics
 
 

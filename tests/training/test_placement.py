@@ -1,0 +1,131 @@
+"""Data on the host or in files give the bits that data on the device give."""
+
+import threading
+
+import jax
+import numpy as np
+import optax
+import pytest
+from training_problems import ListWriter, chains
+
+from ebmjax._stored import StoredRows
+from ebmjax.training import (
+    Checkpoints,
+    Plan,
+    fit,
+    init_state,
+    make_train_step,
+    stack_states,
+    tree_digest,
+)
+
+KEY = jax.random.key(5)
+
+
+def plan(**changes):
+    sizes = {"batch_size": 16, "num_shards": 8, "steps_per_dispatch": 5, "checkpoint_every": 10}
+    return Plan(**({"total_steps": 23} | sizes | changes))
+
+
+def stored(array, place):
+    """``array`` in a file of its own, opened at each reading."""
+    np.save(place / "rows.npy", array)
+    read = lambda places: np.load(place / "rows.npy", mmap_mode="r")[places]  # noqa: E731
+    return StoredRows(read, np.arange(len(array)), array.shape[1:], array.dtype)
+
+
+def run(data=None, **options):
+    """The final state's digest and all rows."""
+    state, train_step, given = chains()
+    writer = ListWriter()
+    options = {"plan": plan()} | options
+    data = given if data is None else data
+    result = fit(KEY, state, train_step, data, writers=[writer], **options)
+    return tree_digest(result.state), writer.rows
+
+
+@pytest.fixture(scope="module")
+def on_device():
+    return run()
+
+
+def test_the_host_gives_the_bits_of_the_device(on_device):
+    assert run(placement="host") == on_device
+
+
+def test_files_give_the_bits_of_the_device(on_device, tmp_path):
+    assert run(stored(chains()[2], tmp_path), placement="host") == on_device
+
+
+def test_a_run_goes_on_from_another_placement_with_the_same_bits(on_device, tmp_path):
+    """Every sitting sees the data elsewhere; their digest in the checkpoint is the same."""
+    host = {"placement": "host"}
+    file = {**host, "data": stored(chains()[2], tmp_path)}
+    for options, until in ({}, 5), (host, 10), (file, 23):
+        checkpoints = Checkpoints(tmp_path / "checkpoints")
+        found = run(plan=plan(total_steps=until), checkpoints=checkpoints, **options)
+    assert found[0] == on_device[0]
+    assert [step for step, _ in found[1]] == list(range(11, 24))
+    assert found[1] == on_device[1][10:]
+
+
+def test_streams_and_repeats_are_gathered_alike():
+    def gradient_fn(key, params, shard, batch):
+        return params, shard, {"loss": batch[0].sum(), "second": batch[1].sum()}
+
+    optimizer = optax.sgd(0.0)
+    states = stack_states([init_state(np.zeros(1, np.float32), optimizer) for _ in range(2)])
+    of_two = plan(batch_size=(16, 8), data_seed=(0, 1), checkpoint_every=0, total_steps=7)
+    rows = []
+    for placement in ("device", "host"):
+        writer = ListWriter()
+        keys = jax.random.split(KEY, 2)
+        step = make_train_step(gradient_fn, optimizer)
+        data = np.arange(96, dtype=np.float32)
+        fit(keys, states, step, data, of_two, writers=[writer], placement=placement)
+        rows.append(writer.rows)
+    assert rows[0] == rows[1]
+    assert len(set(map(str, (row["second"] for _, row in rows[0])))) == 7  # each batch another
+
+
+def test_a_block_is_read_while_the_one_before_is_at_work(tmp_path):
+    array, has_read = chains()[2], threading.Event()
+    threads = []
+
+    def read(places):
+        threads.append(threading.current_thread())
+        if len(threads) == 2:
+            has_read.set()
+        return array[places]
+
+    def monitor(state, step):
+        return {"was_read": has_read.wait(timeout=60)}  # before the second block is asked for
+
+    data = StoredRows(read, np.arange(len(array)), array.shape[1:], array.dtype)
+    _, rows = run(
+        data,
+        plan=plan(total_steps=10, monitor_every=5, monitor_at_start=False),
+        monitor=monitor,
+        placement="host",
+    )
+    assert rows[4][1]["was_read"]
+    assert threading.main_thread() not in threads
+
+
+def test_an_error_of_a_reader_reaches_the_caller():
+    def read(places):
+        raise OSError("the disk is gone")
+
+    data = StoredRows(read, np.arange(96), (2,), np.float32)
+    with pytest.raises(OSError, match="the disk is gone"):
+        run(data, placement="host")
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"one of 'device', 'host', got .*'disk'"):
+        run(placement="disk")
+    data = stored(chains()[2], tmp_path)
+    with pytest.raises(TypeError, match="stays on the disk"):
+        np.asarray(data)
+    with pytest.raises(ValueError, match='placement="host"'):
+        run(data)
