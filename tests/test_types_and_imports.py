@@ -28,6 +28,7 @@ GROUND = {
     "_numbers",
     "_precision",
     "_shown",
+    "_stored",
     "_user_function",
     "_versions",
 }
@@ -37,6 +38,7 @@ MAY_IMPORT = {
     "types": set(),
     "_checks": {"types", "_shown"},
     "_shown": set(),
+    "_stored": set(),
     "_axes": set(),
     "_extras": set(),
     "_user_function": set(),

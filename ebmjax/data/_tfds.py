@@ -20,6 +20,7 @@ from ebmjax.data._prepare import (
     open_builder,
     prepare_tfds,
     remedy,
+    undecoded,
 )
 from ebmjax.data._source import MissingSplitError
 from ebmjax.data._tfds_copies import copies, other_root
@@ -166,10 +167,7 @@ def _stored(
 
     The labels are read from end to end: they lie in the records of the images.
     """
-    import tensorflow_datasets as tfds
-
-    encoded = {"image": tfds.decode.SkipDecoding()}
-    records = builder.as_data_source(split=split, decoders=encoded)
+    records = undecoded(builder, split)
     num_first = min(count, READ_AT_ONCE)
     with _told_as_damage(builder):
         labels = [one.get("label", 0) for one in _examples(records, range(count))]
