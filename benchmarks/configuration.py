@@ -27,13 +27,14 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 # As run.py, and before JAX is imported: it would compile other programs otherwise.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from sampler_throughput import at_least_one
 
 from ebmjax import metrics, training
@@ -84,7 +85,10 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
         make = partial(families.build, config, Path(folder))
         experiment = explain.build_or_explain(config, make)
     key, plan = build.train_key(config), experiment.plan
-    step_seconds, compile_seconds = timed(experiment, key, num_blocks) if num_blocks else ([], 0.0)
+    step_seconds, compile_seconds = [], 0.0
+    if num_blocks:
+        placement = build.placement(config)
+        step_seconds, compile_seconds = timed(experiment, key, num_blocks, placement)
     memory = jax.devices()[0].memory_stats() or {}
     return Cost(
         step_seconds=step_seconds,
@@ -97,7 +101,10 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
 
 
 def timed(
-    experiment: build.Experiment, key: jax.Array, num_blocks: int
+    experiment: build.Experiment,
+    key: jax.Array,
+    num_blocks: int,
+    placement: Literal["device", "host"] = "device",
 ) -> tuple[list[float], float]:
     """Seconds a step of every block, and to compile. One more comes first and is not timed."""
     size, clock = experiment.plan.steps_per_dispatch, Clock()
@@ -109,7 +116,13 @@ def timed(
         checkpoint_every=0,
     )
     result = training.fit(
-        key, experiment.state, experiment.train_step, experiment.data, plan, writers=[clock]
+        key,
+        experiment.state,
+        experiment.train_step,
+        experiment.data,
+        plan,
+        writers=[clock],
+        placement=placement,
     )
     seconds = [(end - start) / size for start, end in pairwise(clock.times)]
     return seconds, result.compile_seconds
@@ -120,8 +133,10 @@ def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
     plan = experiment.plan
 
     def stream(batch_size: int) -> Any:
+        places = np.zeros(batch_size, int)
         shape = (plan.num_shards, batch_size // plan.num_shards)
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[jnp.zeros(shape, int)], experiment.data)
+        rows = jax.tree.map(lambda leaf: leaf[places], experiment.data)
+        return jax.tree.map(lambda leaf: jnp.reshape(leaf, (*shape, *leaf.shape[1:])), rows)
 
     batches = tuple(map(stream, plan.streams))
     batch = batches if isinstance(plan.batch_size, tuple) else batches[0]
