@@ -5,7 +5,8 @@
 
 The first line times steps with ``config.data.placement`` device, host and disk. ``training.fit``
 runs a few blocks of each in turn, again and again, so that the ratios survive a machine whose speed
-drifts. It monitors, saves and draws nothing. Further arguments are those of run.py.
+drifts. It monitors, saves and draws nothing. The time of all cores shows on a busy machine, too,
+what a placement adds. Further arguments are those of run.py.
 
 The second line trains a small energy of random images for a few blocks, each time in a new process,
 and prints the process's memory at its peak (resident set), with the digest of all data that a run
@@ -21,18 +22,19 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 # As run.py, and before JAX is imported: it would compile other programs otherwise.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import jax
 import numpy as np
-from configuration import Clock
 from sampler_throughput import at_least_one
 
 from ebmjax import training
@@ -40,6 +42,7 @@ from ebmjax.recipes.core import build, command_line, explain, families, launch
 from ebmjax.recipes.core.fields import Config, stop
 
 PLACEMENTS = ("device", "host", "disk")
+TIMES = ("ms a step", "ms of cores")
 SIDE = 32
 AT_ONCE = 4096
 SMALL = (
@@ -62,10 +65,34 @@ def prepared(config: Config, placement: str) -> build.Experiment:
         return explain.build_or_explain(config, make)
 
 
+class Clock:
+    """A writer that notes when each block is done, the next one already under way.
+
+    Attributes:
+      times: seconds of the clock, and seconds of all cores that this process has used.
+    """
+
+    def __init__(self) -> None:
+        self.times: list[tuple[float, float]] = []
+
+    def start(self, first_step: int) -> None:
+        """Nothing to forget."""
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        """Called once a block, as its numbers arrive."""
+        self.times.append((time.perf_counter(), time.process_time()))
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 def step_seconds(
     config: Config, first: build.Experiment, data: object, placement: str, num_blocks: int
-) -> list[float]:
-    """Returns the seconds a step of every block; one more comes first and is not timed."""
+) -> list[tuple[float, ...]]:
+    """Returns the seconds a step of every block, by the clock and of all cores.
+
+    One more block comes first and is not timed.
+    """
     size, clock = first.plan.steps_per_dispatch, Clock()
     plan = replace(
         first.plan,
@@ -83,31 +110,37 @@ def step_seconds(
         writers=[clock],
         placement="device" if placement == "device" else "host",
     )
-    return [(end - start) / size for start, end in pairwise(clock.times)]
+    return [
+        tuple((end - start) / size for start, end in zip(*pair, strict=True))
+        for pair in pairwise(clock.times)
+    ]
 
 
-def times(config: Config, num_blocks: int, num_turns: int) -> dict[str, list[float]]:
-    """Returns the median seconds a step of every turn, by placement."""
+def times(config: Config, num_blocks: int, num_turns: int) -> dict[str, list[tuple[float, ...]]]:
+    """Returns the median seconds a step of every turn, by the clock and of all cores."""
     experiments = {placement: prepared(config, placement) for placement in PLACEMENTS}
     first = experiments["device"]
-    found: dict[str, list[float]] = {placement: [] for placement in PLACEMENTS}
+    found: dict[str, list[tuple[float, ...]]] = {placement: [] for placement in PLACEMENTS}
     for turn in range(num_turns + 1):
         for placement, experiment in experiments.items():
             seconds = step_seconds(config, first, experiment.data, placement, num_blocks)
             if turn:  # the first one fills caches
-                found[placement].append(median(seconds))
+                found[placement].append(tuple(map(median, zip(*seconds, strict=True))))
     return found
 
 
-def table(found: dict[str, list[float]]) -> str:
-    """Returns a row for every placement: milliseconds a step, and the ratio of the same turn."""
-    lines = [f"{'placement':<10}{'ms a step':>10}{'ratio':>8}  (min-max)"]
-    for placement, seconds in found.items():
-        ratios = [one / base for one, base in zip(seconds, found["device"], strict=True)]
-        spread = f"({min(ratios):.3f}-{max(ratios):.3f})"
-        lines.append(
-            f"{placement:<10}{1e3 * median(seconds):>10.4g}{median(ratios):>8.3f}  {spread}"
-        )
+def table(found: dict[str, list[tuple[float, ...]]]) -> str:
+    """Returns a row for every placement: times of a step, and their ratios in the same turn."""
+    heads = "".join(f"{name:>12}{'ratio':>8}  {'(min-max)':<13}" for name in TIMES)
+    lines = [f"{'placement':<10}{heads}".rstrip()]
+    for placement, turns in found.items():
+        line = f"{placement:<10}"
+        for which in range(len(TIMES)):
+            seconds, bases = ([one[which] for one in each] for each in (turns, found["device"]))
+            ratios = [one / base for one, base in zip(seconds, bases, strict=True)]
+            spread = f"({min(ratios):.3f}-{max(ratios):.3f})"
+            line += f"{1e3 * median(seconds):>12.4g}{median(ratios):>8.3f}  {spread:<13}"
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
@@ -159,6 +192,13 @@ def in_a_process(folder: Path, placement: str, num_blocks: int) -> int:
     return json.loads(found.stdout.splitlines()[-1])
 
 
+def report(options: argparse.Namespace, config: Config | None) -> str:
+    """Returns the table of step times of a configuration, or that of memory."""
+    if config is None:
+        return memory(options.images, options.factor, options.blocks)
+    return table(times(config, options.blocks, options.turns))
+
+
 def main() -> None:
     """Measures step times, or memory."""
     parser = argparse.ArgumentParser(
@@ -175,6 +215,7 @@ def main() -> None:
     options, rest = parser.parse_known_args()
     if options.memory == bool(options.config) or (options.memory and rest):
         parser.error("give either --config=FILE and fields of it, or --memory.")
+    config = None if options.memory else command_line.read(options.config, rest)
     launch.use_compilation_cache()
     if options.of:
         print(train_a_little(options.of, options.placement, options.blocks))
@@ -185,12 +226,8 @@ def main() -> None:
         f"{os.cpu_count()} cores  jax {jax.__version__}  python {platform.python_version()}  "
         f"{options.blocks} blocks a turn, load {os.getloadavg()[0]:.1f}"
     )
-    if options.memory:
-        print(memory(options.images, options.factor, options.blocks))
-        return
-    config = command_line.read(options.config, rest)
     try:
-        print(table(times(config, options.blocks, options.turns)))
+        print(report(options, config))
     except explain.USER_ERRORS as error:
         stop(error)
     print(f"load {os.getloadavg()[0]:.1f} at the end")

@@ -261,10 +261,12 @@ def test_the_extras_hold_what_is_imported() -> None:
     library = {path for path in MODULES if path.parts[1] != "recipes"}
     assert distributions(library - {*asking, with_tfds, huggingface}) <= core
     assert distributions({huggingface}) <= core | listed(extras["huggingface"])
-    assert distributions(set(MODULES) - {huggingface}) <= core | optional
+    cluster = Path("ebmjax/recipes/study/cluster.py")
+    assert distributions({cluster}) <= core | listed(extras["slurm"])
+    assert distributions(set(MODULES) - {huggingface, cluster}) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
     assert "ebmjax[experiments]" in extras["docs"]
-    assert {"ebmjax[docs]", "ebmjax[huggingface]"} <= set(extras["test"])
+    assert {"ebmjax[docs]", "ebmjax[huggingface]", "ebmjax[slurm]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]
 
 

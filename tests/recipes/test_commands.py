@@ -9,6 +9,7 @@ import ast
 import contextlib
 import importlib
 import inspect
+import os
 import re
 import signal
 import subprocess
@@ -154,6 +155,8 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
 
 def study(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of ``ebmjax study`` and all rows of its study."""
+    Path("srun").touch(0o755)  # a machine that submits jobs
+    at_work.setenv("PATH", str(Path.cwd()), prepend=os.pathsep)
     at_work.setattr(sys, "argv", ["study.py", *arguments])
     with pytest.raises(Accepted):
         study_command.main()
@@ -227,7 +230,7 @@ def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert all((REPOSITORY / path).exists() for path in paths)
 
 
-OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips"}
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips", "placement": "report"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 

@@ -12,6 +12,10 @@ runs continue. Ctrl-C and SIGTERM reach the runs. table.md and table.json are wr
 run, figures at the end. With --jobs=N every run has a share of the CPUs. --rows='SVGD*' 'JEM, K =
 ?' runs only rows whose labels match; the table keeps all rows.
 
+With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
+such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
+their time limit save, are queued again and continue. The command waits for the jobs.
+
 --config.FIELD=VALUE, any number of times, changes a field of every run after its row's arguments. A
 folder whose runs have another value is refused."""
 
@@ -30,6 +34,7 @@ from ebmjax.recipes.core.fields import FAILED, ConfigError, WorkdirError, stop
 from ebmjax.recipes.core.workdir import write_whole
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
+from ebmjax.recipes.study.cluster import SLURM, executor_of, run_on
 from ebmjax.recipes.study.errors import add_errors, markdown
 from ebmjax.recipes.study.jobs import run_each
 from ebmjax.recipes.study.table_entry import entry
@@ -146,10 +151,13 @@ def run_all(
     folder: Path,
     num_jobs: int,
     patterns: Sequence[str] = ("*",),
+    executor: Any = None,
 ) -> int:
     """Runs missing cells, updates the table and draws; returns the number of failed runs.
 
-    Rows whose labels match none of ``patterns`` are not run but stay in the table.
+    Rows whose labels match none of ``patterns`` are not run but stay in the table. With submitit's
+    ``executor`` every run is a job of its cluster; without one the runs are processes of this
+    machine, ``num_jobs`` at a time.
     """
     failures: list[Cell] = []
 
@@ -161,7 +169,10 @@ def run_all(
             failures.append(cell)
         write(study, all_cells, folder)
 
-    run_each(matching(all_cells, patterns), num_jobs, tell)
+    if executor is None:
+        run_each(matching(all_cells, patterns), num_jobs, tell)
+    else:
+        run_on(executor, matching(all_cells, patterns), tell)
     print((folder / "table.md").read_text())
     _tell_absent(study, all_cells)
     if study.draw is not None:
@@ -229,12 +240,18 @@ def main() -> None:
     )
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    parser.add_argument(
+        "--jobs", type=int, help="runs at the same time (default 1; with Slurm any number)"
+    )
+    parser.add_argument(
+        "--executor", choices=("local", "slurm"), default="local", help="where runs run"
+    )
     parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
     parser.add_argument(
         "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
     )
-    options, overrides = parser.parse_known_args()
+    options, rest = parser.parse_known_args()
+    overrides = [argument for argument in rest if not argument.startswith(SLURM)]
     _check_overrides(overrides)
     study = load(options.study)
     folder = Path(options.folder or default_folder(options.study))
@@ -247,6 +264,7 @@ def main() -> None:
             cell.check()
         _check_patterns(all_cells, options.rows)
         study = with_extractors(study, all_cells)
+        executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
     except (ConfigError, WorkdirError) as error:
         stop(error)
     try:
@@ -255,7 +273,10 @@ def main() -> None:
         stop(f"--folder={folder} cannot be used: {error}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
     try:
-        num_failed = run_all(study, all_cells, folder, max(options.jobs, 1), options.rows)
+        num_jobs = max(options.jobs or 1, 1)
+        num_failed = run_all(study, all_cells, folder, num_jobs, options.rows, executor)
+    except ConfigError as error:
+        stop(error)
     except KeyboardInterrupt:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
