@@ -38,7 +38,13 @@ EVALUATED = (0, 4, 8, 10)
 FIELDS = {
     **family("linear"),
     **shared(
-        data={"name": "points", "path": "", "max_train": NUM_POINTS, "num_validation": 4},
+        data={
+            "name": "points",
+            "path": "",
+            "placement": "device",
+            "max_train": NUM_POINTS,
+            "num_validation": 4,
+        },
         train={
             "start_from": "",
             "keep_best": "",

@@ -12,7 +12,8 @@ from test_configs import MODULES
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.build import train_key
 from ebmjax.training._block import make_block
-from ebmjax.training._sharding import AXIS, described, make_mesh, state_specs
+from ebmjax.training._feed import described_batches
+from ebmjax.training._sharding import described, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
     r" = (\S+) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\("
@@ -37,11 +38,8 @@ def lowered(config, folder):
     return make_block(experiment.train_step, mesh).lower(
         described(train_key(config), mesh, everywhere),
         described(experiment.state, mesh, state_specs()),
-        described(experiment.data, mesh, everywhere),
-        described(
-            indices if isinstance(plan.batch_size, tuple) else indices[0],
-            mesh,
-            PartitionSpec(None, AXIS),
+        described_batches(
+            experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),
     )
 
