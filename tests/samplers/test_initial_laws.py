@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from monte_carlo import assert_mean, assert_moments
 
+from ebmjax._stored import mapped
 from ebmjax.samplers import InitialLaw, gaussian_law, informative_law, uniform_law
 
 NUM_DRAWS = 20_000
@@ -67,6 +68,26 @@ def test_informative_law_has_the_moments_of_its_class(label: int) -> None:
     centred = positions.reshape(-1, 3) - own.mean(axis=0)
     assert_mean(centred, 0.0)
     assert_mean(centred[:, :, None] * centred[:, None, :], covariance)
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_images_that_are_read_in_parts_make_the_same_law(
+    is_on_disk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The factor's square is the covariance of all, to its rounding in float32."""
+    monkeypatch.setattr("ebmjax.samplers._initial_laws.AT_ONCE", 2)
+    images, labels = toy_images()
+    given: Any = mapped(np.copy, images, images.dtype) if is_on_disk else images
+    law = informative_law(given, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
+    means, factors, *_ = jax.tree.leaves(law)
+    for label in (0, 1):
+        own = images[labels == label].reshape(-1, 3)
+        covariance = np.cov(own, rowvar=False, bias=True) + 1e-3 * np.eye(3)
+        np.testing.assert_allclose(means[label], own.mean(axis=0), rtol=2e-7)
+        expected = np.linalg.cholesky(covariance)
+        np.testing.assert_allclose(factors[label], expected, rtol=2e-7, atol=1e-12)
+    with pytest.raises(ValueError, match=r"must lie in \[low, high\] = \[-0\.1, 0\.1\]"):
+        informative_law(given, labels, 2, low=-0.1, high=0.1)
 
 
 def test_one_image_a_class_leaves_the_jitter() -> None:

@@ -17,7 +17,7 @@ from study_problem import STUDY
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.study import command
 from ebmjax.recipes.study.cells import Cell, cells
-from ebmjax.recipes.study.cluster import executor_of, run_on
+from ebmjax.recipes.study.cluster import CellJob, executor_of, run_on
 from experiments.configs import thermo_digits
 
 CONFIG = thermo_digits.get_config()
@@ -87,6 +87,18 @@ def test_a_preempted_job_saves_and_is_queued_again(local, tmp_path):
     assert statuses(local, made) == {"two": "done"}
     preempting.join()
     assert (tmp_path / "two" / "saved").exists()
+
+
+def test_a_job_is_queued_again_only_after_its_run_has_saved(tmp_path):
+    """Slurm ends a job as soon as it is queued again."""
+    job = CellJob(cell(tmp_path, "two", TWO_SITTINGS))
+    sitting = threading.Thread(target=job)
+    sitting.start()
+    wait_until((tmp_path / "two" / "job").exists)
+    following = job.checkpoint()
+    assert (tmp_path / "two" / "saved").exists()
+    sitting.join()
+    assert following.function() == "done"
 
 
 def test_the_table_is_that_of_a_study_of_processes(local, tmp_path, monkeypatch, capsys):
