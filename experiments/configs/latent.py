@@ -7,8 +7,8 @@ z-100-100-1 over 32 latents, the generator has stages of 64 and 32 channels.
 Command:
   python experiments/run.py --config=configs/latent.py --config.data.name=npz --config.data.path=NPZ
 Hardware: 2 CPU cores, or one GPU.
-Expected numbers (2026-11-25): trials of 80 to 225 steps on five sets of images did not diverge
-(docs/results/own_data.md). The default length is not yet run.
+Expected numbers (2026-11-26, seed 0): 4,000 images of MNIST, squared error 0.024 a pixel, FID of
+500 samples 217, of their starts 786. More: docs/results/own_data.md.
 
 The images decide on train.num_epochs, on the intervals of checkpoints and evaluations, and on
 eval.num_test (docs/data.md). A field on the command line wins. Without data.name it trains on the
