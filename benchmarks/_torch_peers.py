@@ -1,8 +1,7 @@
 """The chains that ``peers.py`` times in PyTorch, ebmkit and torchebm, which have their own Python.
 
-  python _torch_peers.py
-
-Answers each line of stdin, a JSON object that names the work, with the seconds that it took.
+``peers.py`` starts it. It answers each line of stdin, a JSON object that names the work, with the
+seconds that it took.
 """
 
 import importlib.metadata

@@ -26,6 +26,7 @@ from ebmjax.recipes.core import (
 from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
+from ebmjax.recipes.core.quick_compilation import unroll_random_numbers
 from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
 
@@ -52,6 +53,7 @@ def launch(
     """
     started = time.perf_counter()
     use_compilation_cache()
+    unroll_random_numbers()
     if mode == "eval":
         training.on_first(lambda: evaluate_finished(config, folder, config_argument))
         return None
