@@ -145,7 +145,7 @@ def report(compiled: Compiled) -> str:
         f"to trace      {compiled.trace_seconds:.3g} s of processors",
         f"to compile    {compiled.compile_seconds:.3g} s of processors",
     ]
-    if "optimal_seconds" in cost:
+    if cost.get("optimal_seconds", -1) > 0:  # below 0 where the compiler has no estimate
         lines.insert(
             4, f"estimate      {1e3 * cost['optimal_seconds']:.4g} ms; bodies of loops once"
         )
