@@ -69,11 +69,12 @@ SLOPES = {
 }
 """Meaning of "leaky_relu" by family, and the field that had it."""
 
+OF_ALL = {"train.on_divergence": "stop", "train.prng_impl": "threefry2x32"}
 OF_TRAINING: dict[str, dict[str, Any]] = {
-    "joint": {"train.on_divergence": "stop"},
-    "image": {"train.on_divergence": "stop"},
-    "latent": {"train.on_divergence": "stop", "train.max_abs_loss": 1e7},
-    "plane": {"train.on_divergence": "stop"},
+    "joint": OF_ALL,
+    "image": OF_ALL,
+    "latent": OF_ALL | {"train.max_abs_loss": 1e7},
+    "plane": OF_ALL,
 }
 """Fields of the section ``train`` that runs did not have, with what these did."""
 
@@ -105,6 +106,8 @@ def today(saved: dict[str, Any]) -> dict[str, Any]:
         model |= {"factory": "", "options": ""}
         if model.get("generator_features") == [64]:  # of 8 pixels, as the data's side makes them
             model["generator_features"] = None
+    if family == "latent" and model:
+        model.setdefault("dtype", "float32")
     if family == "joint" and sampler:
         sampler.setdefault("allow_decoupled", False)
         _joint(sampler)

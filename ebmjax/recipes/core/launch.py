@@ -55,6 +55,8 @@ def launch(
     use_compilation_cache()
     unroll_random_numbers()
     if mode == "eval":
+        if num_traced is not None:
+            raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
         training.on_first(lambda: evaluate_finished(config, folder, config_argument))
         return None
     path, recoveries = training.from_first(lambda: opened(config, config_argument, folder))
