@@ -50,7 +50,6 @@ from sampler_throughput import at_least_one
 
 from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import FAILED, Config, stop
-from ebmjax.recipes.core.quick_compilation import unroll_random_numbers
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import described_batches
 from ebmjax.training._sharding import described, make_mesh, state_specs
@@ -172,7 +171,6 @@ def main() -> None:
         flush=True,
     )
     try:
-        unroll_random_numbers()  # as a run does
         with examples(options.random_examples):
             compiled = compile_step(config, list(devices))
     except explain.USER_ERRORS as error:

@@ -5,7 +5,7 @@ import gc
 import os
 from pathlib import Path
 
-from ebmjax.recipes.core.quick_compilation import quick_flags, unroll_random_numbers
+from ebmjax.recipes.core.quick_compilation import quick_flags
 
 # Before JAX is imported: the tests of data parallelism want eight devices on any machine, and most
 # of the suite's time goes into compiling programs that run once.
@@ -25,8 +25,6 @@ if jax.__version__.startswith("0.10."):
     from jax._src.interpreters import mlir
 
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
-# As a run does: programs of one process shall have one rounding.
-unroll_random_numbers()
 # Tracing makes many objects and few cycles: look for these less often than every 700 objects.
 gc.set_threshold(50_000, 20, 20)
 

@@ -26,7 +26,6 @@ from ebmjax.recipes.core import (
 from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
-from ebmjax.recipes.core.quick_compilation import unroll_random_numbers
 from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
 
@@ -53,7 +52,6 @@ def launch(
     """
     started = time.perf_counter()
     use_compilation_cache()
-    unroll_random_numbers()
     if mode == "eval":
         if num_traced is not None:
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")

@@ -1,4 +1,4 @@
-"""Makes programs for a CPU compile sooner, in part at the price of their speed.
+"""Makes XLA compile quickly, for short runs on a CPU and for tests.
 
 Most of the time of a short run goes into compiling programs that run a few times.
 """
@@ -25,18 +25,3 @@ def quick_flags(given: str) -> str:
     if "xla_backend_optimization_level" in given:
         return given
     return " ".join([given, *QUICK]).strip()
-
-
-def unroll_random_numbers() -> None:
-    """Makes JAX 0.10 write threefry's rounds out on a CPU, as it does elsewhere: the same bits.
-
-    Its loop takes longer to compile, and to run. Other versions stay as they are.
-    """
-    if not metadata.version("jax").startswith("0.10."):
-        return
-    from jax._src.interpreters import mlir
-    from jax._src.random import threefry2x32
-
-    mlir.register_lowering(
-        threefry2x32.threefry2x32_p, threefry2x32._threefry2x32_lowering_rule, platform="cpu"
-    )
