@@ -68,19 +68,18 @@ def extract_in_batches(
       [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     check_at_least("batch_size", batch_size, 1)
-    if not is_stored(images):
-        images = np.asarray(images)
-    if images.ndim < 2 or len(images) == 0:
-        raise ValueError(f"images must have shape (N, H, W, C), N >= 1, got shape {images.shape}.")
+    rows: Any = images if is_stored(images) else np.asarray(images)
+    if rows.ndim < 2 or len(rows) == 0:
+        raise ValueError(f"images must have shape (N, H, W, C), N >= 1, got shape {rows.shape}.")
     batches = []
-    for start in range(0, len(images), batch_size):
-        batch = images[start : start + batch_size]
+    for start in range(0, len(rows), batch_size):
+        batch = rows[start : start + batch_size]
         missing = batch_size - len(batch)
         filled = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
         features = jax.tree.map(np.asarray, features_fn(filled))
         _check_rows(features, batch_size)
         batches.append(features)
-    return jax.tree.map(lambda *rows: np.concatenate(rows)[: len(images)], *batches)
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(rows)], *batches)
 
 
 def _check_rows(features: PyTree, batch_size: int) -> None:
