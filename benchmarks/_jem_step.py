@@ -1,7 +1,6 @@
 """JEM's train step under ``training.fit``, timed in turn with the same step in plain PyTorch."""
 
 import json
-import subprocess
 import tempfile
 import time
 from functools import partial
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from _torch_process import TorchProcess
 from flax.traverse_util import flatten_dict
 
 from ebmjax import data, learning, losses, networks, samplers, training
@@ -49,41 +49,6 @@ def make_plan(shape: tuple[int, ...], batch_size: int, num_steps: int) -> learni
     )
 
 
-class PyTorch:
-    """A process that takes train steps in PyTorch when told to.
-
-    Attributes:
-      about: what it says of itself: "version", "threads", "num_params" and "logits".
-    """
-
-    def __init__(self, python: Path, arrays: dict[str, Any]):
-        script = Path(__file__).resolve().with_name("_torch_jem.py")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "joint_training.npz"
-            np.savez(file, **arrays)
-            self._process = subprocess.Popen(
-                [python, script, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            self.about = self._read()
-
-    def milliseconds(self, num_steps: int) -> float:
-        """Wall time of so many train steps."""
-        print(num_steps, file=self._process.stdin, flush=True)
-        return 1e3 * self._read()
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.communicate()
-
-    def _read(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self.close()
-            raise SystemExit("The process of --torch_python ended; what it printed says why.")
-        return json.loads(line)
-
-
 class Alternation:
     """A ``monitor`` for ``fit`` that times the block before it, then PyTorch.
 
@@ -91,7 +56,7 @@ class Alternation:
       pairs: milliseconds a step, ours and PyTorch's or NaN.
     """
 
-    def __init__(self, torch: PyTorch | None, block: int):
+    def __init__(self, torch: TorchProcess | None, block: int):
         self.pairs: list[tuple[float, float]] = []
         self._torch = torch
         self._block = block
@@ -100,7 +65,7 @@ class Alternation:
     def __call__(self, state: training.TrainState, step: int) -> dict[str, Any]:
         jax.block_until_ready(state)
         ours = 1e3 * (time.perf_counter() - self._started)
-        theirs = self._torch.milliseconds(self._block) if self._torch else np.nan
+        theirs = 1e3 * self._torch.ask(str(self._block)) if self._torch else np.nan
         self.pairs.append((ours / self._block, theirs / self._block))
         self._started = time.perf_counter()
         return {}
@@ -191,12 +156,15 @@ def start_torch(
     network: networks.Network,
     params: PyTree,
     train: data.ImageData,
-) -> PyTorch:
+) -> TorchProcess:
     """PyTorch with the same parameters, once it is known to compute the same logits."""
     probe = data.to_signed_unit(jnp.asarray(train.images[:4]))
     names = {f"params/{name}": leaf for name, leaf in flatten_dict(params, sep="/").items()}
     arrays = {"settings": json.dumps(settings), "probe": probe, **train._asdict(), **names}
-    torch = PyTorch(python, arrays)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "joint_training.npz"
+        np.savez(file, **arrays)
+        torch = TorchProcess(python, "_torch_jem.py", file)
     check_agreement(torch.about, params, network.apply(params, {}, probe)[0])
     return torch
 

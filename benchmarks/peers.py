@@ -19,7 +19,6 @@ import argparse
 import datetime
 import json
 import platform
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from _torch_process import TorchProcess
 from blackjax.vi.svgd import median_heuristic
 from sampler_throughput import (
     Chain,
@@ -95,37 +95,6 @@ IMAGES = (((8, 8, 1), 10), ((16, 16, 1), 10), ((28, 28, 1), 10), ((32, 32, 3), 1
 """Shapes of images and depths of the wide ResNet."""
 IMAGE_CHAINS = 64
 IMAGE_STEPS = 10
-
-
-class Torch:
-    """A process of another Python that runs the chains of other libraries when told to.
-
-    Attributes:
-      about: versions by library, and "threads".
-    """
-
-    def __init__(self, python: Path):
-        script = Path(__file__).resolve().with_name("_torch_peers.py")
-        self._process = subprocess.Popen(
-            [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.about = self._read()
-
-    def seconds(self, **asked: Any) -> float:
-        """Wall time of a chain that ``_torch_peers.py`` knows."""
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        return self._read()
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.communicate()
-
-    def _read(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit("The process of --torch_python ended; what it printed says why.")
-        return json.loads(line)
 
 
 class Row(NamedTuple):
@@ -206,12 +175,12 @@ def beside_blackjax(
     return Work(text, ours, both, {"BlackJAX": peak_mib(theirs.program)})
 
 
-def of_torch(torch: Torch | None, names: Sequence[str], **asked: Any) -> dict[str, Any]:
+def of_torch(torch: TorchProcess | None, names: Sequence[str], **asked: Any) -> dict[str, Any]:
     """The chains of the libraries ``names``, if there is a Python that has them."""
     if torch is None:
         return {}
     return {
-        name: lambda name=name: torch.seconds(library=name, **asked)  # pyright: ignore
+        name: lambda name=name: torch.ask(json.dumps({"library": name, **asked}))  # pyright: ignore
         for name in names
     }
 
@@ -228,7 +197,7 @@ def chains(options: argparse.Namespace) -> Iterator[Work]:
                     yield beside_blackjax(text, name, log_density_fn, start, options.steps, {})
 
 
-def svgds(torch: Torch | None, steps: int) -> Iterator[Work]:
+def svgds(torch: TorchProcess | None, steps: int) -> Iterator[Work]:
     """SVGD in a Gaussian."""
     for shape in SVGD_SHAPES:
         start = jax.random.normal(jax.random.key(1), shape)
@@ -237,7 +206,7 @@ def svgds(torch: Torch | None, steps: int) -> Iterator[Work]:
         yield beside_blackjax(text, "svgd", lambda x: -0.5 * jnp.sum(x**2), start, steps, theirs)
 
 
-def planes(torch: Torch | None) -> Iterator[Work]:
+def planes(torch: TorchProcess | None) -> Iterator[Work]:
     """Langevin chains in the plane."""
     network: Any = networks.MLPEnergy(hidden=(128, 128))
     params = network.init(jax.random.key(0), jnp.zeros(2))
@@ -250,7 +219,7 @@ def planes(torch: Torch | None) -> Iterator[Work]:
     )
 
 
-def images(torch: Torch | None) -> Iterator[Work]:
+def images(torch: TorchProcess | None) -> Iterator[Work]:
     """SGLD of wide ResNets."""
     for shape, depth in IMAGES:
         network: Any = networks.WideResNet(depth=depth, widen_factor=1, num_classes=10)
@@ -298,7 +267,7 @@ def main() -> None:
     parser.add_argument("--steps", type=at_least_one, default=20)
     parser.add_argument("--repeats", type=at_least_one, default=5)
     options = parser.parse_args()
-    torch = Torch(options.torch_python) if options.torch_python else None
+    torch = TorchProcess(options.torch_python, "_torch_peers.py") if options.torch_python else None
     versions = {"jax": jax.__version__, "BlackJAX": blackjax.__version__}
     versions |= {"python": platform.python_version(), **(torch.about if torch else {})}
     print(

@@ -164,7 +164,7 @@ def test_a_timing_is_a_step_of_the_block_between_two_monitored_steps(module, mon
     step = module("_jem_step")
     clock = iter([1.0, 10.0, 12.0, 20.0])  # evaluated from 1 to 10 s and from 12 to 20 s
     monkeypatch.setattr(step, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    alternation = step.Alternation(SimpleNamespace(milliseconds=lambda steps: 70.0 * steps), 4)
+    alternation = step.Alternation(SimpleNamespace(ask=lambda steps: 0.07 * int(steps)), 4)
     for number in (0, 4):
         assert alternation(jnp.zeros(()), number) == {}
     assert alternation.pairs[1] == (2000.0 / 4, 70.0)
@@ -192,7 +192,7 @@ def test_only_the_same_network_is_timed(num_params, offset, message, module):
 
 def test_a_python_without_pytorch_ends_the_program(module):
     with pytest.raises(SystemExit, match="--torch_python ended"):
-        module("_jem_step").PyTorch(Path(shutil.which("false")), {})
+        module("_torch_process").TorchProcess(Path(shutil.which("false")), "_torch_jem.py")
 
 
 @pytest.mark.parametrize(
