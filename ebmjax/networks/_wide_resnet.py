@@ -1,5 +1,7 @@
 """The wide residual network of JEM and its successors."""
 
+import operator
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
@@ -22,6 +24,7 @@ EPSILON = 1e-5
 # Flax weighs the old average with it: running = 0.1 running + 0.9 batch. PyTorch weighs the batch,
 # so JEM++'s and SADA-JEM's code calls it momentum 0.9.
 MOMENTUM = 0.1
+AVERAGES, CAPTURED = "batch_stats", "intermediates"
 
 
 class WideResNet(nn.Module):
@@ -37,6 +40,9 @@ class WideResNet(nn.Module):
     Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on:
     residual branches start small, as a deep network without normalisation needs. The linear layer
     starts LeCun normal, biases at zero.
+
+    From depth 22 on, a stage's blocks of one shape run in a loop: a program holds them once, and the
+    widest networks compile sooner.
 
     Attributes:
       depth: d, one of 10, 16, 22, 28, ...
@@ -127,8 +133,11 @@ class WideResNet(nn.Module):
 
     def _pooled(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:
         check_statistics("statistics", statistics)
-        for block in self.ResidualBlock:
-            hidden = block(hidden, statistics)
+        num_blocks = len(self.ResidualBlock) // 3
+        for stage in range(3):
+            first, *others = self.ResidualBlock[stage * num_blocks :][:num_blocks]
+            hidden = first(hidden, statistics)
+            hidden = _in_turn(others, hidden, statistics)
         hidden = _activate(hidden, self.GroupNorm_0 or self.BatchNorm_0, statistics)
         return jnp.mean(hidden, axis=(-3, -2), dtype=jnp.float32)
 
@@ -152,6 +161,31 @@ class ResidualBlock(nn.Module):
         if x.shape != y.shape:
             x = convolution(kernel_size=1, stride=self.stride, name="shortcut")(x)
         return x + y
+
+
+def _in_turn(blocks: Sequence[ResidualBlock], x: jax.Array, statistics: Statistics) -> jax.Array:
+    """Applies ``blocks`` of one shape in a loop, so that a program holds them once.
+
+    They are called one by one to initialise them and to capture their outputs (Flax's collection
+    ``intermediates``).
+    """
+    if len(blocks) < 2 or blocks[0].is_initializing() or blocks[0].is_mutable_collection(CAPTURED):
+        for block in blocks:
+            x = block(x, statistics)
+        return x
+    alone = blocks[0].clone(parent=None, name=None)
+    variables = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(b.variables for b in blocks))
+
+    def advance(x: jax.Array, variables: Any) -> tuple[jax.Array, Any]:
+        return alone.apply(variables, x, statistics, mutable=[AVERAGES])
+
+    x, updates = jax.lax.scan(advance, x, variables)
+    if blocks[0].is_mutable_collection(AVERAGES):
+        for i, block in enumerate(blocks):
+            own = jax.tree.map(operator.itemgetter(i), updates.get(AVERAGES, {}))
+            for name, averages in own.items():
+                block.put_variable(AVERAGES, name, averages)
+    return x
 
 
 def _norm_layer(

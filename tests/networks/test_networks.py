@@ -207,6 +207,7 @@ def written_out_wrn(layers, x, widen_factor, blocks, norm):
         (10, 1, None, "xla", (8, 8, 1)),
         (10, 2, "group", "matmul", (7, 6, 3)),
         (16, 1, None, "matmul", (5, 8, 1)),
+        (22, 1, "group", "matmul", (4, 5, 1)),
     ],
 )
 def test_wide_resnet_equals_its_definition(depth, widen_factor, norm, lowering, shape):

@@ -119,6 +119,45 @@ def test_batch_normalisation_equals_its_definition(statistics):
         np.testing.assert_array_less(np.abs(logits - expected), bound)
 
 
+def test_blocks_in_a_loop_are_the_blocks_in_turn():
+    """Captured intermediates make the network call them one by one."""
+    images = images_of()
+    with jax.enable_x64(True):
+        network = WideResNet(28, 1, 3, "batch", dtype=jnp.float64)
+        variables = jax.jit(network.init)(jax.random.key(0), images)
+        keys = iter(jax.random.split(jax.random.key(1), len(jax.tree.leaves(variables))))
+        variables = jax.tree.map(
+            lambda leaf: leaf + 0.2 * jnp.abs(jax.random.normal(next(keys), leaf.shape)), variables
+        )
+
+        def outcome(params, collections):
+            logits, updated = network.apply(
+                {**variables, "params": params}, images, statistics="batch", mutable=collections
+            )
+            return jnp.sum(logits**2), updated["batch_stats"]
+
+        run = jax.value_and_grad(outcome, has_aux=True)
+        programs = [
+            jax.jit(functools.partial(run, collections=collections)).trace(variables["params"])
+            for collections in (("batch_stats",), ("batch_stats", "intermediates"))
+        ]
+        looped, written = (str(program.jaxpr).count("dot_general[") for program in programs)
+        assert looped < written
+        found, expected = (p.lower().compile()(variables["params"]) for p in programs)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+
+        def close(a, b, eps):
+            # Sums of up to 64 terms, relative to the largest entry; 4 for what cancels.
+            np.testing.assert_allclose(a, b, rtol=0, atol=4 * 66 * eps * np.max(np.abs(b)))
+
+        (loss, averages), gradients = found
+        (expected_loss, expected_averages), expected_gradients = expected
+        jax.tree.map(functools.partial(close, eps=TINY / 66), averages, expected_averages)
+        # The last layer is float32.
+        close(loss, expected_loss, EPS)
+        jax.tree.map(functools.partial(close, eps=EPS), gradients, expected_gradients)
+
+
 def test_parameters_keep_their_names():
     def paths(norm, collection="params"):
         variables = jax.eval_shape(
