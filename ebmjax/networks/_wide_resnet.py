@@ -41,8 +41,8 @@ class WideResNet(nn.Module):
     residual branches start small, as a deep network without normalisation needs. The linear layer
     starts LeCun normal, biases at zero.
 
-    From depth 22 on, a stage's blocks of one shape run in a loop: a program holds them once, and the
-    widest networks compile sooner.
+    From depth 22 on, a stage's blocks of one shape run in a loop: a program holds them once, and
+    wide networks compile sooner.
 
     Attributes:
       depth: d, one of 10, 16, 22, 28, ...
