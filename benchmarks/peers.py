@@ -13,13 +13,20 @@
 torch==2.13.0 ebmkit torchebm); without it their rows are left out. We and one peer take turns
 within each repeat, so that the ratio survives a machine whose speed drifts. Above 1, ours is the
 faster. BlackJAX walks under our driver, ``samplers.run_chain``; the others under their own.
+
+A second table says what limits our chains of networks: the operations of their gradients' products,
+how fast we are beside this machine's largest product, and how long a program takes that computes
+nothing but the convolutions and products of those gradients, from memory to memory. The same is
+done where all convolutions are products and their patches are there already.
 """
 
 import argparse
 import datetime
 import json
+import math
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +37,8 @@ import numpy as np
 import optax
 from _torch_process import TorchProcess
 from blackjax.vi.svgd import median_heuristic
+from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
+from jax.interpreters.partial_eval import dce_jaxpr
 from sampler_throughput import (
     Chain,
     at_least_one,
@@ -89,6 +98,7 @@ PEERS: dict[str, Callable[[LogDensityFn], Any]] = {
 
 
 SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
+PARTS = ("conv_general_dilated", "dot_general")
 PLANE = (1000, 2)
 PLANE_STEPS = 100
 IMAGES = (((8, 8, 1), 10), ((16, 16, 1), 10), ((28, 28, 1), 10), ((32, 32, 3), 16))
@@ -123,6 +133,38 @@ class Row(NamedTuple):
     their_mib: float | None
 
 
+class Parts(NamedTuple):
+    """The convolutions and products of a chain's gradients.
+
+    Attributes:
+      num_steps: gradients of the chain.
+      equations: of one gradient, as JAX runs it.
+      as_products: of one gradient whose convolutions are products.
+    """
+
+    num_steps: int
+    equations: list[JaxprEqn]
+    as_products: list[JaxprEqn]
+
+
+class Limit(NamedTuple):
+    """What limits a chain of ours: medians over the repeats, in milliseconds.
+
+    Attributes:
+      work: what was done.
+      gflop: 10⁹ operations of the products of its gradients.
+      ours: the whole chain.
+      equations: the convolutions and products of its gradients alone.
+      as_products: the same where convolutions are products.
+    """
+
+    work: str
+    gflop: float
+    ours: float
+    equations: float
+    as_products: float
+
+
 class Work(NamedTuple):
     """A chain of ours, and the same by others.
 
@@ -131,12 +173,14 @@ class Work(NamedTuple):
       ours: the compiled chain.
       peers: name to a function that runs the peer's and returns the seconds.
       their_mib: name to what the peer's compiled chain holds at once.
+      parts: of a chain whose gradients are those of a network.
     """
 
     name: str
     ours: Chain
     peers: dict[str, Callable[[], float]]
     their_mib: dict[str, float]
+    parts: Parts | None = None
 
 
 def measure(work: Work, repeats: int) -> Iterator[Row]:
@@ -156,6 +200,68 @@ def measure(work: Work, repeats: int) -> Iterator[Row]:
             our_mib=peak_mib(work.ours.program),
             their_mib=work.their_mib.get(peer),
         )
+
+
+def parts(
+    log_density_fn: LogDensityFn, with_products: LogDensityFn, start: jax.Array, num_steps: int
+) -> Parts:
+    """The convolutions and products of the gradients of a chain from ``start``."""
+
+    def found(function: LogDensityFn) -> list[JaxprEqn]:
+        jaxpr = jax.make_jaxpr(jax.vmap(jax.grad(function)))(start).jaxpr
+        jaxpr, _ = dce_jaxpr(jaxpr, [True])  # without what the compiler would leave out
+        return [one for one in equations(jaxpr) if one.primitive.name in PARTS]
+
+    return Parts(num_steps, found(log_density_fn), found(with_products))
+
+
+def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """Those of a program and of the programs inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from equations(inner)
+
+
+def alone(found: list[JaxprEqn]) -> Callable[[], Any]:
+    """A compiled program that computes these equations, of random numbers, and nothing else."""
+    shapes: list[list[Any]] = [
+        [variable.aval for variable in equation.invars] for equation in found
+    ]
+    inputs = [
+        [jax.random.normal(jax.random.key(i), one.shape, one.dtype) for one in of_one]
+        for i, of_one in enumerate(shapes)
+    ]
+
+    def run(inputs: Any) -> Any:
+        pairs = zip(found, inputs, strict=True)
+        return [equation.primitive.bind(*of_one, **equation.params) for equation, of_one in pairs]
+
+    program = jax.jit(run).lower(inputs).compile()
+    return lambda: program(inputs)
+
+
+def operations(product: Any) -> int:
+    """Multiplications and additions of a product."""
+    ((contracted, _), _) = product.params["dimension_numbers"]
+    left = product.invars[0].aval.shape
+    return 2 * math.prod(product.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
+
+
+def limit(work: Work, parts: Parts, repeats: int) -> Limit:
+    """Times a chain, and its convolutions and products alone."""
+    programs = [work.ours, alone(parts.equations), alone(parts.as_products)]
+    timings = [[seconds(program) for program in programs] for _ in range(repeats + 1)]
+    chain, *bare = 1e3 * np.median(timings[1:], axis=0)  # the first warms up
+    flops = parts.num_steps * sum(map(operations, parts.as_products))
+    return Limit(work.name, flops / 1e9, chain, *(parts.num_steps * ms for ms in bare))
+
+
+def fastest_product(repeats: int) -> float:
+    """10⁹ operations a second of a product of two matrices of 2048 rows and columns."""
+    a = jnp.ones((2048, 2048))
+    program = jax.jit(jnp.matmul).lower(a, a).compile()
+    return 2 * 2048**3 / min(seconds(lambda: program(a, a)) for _ in range(repeats + 1)) / 1e9
 
 
 def beside_blackjax(
@@ -211,12 +317,15 @@ def planes(torch: TorchProcess | None) -> Iterator[Work]:
     network: Any = networks.MLPEnergy(hidden=(128, 128))
     params = network.init(jax.random.key(0), jnp.zeros(2))
     start = jax.random.normal(jax.random.key(1), PLANE)
+
+    def log_density_fn(x: jax.Array) -> Any:
+        return -network.apply(params, x)
+
     asked = {"work": "plane", "shape": PLANE, "steps": PLANE_STEPS}
     theirs = of_torch(torch, ["ebmkit", "torchebm"], **asked)
     text = f"plane {PLANE}, {PLANE_STEPS} steps"
-    yield beside_blackjax(
-        text, "sgld", lambda x: -network.apply(params, x), start, PLANE_STEPS, theirs
-    )
+    work = beside_blackjax(text, "sgld", log_density_fn, start, PLANE_STEPS, theirs)
+    yield work._replace(parts=parts(log_density_fn, log_density_fn, start, PLANE_STEPS))
 
 
 def images(torch: TorchProcess | None) -> Iterator[Work]:
@@ -225,14 +334,18 @@ def images(torch: TorchProcess | None) -> Iterator[Work]:
         network: Any = networks.WideResNet(depth=depth, widen_factor=1, num_classes=10)
         params = network.init(jax.random.key(0), jnp.zeros(shape))
 
-        def log_density_fn(x: jax.Array, network: Any = network, params: Any = params) -> Any:
+        def energy_of(x: jax.Array, network: Any, params: Any = params) -> Any:
             return jax.nn.logsumexp(network.apply(params, x))
 
+        log_density_fn = partial(energy_of, network=network)
+        with_products = partial(energy_of, network=network.clone(lowering="matmul"))
         start = jax.random.uniform(jax.random.key(1), (IMAGE_CHAINS, *shape))
         asked = {"work": "images", "shape": start.shape, "steps": IMAGE_STEPS, "depth": depth}
         text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {IMAGE_CHAINS} x {IMAGE_STEPS} steps"
         chain = compiled_chain(SAMPLERS["sgld"](log_density_fn), "sgld", start, IMAGE_STEPS)
-        yield Work(text, chain, of_torch(torch, ["PyTorch"], **asked), {})
+        theirs = of_torch(torch, ["PyTorch"], **asked)
+        of_gradients = parts(log_density_fn, with_products, start, IMAGE_STEPS)
+        yield Work(text, chain, theirs, {}, of_gradients)
 
 
 def table(rows: list[Row]) -> str:
@@ -248,6 +361,21 @@ def table(rows: list[Row]) -> str:
         for r in rows
     ]
     return "\n".join([header, "-" * len(header), *lines])
+
+
+def table_of_limits(limits: list[Limit], peak: float) -> str:
+    """What limits our chains, as aligned text."""
+    header = (
+        f"{'work':42} {'10⁹ op.':>8} {'ours ms':>9} {'10⁹ op./s':>10} {'of peak':>8} "
+        f"{'alone ms':>9} {'as products ms':>15}"
+    )
+    lines = [
+        f"{one.work:42} {one.gflop:8.2f} {one.ours:9.2f} {1e3 * one.gflop / one.ours:10.0f} "
+        f"{1e3 * one.gflop / one.ours / peak:8.2f} {one.equations:9.2f} {one.as_products:15.2f}"
+        for one in limits
+    ]
+    head = f"The largest product: {peak:.0f} 10⁹ operations a second"
+    return "\n".join([head, header, "-" * len(header), *lines])
 
 
 def main() -> None:
@@ -281,9 +409,14 @@ def main() -> None:
         "plane": lambda: planes(torch),
         "images": lambda: images(torch),
     }
-    works = (work for name in options.works for work in makers[name]())
-    rows = [row for work in works for row in measure(work, options.repeats)]
+    rows, limits = [], []
+    for work in (work for name in options.works for work in makers[name]()):
+        rows += measure(work, options.repeats)
+        if work.parts:
+            limits.append(limit(work, work.parts, options.repeats))
     print(table(rows))
+    if limits:
+        print("\n" + table_of_limits(limits, fastest_product(options.repeats)))
     if torch:
         torch.close()
 

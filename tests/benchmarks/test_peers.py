@@ -84,7 +84,8 @@ def test_other_libraries_are_asked_for_the_same_work(module, monkeypatch, tmp_pa
     arguments = f"--works svgd plane images --repeats 1 --steps 2 --torch_python {script}"
     monkeypatch.setattr(sys, "argv", ["peers.py", *arguments.split()])
     module.main()
-    lines = capsys.readouterr().out.splitlines()
+    printed, limits = capsys.readouterr().out.split("\n\n")
+    lines = printed.splitlines()
     assert "ebmkit 1  threads 2" in lines[0]
     peers = [line.split(" steps ")[1].split()[0] for line in lines[3:]]
     assert peers == ["BlackJAX", "ebmkit", "BlackJAX", "ebmkit", "torchebm", "PyTorch"]
@@ -93,3 +94,40 @@ def test_other_libraries_are_asked_for_the_same_work(module, monkeypatch, tmp_pa
     assert asked[0] == {"library": "ebmkit", "work": "svgd", "shape": [3, 2], "steps": 2}
     assert asked[-1]["shape"] == [64, 4, 4, 1]
     assert all(" 1000.00 " in line for line in lines[3:] if "BlackJAX" not in line)
+    # Both works of networks say what limits them.
+    works = [line.split(" steps ")[0] for line in limits.splitlines()[3:]]
+    assert works == ["plane (3, 2), 2", "WRN-10-1 4x4x1, 64 x 10"]
+    assert all(
+        float(column) > 0 for line in limits.splitlines()[4:] for column in line.split()[-5:]
+    )
+
+
+def test_a_limit_counts_the_products_of_a_gradient(module):
+    """Of an MLP by its input: each layer's product forwards, and its transpose backwards."""
+    weights = [jnp.ones((2, 5)), jnp.ones((5, 7)), jnp.ones((7, 1))]
+
+    def log_density_fn(x):
+        for matrix in weights[:-1]:
+            x = jnp.tanh(x @ matrix)
+        return (x @ weights[-1])[0] ** 2
+
+    found = module.parts(log_density_fn, log_density_fn, jnp.ones((3, 2)), num_steps=4)
+    once = 2 * (2 * 5 + 5 * 7 + 7 * 1)
+    assert sum(map(module.operations, found.as_products)) == 3 * 2 * once
+    shapes = [out.shape for out in module.alone(found.equations)()]
+    assert len(shapes) == 6
+    assert (3, 5) in shapes
+    assert (3, 7) in shapes
+
+
+def test_convolutions_are_counted_as_products(module):
+    image = jnp.ones((4, 9, 9, 8))  # more than 8x8 pixels: XLA's convolution
+    by_lowering = [
+        lambda x, lowering=lowering: module.networks.convolve(
+            x, jnp.ones((3, 3, 8, 5)), lowering=lowering
+        ).sum()
+        for lowering in ("xla", "matmul")
+    ]
+    found = module.parts(*by_lowering, image, num_steps=1)
+    assert {one.primitive.name for one in found.equations} == {"conv_general_dilated"}
+    assert {one.primitive.name for one in found.as_products} == {"dot_general"}
