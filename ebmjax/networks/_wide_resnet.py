@@ -135,9 +135,9 @@ class WideResNet(nn.Module):
         check_statistics("statistics", statistics)
         num_blocks = len(self.ResidualBlock) // 3
         for stage in range(3):
-            first, *others = self.ResidualBlock[stage * num_blocks :][:num_blocks]
-            hidden = first(hidden, statistics)
-            hidden = _in_turn(others, hidden, statistics)
+            blocks = self.ResidualBlock[stage * num_blocks :][:num_blocks]
+            for equal in (blocks[:1], blocks[1:]):
+                hidden = _in_turn(equal, hidden, statistics)
         hidden = _activate(hidden, self.GroupNorm_0 or self.BatchNorm_0, statistics)
         return jnp.mean(hidden, axis=(-3, -2), dtype=jnp.float32)
 

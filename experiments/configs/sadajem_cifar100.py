@@ -3,7 +3,8 @@
 Claim: 76.4 % accuracy, IS 10.95 and FID 15.1 with K = 10; 75.0 / 11.63 / 14.4 with K = 5; 77.3 /
 10.78 / 19.9 with K = 20. The classifier alone has 81.3 %, with SAM 83.4 %.
 Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SAM with radius 0.2,
-proximal SGLD without noise, p(x) on images without augmentation.
+proximal SGLD without noise, p(x) on images without augmentation. The buffer holds 10,400 images,
+not 10,000: as many of each of 100 classes in each of 8 shards.
 Command:
   python experiments/run.py --config=configs/sadajem_cifar100.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.

@@ -43,6 +43,29 @@ def check_shards(config: Config, *names: str) -> None:
             )
 
 
+def check_buffer(config: Config, num_classes: int, *, num_drawn: int) -> None:
+    """Raises ConfigError unless the replay buffer has equal blocks, and enough slots.
+
+    Args:
+      config: has a ``sampler.buffer.size``.
+      num_classes: classes that each shard's part is divided into.
+      num_drawn: slots needed for a step's draws, which are different: those of all shards and
+        classes, where all may be of one class.
+    """
+    size, num_shards = config.sampler.buffer.size, config.mesh.num_shards
+    if size % (num_shards * num_classes):
+        raise ConfigError(
+            f"config.sampler.buffer.size must be a multiple of {num_shards * num_classes}, "
+            f"config.mesh.num_shards={num_shards} times {num_classes} of its classes, got {size}."
+        )
+    if size < num_drawn:
+        each = "perhaps all of one class" if num_classes > 1 else "none of them twice"
+        raise ConfigError(
+            f"config.sampler.buffer.size must be at least {num_drawn}: each step draws "
+            f"{config.sampler.num_samples} chains, {each}; got {size}."
+        )
+
+
 def check_kept(config: Config, numbers: Collection[str]) -> None:
     """Raises ConfigError for an impossible choice, and for one that test images would make.
 

@@ -81,16 +81,7 @@ def _check_buffer(config: Config) -> None:
         drawn += references_a_shard(config)
     # Without a number of classes, the data decide, and this check comes again.
     num_classes = (config.data.num_classes or 1) if config.model.is_conditional else 1
-    if size % (num_shards * num_classes):
-        raise ConfigError(
-            f"config.sampler.buffer.size must be a multiple of {num_shards * num_classes} "
-            f"(shards times classes), got {size}."
-        )
-    if size < drawn * num_shards * num_classes:
-        raise ConfigError(
-            f"config.sampler.buffer.size must be at least {drawn * num_shards * num_classes}: each "
-            f"step draws {drawn} different slots a shard, perhaps all of one class; got {size}."
-        )
+    checks.check_buffer(config, num_classes, num_drawn=drawn * num_shards * num_classes)
 
 
 def references_a_shard(config: Config) -> int:

@@ -36,6 +36,7 @@ def check(config: Config) -> None:
         check_particles((chosen,), config.sampler.num_samples)
         checks.check_starts(config, [chosen.name] if chosen.rejects else [])
         _check_classes(config, chosen)
+        _check_buffer(config)
         _check_normalisation(config, chosen)
     if config.eval.num_attacked and config.eval.refine_steps:
         _check_refinement(config, has_energy)
@@ -79,6 +80,20 @@ def _check_classes(config: Config, chosen: Chosen) -> None:
             f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
             f"of config.sampler.name={chosen.name!r} move together. Take one of {able}."
         )
+
+
+def _check_buffer(config: Config) -> None:
+    if config.sampler.buffer.size is None:
+        return
+    # Without a number of classes, the data decide, and this check comes again.
+    num_classes = (config.data.num_classes or 1) if has_class_blocks(config) else 1
+    repeated = num_classes if config.loss.is_conditional else 1
+    checks.check_buffer(config, num_classes, num_drawn=config.sampler.num_samples * repeated)
+
+
+def has_class_blocks(config: Config) -> bool:
+    """Returns whether the replay buffer is divided into blocks of the classes."""
+    return config.loss.is_conditional or config.sampler.buffer.law == "informative"
 
 
 def _check_refinement(config: Config, has_energy: bool) -> None:

@@ -79,7 +79,10 @@ CPU = {
 def on_cifar100(base: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """Returns CIFAR-10's configuration ``base`` for CIFAR-100, with ``variant``."""
     # A smoke run has too few images for every class, which the informative law needs.
-    law = {"sampler.buffer.law": "uniform"} if variant == "smoke" else {}
+    law: dict[str, Any] = {"sampler.buffer.law": "uniform"} if variant == "smoke" else {}
+    if base.get("sampler.buffer.law") == "informative":
+        # It needs as many slots of each class in each shard: 10,000 are no multiple of 800.
+        law["sampler.buffer.size"] = 10_400
     return {
         **base,
         "data.name": "cifar100",

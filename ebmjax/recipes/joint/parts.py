@@ -16,7 +16,7 @@ from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.user_networks import Part, user_networks
 from ebmjax.recipes.images import initial_laws
-from ebmjax.recipes.joint.checks import check_independence, sampler
+from ebmjax.recipes.joint.checks import check_independence, has_class_blocks, sampler
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.types import Metrics
 
@@ -215,7 +215,6 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | No
         return None
     chosen = sampler(config)
     is_interacting = chosen.entry.interacting
-    has_classes = config.loss.is_conditional or config.sampler.buffer.law == "informative"
     kind = learning.ChainKind(
         sampler=bound(chosen, config.sampler, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
@@ -227,7 +226,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | No
         num_samples=_a_shard(config, "num_samples"),
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
-        num_classes=config.data.num_classes if has_classes else 1,
+        num_classes=config.data.num_classes if has_class_blocks(config) else 1,
         replacement=config.sampler.buffer.replacement,
         num_kept=_a_shard(config, "buffer.num_kept"),
     )
