@@ -148,7 +148,7 @@ class Parts(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What limits a chain of ours: medians over the repeats, in milliseconds.
+    """Times of a chain of ours and of its parts: medians over the repeats, in milliseconds.
 
     Attributes:
       work: what was done.
@@ -364,7 +364,7 @@ def table(rows: list[Row]) -> str:
 
 
 def table_of_limits(limits: list[Limit], peak: float) -> str:
-    """What limits our chains, as aligned text."""
+    """Returns what limits our chains as aligned text."""
     header = (
         f"{'work':42} {'10⁹ op.':>8} {'ours ms':>9} {'10⁹ op./s':>10} {'of peak':>8} "
         f"{'alone ms':>9} {'as products ms':>15}"

@@ -151,5 +151,5 @@ class _Pass(NamedTuple):
     updates: bool
 
     def kind(self) -> tuple[Any, ...]:
-        """What passes of one loop have in common. The chains' logits have no gradient."""
+        """Returns what passes of one loop have in common. The chains' logits have no gradient."""
         return self.use, self.images.shape, self.role == "chains"

@@ -103,7 +103,7 @@ def test_other_libraries_are_asked_for_the_same_work(module, monkeypatch, tmp_pa
 
 
 def test_a_limit_counts_the_products_of_a_gradient(module):
-    """Of an MLP by its input: each layer's product forwards, and its transpose backwards."""
+    """An MLP by its input: each layer's product forwards, and its transpose backwards."""
     weights = [jnp.ones((2, 5)), jnp.ones((5, 7)), jnp.ones((7, 1))]
 
     def log_density_fn(x):
