@@ -1,15 +1,14 @@
 """The network of a joint energy model in its two uses: what chains follow, what the loss sees."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import AxisName, joined_axes, spread_axis, varying_with
+from ebmjax._axes import AxisName, joined_axes, spread_axis
 from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Network, NormPolicy
@@ -94,62 +93,18 @@ class JointNetwork(NamedTuple):
             logits, _ = self.classifier.apply(params, statistics, together)
             borders = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
             return dict(zip(images, jnp.split(logits, borders), strict=True)), statistics
-        passes = []
+        logits, updated = {}, statistics
         # The chains' own batch is that of their ends; see NormPolicy for the order.
         for role in ("positives", "chains", "negatives", "classified"):
             shown = images.get("negatives" if role == "chains" else role)
             updates = self.policy.updates(role, second_pass=second_pass)
-            if shown is not None and (role != "chains" or updates):
-                use = self.policy.use(role, second_pass=second_pass)
-                passes.append(_Pass(role, shown, use, updates))
-        logits, updated = {}, statistics
-        for (use, *_), group in groupby(passes, _Pass.kind):
-            roles, shown, _, updates = zip(*group, strict=True)
+            if shown is None or (role == "chains" and not updates):
+                continue
+            use = self.policy.use(role, second_pass=second_pass)
             # Running averages are those the chains ran under, in both passes of SAM alike.
-            fixed = None if use == "batch" else statistics
-            updated, of_roles = self._in_turn(params, updated, fixed, shown, updates)
-            logits |= dict(zip(roles, of_roles, strict=True))
+            base = updated if use == "batch" else statistics
+            axes = spread_axis(self.batch_axis) if use == "batch" else None
+            logits[role], new = self.classifier.apply(params, base, shown, use=use, batch_axis=axes)
+            if updates:
+                updated = jax.lax.stop_gradient(new)
         return logits, updated
-
-    def _in_turn(
-        self,
-        params: PyTree,
-        averages: PyTree,
-        fixed: PyTree | None,
-        images: Sequence[jax.Array],
-        updates: Sequence[bool],
-    ) -> tuple[PyTree, Sequence[jax.Array]]:
-        """Passes of one shape one after the other, in a loop, so that a program holds them once.
-
-        Returns the averages after those that update them, and the logits of each. They are
-        normalised by their batch, or by ``fixed`` averages.
-        """
-        use = "batch" if fixed is None else "running"
-        axes = spread_axis(self.batch_axis) if fixed is None else None
-
-        def advance(averages: PyTree, of_one: tuple[jax.Array, Any]) -> tuple[PyTree, jax.Array]:
-            shown, is_kept = of_one
-            base = averages if fixed is None else fixed
-            logits, new = self.classifier.apply(params, base, shown, use=use, batch_axis=axes)
-            keep = partial(jnp.where, is_kept)
-            return jax.tree.map(keep, jax.lax.stop_gradient(new), averages), logits
-
-        if len(images) == 1:
-            averages, logits = advance(averages, (images[0], updates[0]))
-            return averages, [logits]
-        inputs = (jnp.stack(images), jnp.array(updates))
-        averages, stacked = jax.lax.scan(advance, varying_with(averages, params, images), inputs)
-        return averages, list(stacked)
-
-
-class _Pass(NamedTuple):
-    """Images of a role, whose statistics normalise them, and whether theirs are kept."""
-
-    role: str
-    images: jax.Array
-    use: str
-    updates: bool
-
-    def kind(self) -> tuple[Any, ...]:
-        """Returns what passes of one loop have in common. The chains' logits have no gradient."""
-        return self.use, self.images.shape, self.role == "chains"

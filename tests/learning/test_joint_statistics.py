@@ -29,7 +29,7 @@ from joint_problems import (
     softmax_by_hand,
 )
 
-from ebmjax.learning import JointNetwork, init_carry
+from ebmjax.learning import init_carry
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy
 from ebmjax.samplers import svgd
 
@@ -162,41 +162,3 @@ def test_interacting_chains_that_the_batch_couples_are_refused(has_statistics):
             jax.eval_shape(gradient_fn, *arguments)
     else:  # nothing to couple them by
         jax.eval_shape(gradient_fn, *arguments)
-
-
-RUNNING = NormPolicy("running", "running", "running", updated_by=("classified",))
-
-
-@pytest.mark.parametrize("policy", [NormPolicy(), SADA_JEM_POLICY, RUNNING])
-@pytest.mark.parametrize("num_classified", [4, 6])
-def test_passes_of_one_shape_are_those_in_turn(policy, num_classified):
-    """They share a loop, so the program holds the network fewer times than there are passes."""
-    network = centred()
-    sizes = {"classified": num_classified, "positives": 4, "negatives": 4}
-    keys = jax.random.split(KEY, len(sizes))
-    images = {
-        role: jax.random.uniform(key, (size, *SHAPE))
-        for key, (role, size) in zip(keys, sizes.items(), strict=True)
-    }
-    start = {"centre": jnp.full(SHAPE, START)}
-    calls, expected, averages = 0, {}, start
-    for role in ("positives", "chains", "negatives", "classified"):
-        shown = images["negatives" if role == "chains" else role]
-        found, new = network.apply(PARAMS, averages, shown, use="batch")
-        if policy.use(role) == "running":
-            found, _ = network.apply(PARAMS, start, shown)
-        if policy.updates(role):
-            averages = new
-        if role != "chains" or policy.updates(role):
-            expected[role] = found
-
-    def apply(*inputs, **options):
-        nonlocal calls
-        calls += 1
-        return network.apply(*inputs, **options)
-
-    joint = JointNetwork(network._replace(apply=apply), network, policy, is_conditional=False)
-    run_passes = jax.jit(lambda images: joint.logits(PARAMS, start, images, second_pass=False))
-    assert_trees_close(run_passes(images), (expected, averages))
-    alone = 2 if policy is SADA_JEM_POLICY else 0  # positives and chains, which update one by one
-    assert calls == alone + (1 if num_classified == 4 and policy is not RUNNING else 2)
