@@ -67,6 +67,8 @@ SVGD_THESIS = {
     "train.num_epochs": 100,
 }
 SHARED = {"sampler.buffer.size": 10_000, "sampler.buffer.reinit_prob": 0.05}
+# The next multiple of 800: as many slots of each of 100 classes in each of 8 shards.
+BY_CLASS = {"sampler.buffer.size": 10_400}
 # spec/samplers.md's table; Table 7 of SADA-JEM; Table 4.1 of the SVGD thesis.
 PUBLISHED = {
     "jem_cifar10": JEM,
@@ -78,9 +80,11 @@ PUBLISHED = {
     "sadajem_cifar10": SADAJEM | {"optimizer.learning_rate": 0.1},
     # SADA-JEM's Table 2 has them by their codes' default settings.
     "jem_cifar100": JEM,
-    "jempp_cifar100": JEMPP,
-    "jempp_cifar100:m20": JEMPP | {"sampler.num_steps": 20},
-    "sadajem_cifar100": SADAJEM | {"optimizer.learning_rate": 0.01, "data.num_classes": 100},
+    "jempp_cifar100": JEMPP | BY_CLASS,
+    "jempp_cifar100:m20": JEMPP | BY_CLASS | {"sampler.num_steps": 20},
+    "sadajem_cifar100": SADAJEM
+    | BY_CLASS
+    | {"optimizer.learning_rate": 0.01, "data.num_classes": 100},
     "svgdjem_cifar10:literal": SVGD_THESIS,
     "svgdjem_cifar10:sgld": {"sampler.num_steps": 10, "train.batch_size": 64},
 }

@@ -59,10 +59,10 @@ def check_buffer(config: Config, num_classes: int, *, num_drawn: int) -> None:
             f"config.mesh.num_shards={num_shards} times {num_classes} of its classes, got {size}."
         )
     if size < num_drawn:
-        each = "perhaps all of one class" if num_classes > 1 else "none of them twice"
+        one_class = ", and all chains may be of one class" if num_classes > 1 else ""
         raise ConfigError(
-            f"config.sampler.buffer.size must be at least {num_drawn}: each step draws "
-            f"{config.sampler.num_samples} chains, {each}; got {size}."
+            f"config.sampler.buffer.size must be at least {num_drawn}: no slot is drawn twice in a "
+            f"step{one_class}; got {size}."
         )
 
 

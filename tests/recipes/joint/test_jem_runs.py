@@ -141,7 +141,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ),
         (
             {"sampler.buffer.size": 70, "loss.is_conditional": True},
-            "config.sampler.buffer.size must be at least 80: .* perhaps all of one class; got 70",
+            "config.sampler.buffer.size must be at least 80: .* may be of one class; got 70",
         ),
         (
             {"sampler.buffer.law": "informative", "mesh.num_shards": 8, "sampler.buffer.size": 200},
