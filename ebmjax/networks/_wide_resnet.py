@@ -42,7 +42,7 @@ class WideResNet(nn.Module):
     starts LeCun normal, biases at zero.
 
     From depth 22 on, a stage's blocks of one shape run in a loop: a program holds them once, and
-    wide networks compile sooner.
+    wide networks compile sooner for TPUs.
 
     Attributes:
       depth: d, one of 10, 16, 22, 28, ...
