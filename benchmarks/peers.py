@@ -23,22 +23,21 @@ done where all convolutions are products and their patches are there already.
 import argparse
 import datetime
 import json
-import math
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import _chain_limits
 import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from _chain_limits import Parts, parts
 from _torch_process import TorchProcess
 from blackjax.vi.svgd import median_heuristic
-from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
-from jax.interpreters.partial_eval import dce_jaxpr
 from sampler_throughput import (
     Chain,
     at_least_one,
@@ -98,7 +97,6 @@ PEERS: dict[str, Callable[[LogDensityFn], Any]] = {
 
 
 SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
-PARTS = ("conv_general_dilated", "dot_general")
 PLANE = (1000, 2)
 PLANE_STEPS = 100
 IMAGES = (((8, 8, 1), 10), ((16, 16, 1), 10), ((28, 28, 1), 10), ((32, 32, 3), 16))
@@ -131,38 +129,6 @@ class Row(NamedTuple):
     ratio_high: float
     our_mib: float
     their_mib: float | None
-
-
-class Parts(NamedTuple):
-    """The convolutions and products of a chain's gradients.
-
-    Attributes:
-      num_steps: gradients of the chain.
-      equations: of one gradient, as JAX runs it.
-      as_products: of one gradient whose convolutions are products.
-    """
-
-    num_steps: int
-    equations: list[JaxprEqn]
-    as_products: list[JaxprEqn]
-
-
-class Limit(NamedTuple):
-    """Times of a chain of ours and of its parts: medians over the repeats, in milliseconds.
-
-    Attributes:
-      work: what was done.
-      gflop: 10⁹ operations of the products of its gradients.
-      ours: the whole chain.
-      equations: the convolutions and products of its gradients alone.
-      as_products: the same where convolutions are products.
-    """
-
-    work: str
-    gflop: float
-    ours: float
-    equations: float
-    as_products: float
 
 
 class Work(NamedTuple):
@@ -200,68 +166,6 @@ def measure(work: Work, repeats: int) -> Iterator[Row]:
             our_mib=peak_mib(work.ours.program),
             their_mib=work.their_mib.get(peer),
         )
-
-
-def parts(
-    log_density_fn: LogDensityFn, with_products: LogDensityFn, start: jax.Array, num_steps: int
-) -> Parts:
-    """The convolutions and products of the gradients of a chain from ``start``."""
-
-    def found(function: LogDensityFn) -> list[JaxprEqn]:
-        jaxpr = jax.make_jaxpr(jax.vmap(jax.grad(function)))(start).jaxpr
-        jaxpr, _ = dce_jaxpr(jaxpr, [True])  # without what the compiler would leave out
-        return [one for one in equations(jaxpr) if one.primitive.name in PARTS]
-
-    return Parts(num_steps, found(log_density_fn), found(with_products))
-
-
-def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Those of a program and of the programs inside it."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in jaxprs_in_params(equation.params):
-            yield from equations(inner)
-
-
-def alone(found: list[JaxprEqn]) -> Callable[[], Any]:
-    """A compiled program that computes these equations, of random numbers, and nothing else."""
-    shapes: list[list[Any]] = [
-        [variable.aval for variable in equation.invars] for equation in found
-    ]
-    inputs = [
-        [jax.random.normal(jax.random.key(i), one.shape, one.dtype) for one in of_one]
-        for i, of_one in enumerate(shapes)
-    ]
-
-    def run(inputs: Any) -> Any:
-        pairs = zip(found, inputs, strict=True)
-        return [equation.primitive.bind(*of_one, **equation.params) for equation, of_one in pairs]
-
-    program = jax.jit(run).lower(inputs).compile()
-    return lambda: program(inputs)
-
-
-def operations(product: Any) -> int:
-    """Multiplications and additions of a product."""
-    ((contracted, _), _) = product.params["dimension_numbers"]
-    left = product.invars[0].aval.shape
-    return 2 * math.prod(product.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
-
-
-def limit(work: Work, parts: Parts, repeats: int) -> Limit:
-    """Times a chain, and its convolutions and products alone."""
-    programs = [work.ours, alone(parts.equations), alone(parts.as_products)]
-    timings = [[seconds(program) for program in programs] for _ in range(repeats + 1)]
-    chain, *bare = 1e3 * np.median(timings[1:], axis=0)  # the first warms up
-    flops = parts.num_steps * sum(map(operations, parts.as_products))
-    return Limit(work.name, flops / 1e9, chain, *(parts.num_steps * ms for ms in bare))
-
-
-def fastest_product(repeats: int) -> float:
-    """10⁹ operations a second of a product of two matrices of 2048 rows and columns."""
-    a = jnp.ones((2048, 2048))
-    program = jax.jit(jnp.matmul).lower(a, a).compile()
-    return 2 * 2048**3 / min(seconds(lambda: program(a, a)) for _ in range(repeats + 1)) / 1e9
 
 
 def beside_blackjax(
@@ -363,21 +267,6 @@ def table(rows: list[Row]) -> str:
     return "\n".join([header, "-" * len(header), *lines])
 
 
-def table_of_limits(limits: list[Limit], peak: float) -> str:
-    """Returns what limits our chains as aligned text."""
-    header = (
-        f"{'work':42} {'10⁹ op.':>8} {'ours ms':>9} {'10⁹ op./s':>10} {'of peak':>8} "
-        f"{'alone ms':>9} {'as products ms':>15}"
-    )
-    lines = [
-        f"{one.work:42} {one.gflop:8.2f} {one.ours:9.2f} {1e3 * one.gflop / one.ours:10.0f} "
-        f"{1e3 * one.gflop / one.ours / peak:8.2f} {one.equations:9.2f} {one.as_products:15.2f}"
-        for one in limits
-    ]
-    head = f"The largest product: {peak:.0f} 10⁹ operations a second"
-    return "\n".join([head, header, "-" * len(header), *lines])
-
-
 def main() -> None:
     """Measures every combination and reports."""
     parser = argparse.ArgumentParser(
@@ -413,10 +302,11 @@ def main() -> None:
     for work in (work for name in options.works for work in makers[name]()):
         rows += measure(work, options.repeats)
         if work.parts:
-            limits.append(limit(work, work.parts, options.repeats))
+            limits.append(_chain_limits.limit(work.name, work.ours, work.parts, options.repeats))
     print(table(rows))
     if limits:
-        print("\n" + table_of_limits(limits, fastest_product(options.repeats)))
+        peak = _chain_limits.fastest_product(options.repeats)
+        print("\n" + _chain_limits.table(limits, peak))
     if torch:
         torch.close()
 

@@ -100,34 +100,3 @@ def test_other_libraries_are_asked_for_the_same_work(module, monkeypatch, tmp_pa
     assert all(
         float(column) > 0 for line in limits.splitlines()[4:] for column in line.split()[-5:]
     )
-
-
-def test_a_limit_counts_the_products_of_a_gradient(module):
-    """An MLP by its input: each layer's product forwards, and its transpose backwards."""
-    weights = [jnp.ones((2, 5)), jnp.ones((5, 7)), jnp.ones((7, 1))]
-
-    def log_density_fn(x):
-        for matrix in weights[:-1]:
-            x = jnp.tanh(x @ matrix)
-        return (x @ weights[-1])[0] ** 2
-
-    found = module.parts(log_density_fn, log_density_fn, jnp.ones((3, 2)), num_steps=4)
-    once = 2 * (2 * 5 + 5 * 7 + 7 * 1)
-    assert sum(map(module.operations, found.as_products)) == 3 * 2 * once
-    shapes = [out.shape for out in module.alone(found.equations)()]
-    assert len(shapes) == 6
-    assert (3, 5) in shapes
-    assert (3, 7) in shapes
-
-
-def test_convolutions_are_counted_as_products(module):
-    image = jnp.ones((4, 9, 9, 8))  # more than 8x8 pixels: XLA's convolution
-    by_lowering = [
-        lambda x, lowering=lowering: module.networks.convolve(
-            x, jnp.ones((3, 3, 8, 5)), lowering=lowering
-        ).sum()
-        for lowering in ("xla", "matmul")
-    ]
-    found = module.parts(*by_lowering, image, num_steps=1)
-    assert {one.primitive.name for one in found.equations} == {"conv_general_dilated"}
-    assert {one.primitive.name for one in found.as_products} == {"dot_general"}

@@ -54,9 +54,10 @@ def check_buffer(config: Config, num_classes: int, *, num_drawn: int) -> None:
     """
     size, num_shards = config.sampler.buffer.size, config.mesh.num_shards
     if size % (num_shards * num_classes):
+        classes = f", with equal blocks for {num_classes} classes" if num_classes > 1 else ""
         raise ConfigError(
-            f"config.sampler.buffer.size must be a multiple of {num_shards * num_classes}, "
-            f"config.mesh.num_shards={num_shards} times {num_classes} of its classes, got {size}."
+            f"config.sampler.buffer.size must be a multiple of {num_shards * num_classes}: "
+            f"config.mesh.num_shards={num_shards} shards have equal parts{classes}; got {size}."
         )
     if size < num_drawn:
         one_class = ", and all chains may be of one class" if num_classes > 1 else ""

@@ -137,7 +137,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"sampler.buffer.size": 4}, "config.sampler.buffer.size must be at least 8: .* got 4"),
         (
             {"sampler.buffer.size": 201, "loss.is_conditional": True},
-            "config.sampler.buffer.size must be a multiple of 10, .* got 201",
+            "config.sampler.buffer.size must be a multiple of 10: .* got 201",
         ),
         (
             {"sampler.buffer.size": 70, "loss.is_conditional": True},
@@ -145,7 +145,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ),
         (
             {"sampler.buffer.law": "informative", "mesh.num_shards": 8, "sampler.buffer.size": 200},
-            "config.sampler.buffer.size must be a multiple of 80, .*num_shards=8 times 10",
+            "config.sampler.buffer.size must be a multiple of 80: .*num_shards=8 .* 10 classes",
         ),
         ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
         ({"sampler.num_samples": 9, "mesh.num_shards": 2}, "config.sampler.num_samples must be"),
