@@ -1,5 +1,6 @@
 """Training: one step, one loop, checkpoints that resume bit for bit, any number of devices."""
 
+from ebmjax._phases import tell_phases as tell_phases
 from ebmjax.training._access import CheckpointAccessError as CheckpointAccessError
 from ebmjax.training._checkpoints import CheckpointDamagedError as CheckpointDamagedError
 from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMismatchError

@@ -80,13 +80,14 @@ def fit(
     devices: Sequence[Any] | None = None,
     profile: Profile | None = None,
     placement: Placement = "device",
+    signals: bool = True,
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
 
     This is the only place that jits (donating the state), shards, folds keys, saves, logs and
     resumes. A run that was killed and continued with the same arguments takes the same steps, bit
     for bit on the same device, and logs each row once. SIGINT and SIGTERM end it after the current
-    block, with a checkpoint.
+    block, with a checkpoint, unless ``signals`` is False.
 
     With several processes (``jax.distributed.initialize``) call it on each, with the same
     arguments. Process 0 alone monitors, logs, reads and writes checkpoints, and its ``state``
@@ -112,6 +113,8 @@ def fit(
       placement: where the data lie. "device": whole on every device. "host": in memory, or in files
         (``load_images`` with ``on_disk=True``); a thread gathers the rows of a block of steps while
         the device works on the block before. Both run the same program, so they give the same bits.
+      signals: whether SIGINT and SIGTERM are handled while it trains. A fit inside another function
+        takes False, so that signals do what the user's program wants.
 
     Returns:
       A ``FitResult``.
@@ -167,7 +170,7 @@ def fit(
         }
 
     signum = None
-    with StopRequest(mesh) as stop, checkpoints or contextlib.nullcontext():
+    with StopRequest(mesh, signals) as stop, checkpoints or contextlib.nullcontext():
         for first, size, batches in feed.blocks(first_step):
             if signum is not None or watch.divergence is not None:
                 break

@@ -14,19 +14,21 @@ class StopRequest:
 
     Args:
       mesh: of the run; its processes agree on the signal.
+      is_handling: whether signals are handled at all; else they do what the program wants.
 
     Attributes:
       signum: the signal that came to this process, or None.
     """
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, is_handling: bool = True) -> None:
         self.signum: int | None = None
+        self._handled = (signal.SIGINT, signal.SIGTERM) if is_handling else ()
         self._shared = mesh if is_shared(mesh) else None
         self._asked: jax.Array | None = None
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> "StopRequest":
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in self._handled:
             try:
                 self._previous[signum] = signal.signal(signum, self._handle)
             except ValueError:  # only the main thread may set handlers; others run without

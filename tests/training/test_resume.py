@@ -32,7 +32,7 @@ def monitor(state, step):
     return {"mean_norm": np.linalg.norm(state.params["mean"]), "evaluated_at": step}
 
 
-def sitting(folder, plan=PLAN, monitor=monitor, devices=None):
+def sitting(folder, plan=PLAN, monitor=monitor, devices=None, signals=True):
     """One sitting of a run; the same call every time, as of the same command."""
     state, train_step, data = chains()
     writer = JsonlWriter(folder / "metrics.jsonl")
@@ -47,6 +47,7 @@ def sitting(folder, plan=PLAN, monitor=monitor, devices=None):
             writers=[writer],
             monitor=monitor,
             devices=devices,
+            signals=signals,
         )
     finally:
         writer.close()
@@ -97,6 +98,26 @@ def test_a_signal_ends_the_block_and_the_run_continues(tmp_path, whole, signum, 
     assert_same_run(result, read_rows(tmp_path / "metrics.jsonl"), whole)
     assert result.wall_seconds > stopped.wall_seconds
     assert result.compile_seconds > stopped.compile_seconds
+
+
+def test_a_fit_that_handles_no_signals_leaves_them_to_the_program(tmp_path):
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    def kill(state, step):
+        if step == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(Stopped):
+            sitting(tmp_path, monitor=kill, signals=False)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_second_interrupt_does_not_wait(tmp_path):

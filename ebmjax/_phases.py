@@ -1,0 +1,84 @@
+"""Says what a long call does: a line when a phase begins, and its seconds while it lasts."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Literal
+
+Where = Literal["stdout", "stderr", "nowhere"]
+
+SECONDS = 4.0  # a reminder that a busy machine wakes late still comes within 5
+
+_lock = threading.RLock()
+_open: list[threading.Event] = []  # the end of every phase that is said, the innermost last
+_said_at = 0.0
+_where: ContextVar[Where | None] = ContextVar("where", default=None)
+
+
+@contextlib.contextmanager
+def tell_phases(where: Where) -> Iterator[None]:
+    """Chooses where long calls inside say what they do, such as ``training.fit`` that it compiles.
+
+    Elsewhere only a call that trains something hidden says so, on stderr. "nowhere" silences it.
+    """
+    before = _where.set(where)
+    try:
+        yield
+    finally:
+        _where.reset(before)
+
+
+@contextlib.contextmanager
+def phase(
+    text: str, *, default: Where = "nowhere", seconds: float = SECONDS
+) -> Iterator[Callable[[str], None]]:
+    """Says ``text`` now, and again with its seconds after every silence while the block runs.
+
+    Only the innermost phase reminds. Nothing is said after the block, and its errors pass.
+
+    Args:
+      text: what is done, with its number of images or steps.
+      default: where it is said outside of ``tell_phases``.
+      seconds: longest silence, also counted from the lines of ``say``.
+
+    Yields:
+      ``note(text)``: text of the reminders to come, such as "step 300".
+    """
+    where, started = _where.get() or default, time.monotonic()
+    notes, ended = deque([""], maxlen=1), threading.Event()
+
+    def remind() -> None:
+        wait = seconds
+        while not ended.wait(wait):
+            with _lock:
+                silence = time.monotonic() - _said_at
+                if silence >= seconds and _open[-1:] == [ended]:
+                    say(f"{text}: {time.monotonic() - started:.0f} s{notes[-1]}", where)
+                wait = seconds - silence if silence < seconds else seconds
+
+    if where != "nowhere":
+        with _lock:
+            say(text, where)
+            _open.append(ended)
+        threading.Thread(target=remind, daemon=True).start()
+    try:
+        yield lambda note: notes.append(f", {note}")
+    finally:
+        with _lock:
+            ended.set()
+            _open[:] = [other for other in _open if other is not ended]
+
+
+def say(text: str, where: Where = "stdout") -> None:
+    """Prints a line at once, above any bar of tqdm's; a stream that is closed is no error."""
+    global _said_at
+    stream, bars = getattr(sys, where, None), sys.modules.get("tqdm")
+    with _lock, contextlib.suppress(OSError, ValueError):
+        _said_at = time.monotonic()
+        if stream is not None:
+            (bars.tqdm.write if bars else print)(text, file=stream)
+            stream.flush()

@@ -1,0 +1,125 @@
+"""Lines that say what a long call does."""
+
+import io
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+
+import pytest
+from tqdm import tqdm
+
+from ebmjax import training
+from ebmjax._phases import phase, say, tell_phases
+
+QUICK = 0.02  # seconds of silence after which a phase reminds here
+
+
+def wait_for(is_there: Callable[[], bool]) -> None:
+    """Waits for a thread, and fails where it never does what it should."""
+    until = time.monotonic() + 30
+    while not is_there():
+        assert time.monotonic() < until, "nothing came"
+        time.sleep(QUICK / 10)
+
+
+@contextmanager
+def heard() -> Iterator[io.StringIO]:
+    with redirect_stdout(io.StringIO()) as stream, tell_phases("stdout"):
+        yield stream
+
+
+def lines(stream: io.StringIO) -> list[str]:
+    return stream.getvalue().splitlines()
+
+
+def test_a_phase_is_said_at_once_and_reminds_while_it_lasts() -> None:
+    with heard() as out, phase("reading 4,000 images", seconds=QUICK) as note:
+        assert lines(out) == ["reading 4,000 images"]
+        wait_for(lambda: len(lines(out)) > 1)
+        assert lines(out)[1] == "reading 4,000 images: 0 s"
+        note("number 7")
+        wait_for(lambda: lines(out)[-1] == "reading 4,000 images: 0 s, number 7")
+    said = out.getvalue()
+    time.sleep(5 * QUICK)
+    assert out.getvalue() == said, "said after its end"
+
+
+def test_a_short_phase_says_one_line_and_errors_pass() -> None:
+    with heard() as out, pytest.raises(ZeroDivisionError), phase("dividing"):
+        _ = 1 / 0
+    assert lines(out) == ["dividing"]
+
+
+def test_the_innermost_phase_reminds_alone() -> None:
+    with heard() as out, phase("outer", seconds=QUICK):
+        with phase("inner", seconds=QUICK):
+            wait_for(lambda: len(lines(out)) > 4)
+        inside = lines(out)
+        wait_for(lambda: lines(out)[-1] == "outer: 0 s")
+    assert inside[:2] == ["outer", "inner"]
+    assert set(inside[2:]) == {"inner: 0 s"}
+
+
+def test_a_line_of_others_counts_as_a_sign_of_life() -> None:
+    said = 0
+    with heard() as out, phase("training", seconds=0.5):
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            say(f"step {said}")
+            said += 1
+            time.sleep(QUICK)
+    assert lines(out) == ["training", *(f"step {i}" for i in range(said))]
+
+
+def test_lines_are_whole_where_threads_say_them() -> None:
+    def work(name: str) -> None:
+        with tell_phases("stdout"):
+            for _ in range(20):
+                with phase(name, seconds=1e-4):
+                    time.sleep(1e-3)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("left", "right")]
+    with heard() as out:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert set(lines(out)) == {"left", "right", "left: 0 s", "right: 0 s"}
+
+
+def test_a_library_call_is_heard_where_it_hides_work_and_can_be_silenced() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        with phase("quiet"), phase("training the feature classifier", default="stderr"):
+            pass
+        with training.tell_phases("nowhere"), phase("silenced", default="stderr"):
+            pass
+        with training.tell_phases("stdout"), phase("moved", default="stderr"):
+            pass
+    assert (err.getvalue(), out.getvalue()) == ("training the feature classifier\n", "moved\n")
+
+
+def test_a_closed_or_missing_stream_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    done = []
+    for stream in (closed, None):
+        monkeypatch.setattr(sys, "stdout", stream)
+        with tell_phases("stdout"), phase("reading", seconds=QUICK):
+            time.sleep(3 * QUICK)
+            done.append(stream)
+    assert done == [closed, None]
+
+
+def test_a_line_stands_above_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with tqdm(total=2, file=screen, mininterval=0) as bar:
+        bar.update()
+        with tell_phases("stderr"), phase("compiling"):
+            pass
+    before, after = screen.getvalue().split("compiling\n")
+    assert before.endswith("\r")
+    assert "1/2" in after
