@@ -1,8 +1,8 @@
 """Makes a study: a table of runs over seeds. The same as ``ebmjax study``; --help says more."""
 
-from ebmjax.recipes.__main__ import command
+from ebmjax.recipes.__main__ import command, quietly
 
 main = command("study").main
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -1,6 +1,7 @@
 """Draws the figures of the thermodynamic-integration thesis from a study; --help says more."""
 
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.latent.figures import main
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -4,9 +4,12 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
-from ebmjax.recipes.core.fields import REFUSED, stop
+import ebmjax
+from ebmjax._versions import versions
+from ebmjax.recipes.core.fields import REFUSED, did_you_mean, stop
 
 COMMANDS = {
     "run": "ebmjax.recipes.core.run",
@@ -24,7 +27,8 @@ USAGE = """usage: ebmjax COMMAND ...
   ebmjax score --workdir=RUN     scores your own images by it
   ebmjax export --workdir=RUN    writes its parameters to a file
   ebmjax fields CONFIG           prints every field of a configuration, with its text and range
-  ebmjax list                    prints the configurations and their variants
+  ebmjax list [FILE]             prints the configurations and studies, or the rows of a study
+  ebmjax --version               prints the versions of ebmjax, JAX and Python
 
 ebmjax COMMAND --help says more."""
 
@@ -39,22 +43,38 @@ def command(name: str) -> ModuleType:
         stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[experiments]".', REFUSED)
 
 
+def quietly(work: Callable[[], None]) -> None:
+    """Does ``work``; ends without a word if whoever reads the output has gone (``| head``)."""
+    try:
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
 def main() -> None:
     """Hands the command line over to one of ``COMMANDS``."""
+    quietly(_hand_over)
+
+
+def _hand_over() -> None:
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h"):
         print(USAGE)
-        sys.exit(0)
-    if name not in COMMANDS:
-        stop(f"unknown command {name!r}; there are {', '.join(COMMANDS)}.", REFUSED)
-    module = command(name)
-    sys.argv[:] = [f"ebmjax {name}", *arguments]  # read by the command, and shown to continue it
-    try:
+    elif name == "--version":
+        found = versions()
+        print(f"ebmjax {ebmjax.__version__}, JAX {found['jax']}, Python {found['python']}")
+    elif name in COMMANDS:
+        module = command(name)
+        sys.argv[:] = [f"ebmjax {name}", *arguments]  # read by the command, shown to continue it
         module.main()
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has gone, as in ``ebmjax list | head``
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+    else:
+        hint = did_you_mean(name, COMMANDS)
+        stop(f"unknown command {name!r}.{hint} There are {', '.join(COMMANDS)}.")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
 """Reads the configuration from a command line."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from ebmjax.recipes.core import declare, families, files, unset
-from ebmjax.recipes.core.fields import Config, stop
+from ebmjax.recipes.core.fields import Config, ConfigError, did_you_mean, stop
 
 
-def read(config: str, arguments: Sequence[str], *, is_checked: bool = True) -> Config:
+def read(
+    config: str, arguments: Sequence[str], *, is_checked: bool = True, where: str = ""
+) -> Config:
     """Returns the configuration of ``run.py --config=CONFIG ARGUMENTS``, without global flags.
 
     Raises:
@@ -18,7 +22,7 @@ def read(config: str, arguments: Sequence[str], *, is_checked: bool = True) -> C
     argv = ["run.py", f"--config={config}", *arguments]
     values = flags.FlagValues()
     config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=argv)
-    parse(values, argv, is_checked=is_checked)
+    parse(values, argv, is_checked=is_checked, where=where)
     return values.config
 
 
@@ -33,33 +37,70 @@ def without_effect(config: str, arguments: Sequence[str]) -> set[str]:
     return {name for name in typed(arguments) if declare.no_effect(fields, found, name)}
 
 
-def parse(values: flags.FlagValues, argv: list[str], *, is_checked: bool = True) -> list[str]:
+def parse(
+    values: flags.FlagValues, argv: list[str], *, is_checked: bool = True, where: str = ""
+) -> list[str]:
     """Sets the flags, ``config`` among them, from a command line; returns the rest.
 
-    Without ``is_checked`` fields may be out of range, without effect or exclude each other.
+    Args:
+      values: the flags.
+      argv: the command line.
+      is_checked: False lets fields be out of range, without effect or exclude each other.
+      where: beginning of a message, such as the row of a study.
 
     Raises:
-      SystemExit: for a mistake in the command line, in one line.
+      SystemExit: for a mistake in the command line or the configuration file, in one line.
     """
     argv, unset_names = unset.split(_joined(argv))
+    if not any(argument.partition("=")[0].lstrip("-") == "config" for argument in argv[1:]):
+        stop(f"{where}--config is missing. Try --config=configs/thermo_digits.py or --help.")
+    names = {*typed(argv), *unset_names}
+    sys.modules.pop("config_config", None)  # else a file would see what another one defined
     try:
-        rest = values([resolve(argument) for argument in argv])
+        rest = values([resolve(argument, where) for argument in argv])
         if values.config is None:
-            stop("--config is missing. Try --config=configs/thermo_digits.py or --help.")
+            raise ConfigError("get_config() of the file must return a configuration, got None.")
         for name in unset_names:
             unset.unset(values.config, name)
         _check_sections(values.config, argv)
         if is_checked:
-            families.check(values.config, {*typed(argv), *unset_names})
-    except (AttributeError, KeyError) as error:
-        stop(f"unknown field in a --config override: {_innermost(error)}")
+            families.check(values.config, names)
     except flags.UnrecognizedFlagError as error:
-        hint = " Fields of the configuration begin with --config, as in --config.data.path=FILE."
-        stop(f"{str(error).strip().splitlines()[0].rstrip('.')}.{hint}")
-    except (flags.Error, TypeError, ValueError) as error:
-        # An error in a configuration file has a traceback; the reason is the last line.
-        stop(str(error).strip().splitlines()[-1])
+        text = str(error).strip().splitlines()[0].rstrip(".").replace(" ?", "?") + "."
+        hint = "Fields of the configuration begin with --config, as in --config.data.path=FILE."
+        stop(f"{where}{text.replace('?.', '?')} {hint}")
+    except (Exception, SystemExit) as error:  # whatever the configuration file does
+        if str(error).startswith("error: "):  # of ``stop``, which has printed it
+            raise
+        given = [one.partition("=")[2] for one in argv if one.lstrip("-").startswith("config=")]
+        stop(where + _explained(error, given[-1] if given else "", names))
     return rest
+
+
+def _explained(error: BaseException, config: str, names: Collection[str]) -> str:
+    """Returns what is wrong, on one line: the configuration file, a field's name or its value."""
+    found = files.places(config.partition(":")[0], "configs")
+    path = found[0] if found else Path(config)
+    for one in _chain(error):
+        mistake = files.mistake_in(path, one)
+        if mistake:
+            is_told = isinstance(one, ConfigError | declare.UnknownVariantError)
+            return str(one) if is_told else mistake
+    if "attribute 'get_config'" in str(error):
+        return f"{path} must define get_config(variant), which returns a configuration."
+    if names and isinstance(error, AttributeError | KeyError):
+        known = declare.names(read(config, [], is_checked=False))
+        for name in sorted({*names} - known):
+            hint = did_you_mean(name, known)
+            return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
+    return str(error).strip().splitlines()[-1]
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Returns an error and those behind it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def typed(argv: Sequence[str]) -> list[str]:
@@ -82,13 +123,13 @@ def _check_sections(config: Config, argv: Sequence[str]) -> None:
             )
 
 
-def resolve(argument: str) -> str:
-    """Returns ``--config=PATH[:VARIANT]`` with PATH found from here or from experiments/."""
+def resolve(argument: str, where: str = "") -> str:
+    """Returns ``--config=PATH[:VARIANT]`` with PATH found as ``files.find`` does."""
     prefix, equals, value = argument.partition("=")
     if prefix not in ("--config", "-config") or not equals:
         return argument
     path, colon, variant = value.partition(":")
-    found = files.find(path, "configs", "configuration")
+    found = files.find(path, "configs", "configuration", where)
     return f"--config={found}{colon}{variant}"
 
 
@@ -100,10 +141,3 @@ def _joined(argv: list[str]) -> list[str]:
             argument = f"{joined.pop()}={argument}"
         joined.append(argument)
     return joined
-
-
-def _innermost(error: BaseException) -> str:
-    """Returns the message of the error behind ``error``, on one line."""
-    while error.args and isinstance(error.args[0], BaseException):
-        error = error.args[0]
-    return "; ".join(str(error.args[0]).splitlines()) if error.args else str(error)

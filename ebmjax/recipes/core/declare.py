@@ -121,6 +121,15 @@ def defaults(fields: Fields) -> ConfigDict:
     return config
 
 
+def names(config: Config, section: str = "") -> set[str]:
+    """The dotted names of a configuration's fields and sections."""
+    found: set[str] = set()
+    for key, value in config.items():
+        found |= {section + key}
+        found |= names(value, f"{section}{key}.") if isinstance(value, ConfigDict) else set()
+    return found
+
+
 def configure(
     fields: Fields, variant: str, base: Mapping[str, Any], variants: Mapping[str, Any]
 ) -> ConfigDict:

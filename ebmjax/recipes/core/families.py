@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ebmjax._user_function import definitions
 from ebmjax.recipes.core import checks, declare
 from ebmjax.recipes.core.declare import Fields
-from ebmjax.recipes.core.fields import Config, ConfigError, choose, flatten
+from ebmjax.recipes.core.fields import Config, ConfigError, choose, did_you_mean, flatten
 
 if TYPE_CHECKING:
     from ebmjax.recipes.core.build import Experiment
@@ -49,8 +49,9 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
     # BlackJAX's kernels have further options, which a file may add.
     names -= {name for name in names - set(fields) if name.startswith("sampler.blackjax.")}
     for name in sorted(names.symmetric_difference(fields)):
-        problem = "is missing" if name in fields else f"is no field of the family {config.family}"
-        raise ConfigError(f"config.{name} {problem}: `ebmjax fields {config.family}` prints all.")
+        problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
+        problem = "is missing." if name in fields else problem
+        raise ConfigError(f"config.{name} {problem} `ebmjax fields {config.family}` prints all.")
     declare.check(fields, config, typed)
     checks.check_seeds(config)
     checks.check_shards(

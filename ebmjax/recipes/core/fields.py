@@ -3,8 +3,9 @@
 Commands print an error of the user as one paragraph, without a traceback.
 """
 
+import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 Config = Any
@@ -12,6 +13,10 @@ Config = Any
 
 REFUSED, FAILED = 2, 1
 """Exit codes: what was asked for cannot be done, and nothing was written; a run broke off."""
+
+
+ALIKE = 0.6
+"""Likeness of two names, from 0 to 1, from which one may be meant by the other."""
 
 
 class ConfigError(ValueError):
@@ -43,6 +48,24 @@ def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
     if value not in table:
         raise ConfigError(f"config.{name} must be one of {sorted(table)}, got {value!r}.")
     return table[value]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns " Did you mean 'a' or 'b'?" with the nearest of ``names``; empty if none is near.
+
+    The last parts of dotted names must be alike; among them those of a like section come first.
+    """
+    section, _, last = name.rpartition(".")
+    scores: dict[str, float] = {}
+    for one in names:
+        other, _, its_last = one.rpartition(".")
+        is_word = last in its_last.split("_")
+        alike = 0.9 if is_word else difflib.SequenceMatcher(None, last, its_last).ratio()
+        if alike >= ALIKE:
+            scores[one] = alike + difflib.SequenceMatcher(None, section, other).ratio() / 2
+    near = [one for one in scores if scores[one] >= max(scores.values()) - ALIKE / 2]
+    found = sorted(near, key=lambda one: (-scores[one], one))[:3]
+    return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,16 +2,14 @@
 
 import sys
 
-from ebmjax.recipes.core import command_line, declare, families
+from ebmjax.recipes.core import command_line, declare, families, files
 from ebmjax.recipes.core.declare import Field, Fields
 from ebmjax.recipes.core.fields import Config, choose
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
-       ebmjax fields FAMILY
 
 Prints every field with its value, text and range, and says of a field that has no effect what it
-needs. A family (image, joint, latent or plane) stands for its defaults."""
-
+needs. "joint" stands for configs/joint.py, "plane" for the defaults of that family."""
 
 SECTIONS = [
     "family",
@@ -68,7 +66,7 @@ def main() -> None:
         return
     first = first.removeprefix("--config=")
     config: Config
-    if first in families.FAMILIES:
+    if first in families.FAMILIES and not files.places(first, "configs"):
         config = declare.defaults(families.fields_of(first))
     else:
         config = command_line.read(first, rest, is_checked=False)

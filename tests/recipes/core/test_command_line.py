@@ -25,6 +25,9 @@ DIGITS = EXPERIMENTS / "configs" / "thermo_digits.py"
         (REPOSITORY, "experiments/configs/thermo_digits.py"),
         (EXPERIMENTS, "configs/thermo_digits.py"),
         ("/", "configs/thermo_digits.py"),
+        ("/", "thermo_digits.py"),
+        ("/", "thermo_digits"),
+        (EXPERIMENTS, "configs/thermo_digits"),
         ("/", str(DIGITS)),
     ],
 )
@@ -121,9 +124,15 @@ def test_help_teaches_and_ends_well(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([SMOKE, "--config.sed=1"], "'sed'"),
-        ([SMOKE, "--config.train.bath_size=8"], "'bath_size'"),
-        ([SMOKE, "--config.trian.batch_size=8"], "'trian'"),
+        (
+            [SMOKE, "--config.sed=1"],
+            "config.sed is no field. Did you mean 'seed'? "
+            "`ebmjax fields configs/thermo_digits.py:smoke` prints all.",
+        ),
+        ([SMOKE, "--config.train.bath_size=8"], "Did you mean 'train.batch_size' or 'eval.batch"),
+        ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
+        ([SMOKE, "--config.train.num_steps=100"], "'train.num_epochs' or 'sampler.prior.num"),
+        ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
         ([SMOKE, "--config.train.batch_size=many"], "--config.train.batch_size=many"),
         ([SMOKE, "--config.train.batch_size=1.5"], "--config.train.batch_size=1.5"),
         ([SMOKE, "--config.loss.exponent=six"], "--config.loss.exponent=six"),
@@ -135,15 +144,17 @@ def test_help_teaches_and_ends_well(tmp_path):
             [SMOKE, "--config.loss.exponent=None"],
             "config.loss.exponent must have a value",
         ),
-        ([SMOKE, "--config.loss.exponnt=None"], "'exponnt'"),
+        ([SMOKE, "--config.loss.exponnt=None"], "Did you mean 'loss.exponent'"),
         ([SMOKE, "--config.loss.exponent.x=None"], "loss.exponent.x"),
         (["--config=configs/thermo_digits.py:smoky"], "unknown variant 'smoky'; there are smoke"),
         (["--config=configs/nowhere.py"], "no configuration file 'configs/nowhere.py'"),
         (["--config=configs"], "no configuration file 'configs'"),
+        (["--config=jont"], "Did you mean 'joint'? `ebmjax list` prints all."),
+        (["--config.seed=1"], "--config is missing"),
         (["--config"], "Missing value for flag --config"),
         (["--workdir=run"], "--config is missing"),
         (["--config.seed=1", SMOKE], "--config.seed=1 in argv before"),
-        ([SMOKE, "--work_dir=run"], "'work_dir'"),
+        ([SMOKE, "--work_dir=run"], "'work_dir'. Did you mean: workdir? Fields of the"),
         ([SMOKE, "run"], "unexpected arguments ['run']"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -152,6 +163,31 @@ def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
     """Runs processes, because these answer before JAX is imported."""
     assert_told_in_a_paragraph(run_script(*arguments, cwd=tmp_path), expected)
     assert not list(tmp_path.iterdir())
+
+
+FILES = {
+    "import nowhere": "own.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
+    "x = 1\ndef get_config(v='):": "own.py, line 2: SyntaxError: unterminated string",
+    "def get_config(v=''):\n  return {}['a']": "own.py, line 2: KeyError: 'a'",
+    "def get_config(v=''):\n  return open('no')": "own.py, line 2: FileNotFoundError: ",
+    "def get_config(v=''):\n  return int(v)": "own.py, line 2: ValueError: invalid literal",
+    "import sys\nsys.exit(3)": "own.py, line 2: SystemExit: 3",
+    "def get_config(v=''):\n  pass": "must return a configuration, got None",
+    "get = 3": "own.py must define get_config(variant)",
+    "def get_config(v=''):\n  return {}": "config.family must be one of",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+@pytest.mark.parametrize("arguments", [[], ["--config.seed=3"]])
+def test_mistakes_in_a_configuration_file(text, arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        command_line.read("own.py", arguments)
+    assert ended.value.code == 2
+    assert FILES[text] in str(ended.value)
+    assert capsys.readouterr().err.splitlines()[-1] == str(ended.value)
 
 
 def assert_told_in_a_paragraph(finished, expected):
