@@ -15,8 +15,8 @@ REFUSED, FAILED = 2, 1
 """Exit codes: what was asked for cannot be done, and nothing was written; a run broke off."""
 
 
-ALIKE = 0.6
-"""Likeness of two names, from 0 to 1, from which one may be meant by the other."""
+NEAR = 0.6
+"""Similarity of two names, from 0 to 1, from which one may be meant by the other."""
 
 
 class ConfigError(ValueError):
@@ -53,19 +53,26 @@ def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Returns " Did you mean 'a' or 'b'?" with the nearest of ``names``; empty if none is near.
 
-    The last parts of dotted names must be alike; among them those of a like section come first.
+    The last parts of dotted names count most. Among equals the name of the nearer section wins.
     """
     section, _, last = name.rpartition(".")
     scores: dict[str, float] = {}
     for one in names:
         other, _, its_last = one.rpartition(".")
-        is_word = last in its_last.split("_")
-        alike = 0.9 if is_word else difflib.SequenceMatcher(None, last, its_last).ratio()
-        if alike >= ALIKE:
-            scores[one] = alike + difflib.SequenceMatcher(None, section, other).ratio() / 2
-    near = [one for one in scores if scores[one] >= max(scores.values()) - ALIKE / 2]
+        similar = _similarity(last, its_last)
+        if similar >= NEAR:
+            scores[one] = similar + difflib.SequenceMatcher(None, section, other).ratio() / 2
+    near = [one for one in scores if scores[one] >= max(scores.values()) - NEAR / 2]
     found = sorted(near, key=lambda one: (-scores[one], one))[:3]
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def _similarity(name: str, other: str) -> float:
+    """Returns 1.2 for equal names, 0.9 if ``name`` is a word of the other, else at most 1."""
+    if name == other:
+        return 1.2
+    is_word = name in other.split("_")
+    return 0.9 if is_word else difflib.SequenceMatcher(None, name, other).ratio()
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

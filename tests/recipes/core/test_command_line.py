@@ -129,9 +129,12 @@ def test_help_teaches_and_ends_well(tmp_path):
             "config.sed is no field. Did you mean 'seed'? "
             "`ebmjax fields configs/thermo_digits.py:smoke` prints all.",
         ),
-        ([SMOKE, "--config.train.bath_size=8"], "Did you mean 'train.batch_size' or 'eval.batch"),
+        ([SMOKE, "--config.train.bath_size=8"], "Did you mean 'train.batch_size'? `ebmjax fields"),
         ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
-        ([SMOKE, "--config.train.num_steps=100"], "'train.num_epochs' or 'sampler.prior.num"),
+        (
+            [SMOKE, "--config.train.num_steps=100"],
+            "'sampler.prior.num_steps' or 'train.num_epochs'? ",
+        ),
         ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
         ([SMOKE, "--config.train.batch_size=many"], "--config.train.batch_size=many"),
         ([SMOKE, "--config.train.batch_size=1.5"], "--config.train.batch_size=1.5"),
@@ -174,7 +177,7 @@ FILES = {
     "import sys\nsys.exit(3)": "own.py, line 2: SystemExit: 3",
     "def get_config(v=''):\n  pass": "must return a configuration, got None",
     "get = 3": "own.py must define get_config(variant)",
-    "def get_config(v=''):\n  return {}": "config.family must be one of",
+    "def get_config(v=''):\n  return {'seed': 1}": "config.",
 }
 
 

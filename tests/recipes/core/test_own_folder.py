@@ -3,11 +3,13 @@
 import importlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tomllib
 
+import jax
 import pytest
 from experiment_runs import REPOSITORY
 
@@ -83,7 +85,7 @@ def test_the_packages_configurations_and_studies_need_no_checkout(here):
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
         (
             ["train"],
-            "unknown command 'train'; there are run, study, fields, list, sample, score, export.",
+            "unknown command 'train'. There are run, study, fields, list, sample, score, export.",
         ),
     ],
 )
@@ -92,6 +94,31 @@ def test_mistakes_are_told_in_a_line(arguments, expected, here):
     assert finished.returncode == 2
     assert finished.stderr.startswith(f"error: {expected}")
     assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "--version", "run --help", "study --help", "fields joint", "list", "x"]
+)
+@pytest.mark.parametrize("gone", ["stdout", "stderr"])
+def test_a_reader_that_has_gone_is_no_error(arguments, gone):
+    """Ends without a traceback, as in ``ebmjax --help | head``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "ebmjax.recipes", *arguments.split()]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {gone: writing}
+    done = subprocess.run(command, text=True, cwd=REPOSITORY, **streams)
+    os.close(writing)
+    other = done.stderr if gone == "stdout" else done.stdout
+    assert "Traceback" not in (other or "")
+    assert "BrokenPipe" not in (other or "")
+    assert done.returncode in (0, 2, 141)
+
+
+def test_the_version_is_printed(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ebmjax", "--version"])
+    command.main()
+    line = f"ebmjax {ebmjax.__version__}, JAX {jax.__version__}, Python {platform.python_version()}"
+    assert capsys.readouterr().out == line + "\n"
 
 
 @pytest.mark.slow
