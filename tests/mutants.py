@@ -1,28 +1,41 @@
 """Mistakes made on purpose, one at a time, to see whether the default tests notice.
 
     python tests/mutants.py [--only NAME] [--list]
+    python tests/mutants.py --random NUMBER [--seed SEED] [--within PATH] [--list]
 
-The table is mutants.toml. Each mutant runs in a copy of the tree, with the tests that are to catch
-it. Exit code 0 where at least 95 % of the mutants are caught, 1 where fewer are, 2 where the table
-is wrong or the tests fail without any mutant. Compiled programs come from the checkout's cache.
+The table is mutants.toml: known mistakes, each with the tests that are to catch it. ``--random``
+draws mistakes from all the code (mistakes.py), to be caught by any default test that runs the line
+(covering.py). survivors.toml says which of them no test can catch, and why.
+
+Each mutant runs in a copy of the tree. Exit code 0 where at least 95 % of the mutants are caught, 1
+where fewer are, 2 where the table is wrong or the tests fail without any mutant. Compiled programs
+come from the checkout's cache.
 """
 
 import argparse
+import contextlib
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+import covering
+import mistakes
+from mistakes import ROOT
+
 COPIED = ("benchmarks", "docs", "ebmjax", "experiments", "tests", "pyproject.toml", "README.md")
 GOAL = 0.95
 TIME_LIMIT = 600  # seconds; a mutant that hangs is caught
+MEMORY_LIMIT = 12 * 2**30  # bytes of addresses; a run of tests has 3 GB
 
 
 class Mutant(NamedTuple):
@@ -84,33 +97,47 @@ def table_errors(mutants: list[Mutant]) -> list[str]:
     return errors
 
 
-def run_tests(copy: Path, tests: tuple[str, ...], time_limit: float | None = None) -> Outcome:
-    """Runs default tests in ``copy`` until one fails.
+def run_tests(
+    copy: Path,
+    tests: Sequence[str],
+    time_limit: float | None = None,
+    before: Sequence[str] = (),
+) -> Outcome:
+    """Runs default tests in ``copy`` until one fails, ``before`` between Python and pytest.
+
+    The tests have a new home and leave no process and no file.
 
     Raises:
-      RuntimeError: if pytest ran no test.
+      RuntimeError: if pytest could not run them.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-rfE", *tests]
+    command = [sys.executable, *before, "-m", "pytest", "-x", "-q", "-n", "0", "-rfE", *tests]
     cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
     environment = os.environ | {"PYTHONPATH": str(copy), "JAX_COMPILATION_CACHE_DIR": cache}
     started = time.perf_counter()
-    try:
-        done = subprocess.run(
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        process = subprocess.Popen(
             [*command, "-p", "no:cacheprovider"],
             cwd=copy,
-            env=environment,
-            capture_output=True,
+            env=environment | {"HOME": home, "TMPDIR": home},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=time_limit,
+            start_new_session=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT,) * 2),
         )
-    except subprocess.TimeoutExpired:
-        return Outcome(f"no end within {time_limit} s", time.perf_counter() - started)
+        try:
+            told, _ = process.communicate(timeout=time_limit)
+        except subprocess.TimeoutExpired:
+            return Outcome(f"no end within {time_limit:.0f} s", time.perf_counter() - started)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     seconds = time.perf_counter() - started
-    if done.returncode == 0:
+    if process.returncode in (0, 5):  # 5 where all tests are slow ones
         return Outcome("", seconds)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    if done.returncode not in (1, 2) or failed is None:
-        raise RuntimeError(f"pytest ran no test of {tests}:\n{done.stdout}{done.stderr}")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
+    if process.returncode not in (1, 2) or failed is None:
+        raise RuntimeError(f"pytest cannot run {tests}:\n{told}")
     return Outcome(failed[1], seconds)
 
 
@@ -136,7 +163,7 @@ def copy_tree(folder: Path) -> None:
             shutil.copy(ROOT / name, folder / name)
 
 
-def run_all(mutants: list[Mutant]) -> int:
+def run_table(mutants: list[Mutant]) -> int:
     """Prints a line a mutant and the share that was caught. Returns the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -157,12 +184,83 @@ def run_all(mutants: list[Mutant]) -> int:
     return int(num_caught < GOAL * len(mutants))
 
 
+def read_survivors() -> dict[tuple[str, str, str], str]:
+    """Returns the reasons of survivors.toml, by the file and its line before and after."""
+    table = tomllib.loads((ROOT / "tests" / "survivors.toml").read_text())
+    return {
+        (file, before, after): reason
+        for file, survivors in table.items()
+        for before, after, reason in survivors.values()
+    }
+
+
+def run_drawn(drawn: list[mistakes.Mistake]) -> int:
+    """Prints a line a mistake, and how many were caught. Returns the exit code."""
+    reasons = read_survivors()
+    num_caught = num_explained = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder).resolve()
+        copy_tree(copy)
+        covering.measure(
+            copy,
+            {one.file for one in drawn},
+            lambda test, before: run_tests(copy, [test], before=before),
+        )
+        for number, one in enumerate(drawn, 1):
+            before, after = one.shown((ROOT / one.file).read_text())
+            reason = reasons.get((one.file, before, after))
+            killer, seconds = ("", 0.0) if reason else run_mistake(copy, one)
+            num_explained += bool(reason)
+            num_caught += bool(killer)
+            told = "explained" if reason else "caught   " if killer else "SURVIVED "
+            print(f"{number:4} {told} {seconds:5.0f} s  {one.file}:{one.lines[0]}  {killer}")
+            if not killer:
+                print(f"name = {[before, after, reason or 'WHY?']}")
+            sys.stdout.flush()
+    num_real = len(drawn) - num_explained
+    print(
+        f"{num_caught} of {len(drawn)} caught. survivors.toml explains {num_explained}; of the "
+        f"others, {num_real - num_caught} survived. The goal is {GOAL:.0%} of these {num_real}."
+    )
+    return int(num_caught < GOAL * num_real)
+
+
+def run_mistake(copy: Path, mistake: mistakes.Mistake) -> Outcome:
+    """Runs every test file that covers ``mistake`` in ``copy`` until one fails.
+
+    A file has five times as long as it took without a mistake, and a minute.
+    """
+    path = copy / mistake.file
+    whole, times = path.read_text(), path.stat()
+    path.write_text(mistake.made(whole))
+    total = 0.0
+    try:
+        for test, usual in covering.tests_of(mistake):
+            killer, seconds = run_tests(copy, [test], 60 + 5 * usual)
+            total += seconds
+            if killer:
+                return Outcome(killer, total)
+    finally:
+        path.write_text(whole)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return Outcome("", total)
+
+
 def main() -> int:
     """Runs the command. Returns its exit code."""
     parser = argparse.ArgumentParser(description="Run mutants of the library against its tests.")
     parser.add_argument("--only", metavar="NAME", action="append", help="this mutant; repeatable")
-    parser.add_argument("--list", action="store_true", help="print the table and run nothing")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--random", metavar="NUMBER", type=int, help="draw mistakes, this many")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
+    parser.add_argument("--within", metavar="PATH", default="", help="draw below this path alone")
     options = parser.parse_args()
+    if options.random:
+        drawn = mistakes.draw(options.random, options.seed, options.within)
+        for one in drawn if options.list else []:
+            before, after = one.shown((ROOT / one.file).read_text())
+            print(f"{one.file}:{one.lines[0]} ({one.kind})\n  {before}\n  {after}")
+        return 0 if options.list else run_drawn(drawn)
     mutants = read_table()
     unknown = set(options.only or ()) - {mutant.name for mutant in mutants}
     errors = table_errors(mutants) + [f"There is no mutant {name}." for name in sorted(unknown)]
@@ -173,7 +271,7 @@ def main() -> int:
         for name, file, old, new, _ in mutants:
             print(f"{name:40} {file}: {old} -> {new}")
         return 0
-    return run_all([m for m in mutants if not options.only or m.name in options.only])
+    return run_table([m for m in mutants if not options.only or m.name in options.only])
 
 
 if __name__ == "__main__":

@@ -213,3 +213,39 @@ def test_what_rounds_to_1_is_not_below_1():
         largest = float(np.nextafter(np.float32(1), np.float32(0)))
         assert values.refusal(largest) is None
         assert values.refusal(0.99999999) == values.words
+
+
+LARGEST, LEAST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
+ENDS = {
+    "POSITIVE": ((LEAST, 1, LARGEST), (0, -LEAST, True, "1", np.inf, np.nan)),
+    "NOT_NEGATIVE": ((0, 0.0, LARGEST), (-LEAST, False, np.inf)),
+    "FRACTION": ((0, 0.9999999), (-LEAST, 1, 1 - 2**-25)),
+    "UP_TO_ONE": ((LEAST, 1), (0, 1.0000001)),
+    "PROBABILITY": ((0, 1), (-LEAST, 1.0000001)),
+    "FINITE": ((-LARGEST, 0, LARGEST), (-np.inf, np.nan)),
+    "BELOW_ONE": ((-LARGEST, 0.9999999), (1, -np.inf)),
+    "RADIUS": ((0, 10_000), (-LEAST, 10_000.001)),
+    "WHOLE": ((0, 2**31 - 1), (-1, 1.0, True, 2**31)),
+    "COUNT": ((1, 2**31 - 1), (0, 1.0, 2**31)),
+    "TWO_OR_MORE": ((2,), (1,)),
+    "COUNTS": ((1, (2, 1)), (0, (2, 0))),
+    "ZERO_OR_TWO": ((0, 2), (1, -1)),
+    "GRID": ((10, 5000), (9, 5001)),
+    "SEED": ((0, 2**32 - 1), (-1, 2**32)),
+    "FLAG": ((True, False), (0, 1, "True")),
+    "NAME": (("a",), ("", 1)),
+    "BANDWIDTH": (("median", LEAST), (0, "mean")),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_range_ends_where_its_words_say(name):
+    accepted, refused = ENDS[name]
+    values = getattr(ranges, name)
+    assert [value for value in accepted if values.refusal(value)] == []
+    assert [value for value in refused if not values.refusal(value)] == []
+
+
+def test_numbers_that_32_bits_do_not_hold_are_refused():
+    for value in (2 * LARGEST, LEAST / 2, -2 * LARGEST, -(2**31), [0.5, LEAST / 2]):
+        assert ranges.FINITE.refusal(value).startswith("a number that 32 bits hold"), value
