@@ -127,7 +127,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
       FileNotFoundError: if there is no such file.
       ValueError: for another kind of file, another hash or damaged contents.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors}
     if path.suffix not in readers:
         raise ValueError(

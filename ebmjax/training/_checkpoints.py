@@ -60,7 +60,7 @@ class Checkpoints:
         import orbax.checkpoint as ocp  # it takes 0.7 s to import, and only runs that save need it
 
         self._ocp = ocp
-        self.directory = Path(directory).absolute()
+        self.directory = Path(directory).expanduser().absolute()
         alone: dict[str, Any] = {}
         if jax.process_count() > 1:  # one reads and writes, and must not wait for the others
             me = jax.process_index()

@@ -1,5 +1,6 @@
 """A trace of what the devices do in some steps of a run."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Profile:
 
     def __init__(self, folder: str | Path, num_steps: int):
         check_at_least("num_steps", num_steps, 1)
-        self.folder = Path(folder)
+        self.folder = Path(folder).expanduser()
         self.num_steps = num_steps
         self.num_traced = 0
         self._is_warm = False
@@ -51,6 +52,10 @@ class Profile:
         """Ends the trace, if one was begun."""
         if self._is_open:
             self._is_open = False
+            # JAX names a trace by the second, and would write over one of the same second.
+            name = "plugins/profile/%Y_%m_%d_%H_%M_%S"
+            while (self.folder / time.strftime(name)).exists():
+                time.sleep(0.05)
             jax.profiler.stop_trace()
 
     def __enter__(self) -> "Profile":

@@ -53,7 +53,7 @@ def warm_start(
       CheckpointMismatchError: if its parameters are those of another network.
       CheckpointDamagedError: if none of its checkpoints can be read.
     """
-    directory = Path(directory)
+    directory = Path(directory).expanduser()
     found = None
     if directory.is_dir():
         with Checkpoints(directory) as checkpoints:

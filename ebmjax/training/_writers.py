@@ -44,7 +44,7 @@ class JsonlWriter:
     """
 
     def __init__(self, path: str | Path, *, log_every: int | None = None):
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self._log_every = log_every
         self._file = None
 
@@ -107,7 +107,7 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     Raises:
       FileNotFoundError: if there is no such file.
     """
-    parsed, damaged = _parsed_lines(Path(path))
+    parsed, damaged = _parsed_lines(Path(path).expanduser())
     if damaged:
         logger.warning("%s: %s damaged and left out.", path, _lines(damaged))
     return [row for row, _ in parsed]

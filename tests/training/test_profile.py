@@ -53,6 +53,13 @@ def test_a_run_that_ends_early_closes_its_trace(tmp_path):
     assert list(tmp_path.rglob("*.xplane.pb"))
 
 
+def test_two_traces_of_one_second_are_both_kept(tmp_path):
+    for _ in range(2):
+        with training.Profile(tmp_path, 1) as profile:
+            fitted(4, 2, profile)
+    assert len(list(tmp_path.rglob("*.xplane.pb"))) == 2
+
+
 def test_no_steps_are_refused(tmp_path):
     with pytest.raises(
         ValueError, match="num_steps must be an integer of at least 1, got num_steps=0"

@@ -1,10 +1,13 @@
 """Joins the processes that share a run, and ends them together."""
 
 import contextlib
+import ctypes
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -103,6 +106,9 @@ def joined(asked: dict[str, Any] | None) -> Iterator[None]:
     if asked is None:
         yield
         return
+    # JAX reads this on import; 1 is its default, also inherited. Its threads would print a dump.
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "4"
     import jax
 
     who, where = "a process", "the address that the cluster names"
@@ -122,25 +128,57 @@ def joined(asked: dict[str, Any] | None) -> Iterator[None]:
     if jax.process_index():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the end)
         logging.disable(logging.WARNING)
+    me = f"process {jax.process_index()} of {jax.process_count()}"
+    _speak_before_an_abort(me)
     try:
         yield
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else FAILED
         if code == 0:
             raise
-    except jax.errors.JaxRuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
-        print(
-            f"error: process {jax.process_index()} of {jax.process_count()} cannot go on: "
-            f"{reason}\nIf another process has ended, its own output says why. What was saved "
-            "before is safe: the same commands on all machines continue the run.",
-            file=sys.stderr,
-        )
-        code = FAILED
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        # Gloo's are a ValueError.
+        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
+            _say_end(me, str(error).strip().splitlines()[0])
+        else:
+            traceback.print_exc()
         code = FAILED
     _leave(code)
+
+
+_is_said = threading.Lock()  # taken by the thread that says why this process ends
+_handlers: list[Any] = []  # which C calls, so that they must not be collected
+
+
+def _say_end(me: str, reason: str) -> None:
+    """Prints once why this process ends, for whichever thread is the first to know."""
+    if not _is_said.acquire(blocking=False):
+        return
+    text = (
+        f"error: {me} cannot go on: {reason}\nIf another process has ended, its own output says "
+        "why. What was saved before is safe: the same commands on all machines continue the run.\n"
+    )
+    os.write(2, text.encode())
+
+
+def _speak_before_an_abort(me: str) -> None:
+    """Lets JAX's threads, which abort a process where another has ended, say so and exit.
+
+    A handler of Python's own would run too late: an abort ends the process when it returns.
+    """
+
+    def end(signum: int) -> None:
+        del signum
+        _say_end(
+            me,
+            "JAX ended it, most likely because another process has ended or was silent for "
+            f"{SECONDS_OF_SILENCE} s (TF_CPP_MIN_LOG_LEVEL=0 shows its report).",
+        )
+        os._exit(FAILED)
+
+    _handlers.append(ctypes.CFUNCTYPE(None, ctypes.c_int)(end))
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # systems without a C library
+        ctypes.CDLL(None).signal(int(signal.SIGABRT), _handlers[-1])
 
 
 def _leave(code: int) -> None:

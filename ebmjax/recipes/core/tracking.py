@@ -1,6 +1,7 @@
 """Shows a running run: TensorBoard, a progress bar or plain lines."""
 
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,16 +16,24 @@ from ebmjax.recipes.core.fields import Config
 
 
 class TensorBoardWriter:
-    """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ..."""
+    """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ...
 
-    def __init__(self, directory: Path):
-        self._directory = directory
+    Each sitting of a run, and each recovery, has a file of its own.
+    """
+
+    def __init__(self, directory: str | Path):
+        self._directory = Path(directory).expanduser()
         self._writer: SummaryWriter | None = None
 
     def start(self, first_step: int) -> None:
         # Hides rows that an interrupted run logged past its last checkpoint.
         purge_step = first_step + 1 if first_step else 0
-        self._writer = SummaryWriter(str(self._directory), purge_step=purge_step)
+        # tensorboardX names files by the second, and would write over one of the same second.
+        number = len(list(self._directory.glob("events.out.tfevents.*")))
+        suffix = f".{number:04d}.step{first_step}.process{os.getpid()}"
+        self._writer = SummaryWriter(
+            str(self._directory), purge_step=purge_step, filename_suffix=suffix
+        )
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._writer is not None, "start() comes first"

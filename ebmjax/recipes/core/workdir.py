@@ -1,6 +1,7 @@
 """Makes a run's folder, checks it against the configuration, and reads and writes its files."""
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -24,8 +25,13 @@ MONITOR = ("evaluations", "monitor")
 
 
 def default_workdir(config_name: str) -> Path:
-    """Returns ``runs/<config>/<time>-<process>`` in the current folder, new for every run."""
-    return Path("runs") / config_name / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    """Returns ``runs/<config>/<time>-<process>`` in the current folder, new for every run.
+
+    A second run of the same process and second ends in "-2".
+    """
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(p for p in (Path("runs") / config_name / one for one in names) if not p.exists())
 
 
 def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:

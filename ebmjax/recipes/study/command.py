@@ -254,7 +254,7 @@ def main() -> None:
     overrides = [argument for argument in rest if not argument.startswith(SLURM)]
     _check_overrides(overrides)
     study = load(options.study)
-    folder = Path(options.folder or default_folder(options.study))
+    folder = Path(options.folder or default_folder(options.study)).expanduser()
     num_seeds = study.num_seeds if options.seeds is None else options.seeds
     if num_seeds < 1:
         stop(f"--seeds must be at least 1, got {num_seeds}.")

@@ -17,6 +17,7 @@ from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
 from ebmjax.recipes.core import processes
+from ebmjax.recipes.core.fields import FAILED
 from ebmjax.recipes.core.launch import launch
 from ebmjax.training._processes import _pickled
 
@@ -141,6 +142,33 @@ except ZeroDivisionError:
 """
 
 
+WAITING = """
+import sys, time
+from ebmjax.recipes.core import processes
+
+with processes.joined(processes.asked_for(sys.argv[1], 2, int(sys.argv[2]), False)):
+    print("joined", flush=True, file=sys.stderr)
+    time.sleep(100)
+"""
+
+
+def test_with_process_0_killed_the_other_ends_with_a_message_and_an_exit_code():
+    """JAX's threads abort it: no handler of Python's would run."""
+    address, devices = address_and_devices()
+    command = [sys.executable, "-c", WAITING, address]
+    pair = [start_process([*command, str(number)], devices) for number in range(2)]
+    said = pair[1].stderr
+    assert said is not None
+    while said.readline() != "joined\n":
+        assert pair[1].poll() is None
+    pair[0].send_signal(signal.SIGKILL)
+    codes, texts = ended(pair)
+    assert codes == [-signal.SIGKILL, FAILED]
+    message, *more = texts[1][1].splitlines()
+    assert message.startswith("error: process 1 of 2 cannot go on: JAX ended it")
+    assert len(more) == 1, "a dump"
+
+
 @pytest.mark.slow
 def test_arrays_and_messages_come_through_whole():
     address, devices = address_and_devices()
@@ -249,8 +277,8 @@ def test_whichever_process_ends_the_run_goes_on_to_the_same_bits(runs, tmp_path)
         codes, texts = signalled(broken, held, step, number, signal.SIGKILL)
         other = 1 - number
         assert codes[number] == -signal.SIGKILL
-        assert codes[other] != 0
-        assert "error: process" in texts[other][1] or "another task died" in texts[other][1]
+        assert codes[other] == FAILED
+        assert f"error: process {other} of 2 cannot go on" in texts[other][1]
         assert not (broken / "summary.json").exists()
 
     codes, texts = signalled(broken, held, 42, 1, signal.SIGTERM)

@@ -230,3 +230,14 @@ def test_tensorboard_forgets_what_came_after_the_step_a_run_continues_from(tmp_p
     writer.write(7, {"loss": 1.0})
     writer.close()
     assert session_starts(tmp_path) == [7]
+
+
+def test_files_of_one_second_are_all_kept(tmp_path):
+    """As those of a run that recovers at once, or of two sittings."""
+    for number in range(3):
+        writer = tracking.TensorBoardWriter(tmp_path)
+        writer.start(number)
+        writer.write(number + 1, {"loss": float(number)})
+        writer.close()
+    assert len(list(tmp_path.iterdir())) == 3
+    assert {value for (_, _), value in scalars(tmp_path).items()} == {0.0, 1.0, 2.0}

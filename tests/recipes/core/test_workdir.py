@@ -102,9 +102,12 @@ def test_the_folder_of_a_run_that_may_no_longer_be_written(tmp_path, monkeypatch
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
 
 
-def test_runs_that_start_together_have_folders_of_their_own(monkeypatch):
+def test_runs_that_start_together_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workdir.time, "strftime", lambda _: "20260101-000000")
     ours = workdir.default_workdir("a")
+    ours.mkdir(parents=True)
+    assert workdir.default_workdir("a").name == f"{ours.name}-2"  # of this process
     monkeypatch.setattr(workdir.os, "getpid", lambda: -1)
     assert workdir.default_workdir("a") != ours
 
