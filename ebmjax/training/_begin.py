@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from ebmjax.training._checkpoints import Checkpoints, host_leaves, like
+from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import DataDigest, check_same_data, digest_data
+from ebmjax.training._leaves import host_leaves, like
 from ebmjax.training._processes import from_first, is_shared
 from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree

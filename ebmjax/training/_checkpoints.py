@@ -3,14 +3,12 @@
 import hashlib
 import json
 import logging
-import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least
@@ -21,7 +19,8 @@ from ebmjax.training._access import (
     silence_orbax_errors,
     system_errno,
 )
-from ebmjax.training._digest import as_numpy, is_key, tree_digest
+from ebmjax.training._digest import tree_digest
+from ebmjax.training._leaves import host_leaves, like
 from ebmjax.types import PyTree
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class Checkpoints:
     Args:
       directory: made if missing.
       max_to_keep: older checkpoints are removed; at least 1. With 1, no other is left if it is
-        damaged.
+        damaged. Passing ones come on top.
 
     Raises:
       ValueError: if ``max_to_keep`` is below 1.
@@ -67,16 +66,23 @@ class Checkpoints:
             alone["multiprocessing_options"] = ocp.options.MultiprocessingOptions(
                 primary_host=me, active_processes={me}
             )
-        options = ocp.CheckpointManagerOptions(max_to_keep=max_to_keep, create=False, **alone)
+        options = ocp.CheckpointManagerOptions(create=False, **alone)
+        self._max_to_keep = max_to_keep
+        self._are_passing: dict[int, bool] = {}
+        self._has_saved = False
         with access_explained("made", self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         silence_orbax_errors()
 
-    def save(self, step: int, tree: PyTree, meta: dict[str, Any]) -> None:
+    def save(
+        self, step: int, tree: PyTree, meta: dict[str, Any], *, is_passing: bool = False
+    ) -> None:
         """Writes the ``tree`` of ``step``, with ``meta`` (anything JSON can hold).
 
-        It copies to the host, then writes in the background; the caller may donate ``tree``.
+        It copies to the host, then writes in the background; the caller may donate ``tree``. A
+        passing checkpoint, as of an interruption, only lets the run continue: it goes once a later
+        one is there, and a run never goes back to it.
 
         Raises:
           TypeError: if JSON cannot hold ``meta``.
@@ -91,6 +97,7 @@ class Checkpoints:
             "user": user,
             "layout": _layout(tree),
             "digest": tree_digest(leaves),
+            "is_passing": is_passing,
         }
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
@@ -98,10 +105,33 @@ class Checkpoints:
         )
         with access_explained("written", self.directory):
             self._manager.wait_until_finished()
+            self._remove_surplus()
             check_room(self.directory, sum(leaf.nbytes for leaf in leaves.values()))
             is_saved = self._manager.save(step, args=args, force=True)
         if not is_saved:
             raise RuntimeError(f"orbax refused to save step {step} in {self.directory}.")
+        self._are_passing[step], self._has_saved = is_passing, True
+
+    def _remove_surplus(self) -> None:
+        """Removes what a later save has replaced; called while none is being written."""
+        *earlier, _ = sorted(self._manager.all_steps()) or [0]
+        kept = self.kept_steps()
+        for step in earlier:
+            if step not in kept:
+                self._manager.delete(step)
+
+    def kept_steps(self) -> list[int]:
+        """Returns the steps of checkpoints to go back to, the oldest first: none is passing."""
+        steps = sorted(self._manager.all_steps())
+        return [one for one in steps if not self._is_passing(one)][-self._max_to_keep :]
+
+    def _is_passing(self, step: int) -> bool:
+        if step not in self._are_passing:
+            try:
+                self._are_passing[step] = self._record(step)["is_passing"]
+            except Exception:  # damaged: it stays until it is old
+                self._are_passing[step] = False
+        return self._are_passing[step]
 
     def restore_latest(self, template: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
         """Returns the newest intact checkpoint as (tree like ``template``, meta), or None.
@@ -150,12 +180,13 @@ class Checkpoints:
         return self._newest(read)[0]
 
     def newest_before(self, step: int) -> tuple[int, dict[str, Any]] | None:
-        """Returns (step, meta) of the newest intact checkpoint before ``step``, or None.
+        """Returns (step, meta) of the newest intact one of ``kept_steps`` before ``step``, or None.
 
         Raises:
           CheckpointDamagedError, CheckpointAccessError: as ``restore_latest``.
         """
-        return self._newest(lambda one: (one, self._intact(one, None)[1]["user"]), step)[0]
+        steps = [one for one in reversed(self.kept_steps()) if one < step]
+        return self._newest(lambda one: (one, self._intact(one, None)[1]["user"]), steps)[0]
 
     def remove_after(self, step: int) -> None:
         """Removes all checkpoints after ``step``, the newest first.
@@ -167,13 +198,12 @@ class Checkpoints:
             self._manager.delete(later)
 
     def _newest(
-        self, read: Callable[[int], T], before: float = math.inf
+        self, read: Callable[[int], T], steps: Sequence[int] | None = None
     ) -> tuple[T | None, list[int]]:
         """Returns the result of ``read`` on the newest intact checkpoint, and damaged ones."""
         damaged: list[int] = []
-        for step in sorted(self._manager.all_steps(), reverse=True):
-            if step >= before:
-                continue
+        steps = sorted(self._manager.all_steps(), reverse=True) if steps is None else steps
+        for step in steps:
             try:
                 return read(step), damaged
             except CheckpointMismatchError:
@@ -199,13 +229,7 @@ class Checkpoints:
 
     def _intact(self, step: int, template: PyTree) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns leaves by number, checked against ``template``, and their description."""
-        ocp = self._ocp
-        meta = self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))
-        record = meta["meta"]["record"]
-        if _json_digest(record) != meta["meta"]["digest"]:
-            raise ValueError("its description is not the one that was written")
-        if record.get("step", step) != step:
-            raise ValueError(f"it is a copy of checkpoint {record['step']}")
+        ocp, record = self._ocp, self._record(step)
         abstract = None
         if template is not None:
             _check_layout(step, record["layout"], _layout(template))
@@ -216,6 +240,16 @@ class Checkpoints:
         if tree_digest(restored) != record["digest"]:
             raise ValueError("its arrays are not the ones that were written")
         return restored, record
+
+    def _record(self, step: int) -> dict[str, Any]:
+        """Returns the description of a checkpoint, checked by its digest."""
+        asked = self._ocp.args.Composite(meta=self._ocp.args.JsonRestore())
+        meta = self._manager.restore(step, args=asked)["meta"]
+        if _json_digest(meta["record"]) != meta["digest"]:
+            raise ValueError("its description is not the one that was written")
+        if meta["record"].get("step", step) != step:
+            raise ValueError(f"it is a copy of checkpoint {meta['record']['step']}")
+        return meta["record"]
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -228,33 +262,9 @@ class Checkpoints:
         """
         with access_explained("written", self.directory):
             self._manager.wait_until_finished()
+            if self._has_saved:
+                self._remove_surplus()
             self._manager.close()
-
-
-def host_leaves(tree: PyTree) -> dict[str, np.ndarray]:
-    """Returns leaves by number, copied: training donates the device buffers behind views.
-
-    Leaves without elements are left out, because orbax refuses them.
-    """
-    leaves = {f"{i:05d}": as_numpy(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-    return {name: np.array(leaf) for name, leaf in leaves.items() if leaf.size}
-
-
-def like(template: PyTree, host_leaves: dict[str, np.ndarray]) -> PyTree:
-    """Inverts ``host_leaves``."""
-    leaves, treedef = jax.tree.flatten(template)
-    names = (f"{i:05d}" for i in range(len(leaves)))
-    return treedef.unflatten(
-        revive(host_leaves[name], like) if name in host_leaves else like
-        for name, like in zip(names, leaves, strict=True)
-    )
-
-
-def revive(host_leaf: np.ndarray, like: Any) -> Any:
-    """Returns the value saved as ``host_leaf``: a random key if ``like`` is one."""
-    if not is_key(like):
-        return host_leaf
-    return jax.random.wrap_key_data(jnp.asarray(host_leaf), impl=jax.random.key_impl(like))
 
 
 def _json_digest(value: Any) -> str:

@@ -21,6 +21,7 @@ from ebmjax.training._feed import (
     described_batches,
     plan_indices,
 )
+from ebmjax.training._health import Health
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import is_first, is_shared, meet, whole
 from ebmjax.training._profile import Profile
@@ -149,7 +150,8 @@ def fit(
     run_block = BlockRunner(train_step, mesh, key, profile)
     counts = state.skipped, state.consecutive_skipped
     watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, row, reason)
-    log = RowLogger(plan, writers, first_step, row, watch)
+    health = Health(plan.total_steps, meta.get("health"))
+    log = RowLogger(plan, writers, first_step, row, (watch, health))
 
     def monitored(step: int) -> dict[str, Any]:
         if monitor is None or not plan.is_monitored(step):
@@ -184,7 +186,9 @@ def fit(
                 saved = whole(state, mesh) if is_saving else state
                 if checkpoints:
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
-                    checkpoints.save(step, saved, {**meta, "reason": watch.reason})
+                    meta |= {"reason": watch.reason, "health": health.described()}
+                    is_good = plan.is_saved(step) and health.is_healthy and not watch.is_skipping
+                    checkpoints.save(step, saved, meta, is_passing=not is_good)
         signum = stop.settled()
     if watch.divergence is not None:
         error, until = watch.divergence, elapsed()

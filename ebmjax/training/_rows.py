@@ -1,15 +1,17 @@
 """Turns the metrics of finished blocks into rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from ebmjax.training._plan import Plan
-from ebmjax.training._skips import SkipWatch
 from ebmjax.training._writers import Writer
 from ebmjax.types import Metrics
+
+Watch = Callable[[int, Mapping[str, Any]], None]
+"""``watch(step, row)`` sees the metrics of every step, also of those that are not logged."""
 
 
 class PendingBlock(NamedTuple):
@@ -21,7 +23,7 @@ class PendingBlock(NamedTuple):
 
 
 class RowLogger:
-    """Turns the metrics of finished blocks into rows, and passes them to the ``SkipWatch``.
+    """Turns the metrics of finished blocks into rows, and shows every step's to the watches.
 
     Attributes:
       pending: block whose rows are not yet written.
@@ -34,12 +36,12 @@ class RowLogger:
         writers: Sequence[Writer],
         first_step: int,
         row: dict[str, Any],
-        watch: SkipWatch,
+        watches: Sequence[Watch],
     ):
         self.pending: PendingBlock | None = None
         self.row = row
         self._plan = plan
-        self._watch = watch
+        self._watches = watches
         self._writers = writers
         for writer in writers:
             writer.start(first_step)
@@ -63,7 +65,8 @@ class RowLogger:
             row = {name: values[i] for name, values in columns.items()}
             if extra or self._plan.is_logged(step):
                 self.write(step, row | extra)
-            self._watch(step, row)
+            for watch in self._watches:
+                watch(step, row)
 
 
 def _plain(value: Any) -> Any:

@@ -24,7 +24,7 @@ class DivergenceError(RuntimeError):
     """Raised after too many steps in a row without a finite update.
 
     Attributes:
-      step: the last step.
+      step: the step at which so many had been skipped.
       first_skipped: the step at which the skipping began, of repeats the first one's.
       reason: why steps were skipped, in words; "" if unknown.
       wall_seconds: as in ``FitResult``, like the next two.
@@ -67,6 +67,7 @@ class SkipWatch:
     Attributes:
       divergence: error to raise once the run is saved, or None.
       reason: why the last skipped step was skipped, of several in a row the first; "" if unknown.
+      is_skipping: whether the last step was skipped, in every repeat.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class SkipWatch:
     def _check(self, step: int, consecutive_skipped: Any) -> None:
         """Sets ``divergence`` the first time that every repeat skipped too many steps in a row."""
         num = int(np.min(consecutive_skipped))
+        self.is_skipping = num > 0
         if num < self._limit or self.divergence is not None:
             return
         num_repeats = np.size(consecutive_skipped)
@@ -123,7 +125,7 @@ class SkipWatch:
             "learning rate, smaller steps of the sampler. The newest checkpoint, where the run "
             "keeps any, holds the last finite parameters; a new run in another workdir goes on "
             "from them by ebmjax.training.warm_start or --config.train.start_from=FOLDER.",
-            step,
+            step - num + self._limit,  # also where the run goes on from a later one
             step - int(np.max(consecutive_skipped)) + 1,
             self.reason,
         )

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints, revive
+from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
 from ebmjax.training._digest import as_numpy
+from ebmjax.training._leaves import revive
 from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree
 

@@ -58,7 +58,7 @@ BASE: dict[str, Any] = {
     "train.max_abs_loss": None,
     "train.max_consecutive_skips": 5,
     "train.on_divergence": "recover",
-    "train.remedies": ("learning_rate", "chain_steps", "learning_rate", "learning_rate"),
+    "train.remedies": ("step_size", "learning_rate", "chain_steps", "step_size", "learning_rate"),
     "eval.every_epochs": None,
     "eval.num_attacked": 0,
     "eval.landscape_points": 0,

@@ -87,6 +87,7 @@ class Experiment(NamedTuple):
         one.
       use: ``state -> Use``, the trained model.
       about_data: lines that say which data were read and what was done to them.
+      config: the configuration with what the images have chosen; None if they choose nothing.
     """
 
     state: TrainState
@@ -101,6 +102,7 @@ class Experiment(NamedTuple):
     pilot: Seconds | None = None
     use: Callable[[TrainState], Use] | None = None
     about_data: tuple[str, ...] = ()
+    config: Config | None = None
 
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:

@@ -173,8 +173,8 @@ def train(
         try:
             result = train_once(config, experiment, path, command, recoveries, profile)
         except training.DivergenceError as error:
-            went_back = functools.partial(recover.go_back, path, config, recoveries, error)
-            recoveries = training.from_first(went_back)
+            run = path, config, experiment, recoveries
+            recoveries = training.from_first(functools.partial(recover.go_back, *run, error))
             if error.signum is not None:
                 print(f"Interrupted. Continue with:\n  {command}")
                 return error.signum

@@ -43,7 +43,7 @@ class Recovery:
 
     Attributes:
       number: from 1 on.
-      diverged_at: steps taken when training ended, at the border of the next block.
+      diverged_at: step at which too many had been skipped in a row.
       first_skipped: step from which on none had a finite update.
       reason: why steps were skipped; "" if unknown.
       from_step: step of the checkpoint that the run goes on from; 0 for the start.
@@ -152,13 +152,24 @@ def check_end(config: Config, result: training.FitResult) -> None:
 
 
 def go_back(
-    path: Path, config: Config, recoveries: Sequence[Recovery], error: training.DivergenceError
+    path: Path,
+    config: Config,
+    experiment: build.Experiment,
+    recoveries: Sequence[Recovery],
+    error: training.DivergenceError,
 ) -> list[Recovery]:
-    """Takes the run in ``path`` back to its last good checkpoint, and says so.
+    """Takes the run in ``path`` back to a checkpoint, and says so.
 
-    That is the newest one before the first skipped step. If the run has saved none since it last
-    went back, it goes back to the one before: the last one may have been diverging already. Without
-    any it begins again at step 0.
+    That is the newest healthy one (``Checkpoints.kept_steps``) before the first skipped step and
+    before the one that the last recovery went back to, whatever was saved since. Where none is left
+    because later ones have replaced them, it is the oldest. Without any it is step 0.
+
+    Args:
+      path: the run's folder.
+      config: as the run was given.
+      experiment: that diverged, with all remedies of ``recoveries``.
+      recoveries: earlier ones.
+      error: how it diverged.
 
     Returns:
       ``recoveries`` and the new one.
@@ -166,47 +177,66 @@ def go_back(
     Raises:
       DivergenceError: ``error``, if the configuration says so or has no remedy left.
     """
-    now = remedied(config, recoveries)
-    fields = families.fields_of(config.family)
+    now = experiment.config or remedied(config, recoveries)
+    remedy, changes = _next_remedy(path, config, now, len(recoveries), error)
+    before = min([error.first_skipped, *(one.from_step for one in recoveries[-1:])])
+    with checkpoints(path, config) as kept:
+        good = kept.newest_before(before)
+        oldest = min(kept.kept_steps(), default=0)
+        if good is None and error.first_skipped > oldest > experiment.plan.checkpoint_every:
+            good = kept.newest_before(oldest + 1)
+    step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
+    found = Recovery(
+        number=len(recoveries) + 1,
+        diverged_at=error.step,
+        first_skipped=error.first_skipped,
+        reason=error.reason,
+        from_step=step,
+        remedy=remedy,
+        changes=changes,
+        lost_seconds=round(error.wall_seconds - meta["seconds"]["wall"], 3),
+        lost_compile_seconds=round(error.compile_seconds - meta["seconds"]["compile"], 3),
+    )
+    _write(path, [*recoveries, found])
+    prepared = _prepare(path, [*recoveries, found])
+    print(found, *about_health(meta.get("health")), sep="\n", flush=True)
+    return prepared
+
+
+def _next_remedy(
+    path: Path, config: Config, now: Config, num_before: int, error: training.DivergenceError
+) -> tuple[str, dict[str, list[Any]]]:
+    """Returns the remedy of the next recovery, and what it changes in ``now``.
+
+    Raises:
+      DivergenceError: ``error``, if the configuration says so or has no remedy left.
+    """
     if config.train.get("on_divergence", "stop") == "stop":
         raise training.DivergenceError(
             f"{error} With --config.train.on_divergence=recover a new run tries such remedies "
             "itself."
         ) from error
+    fields = families.fields_of(config.family)
+    found = [(name, remedies.changes(fields, now, name)) for name in config.train.remedies]
     # One that changes nothing in this configuration is passed over.
-    usable = [name for name in config.train.remedies if remedies.changes(fields, config, name)]
-    if len(recoveries) == len(usable):
-        tried = f"; {path}/{FILE} says what was tried" if recoveries else ""
+    usable = [(name, changes) for name, changes in found if changes]
+    if num_before == len(usable):
+        tried = f"; {path}/{FILE} says what was tried" if num_before else ""
         raise training.DivergenceError(
             f"{error} The run recovered {len(usable)} times, and no remedy of "
             f"config.train.remedies={list(config.train.remedies)} is left{tried}."
         ) from error
-    remedy = usable[len(recoveries)]
-    with checkpoints(path, config) as kept:
-        good = kept.newest_before(error.first_skipped)
-        if good is not None and recoveries and good[0] <= recoveries[-1].from_step:
-            good = kept.newest_before(recoveries[-1].from_step)
-    step, seconds = (good[0], good[1]["seconds"]) if good else (0, {"wall": 0.0, "compile": 0.0})
-    found = Recovery(
-        number=len(recoveries) + 1,
-        diverged_at=_last_saved(path),
-        first_skipped=error.first_skipped,
-        reason=error.reason,
-        from_step=step,
-        remedy=remedy,
-        changes=remedies.changes(fields, now, remedy),
-        lost_seconds=round(error.wall_seconds - seconds["wall"], 3),
-        lost_compile_seconds=round(error.compile_seconds - seconds["compile"], 3),
-    )
-    _write(path, [*recoveries, found])
-    prepared = _prepare(path, [*recoveries, found])
-    print(found, flush=True)
-    return prepared
+    return usable[num_before]
 
 
-def _last_saved(path: Path) -> int:
-    """Returns the step of the newest checkpoint: a run that diverges is saved once more."""
-    return max(_step_of(folder) for folder in (path / "checkpoints").iterdir())
+def about_health(health: dict[str, Any] | None) -> list[str]:
+    """Returns a line that says what a checkpoint was judged by, if it was."""
+    if not health or health["centre"] is None:
+        return []
+    name, value, centre, width = (health[key] for key in ("name", "value", "centre", "width"))
+    return [
+        f"The checkpoint there is healthy: {name} {value:.3g}, within {centre:.3g} +- {width:.3g}."
+    ]
 
 
 def _write(path: Path, recoveries: Sequence[Recovery]) -> None:

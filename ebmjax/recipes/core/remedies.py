@@ -3,7 +3,8 @@
 These are the remedies of the papers' authors. They follow one another and add up.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ebmjax.recipes.core import declare
@@ -19,38 +20,41 @@ class Remedy(NamedTuple):
 
     Attributes:
       words: what it is, for people.
-      fields: names of the fields that it changes, in any family.
-      change: function from a field's value to the new one.
+      changes: function from a field's value to the new one, by a regular expression for the names
+        of the fields, in any family.
     """
 
     words: str
-    fields: tuple[str, ...]
-    change: Callable[[Any], Any]
+    changes: Mapping[str, Callable[[Any], Any]]
 
 
 REMEDIES = {
+    "step_size": Remedy(
+        "half the step of the sampler, at the same temperature",
+        {
+            r"sampler\.(.+\.)?step_size": lambda step: step / 2,
+            r"sampler\.(.+\.)?noise_scale": lambda noise: noise / 2**0.5,
+        },
+    ),
     "chain_steps": Remedy(
         "twice the steps of a chain",
-        ("sampler.num_steps", "sampler.prior.num_steps", "sampler.posterior.num_steps"),
-        lambda steps: 2 * steps,
+        {r"sampler\.((prior|posterior)\.)?num_steps": lambda steps: 2 * steps},
     ),
     "learning_rate": Remedy(
         "half the learning rate",
-        (
-            "optimizer.learning_rate",
-            "optimizer.prior.learning_rate",
-            "optimizer.prior.final_learning_rate",
-            "optimizer.generator.learning_rate",
-            "optimizer.generator.final_learning_rate",
-        ),
-        lambda rate: rate / 2,
+        {r"optimizer\.((prior|generator)\.(final_)?)?learning_rate": lambda rate: rate / 2},
     ),
     "energy_penalty": Remedy(
         "a larger penalty on squared energies",
-        ("loss.energy_l2",),
-        lambda weight: max(10 * weight, PENALTY),
+        {r"loss\.energy_l2": lambda weight: max(10 * weight, PENALTY)},
     ),
 }
+
+
+def change_of(remedy: str, name: str) -> Callable[[Any], Any] | None:
+    """Returns what a remedy does to the field ``name``; None where it leaves it."""
+    found = REMEDIES[remedy].changes.items()
+    return next((change for pattern, change in found if re.fullmatch(pattern, name)), None)
 
 
 def changes(fields: Fields, config: Config, remedy: str) -> dict[str, list[Any]]:
@@ -58,16 +62,19 @@ def changes(fields: Fields, config: Config, remedy: str) -> dict[str, list[Any]]
 
     Args:
       fields: of the configuration's family.
-      config: the configuration to be changed.
+      config: the configuration to be changed, with what its images have chosen.
       remedy: name in ``REMEDIES``.
     """
-    _, names, change = REMEDIES[remedy]
-    found = {name: [config[name], change(config[name])] for name in names if name in fields}
-    return {
-        name: [old, new]
-        for name, (old, new) in found.items()
-        if old != new and declare.no_effect(fields, config, name) is None
-    }
+    if remedy == "step_size" and config.sampler.get("target_acceptance") is not None:
+        return {}  # the steps adapt, and a checkpoint holds them
+    found = {}
+    for name in fields:
+        change = change_of(remedy, name)
+        if change is None or config[name] is None or declare.no_effect(fields, config, name):
+            continue
+        if (new := change(config[name])) != config[name]:
+            found[name] = [config[name], new]
+    return found
 
 
 def changed(config: Config, values: dict[str, Any]) -> Config:

@@ -50,7 +50,7 @@ SEVERAL_SHARDS = When(
 
 RECOVERY = {
     "on_divergence": "stop",
-    "remedies": ("chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
+    "remedies": ("step_size", "chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
 }
 """Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
 

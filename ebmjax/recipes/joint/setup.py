@@ -96,4 +96,5 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
         use=evaluation.use,
         about_data=images.about,
+        config=config,
     )

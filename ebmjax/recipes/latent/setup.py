@@ -92,6 +92,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
         about_data=images.about,
+        config=config,
     )
 
 

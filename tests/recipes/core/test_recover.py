@@ -3,11 +3,11 @@
 import json
 import math
 import os
+import signal
 from types import SimpleNamespace
 
 import jax
 import numpy as np
-import optax
 import pytest
 from experiment_runs import contents, digits, rows_of, run_script, strict_json, summary_of
 from linear_family import NAME, accuracy, linear
@@ -20,7 +20,8 @@ from ebmjax.recipes.core.trained import load
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
-    "train.num_epochs": 20,
+    "train.checkpoint_every_epochs": 2,
+    "optimizer.learning_rate": 0.01,
     "train.on_divergence": "recover",
     "train.max_consecutive_skips": 4,
     "train.keep_best": "test_accuracy",
@@ -56,18 +57,19 @@ def test_a_run_recovers_under_one_remedy_after_another(recovered, config):
     # The linear model has no penalty, so that remedy is passed over.
     assert [one["remedy"] for one in events] == ["learning_rate", "chain_steps", "chain_steps"]
     assert [one["changes"] for one in events] == [
-        {"optimizer.learning_rate": [0.04, 0.02]},
+        {"optimizer.learning_rate": [0.01, 0.005]},
         {"sampler.num_steps": [1, 2]},
         {"sampler.num_steps": [2, 4]},
     ]
     for one in events:
         assert one["reason"] == "the loss was not finite"
-        # Rows are looked at one block late, or at once where a checkpoint is due.
-        border = 2 * ((one["first_skipped"] + 4) // 2)
-        assert one["diverged_at"] == (border + 2 if border % 10 else border)
-        assert one["from_step"] == 10 * ((one["first_skipped"] - 1) // 10)  # checkpoints every 10
-    assert [one["from_step"] for one in events] == [0, 0, 10]
-    assert weight_of(recovered, 40) > 0.8  # beyond what the first two remedies allow
+        assert one["diverged_at"] == one["first_skipped"] + 3
+    first, second, third = events
+    assert first["from_step"] == 4 * ((first["first_skipped"] - 1) // 4)  # checkpoints every 4
+    assert second["from_step"] == first["from_step"] - 4  # one further
+    # No earlier one is left: the oldest of five, and that of skipped steps does not count.
+    assert third["from_step"] == 4 * ((third["first_skipped"] - 1) // 4) - 16
+    assert weight_of(recovered, 120) > 0.8  # beyond what the first two remedies allow
     assert workdir.as_json(config) == strict_json((recovered / "config.json").read_text())
 
 
@@ -85,9 +87,10 @@ def test_what_happened_stands_in_the_run_s_files(recovered):
     assert [one for _, one in told] == [
         {name: value for name, value in one.items() if "seconds" not in name} for one in events
     ]
-    assert [step for step, _ in told] == [0, 0, 10]  # where the run went on
+    last = [one["from_step"] for one in events]
+    assert [step for step, _ in told] == [last[1], *last[1:]]  # where the run went on
     rows = [row for row in rows if "recovery" not in row]
-    assert [row["step"] for row in rows] == list(range(41))
+    assert [row["step"] for row in rows] == list(range(121))
     assert all(row["skip_cause"] == 0 for row in rows if "loss" in row)
 
 
@@ -96,7 +99,10 @@ def test_what_was_measured_on_the_way_is_put_aside(recovered):
         aside = recovered / "abandoned" / str(one["number"])
         rows = rows_of(aside)
         steps = [row["step"] for row in rows if "recovery" not in row]
-        assert steps == list(range(one["from_step"] + 1, one["diverged_at"] + 1))
+        # Rows are looked at one block late, or at once where a checkpoint is due.
+        border = 2 * ((one["diverged_at"] + 1) // 2)
+        last = border + 2 if border % 4 else border
+        assert steps == list(range(one["from_step"] + 1, last + 1))
         assert {row["skip_cause"] for row in rows[-4:]} == {1}
     # The best state of the run is of this run: its number is that of its own row.
     (best,) = (recovered / "best").iterdir()
@@ -164,7 +170,7 @@ def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monk
     with pytest.raises(WorkdirError, match="no model to use"):  # the linear family has none
         load(recovered)
     for now in seen:
-        assert (now.sampler.num_steps, now.optimizer.learning_rate) == (4, 0.02)
+        assert (now.sampler.num_steps, now.optimizer.learning_rate) == (4, 0.005)
     assert len(seen) == 2
 
 
@@ -203,37 +209,73 @@ def fallen(step, first_skipped):
     return training.DivergenceError("Training diverged.", step, first_skipped, "because")
 
 
-def test_each_divergence_without_progress_goes_back_one_further(tmp_path):
-    config = linear(**BREAKING | {"train.remedies": ("learning_rate",) * 9})
+def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
+    changes = {"train.checkpoint_every_epochs": 1, "train.remedies": ("learning_rate",) * 9}
+    config = linear(**BREAKING | changes)
     workdir.prepare(tmp_path, config)
-    state = training.init_state({"weight": np.zeros(2, np.float32)}, optax.sgd(0.1))
+    experiment = families.build(config, tmp_path)  # saves every 2 steps
     meta = {"seconds": {"wall": 0.0, "compile": 0.0}}
+    found = []
 
-    def save(*steps):
-        """Checkpoints of a run; one that diverges is saved at its end, too."""
+    def recovered(steps, first_skipped, passing=()):
+        """Saves a run's checkpoints and returns the step that its recovery goes back to."""
         with recover.checkpoints(tmp_path, config) as kept:
             for step in steps:
-                kept.save(step, state, meta)
-
-    found, at = [], []
-    for steps, first_skipped in [
-        ((2, 4, 6, 8), 7),  # the last is of skipped steps
-        ((8,), 8),
-        ((6,), 5),
-        ((4, 6, 9), 8),  # it comes further
-        ((9,), 8),
-        ((9,), 8),
-        ((9,), 8),
-        ((9,), 8),
-    ]:
-        save(*steps)
-        found = recover.go_back(tmp_path, config, found, fallen(steps[-1], first_skipped))
-        assert found[-1].diverged_at == steps[-1]
-        at.append(found[-1].from_step)
+                kept.save(step, experiment.state, meta, is_passing=step in passing)
+        error = fallen(first_skipped + 3, first_skipped)
+        found[:] = recover.go_back(tmp_path, config, experiment, found, error)
+        assert found[-1].diverged_at == first_skipped + 3
         assert recover.read(tmp_path) == found
-        assert max(map(int, os.listdir(tmp_path / "checkpoints")), default=0) == at[-1]
-    assert at == [6, 4, 2, 6, 4, 2, 0, 0]
-    assert recover.remedied(config, found).optimizer.learning_rate == 0.04 / 2**8
+        left = map(int, os.listdir(tmp_path / "checkpoints"))
+        assert max(left, default=0) == found[-1].from_step
+        return found[-1].from_step
+
+    # The one of 8 is of an interruption or sick, the one of 10 of skipped steps.
+    assert recovered((2, 4, 6, 7, 8, 10), 10, passing=(7, 8)) == 6
+    assert recovered((8,), 9) == 4  # whatever was saved since
+    assert recovered((6, 7), 8, passing=(7,)) == 2
+    assert recovered((4, 6, 8), 9) == 0  # it has had no earlier one
+    assert recovered((2,), 3) == 0
+    assert recovered((2, 4, 6, 8, 10, 12), 13) == 4  # 2 has been replaced: the oldest
+    assert recovered((5,), 6, passing=(5,)) == 4
+    assert recover.remedied(config, found).optimizer.learning_rate == 0.01 / 2**7
+
+
+INTERRUPTIONS = [
+    {6: signal.SIGTERM, 10: signal.SIGINT, 13: signal.SIGTERM},
+    {9: signal.SIGTERM, 11: signal.SIGTERM, 14: signal.SIGINT, 16: signal.SIGTERM},
+]
+
+
+@pytest.mark.parametrize("at", INTERRUPTIONS)
+@pytest.mark.parametrize("recovery", [0, 1, 2])
+def test_signals_change_nothing_of_a_run_that_recovers(
+    at, recovery, recovered, config, tmp_path, monkeypatch
+):
+    """They come after the rows of some steps: before each recovery, and within the run after it."""
+    path, pending, write = tmp_path / "run", dict(at), recover.Rows.write
+
+    def write_and_stop(self, step, row):
+        write(self, step, row)
+        if len(recover.read(path)) >= recovery and step in pending:
+            os.kill(os.getpid(), pending.pop(step))
+
+    monkeypatch.setattr(recover.Rows, "write", write_and_stop)
+    num_sittings = 0
+    while launch(config, NAME, str(path)) is not None:
+        num_sittings += 1
+    assert num_sittings >= 2
+    assert rows_of(path) == rows_of(recovered)
+    for name in ("params_sha256", "loss", "test_accuracy", "steps"):
+        assert summary_of(path)[name] == summary_of(recovered)[name]
+    ours, theirs = ([without_seconds(one) for one in events_of(p)] for p in (path, recovered))
+    assert ours == theirs
+    kept = [set(os.listdir(p / "checkpoints")) for p in (path, recovered)]
+    assert kept[0] == kept[1]
+
+
+def without_seconds(event):
+    return {name: value for name, value in event.items() if "seconds" not in name}
 
 
 def test_skipped_steps_at_the_end_are_a_divergence(config):
@@ -259,12 +301,17 @@ def test_a_recovery_has_a_new_key_for_every_repeat():
     np.testing.assert_array_equal(data[1].reshape(2, -1)[1], alone)
 
 
+SGLD = ["sampler.sgld.step_size", "sampler.sgld.noise_scale"]
+
+
 @pytest.mark.parametrize(
     ("family", "fields"),
     {
-        "joint": ["sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
-        "image": ["sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
+        "joint": [*SGLD, "sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
+        "image": [*SGLD, "sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
         "latent": [
+            "sampler.prior.step_size",
+            "sampler.posterior.step_size",
             "sampler.prior.num_steps",
             "sampler.posterior.num_steps",
             "optimizer.prior.learning_rate",
@@ -273,7 +320,11 @@ def test_a_recovery_has_a_new_key_for_every_repeat():
             "optimizer.generator.final_learning_rate",
             "loss.energy_l2",
         ],
-        "plane": ["sampler.num_steps", "optimizer.learning_rate"],  # no penalty for beta
+        "plane": [
+            "sampler.step_size",
+            "sampler.num_steps",
+            "optimizer.learning_rate",
+        ],  # no penalty for beta
     }.items(),
 )
 def test_every_family_has_remedies(family, fields):
