@@ -151,7 +151,7 @@ _KNOWN: Fields = {
     "train.on_divergence": field(
         "stop",
         one_of("stop", "recover"),
-        "recover: a run that diverges goes back to its last good checkpoint and takes a remedy",
+        "recover: a run that diverges goes back to a healthy checkpoint and takes a remedy",
     ),
     "train.remedies": field(
         RECOVERY["remedies"],

@@ -17,6 +17,7 @@ from ebmjax.recipes.core import declare, families, recover, remedies, workdir
 from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.launch import evaluate_finished, launch
 from ebmjax.recipes.core.trained import load
+from experiments.configs import joint
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
@@ -241,23 +242,26 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
     assert recover.remedied(config, found).optimizer.learning_rate == 0.01 / 2**7
 
 
+# The row after which a signal comes is written while the next block runs, so these save at 6, 10,
+# 14 and 58, between the regular checkpoints.
 INTERRUPTIONS = [
-    {6: signal.SIGTERM, 10: signal.SIGINT, 13: signal.SIGTERM},
-    {9: signal.SIGTERM, 11: signal.SIGTERM, 14: signal.SIGINT, 16: signal.SIGTERM},
+    {7: signal.SIGTERM, 12: signal.SIGINT, 56: signal.SIGTERM},
+    {4: signal.SIGTERM, 8: signal.SIGINT, 13: signal.SIGTERM, 55: signal.SIGINT},
 ]
 
 
-@pytest.mark.parametrize("at", INTERRUPTIONS)
-@pytest.mark.parametrize("recovery", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("recovery", "at"), [(0, INTERRUPTIONS[0]), (1, INTERRUPTIONS[1]), (2, INTERRUPTIONS[0])]
+)
 def test_signals_change_nothing_of_a_run_that_recovers(
-    at, recovery, recovered, config, tmp_path, monkeypatch
+    recovery, at, recovered, config, tmp_path, monkeypatch
 ):
     """They come after the rows of some steps: before each recovery, and within the run after it."""
     path, pending, write = tmp_path / "run", dict(at), recover.Rows.write
 
     def write_and_stop(self, step, row):
         write(self, step, row)
-        if len(recover.read(path)) >= recovery and step in pending:
+        if "loss" in row and len(recover.read(path)) >= recovery and step in pending:
             os.kill(os.getpid(), pending.pop(step))
 
     monkeypatch.setattr(recover.Rows, "write", write_and_stop)
@@ -336,6 +340,45 @@ def test_every_family_has_remedies(family, fields):
     for one in found:
         config = remedies.changed(config, {name: new for name, (_, new) in one.items()})
     families.check(config)
+
+
+@pytest.mark.parametrize("noise", [0.01, None])
+def test_smaller_steps_keep_the_temperature(noise):
+    """T = noise^2 / (2 step); noise that is not given comes of step and temperature."""
+    fields = families.fields_of("joint")
+    config = declare.defaults(fields)
+    config.sampler.sgld.noise_scale, config.sampler.sgld.temperature = (
+        noise,
+        None if noise else 5e-5,
+    )
+    found = remedies.changes(fields, config, "step_size")
+    step, smaller = found.pop("sampler.sgld.step_size")
+    assert smaller == step / 2
+    if noise:
+        ((_, less),) = found.values()
+        assert less**2 / smaller == pytest.approx(noise**2 / step)
+    else:
+        assert not found
+
+
+def test_steps_that_adapt_are_no_remedy():
+    fields = families.fields_of("image")
+    config = declare.defaults(fields)
+    assert remedies.changes(fields, config, "step_size")
+    config.sampler.target_acceptance = 0.57
+    assert not remedies.changes(fields, config, "step_size")
+
+
+def test_a_step_that_the_images_chose_is_halved(tmp_path, capsys):
+    config = joint.get_config("smoke")
+    experiment = families.build(config, tmp_path)
+    assert (config.sampler.sgld.step_size, experiment.config.sampler.sgld.step_size) == (None, 0.5)
+    workdir.prepare(tmp_path, config)
+    (found,) = recover.go_back(tmp_path, config, experiment, [], fallen(7, 4))
+    assert found.changes["sampler.sgld.step_size"] == [0.5, 0.25]
+    again = families.build(recover.remedied(config, [found]), tmp_path)
+    assert again.config.sampler.sgld.step_size == 0.25
+    assert "half the step of the sampler" in capsys.readouterr().out
 
 
 def test_a_damaged_file_of_recoveries_is_refused(recovered, config, tmp_path):
