@@ -22,6 +22,7 @@ from ebmjax.training._feed import (
     plan_indices,
 )
 from ebmjax.training._health import Health
+from ebmjax.training._optimizer_numbers import describe_optimizer, tell_differences
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import is_first, is_shared, meet, whole
 from ebmjax.training._profile import Profile
@@ -140,7 +141,9 @@ def fit(
     mesh = make_mesh(plan.num_shards, devices)
     if is_shared(mesh) and not is_first():
         checkpoints, writers = None, ()
+    optimizer = describe_optimizer(train_step, state) if checkpoints else {}
     state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
+    optimizer = tell_differences(meta.get("optimizer"), optimizer, state)
     seconds, row, reason = meta["seconds"], meta["row"], meta.get("reason", "")
     first_step = int(state.step)
 
@@ -187,6 +190,7 @@ def fit(
                 if checkpoints:
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
                     meta |= {"reason": watch.reason, "health": health.described()}
+                    meta |= {"optimizer": optimizer}
                     is_good = plan.is_saved(step) and health.is_healthy and not watch.is_skipping
                     checkpoints.save(step, saved, meta, is_passing=not is_good)
         signum = stop.settled()

@@ -135,6 +135,7 @@ def make_train_step(
         state = TrainState(state.step + 1, params, opt_state, shards, skipped, consecutive_skipped)
         return state, metrics
 
+    train_step.optimizer = optimizer  # which ``fit`` compares with that of a checkpoint
     return with_data_check(train_step, getattr(gradient_fn, "check_data", None))
 
 

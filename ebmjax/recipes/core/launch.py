@@ -213,6 +213,8 @@ def train_once(
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]
+    # config.json tells of the optimiser, which a remedy changes on purpose.
+    vars(experiment.train_step).pop("optimizer", None)
     monitor = experiment.monitor
     if config.train.get("keep_best") and training.is_first():
         monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state)

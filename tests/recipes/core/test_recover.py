@@ -254,7 +254,7 @@ INTERRUPTIONS = [
     ("recovery", "at"), [(0, INTERRUPTIONS[0]), (1, INTERRUPTIONS[1]), (2, INTERRUPTIONS[0])]
 )
 def test_signals_change_nothing_of_a_run_that_recovers(
-    recovery, at, recovered, config, tmp_path, monkeypatch
+    recovery, at, recovered, config, tmp_path, monkeypatch, caplog
 ):
     """They come after the rows of some steps: before each recovery, and within the run after it."""
     path, pending, write = tmp_path / "run", dict(at), recover.Rows.write
@@ -269,6 +269,7 @@ def test_signals_change_nothing_of_a_run_that_recovers(
     while launch(config, NAME, str(path)) is not None:
         num_sittings += 1
     assert num_sittings >= 2
+    assert "The optimiser" not in caplog.text  # the remedies have been told
     assert rows_of(path) == rows_of(recovered)
     for name in ("params_sha256", "loss", "test_accuracy", "steps"):
         assert summary_of(path)[name] == summary_of(recovered)[name]
