@@ -11,7 +11,7 @@ from typing import Literal
 
 Where = Literal["stdout", "stderr", "nowhere"]
 
-SECONDS = 4.0  # a reminder that a busy machine wakes late still comes within 5
+SECONDS = 4.5  # a reminder that a busy machine wakes late still comes within 5
 
 _lock = threading.RLock()
 _open: list[threading.Event] = []  # the end of every phase that is said, the innermost last
@@ -73,12 +73,17 @@ def phase(
             _open[:] = [other for other in _open if other is not ended]
 
 
+def show_life() -> None:
+    """Counts as a line, for what shows progress by itself, as a bar does."""
+    global _said_at
+    _said_at = time.monotonic()
+
+
 def say(text: str, where: Where = "stdout") -> None:
     """Prints a line at once, above any bar of tqdm's; a stream that is closed is no error."""
-    global _said_at
     stream, bars = getattr(sys, where, None), sys.modules.get("tqdm")
     with _lock, contextlib.suppress(OSError, ValueError):
-        _said_at = time.monotonic()
+        show_life()
         if stream is not None:
             (bars.tqdm.write if bars else print)(text, file=stream)
             stream.flush()

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
+from ebmjax._checks import leading_size
+from ebmjax._phases import phase
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import DataDigest, check_same_data, digest_data
 from ebmjax.training._leaves import host_leaves, like
@@ -30,7 +32,10 @@ def begin(
     Raises:
       ValueError: if the processes have different data.
     """
-    digest = digest_data(data) if checkpoints or is_shared(mesh) else None
+    digest = None
+    if checkpoints or is_shared(mesh):
+        with phase(f"digest of {leading_size('data', data):,} examples"):
+            digest = digest_data(data)
 
     def read() -> tuple[TrainState, dict[str, Any]]:
         restored = checkpoints.restore_latest(state) if checkpoints else None

@@ -8,6 +8,7 @@ import jax
 from jax.sharding import Mesh, PartitionSpec
 
 from ebmjax._checks import leading_size
+from ebmjax._phases import phase
 from ebmjax.training._profile import Profile
 from ebmjax.training._repeats import repeat_step
 from ebmjax.training._sharding import AXIS, state_specs
@@ -68,7 +69,8 @@ class BlockRunner:
         size = leading_size("batches", batches)
         if size not in self._compiled:
             started = time.perf_counter()
-            self._compiled[size] = self._block.lower(*arguments).compile()
+            with phase(f"compiling {size:,} steps"):
+                self._compiled[size] = self._block.lower(*arguments).compile()
             self.compile_seconds += time.perf_counter() - started
         block = functools.partial(self._compiled[size], *arguments)
         return self._profile.run(block, size) if self._profile else block()

@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from ebmjax._checks import check_key, leading_size
+from ebmjax._phases import phase
 from ebmjax.training._begin import begin
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
@@ -159,10 +160,11 @@ def fit(
     def monitored(step: int) -> dict[str, Any]:
         if monitor is None or not plan.is_monitored(step):
             return {}
-        seen = whole(state, mesh)  # to which every process adds its shards
-        found = monitor(seen, step) if is_first() or not is_shared(mesh) else {}
-        if is_shared(mesh):
-            meet()
+        with phase(f"measuring at step {step:,}"):
+            seen = whole(state, mesh)  # to which every process adds its shards
+            found = monitor(seen, step) if is_first() or not is_shared(mesh) else {}
+            if is_shared(mesh):
+                meet()
         return found
 
     if monitor and first_step == 0 and plan.is_monitored(0):
@@ -174,11 +176,16 @@ def fit(
             "compile": seconds["compile"] + run_block.compile_seconds,
         }
 
-    signum = None
-    with StopRequest(mesh, signals) as stop, checkpoints or contextlib.nullcontext():
+    signum, num_left = None, plan.total_steps - first_step
+    with (
+        StopRequest(mesh, signals) as stop,
+        checkpoints or contextlib.nullcontext(),
+        phase(f"training {num_left:,} steps") as note,
+    ):
         for first, size, batches in feed.blocks(first_step):
             if signum is not None or watch.divergence is not None:
                 break
+            note(f"after step {first:,}")
             state, metrics = run_block(state, batches)
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
@@ -230,8 +237,9 @@ def check_fits(
       ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
     """
     _check_state(key, state, plan)
-    check_data(train_step, state, data)
-    _check_trace(key, state, train_step, data, plan, make_mesh(plan.num_shards, devices))
+    with phase(f"checking {leading_size('data', data):,} examples and tracing the step"):
+        check_data(train_step, state, data)
+        _check_trace(key, state, train_step, data, plan, make_mesh(plan.num_shards, devices))
 
 
 def _check_trace(

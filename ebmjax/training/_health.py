@@ -66,7 +66,7 @@ class Health:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the last steps are in the band."""
+        """Returns whether the last steps are in the band."""
         if len(self._history) < MIN_ENTRIES:
             return True
         value, (centre, width) = self._value(), self._band()

@@ -32,7 +32,7 @@ def judged(values, total_steps=None, name="energy_gap"):
 
 
 def test_noise_is_healthy_and_a_gap_that_leaves_its_band_is_sick(caplog):
-    """As on letters: a gap near -0.2 that grows to 5 within 50 steps of 1,000."""
+    """Letters had a gap near -0.2 that grew to 5 within 50 steps of 1,000."""
     values = gaps(1000)
     assert judged(values)[0] == []
     values[600:] += np.minimum(0.1 * np.arange(400), 8.0)

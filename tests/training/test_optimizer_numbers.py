@@ -66,7 +66,7 @@ def test_another_optimiser_without_a_state_is_said(tmp_path, caplog):
 
 
 def test_a_number_that_the_run_itself_changed_is_none_that_differs(tmp_path, caplog):
-    """As on a plateau: the state's rate falls, and the caller gives the first one again."""
+    """On a plateau the state's rate falls, and the caller gives the first one again."""
     make = lambda: optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau(patience=1))  # noqa: E731
     sitting(tmp_path, make(), 5)
     sitting(tmp_path, make(), 20)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from ebmjax import training
+from ebmjax._phases import phase
 from ebmjax.recipes.core import best, per_image, workdir
 from ebmjax.recipes.core.build import Experiment
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
@@ -102,9 +103,9 @@ def evaluate(
     """
     assert experiment.evaluate is not None  # ``check`` refuses None
     started = time.perf_counter()
-    print("evaluating: a minute or more where chains are long or images many", flush=True)
     (path / "plots").mkdir(exist_ok=True)
-    report = experiment.evaluate(jax.device_get(state))
+    with phase(f"evaluating step {int(state.step):,}"):
+        report = experiment.evaluate(jax.device_get(state))
     if "per_image" in report:
         report["test_set_error"] = per_image.write(path, report.pop("per_image"))
     report |= {

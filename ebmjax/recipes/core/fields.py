@@ -4,9 +4,12 @@ Commands print an error of the user as one paragraph, without a traceback.
 """
 
 import difflib
+import logging
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
+
+from ebmjax._phases import say
 
 Config = Any
 """An ``ml_collections.ConfigDict``; its fields are beyond the sight of type checkers."""
@@ -41,6 +44,13 @@ def stop(message: object, code: int = REFUSED) -> NoReturn:
     print(ending, file=sys.stderr, flush=True)
     ending.code = code
     raise ending
+
+
+class PlainWarnings(logging.Handler):
+    """Prints warnings in the style of all other lines: "warning: ..."."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.levelname.lower()}: {record.getMessage()}", "stderr")
 
 
 def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 
 from ebmjax import training
+from ebmjax._phases import tell_phases
 from ebmjax.recipes.core import (
     best,
     build,
@@ -35,6 +36,7 @@ BROKE_OFF = (WriteError, training.DivergenceError)
 """Errors of a run that had begun; the others leave everything as it was."""
 
 
+@tell_phases("stdout")
 def launch(
     config: Config,
     config_argument: str,
@@ -120,8 +122,7 @@ def about(experiment: build.Experiment) -> list[str]:
         f"model of {sum(leaf.size for leaf in leaves):,} parameters",
         f"{plan.total_steps:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
         f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}",
-        "compiling; the programs are kept, so another run starts sooner; "
-        "then the lines of progress say about how long is left",
+        "compiled programs are kept, so another run starts sooner",
     ]
 
 

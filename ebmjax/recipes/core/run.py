@@ -1,15 +1,18 @@
 """Trains one configuration, from the start or after an interruption, and evaluates it."""
 
+import logging
 import os
 import signal
 import sys
 from typing import NoReturn
 
-from absl import app, flags, logging
+from absl import app, flags
+from absl import logging as absl_logging
 from ml_collections import config_flags
 
+from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.core import command_line, files, processes
-from ebmjax.recipes.core.fields import FAILED, REFUSED, stop
+from ebmjax.recipes.core.fields import FAILED, REFUSED, PlainWarnings, stop
 from ebmjax.recipes.core.quick_compilation import quick_flags
 
 # JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
@@ -76,7 +79,8 @@ def execute(argv: list[str]) -> None:
     """Builds, trains, summarises and draws; or evaluates."""
     if len(argv) > 1:
         stop(f"unexpected arguments {argv[1:]}; every option begins with --.")
-    logging.set_verbosity(logging.WARNING)  # orbax reports every rename at the level of info
+    absl_logging.set_verbosity(absl_logging.WARNING)  # orbax reports every rename as an info
+    logging.getLogger().handlers[:] = [PlainWarnings()]
     config_argument = _config_argument()
     if config_argument.endswith(":smoke"):
         os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))
@@ -91,7 +95,8 @@ def execute(argv: list[str]) -> None:
 def run(config_argument: str) -> NoReturn:
     """Runs the configuration of the command line, and ends with the exit code."""
     # Only now: --help and mistakes in the command line answer without JAX's second.
-    from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
+    with tell_phases("stdout"), phase("loading JAX"):
+        from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
 
     try:
         signum = launch(CONFIG.value, config_argument, WORKDIR.value, MODE.value, PROFILE.value)

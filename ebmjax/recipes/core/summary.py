@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ebmjax import training
+from ebmjax._phases import phase
 from ebmjax.recipes.core import best, build, evaluate, recover, workdir
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.tracking import advice, table
@@ -24,7 +25,8 @@ class Trained(NamedTuple):
 def finish(path: Path, config: Config, trained: Trained, started: float, mode: str) -> None:
     """Draws and summarises a run that began at ``started``; in the mode "all" evaluates it."""
     result, experiment, recoveries = trained
-    experiment.draw()
+    with phase("drawing plots"):
+        experiment.draw()
     seconds = time.perf_counter() - started
     summarise(path, config, result, experiment, recoveries, seconds)
     if mode == "all":

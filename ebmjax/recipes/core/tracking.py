@@ -11,6 +11,7 @@ import numpy as np
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
+from ebmjax._phases import SECONDS, say, show_life
 from ebmjax.recipes.core.extractor_names import extractor_name, with_extractor
 from ebmjax.recipes.core.fields import Config
 
@@ -18,7 +19,7 @@ from ebmjax.recipes.core.fields import Config
 class TensorBoardWriter:
     """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ...
 
-    Each sitting of a run, and each recovery, has a file of its own.
+    Each sitting of a run, and each recovery, has another file.
     """
 
     def __init__(self, directory: str | Path):
@@ -62,6 +63,8 @@ IN_LINES = {
     "reconstruction_error": "squared error",
     "test_log_evidence": "test log evidence",
     "density_tv": "total variation",
+    "sample_fid": "FID",
+    "start_fid": "FID of starts",
     "energy_gap": "gap",
     "log_density_gap": "gap",
     "chain_acceptance_prob": "acceptance",
@@ -113,9 +116,21 @@ def _mean(value: Any) -> float:
     return float(np.mean(np.asarray(value, dtype=float)))
 
 
-def _line(row: dict[str, Any]) -> str:
-    """Returns a family's own numbers as text."""
-    return "  ".join(f"{IN_LINES[k]} {_mean(row[k]):.4g}" for k in IN_LINES if k in row)
+class Newest:
+    """The newest numbers of a run, as text."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, Any]] = {}
+
+    def line(self, step: int, row: dict[str, Any]) -> str:
+        """Returns the numbers after ``step``; an older one says of which step it is."""
+        self._found |= {name: (step, value) for name, value in row.items()}
+        return "  ".join(
+            f"{text} {_mean(self._found[name][1]):.4g}"
+            + f" (at {self._found[name][0]})" * (self._found[name][0] != step)
+            for name, text in IN_LINES.items()
+            if name in self._found
+        )
 
 
 def _duration(seconds: float) -> str:
@@ -171,18 +186,22 @@ class ProgressBar:
 
     def __init__(self, total_steps: int):
         self._total_steps = total_steps
+        self._first_step = 0
         self._bar: tqdm | None = None
-        self._newest: dict[str, Any] = {}
+        self._newest = Newest()
 
     def start(self, first_step: int) -> None:
-        self._bar = tqdm(total=self._total_steps, initial=first_step, unit="step", leave=True)
+        """Does not draw it yet: the clock starts at the first row, after compiling."""
+        self._first_step = first_step
 
     def write(self, step: int, row: dict[str, Any]) -> None:
-        assert self._bar is not None, "start() comes first"
-        if "loss" in row:
-            self._newest |= row
-            self._bar.set_postfix_str(_line(self._newest), refresh=False)
+        if "loss" not in row:
+            return
+        if self._bar is None:
+            self._bar = tqdm(total=self._total_steps, initial=self._first_step, unit="step")
+        self._bar.set_postfix_str(self._newest.line(step, row), refresh=False)
         self._bar.update(step - self._bar.n)
+        show_life()
 
     def close(self) -> None:
         if self._bar is not None:
@@ -194,15 +213,15 @@ class PlainLines:
 
     Args:
       total_steps: of the run.
-      seconds: least time between two lines.
+      seconds: least time between two lines, below that of a phase's reminders.
     """
 
-    def __init__(self, total_steps: int, seconds: float = 5.0):
+    def __init__(self, total_steps: int, seconds: float = SECONDS - 0.5):
         self._total_steps = total_steps
         self._seconds = seconds
         self._last = time.perf_counter()
         self._reference: tuple[int, float] | None = None
-        self._newest: dict[str, Any] = {}
+        self._newest = Newest()
 
     def start(self, first_step: int) -> None:
         """Does nothing: the clock starts at the first row of training, after compiling."""
@@ -210,8 +229,7 @@ class PlainLines:
     def write(self, step: int, row: dict[str, Any]) -> None:
         if "loss" not in row:
             return
-        self._newest |= row
-        now = time.perf_counter()
+        line, now = self._newest.line(step, row), time.perf_counter()
         self._reference = self._reference or (step, now)
         if now - self._last < self._seconds and step != self._total_steps:
             return
@@ -221,7 +239,7 @@ class PlainLines:
         if steps and seconds:
             left = (self._total_steps - step) * seconds / steps
             pace = f"  {steps / seconds:.1f} steps/s  about {_duration(left)} left"
-        print(f"step {step}/{self._total_steps}  {_line(self._newest)}{pace}", flush=True)
+        say(f"step {step}/{self._total_steps}  {line}{pace}")
 
     def close(self) -> None:
         """Does nothing."""

@@ -11,6 +11,7 @@ import optax
 
 from ebmjax import data, learning, losses, networks, samplers
 from ebmjax._numbers import as_arguments
+from ebmjax._phases import phase
 from ebmjax._stored import mapped, rows_of
 from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError
@@ -250,9 +251,14 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
     """The law that chains start from, ``config.sampler.buffer.law``."""
     buffer = config.sampler.buffer
     laws = initial_laws.laws(buffer, train.images.shape[1:])
-    laws["informative"] = lambda: samplers.informative_law(
-        mapped(_signed_on_host, train.images, np.float32), train.labels, config.data.num_classes
-    )
+
+    def informative() -> samplers.InitialLaw:
+        images = mapped(_signed_on_host, train.images, np.float32)
+        num, num_classes = len(train.labels), config.data.num_classes
+        with phase(f"start distribution: a Gaussian a class of {num:,} images"):
+            return samplers.informative_law(images, train.labels, num_classes)
+
+    laws["informative"] = informative
     return laws[buffer.law]()
 
 

@@ -7,6 +7,7 @@ import jax
 import optax
 
 from ebmjax import latent
+from ebmjax._phases import phase
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.latent import parts
@@ -43,14 +44,12 @@ def run(
     do not depend on devices.
 
     Raises:
-      KeyboardInterrupt: if a signal stopped it; nothing of it is kept.
       DivergenceError: as training.
     """
     started = time.perf_counter()
     _, train_key, eval_key = common.root_keys(config)
-    result = _train(train_key, config, model, params, optimizer, examples, law)
-    if result.signum is not None:
-        raise KeyboardInterrupt
+    with phase(f"pilot of {config.loss.pilot_epochs} epochs, which places the powers"):
+        result = _train(train_key, config, model, params, optimizer, examples, law)
     powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.exponent)
     trained = jax.device_get(result.state.params)
     observations = parts.observe(jax.tree.map(lambda leaf: leaf[:IMAGES], examples))
@@ -95,6 +94,7 @@ def _train(
         ),
         devices=jax.local_devices()[:1],
         placement=common.placement(config),
+        signals=False,
     )
 
 

@@ -29,7 +29,7 @@ def test_plain_lines_tell_rate_and_time_left(clock, capsys):
     lines = tracking.PlainLines(100)
     lines.start(0)
     lines.write(0, {"test_log_evidence": -3.0})
-    clock.now += 4.0
+    clock.now += 3.5
     lines.write(20, {"loss": 12.3456})  # too soon
     assert capsys.readouterr().out == ""
     clock.now += 6.0
@@ -65,15 +65,25 @@ def test_plain_lines_tell_long_times_in_minutes_and_hours(seconds, left, clock, 
     assert capsys.readouterr().out.endswith(f"  about {left} left\n")
 
 
-def test_what_is_measured_now_and_then_stands_in_every_later_line(clock, capsys):
-    lines = tracking.PlainLines(100)
-    lines.write(0, {"test_accuracy": 0.1})  # untrained
-    for step, measured in ((10, {}), (20, {"test_accuracy": 0.75}), (30, {})):
+def test_what_is_measured_now_and_then_says_of_which_step_it_is(clock, capsys, monkeypatch):
+    rows = [(0, {"test_accuracy": 0.1})]  # untrained
+    for step, measured in ((10, {}), (20, {"test_accuracy": 0.75, "sample_fid": 9.0}), (30, {})):
+        gap = {"log_density_gap": [1.0, 3.0]}
+        rows.append((step, {"loss": 1.0, "accuracy": 0.5, **gap, **measured}))
+    lines, terminal = tracking.PlainLines(100), Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = tracking.ProgressBar(100)
+    bar.start(0)
+    for step, row in rows:
         clock.now += 5.0
-        lines.write(step, {"loss": 1.0, "accuracy": 0.5, "log_density_gap": [1.0, 3.0], **measured})
+        lines.write(step, row)
+        bar.write(step, row)
+    bar.close()
     shown = [line.split("  ")[1:-2] for line in capsys.readouterr().out.splitlines()[1:]]
-    expected = ["loss 1", "accuracy 0.5", "test accuracy 0.75", "gap 2"]
-    assert shown == [expected, expected]
+    now = ["loss 1", "accuracy 0.5", "test accuracy 0.75", "FID 9", "gap 2"]
+    later = ["loss 1", "accuracy 0.5", "test accuracy 0.75 (at 20)", "FID 9 (at 20)", "gap 2"]
+    assert shown == [now, later]
+    assert "  ".join(later) in terminal.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +243,7 @@ def test_tensorboard_forgets_what_came_after_the_step_a_run_continues_from(tmp_p
 
 
 def test_files_of_one_second_are_all_kept(tmp_path):
-    """As those of a run that recovers at once, or of two sittings."""
+    """A run that recovers at once has such files, and so have two sittings."""
     for number in range(3):
         writer = tracking.TensorBoardWriter(tmp_path)
         writer.start(number)
