@@ -217,8 +217,9 @@ def _one_by_one(logits: jax.Array, labels: jax.Array, num_bins: int) -> dict[str
 def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
     """Returns four sets of images that a model of ``images`` should find unlikely.
 
-    They are "natural_patches", "interp" (means of pairs of the images), "noise" and "constant", see
-    ``ebmjax.data``: the same for every model.
+    "interp", means of pairs of the images, is near the images. "natural_patches" (of photographs),
+    "noise" and "constant" are far, and the last two easy. See ``ebmjax.data``. The sets are the
+    same for every model.
 
     Args:
       images: uint8 (N, H, H, C), at least two, grey or colour.
@@ -257,8 +258,10 @@ def out_of_distribution(
       outside: set name to the same scores of its images.
 
     Returns:
-      "sets": for each set and score "auroc", "aupr" and "fpr95", in-distribution being positive;
-      "mean_auroc" over the sets; "num_images" inside. NaN if a score is NaN.
+      "num_images" inside, and "sets": for each set its "num_images" and, for each score, "auroc";
+      "aupr_in_positive" and "fpr95_in_positive", where the images inside are the positive class;
+      "aupr_out_positive" and "fpr95_out_positive", where those outside are, as in OpenOOD v1.5. NaN
+      if a score is NaN. There is no mean over sets: it would be that of easy and hard ones.
 
     Raises:
       ValueError: if there is no set, or a set lacks a score.
@@ -266,52 +269,51 @@ def out_of_distribution(
     Example:
       >>> found = out_of_distribution({"log_density": np.array([2.0, 3.0])},
       ...                             {"noise": {"log_density": np.array([1.0, 2.5])}})
-      >>> found["sets"]["noise"]["log_density"]["auroc"], found["mean_auroc"]
-      (0.75, {'log_density': 0.75})
+      >>> found["sets"]["noise"]["log_density"]["auroc"], found["sets"]["noise"]["num_images"]
+      (0.75, 2)
     """
     if not outside:
         raise ValueError("outside must name at least one set of images, got none.")
     for name, theirs in outside.items():
         if missing := sorted(inside.keys() - theirs.keys()):
             raise ValueError(f"outside[{name!r}] must have the scores of inside, lacks {missing}.")
-    sets = {
+    sets: dict[str, dict[str, Any]] = {
         name: {
-            score: {k: float(v) for k, v in _detection(ours, theirs[score]).items()}
-            for score, ours in inside.items()
+            "num_images": _number(theirs),
+            **{
+                score: {k: float(v) for k, v in _detection(ours, theirs[score]).items()}
+                for score, ours in inside.items()
+            },
         }
         for name, theirs in outside.items()
     }
-    mean = {
-        score: float(np.mean([found[score]["auroc"] for found in sets.values()]))
-        for score in inside
-    }
-    num_images = len(next(iter(inside.values())))
-    return {"sets": sets, "mean_auroc": mean, "num_images": num_images}
+    return {"sets": sets, "num_images": _number(inside)}
+
+
+def _number(scores: Mapping[str, Any]) -> int:
+    return len(next(iter(scores.values())))
 
 
 @jax.jit
 def _detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
     return {
         "auroc": metrics.auroc(in_scores, out_scores),
-        "aupr": metrics.average_precision(in_scores, out_scores),
-        "fpr95": metrics.fpr_at_tpr(in_scores, out_scores),
+        **{
+            f"{name}_{positive}_positive": metric(in_scores, out_scores, positive=positive)
+            for name, metric in (("aupr", metrics.average_precision), ("fpr95", metrics.fpr_at_tpr))
+            for positive in ("in", "out")
+        },
     }
 
 
 def _detected(
     tested: Mapping[str, np.ndarray], others: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, Parts]:
-    """Returns areas of every score and set, and means over the sets, image by image."""
+    """Returns the area of every score and set, image by image."""
     parts_of = jax.jit(metrics.auroc_parts)
     found: dict[str, Parts] = {}
     for score, inside in tested.items():
-        parts = {name: parts_of(inside, theirs[score]) for name, theirs in others.items()}
-        for name, (ours, theirs) in parts.items():
-            found[f"ood.sets.{name}.{score}.auroc"] = {
-                TEST: np.asarray(ours),
-                name: np.asarray(theirs),
-            }
-        mean = {TEST: np.mean([ours for ours, _ in parts.values()], axis=0)}
-        mean |= {name: np.asarray(theirs) / len(parts) for name, (_, theirs) in parts.items()}
-        found[f"ood.mean_auroc.{score}"] = mean
+        for name, other in others.items():
+            ours, theirs = (np.asarray(part) for part in parts_of(inside, other[score]))
+            found[f"ood.sets.{name}.{score}.auroc"] = {TEST: ours, name: theirs}
     return found

@@ -1,7 +1,9 @@
 """Accuracy under attack, plain or behind a transform of the images."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,12 @@ from ebmjax._checks import check_at_least
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, checked
 from ebmjax.types import Key
+
+Gradient = Literal["bpda", "full"]
+"""A transform's derivative in an attack: the identity (BPDA), or its own."""
+
+Flags = dict[str, dict[str, np.ndarray]]
+"""Norm to radius to one bool an image."""
 
 
 def robustness(
@@ -25,15 +33,18 @@ def robustness(
     step_size: float | None = None,
     num_restarts: int = 1,
     transform: Any = None,
+    gradients: Sequence[Gradient] = ("bpda", "full"),
     num_eot: int = 1,
     batch_size: int = 256,
 ) -> dict[str, Any]:
     """Returns accuracy under PGD attacks at every radius of both norms, and the protocol.
 
-    Images are attacked in batches of equal size. The remainder is left out.
+    An image withstands if no attack misclassifies it and at least one had a usable gradient (see
+    ``metrics.PGDResult``). If some images had none, a warning says so. Images are attacked in
+    batches of equal size. The remainder is left out.
 
     Args:
-      key: split over norms and batches.
+      key: split over norms, attacks and batches.
       logits_fn: images to logits; an image's logits depend on that image alone.
       test: labelled images; take the first hundred or so of many.
       linf: radii in L-infinity, in levels of 255; () for none.
@@ -42,16 +53,20 @@ def robustness(
       step_size: in levels of 255; None for 2.5 radii / num_steps.
       num_restarts: random starts of an attack.
       transform: ``transform(key, images) -> images`` before classification, such as some steps of a
-        sampler. Gradients pass straight through (BPDA). None for none.
+        sampler. None for none.
+      gradients: attacks on a transform, one for each derivative of it: "bpda" is the identity
+        (``metrics.straight_through``), "full" the transform's own, which costs more memory.
       num_eot: gradients averaged in a step, where ``transform`` is random.
       batch_size: images at a time, at most.
 
     Returns:
-      "linf" and "l2": radius to accuracy. "protocol" says how. "per_image": "<norm>.<radius>" to
-      bool (images,), those that withstood.
+      "linf" and "l2": radius to accuracy. "usable_gradient": the same of images for which some
+      attack had a usable gradient. With a transform, "by_gradient" has both for each attack alone.
+      "protocol" says how. "per_image": "<norm>.<radius>" to bool (images,), those that withstood.
 
     Raises:
-      TypeError, ValueError: as ``classifier`` and ``metrics.pgd_attack``.
+      TypeError, ValueError: as ``classifier`` and ``metrics.pgd_attack``, and for unknown
+        ``gradients`` or none.
 
     Example:
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
@@ -60,12 +75,43 @@ def robustness(
       {'0': 1.0, '8': 1.0, '16': 0.0}
     """
     check_at_least("batch_size", batch_size, 1)
+    _check_gradients(gradients)
     test = checked(test, logits_fn)
     num_batches = -(-len(test.images) // batch_size)
     size = len(test.images) // num_batches
     arrays = (as_floats(test.images), jnp.asarray(test.labels))
     batches = [x[: num_batches * size].reshape(-1, size, *x.shape[1:]) for x in arrays]
+    attack: dict[str, Any] = {
+        "num_steps": num_steps,
+        "step_size": None if step_size is None else metrics.epsilon_from_levels(step_size),
+        "num_restarts": num_restarts,
+        "num_eot": num_eot,
+    }
+    functions = as_partial(logits_fn), transform and as_partial(transform)
+    attacks = tuple(gradients) if transform else ("none",)
+    unbroken: dict[str, Flags] = {name: {} for name in attacks}
+    usable: dict[str, Flags] = {name: {} for name in attacks}
+    for (norm, levels), norm_key in zip(
+        {"linf": linf, "l2": l2}.items(), jax.random.split(key), strict=True
+    ):
+        if not len(levels):
+            continue
+        epsilons = metrics.epsilon_from_levels(jnp.asarray(levels, jnp.float32))
+        keys = jax.random.split(norm_key, (len(attacks), num_batches))
+        names = [f"{level:g}" for level in levels]
+        for i, name in enumerate(attacks):
+            curve = jax.jit(partial(_curve, gradient=name, norm=norm, **attack))
+            for found, flags in zip(
+                (unbroken, usable), curve(functions, epsilons, keys[i], *batches), strict=True
+            ):
+                by_radius = np.moveaxis(np.asarray(flags), 1, 0).reshape(len(levels), -1)
+                found[name][norm] = dict(zip(names, by_radius, strict=True))
+    had_gradient = _combined(np.logical_or, *usable.values())
+    withstood = _combined(np.logical_and, *unbroken.values(), had_gradient)
+    _warn_without_gradient(had_gradient)
     report: dict[str, Any] = {
+        **_fractions(withstood),
+        "usable_gradient": _fractions(had_gradient),
         "protocol": {
             "attack": "PGD from a random start; an image broken at any step counts as broken",
             "num_images": num_batches * size,
@@ -75,30 +121,58 @@ def robustness(
             "num_eot": num_eot,
             "units": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
         },
-        "per_image": {},
+        "per_image": {
+            f"{norm}.{r}": x for norm, found in withstood.items() for r, x in found.items()
+        },
     }
-    attack: dict[str, Any] = {
-        "num_steps": num_steps,
-        "step_size": None if step_size is None else metrics.epsilon_from_levels(step_size),
-        "num_restarts": num_restarts,
-        "num_eot": num_eot,
-    }
-    functions = as_partial(logits_fn), transform and as_partial(transform)
-    for (norm, levels), norm_key in zip(
-        {"linf": linf, "l2": l2}.items(), jax.random.split(key), strict=True
-    ):
-        if not len(levels):
-            continue
-        epsilons = metrics.epsilon_from_levels(jnp.asarray(levels, jnp.float32))
-        keys = jax.random.split(norm_key, num_batches)
-        curve = jax.jit(lambda *given, norm=norm: _curve(*given, norm=norm, **attack))
-        is_right = curve(functions, epsilons, keys, *batches)
-        accuracies = jnp.mean(is_right, axis=(0, 2), dtype=jnp.float32).tolist()
-        names = [f"{level:g}" for level in levels]
-        report[norm] = dict(zip(names, accuracies, strict=True))
-        by_radius = np.moveaxis(np.asarray(is_right), 1, 0).reshape(len(levels), -1)
-        report["per_image"] |= {f"{norm}.{n}": x for n, x in zip(names, by_radius, strict=True)}
+    if transform:
+        report["protocol"]["gradients"] = list(attacks)
+        report["by_gradient"] = {
+            name: {
+                **_fractions(_combined(np.logical_and, unbroken[name], usable[name])),
+                "usable_gradient": _fractions(usable[name]),
+            }
+            for name in attacks
+        }
     return report
+
+
+def _check_gradients(gradients: Sequence[str]) -> None:
+    if not gradients or set(gradients) - {"bpda", "full"} or isinstance(gradients, str):
+        raise ValueError(
+            f"gradients must name at least one of 'bpda' and 'full', got {gradients!r}."
+        )
+
+
+def _combined(operation: np.ufunc, *found: Flags) -> Flags:
+    """Returns an operation over flags of the same images."""
+    return {
+        norm: {r: operation.reduce([one[norm][r] for one in found]) for r in by_radius}
+        for norm, by_radius in found[0].items()
+    }
+
+
+def _fractions(flags: Flags) -> dict[str, dict[str, float]]:
+    return {norm: {r: float(x.mean()) for r, x in found.items()} for norm, found in flags.items()}
+
+
+def _warn_without_gradient(had_gradient: Flags) -> None:
+    """Warns of the norm and radius where most images had no usable gradient."""
+    missing = {
+        f"{norm} {r}/255": int(np.sum(~x))
+        for norm, found in had_gradient.items()
+        for r, x in found.items()
+    }
+    worst = max(missing, key=lambda name: missing[name], default=None)
+    if worst is None or not missing[worst]:
+        return
+    num = len(next(iter(next(iter(had_gradient.values())).values())))
+    warnings.warn(
+        f"At {worst} {missing[worst]} of {num} attacked images had no usable gradient (NaN, "
+        "infinite, or zero at every pixel), so no attack could move them. They do not count as "
+        "robust, and robust accuracy says nothing of them.",
+        stacklevel=3,
+    )
 
 
 def _curve(
@@ -107,18 +181,26 @@ def _curve(
     keys: Key,
     images: jax.Array,
     labels: jax.Array,
+    *,
+    gradient: str,
     **attack: Any,
-) -> jax.Array:
-    """Returns which images withstand, (batches, radii, images)."""
+) -> tuple[jax.Array, jax.Array]:
+    """Returns which images stay correct and which had a gradient, each (batches, radii, images)."""
     logits_fn, transform = functions
+    if gradient == "bpda":
+        transform = metrics.straight_through(transform)
 
     def classify(key: Key, images: jax.Array) -> jax.Array:
-        if transform is not None:
-            images = metrics.straight_through(transform)(key, images)
-        return logits_fn(images)
+        return logits_fn(images if transform is None else transform(key, images))
 
-    def one_batch(batch: tuple[Key, jax.Array, jax.Array]) -> jax.Array:
+    def one_batch(batch: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, images, labels = batch
-        return metrics.robust_images(key, classify, images, labels, epsilons, **attack)
+
+        def one_radius(keyed: tuple[Key, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            key, epsilon = keyed
+            found = metrics.pgd_attack(key, classify, images, labels, epsilon=epsilon, **attack)
+            return found.margin > 0, found.had_gradient
+
+        return jax.lax.map(one_radius, (jax.random.split(key, len(epsilons)), epsilons))
 
     return jax.lax.map(one_batch, (keys, images, labels))

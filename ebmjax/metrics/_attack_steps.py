@@ -86,6 +86,12 @@ def margins_and_gradients(
     return margins, jnp.mean(gradients, axis=0)
 
 
+def is_usable(gradients: jax.Array) -> jax.Array:
+    """Returns which images (N,) have a gradient (N, ...) that is finite and not zero everywhere."""
+    flat = gradients.reshape(len(gradients), -1)
+    return jnp.all(jnp.isfinite(flat), axis=1) & jnp.any(flat != 0, axis=1)
+
+
 def _margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns margins, label's logit minus the largest other, and the attack's objective."""
     is_label = jax.nn.one_hot(labels, logits.shape[1], dtype=bool)

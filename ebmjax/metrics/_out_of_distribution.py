@@ -1,10 +1,11 @@
 """Scores of images for out-of-distribution detection, and how well they separate.
 
-In-distribution is always the positive class: a good score is high there and low elsewhere.
+A good score is high for in-distribution images and low elsewhere. The positive class is theirs
+unless ``positive="out"`` makes it the others', as OpenOOD v1.5 does.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,8 @@ from jax.core import Tracer
 from ebmjax._checks import check_floating, check_fraction, check_positive
 from ebmjax._precision import root
 from ebmjax.metrics._calibration import check_values
+
+Positive = Literal["in", "out"]
 
 
 def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
@@ -60,7 +63,7 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
       out_scores: (m,), of the others.
 
     Returns:
-      Arrays of shape (n,) and (m,).
+      Arrays of shape (n,) and (m,); inside ``jit`` all NaN if a score is NaN.
 
     Raises:
       ValueError: as ``auroc``.
@@ -73,9 +76,10 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
       >>> inside.tolist(), outside.tolist()
       ([1.0, 0.75], [0.125, -0.125])
     """
-    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    in_scores, out_scores = scores = _checked_scores(in_scores, out_scores)
     inside = _fraction_below(in_scores, out_scores)
-    return inside, 1 - _fraction_below(out_scores, in_scores) - jnp.mean(inside)
+    outside = 1 - _fraction_below(out_scores, in_scores) - jnp.mean(inside)
+    return _nan_where_nan(inside, *scores), _nan_where_nan(outside, *scores)
 
 
 def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
@@ -86,7 +90,9 @@ def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
     return (below + not_above) / (2 * ordered.size)
 
 
-def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
+def average_precision(
+    in_scores: jax.Array, out_scores: jax.Array, *, positive: Positive = "in"
+) -> jax.Array:
     r"""Returns the area under the precision-recall curve (AUPR), a sum without interpolation.
 
     .. math::
@@ -95,18 +101,20 @@ def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
           \frac{\#\{\mathrm{in} \ge s_i\}}{\#\{\mathrm{in} \ge s_i\} + \#\{\mathrm{out} \ge s_i\}}
 
     over the distinct scores as thresholds k, so that equal scores enter together. Unlike ``auroc``
-    it depends on the sizes of the sets: a score without information gets about n / (n + m). Compare
-    it at equal sizes only.
+    it depends on the sizes of the sets: a score without information gets about n / (n + m), and
+    m / (n + m) with the others as positives. Compare it at equal sizes only.
 
     Args:
-      in_scores: (n,), of in-distribution images, the positive class.
+      in_scores: (n,), of in-distribution images.
       out_scores: (m,), of the others.
+      positive: class that counts as found: "in", or "out", for which both sets change places and
+        scores their sign (static).
 
     Returns:
       Scalar in [0, 1]; inside ``jit`` NaN if a score is NaN.
 
     Raises:
-      ValueError: as ``auroc``.
+      ValueError: as ``auroc``, and for an unknown ``positive``.
 
     Source: Davis & Goadrich 2006; the same definition as scikit-learn's.
 
@@ -114,33 +122,41 @@ def average_precision(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
       >>> float(average_precision(jnp.array([3.0, 1.0]), jnp.array([0.0, 2.0])))
       0.8333333730697632
     """
-    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    in_scores, out_scores = _checked_scores(in_scores, out_scores, positive)
     hits = _count_at_least(in_scores, in_scores)
     false_alarms = _count_at_least(out_scores, in_scores)
     return _nan_where_nan(jnp.mean(hits / (hits + false_alarms)), in_scores, out_scores)
 
 
 def fpr_at_tpr(
-    in_scores: jax.Array, out_scores: jax.Array, *, tpr: float | jax.Array = 0.95
+    in_scores: jax.Array,
+    out_scores: jax.Array,
+    *,
+    tpr: float | jax.Array = 0.95,
+    positive: Positive = "in",
 ) -> jax.Array:
     """Returns FPR@95: the fraction of the others accepted with 95% of in-distribution images.
 
     The threshold is the highest in-distribution score that a fraction ``tpr`` of in-distribution
-    scores reaches. The result is the fraction of the others that reach it.
+    scores reaches. The result is the fraction of the others that reach it. With ``positive="out"``
+    it is the fraction of in-distribution images that are refused with 95% of the others. The two
+    are different points of the ROC curve.
 
     Args:
-      in_scores: (n,), of in-distribution images, the positive class.
+      in_scores: (n,), of in-distribution images.
       out_scores: (m,), of the others.
       tpr: in (0, 1].
+      positive: as for ``average_precision``.
 
     Returns:
       Scalar in [0, 1], small is good; inside ``jit`` NaN if a score is NaN.
 
     Raises:
-      ValueError: as ``auroc``, and if a concrete ``tpr`` is not in (0, 1].
+      ValueError: as ``auroc``, if a concrete ``tpr`` is not in (0, 1], and for an unknown
+        ``positive``.
 
-    Source: Hendrycks & Gimpel 2017; Liang, Li & Srikant 2018. A point of the ROC curve, without
-    interpolation.
+    Source: Hendrycks & Gimpel 2017; Liang, Li & Srikant 2018: "in". Zhang et al. 2023, OpenOOD
+    v1.5: "out". Without interpolation.
 
     Example:
       >>> float(fpr_at_tpr(jnp.array([3.0, 2.0, 1.0, 0.0]), jnp.array([0.5, 1.5]), tpr=0.75))
@@ -148,7 +164,7 @@ def fpr_at_tpr(
     """
     check_fraction("tpr", tpr)
     check_positive("tpr", tpr)
-    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    in_scores, out_scores = _checked_scores(in_scores, out_scores, positive)
     # Compares with k / n, because the rounding of n * tpr can require one score more.
     recall = jnp.asarray(np.arange(1, in_scores.size + 1) / in_scores.size, in_scores.dtype)
     num_above = jnp.sum(recall < jnp.asarray(tpr, recall.dtype))
@@ -226,7 +242,12 @@ def _checked_logits(logits: jax.Array, num_images: int) -> jax.Array:
     return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
-def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _checked_scores(
+    in_scores: jax.Array, out_scores: jax.Array, positive: Positive = "in"
+) -> tuple[jax.Array, jax.Array]:
+    """Returns scores of the positive class and of the other, high for the first."""
+    if positive not in ("in", "out"):
+        raise ValueError(f"positive must be 'in' or 'out', got {positive=}.")
     in_scores, out_scores = map(jnp.asarray, _ranked(in_scores, out_scores))
     for name, scores in {"in_scores": in_scores, "out_scores": out_scores}.items():
         if scores.ndim != 1 or not scores.size:
@@ -236,7 +257,8 @@ def _checked_scores(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Ar
             )
         check_values(name, scores, lambda s: ~np.isnan(s), "hold no NaN")
     dtype = jnp.promote_types(jnp.promote_types(in_scores.dtype, out_scores.dtype), jnp.float32)
-    return in_scores.astype(dtype), out_scores.astype(dtype)
+    in_scores, out_scores = in_scores.astype(dtype), out_scores.astype(dtype)
+    return (in_scores, out_scores) if positive == "in" else (-out_scores, -in_scores)
 
 
 def _ranked(*scores: Any) -> tuple[Any, ...]:

@@ -1,11 +1,14 @@
 """Robust accuracy under projected gradient descent, for any classifier, also randomised."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from ebmjax._checks import (
     check_at_least,
@@ -17,6 +20,7 @@ from ebmjax.metrics._attack_steps import (
     LogitsFn,
     check_images,
     check_labels,
+    is_usable,
     margins_and_gradients,
     margins_of,
 )
@@ -35,13 +39,17 @@ class PGDResult(NamedTuple):
     Attributes:
       adversarial: shaped like the images; the tried image with the smallest margin, over every step
         of every restart, the clean image included.
-      is_correct: bool (N,); False if any tried image was misclassified: ``margin <= 0``.
+      is_correct: bool (N,); False if any tried image was misclassified (``margin <= 0``), and where
+        ``had_gradient`` is False, because an attack that cannot move shows nothing.
       margin: float32 (N,), the smallest margin: the label's logit minus the largest other one.
+      had_gradient: bool (N,); whether a restart had a usable gradient at each of its steps: finite,
+        and not zero at every pixel. A broken image and a radius of 0 need none: True.
     """
 
     adversarial: jax.Array
     is_correct: jax.Array
     margin: jax.Array
+    had_gradient: jax.Array
 
 
 def epsilon_from_levels(levels: Any) -> jax.Array:
@@ -130,6 +138,9 @@ def pgd_attack(
     judged, and one misclassification, tie or NaN logit counts. ``adversarial`` has the smallest
     margin.
 
+    **An image without a usable gradient does not count as correct.** Outside ``jit`` a warning says
+    how many there are; inside, look at ``had_gradient``.
+
     A randomised ``logits_fn`` gets a new key for every evaluation, so no step knows the noise that
     judges it. With ``num_eot`` copies, the step follows their mean gradient, and their mean logits
     judge. A random defence is judged ``num_restarts (num_steps + 1) + 1`` times, and one failure
@@ -180,26 +191,48 @@ def pgd_attack(
         inside = images + ball.project(x - images, epsilon)
         return jnp.clip(inside, low, high).astype(images.dtype)
 
-    def move(carry: tuple[jax.Array, Worst], key: Key) -> tuple[Any, None]:
-        x, worst = carry
+    def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
+        x, worst, had_gradient = carry
         margins, gradients = evaluate(key, x)
+        worst = _worse(worst, x, margins)
+        had_gradient &= is_usable(gradients) | (worst[1] <= 0)
         # A pixel whose derivative is NaN or infinite stays.
         direction = ball.direction(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
-        return (project(x + step_size * direction), _worse(worst, x, margins)), None
+        return (project(x + step_size * direction), worst, had_gradient), None
 
-    def restart(worst: Worst, key: Key) -> tuple[Worst, None]:
+    def restart(carry: tuple[Worst, jax.Array], key: Key) -> tuple[Any, None]:
+        worst, had_before = carry
         start_key, steps_key, last_key = jax.random.split(key, 3)
         noise = ball.sample(start_key, images.shape, images.dtype)
         start = project(images + epsilon * noise) if random_start else images
         keys = jax.random.split(steps_key, num_steps)
-        (x, worst), _ = jax.lax.scan(move, (start, worst), keys)
-        return _worse(worst, x, judge(last_key, x)), None
+        begin = start, worst, jnp.ones(len(images), bool)
+        (x, worst, had_gradient), _ = jax.lax.scan(move, begin, keys)
+        return (_worse(worst, x, judge(last_key, x)), had_before | had_gradient), None
 
     clean_key, restarts_key = jax.random.split(key)
     clean = images, judge(clean_key, images)
+    needs_none = jnp.full(len(images), jnp.asarray(epsilon) == 0)
     restart_keys = jax.random.split(restarts_key, num_restarts)
-    (adversarial, margins), _ = jax.lax.scan(restart, clean, restart_keys)
-    return PGDResult(adversarial, margins > 0, margins)
+    (worst, had_gradient), _ = jax.lax.scan(restart, (clean, needs_none), restart_keys)
+    adversarial, margins = worst
+    had_gradient |= margins <= 0
+    warn_without_gradient(had_gradient)
+    return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
+
+
+def warn_without_gradient(had_gradient: jax.Array) -> None:
+    """Warns if concrete flags ``had_gradient``, of images on the last axis, are not all True."""
+    if isinstance(had_gradient, Tracer) or np.all(had_gradient):
+        return
+    num = had_gradient.shape[-1]
+    least = int(np.sum(had_gradient, axis=-1).min())
+    warnings.warn(
+        f"{num - least} of {num} attacked images had no usable gradient (NaN, infinite, or zero at "
+        "every pixel), so the attack could not move them. They do not count as correct. Give "
+        "logits, not probabilities, and a function with a derivative (straight_through).",
+        stacklevel=3,
+    )
 
 
 def robust_accuracy_curve(
@@ -210,7 +243,7 @@ def robust_accuracy_curve(
     epsilons: jax.Array,
     **attack: Any,
 ) -> jax.Array:
-    """Returns the fraction of images that ``pgd_attack`` does not break, at each radius.
+    """Returns the fraction of images that ``pgd_attack`` finds correct, at each radius.
 
     Radius 0 gives the clean accuracy. The attacks are independent, so the curve may rise. An image
     broken at one radius is broken at every larger one. So if the curve rises by more than a few
@@ -244,20 +277,25 @@ def robust_images(
     epsilons: jax.Array,
     **attack: Any,
 ) -> jax.Array:
-    """Returns which images ``pgd_attack`` does not break, at each radius, bool (E, N).
+    """Returns which images ``pgd_attack`` finds correct, at each radius, bool (E, N).
 
-    Their means are ``robust_accuracy_curve``, which has the same arguments and errors.
+    Their means are ``robust_accuracy_curve``, which has the same arguments and errors. Images that
+    no gradient moved do not count, with a warning outside ``jit``.
     """
     epsilons = jnp.asarray(epsilons, jnp.float32)
     if epsilons.ndim != 1:
         raise ValueError(f"epsilons must have shape (radii,), got {epsilons.shape}.")
     check_not_negative("epsilons", epsilons)
 
-    def survivors(keyed_epsilon: tuple[Key, jax.Array]) -> jax.Array:
+    def survivors(keyed_epsilon: tuple[Key, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, epsilon = keyed_epsilon
-        return pgd_attack(key, logits_fn, images, labels, epsilon=epsilon, **attack).is_correct
+        found = pgd_attack(key, logits_fn, images, labels, epsilon=epsilon, **attack)
+        return found.is_correct, found.had_gradient
 
-    return jax.lax.map(survivors, (jax.random.split(key, len(epsilons)), epsilons))
+    keys = jax.random.split(key, len(epsilons))
+    is_correct, had_gradient = jax.lax.map(survivors, (keys, epsilons))
+    warn_without_gradient(had_gradient)
+    return is_correct
 
 
 def _worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:

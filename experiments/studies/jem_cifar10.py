@@ -74,7 +74,10 @@ SETS_CIFAR100 = {
     "CelebA": "celeb_a",
 }
 SCORES = {"log p(x)": "log_density", "max p(y|x)": "max_probability"}
-MEAN_AUROC = {"AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3)}
+AUROC = {
+    f"AUROC log p(x) / {name}": (f"ood.sets.{name}.log_density.auroc", 1.0, 3)
+    for name in ("interp", "natural_patches")
+}
 ABLATION = {
     "JEM": "configs/jem_cifar10.py:k10",
     "JEM, SAM": "configs/jem_cifar10.py:k10_sam",
@@ -174,11 +177,11 @@ STUDIES = {
     "steps": study(STEPS, draw=partial(learning, list(STEPS))),
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
-    "cpu": Study(rows=SMALL, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
-    "views": Study(rows=VIEWS, columns=COLUMNS | MEAN_AUROC, num_seeds=1),
+    "cpu": Study(rows=SMALL, columns=COLUMNS | AUROC, num_seeds=1),
+    "views": Study(rows=VIEWS, columns=COLUMNS | AUROC, num_seeds=1),
     "samplers": Study(
         rows=SAMPLERS,
-        columns=COLUMNS | MEAN_AUROC,
+        columns=COLUMNS | AUROC,
         num_seeds=1,
         common=("--config.train.num_epochs=100",),
     ),

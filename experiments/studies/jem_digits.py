@@ -66,9 +66,16 @@ COLUMNS = {
     "accuracy, %": ("classification.accuracy", 100.0, 1),
     "ECE, %": ("classification.ece", 100.0, 1),
     "NLL, nats": ("classification.nll", 1.0, 3),
-    "AUROC log p(x)": ("ood.mean_auroc.log_density", 1.0, 3),
-    "AUROC max p(y|x)": ("ood.mean_auroc.max_probability", 1.0, 3),
-    "AUROC -|score|": ("ood.mean_auroc.negative_score_norm", 1.0, 3),
+    # Means of two images are near the digits, patches of photographs are far.
+    **{
+        f"AUROC {title} / {name}": (f"ood.sets.{name}.{score}.auroc", 1.0, 3)
+        for title, score in (
+            ("log p(x)", "log_density"),
+            ("max p(y|x)", "max_probability"),
+            ("-|score|", "negative_score_norm"),
+        )
+        for name in ("interp", "natural_patches")
+    },
     "FID (digits classifier features), buffer": (
         "generation.buffer.fid_classifier_features",
         1.0,

@@ -77,23 +77,32 @@ def test_sets_outside_are_told_from_as_many_test_images():
         assert area == pytest.approx(np.mean(density[:3] > outside))
         parts = found["per_image"][f"ood.sets.{name}.log_density.auroc"]
         assert sum(part.mean() for part in parts.values()) == pytest.approx(area, abs=10 * EPS)
-    areas = [ood["sets"][name]["log_density"]["auroc"] for name in others]
-    assert ood["mean_auroc"]["log_density"] == np.mean(areas)
-    parts = found["per_image"]["ood.mean_auroc.log_density"]
-    assert {name: len(part) for name, part in parts.items()} == {"test": 3, "black": 3, "white": 2}
-    assert metrics.sampling_error(tuple(parts.values())) >= 0.0
+        assert {part: len(values) for part, values in parts.items()} == {
+            "test": 3,
+            name: len(others[name]),
+        }
+        assert metrics.sampling_error(tuple(parts.values())) >= 0.0
+    assert {name: one["num_images"] for name, one in ood["sets"].items()} == {
+        "black": 3,
+        "white": 2,
+    }
+    assert ood.keys() == {"sets", "num_images"}, "no mean over sets that differ"
 
 
 def test_an_energy_is_a_score():
-    """Six pairs of eight are in order; the lowest of the four lets one of the two pass."""
+    """Six pairs of eight are in order, and both classes may be the positive one."""
     found = evaluate.out_of_distribution(
         {"log_density": np.array([1.0, 2.0, 3.0, 4.0])},
         {"other": {"log_density": np.array([0.0, 2.5])}},
     )["sets"]["other"]["log_density"]
     assert found["auroc"] == pytest.approx(0.75)
-    assert found["fpr95"] == pytest.approx(0.5)
-    # Of the positive class at ranks 1, 2, 4 and 5.
-    assert found["aupr"] == pytest.approx((1 + 1 + 3 / 4 + 4 / 5) / 4)
+    # The lowest of the four inside lets one of the two outside pass.
+    assert found["fpr95_in_positive"] == pytest.approx(0.5)
+    # The threshold that finds 2.5 outside also refuses 1 and 2 inside.
+    assert found["fpr95_out_positive"] == pytest.approx(0.5)
+    # The positive class is at ranks 1, 2, 4 and 5 from above, or at 1 and 4 from below.
+    assert found["aupr_in_positive"] == pytest.approx((1 + 1 + 3 / 4 + 4 / 5) / 4)
+    assert found["aupr_out_positive"] == pytest.approx((1 + 2 / 4) / 2)
 
 
 def test_the_sets_are_the_same_for_every_model():
@@ -110,8 +119,11 @@ def test_logits_that_are_not_finite_have_no_numbers():
     found = evaluate.classifier(lambda x: linear(WEIGHTS, x) / 0.0, TEST, outside={"same": IMAGES})
     numbers = found["classification"]
     assert np.isnan([numbers[name] for name in ("accuracy", "ece", "nll", "brier")]).all()
-    assert np.isnan(found["ood"]["mean_auroc"]["max_probability"])
-    assert not [name for name in found["per_image"] if name.startswith("classification")]
+    for numbers in (found["ood"]["sets"]["same"][score] for score in found["scores"]["test"]):
+        assert np.isnan(list(numbers.values())).all()
+    for name, parts in found["per_image"].items():
+        assert name.startswith("ood.")
+        assert all(np.isnan(part).all() for part in parts.values())
 
 
 @pytest.mark.parametrize(

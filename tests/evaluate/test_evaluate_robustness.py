@@ -1,5 +1,6 @@
 """Robust accuracy of a linear model, behind a transform too, against what its margins say."""
 
+import warnings
 from functools import partial
 
 import jax
@@ -58,23 +59,26 @@ def test_steps_of_an_attack_may_be_given():
 
 
 def test_the_settings_of_an_attack_reach_it(monkeypatch):
-    """And every batch of either norm has random numbers of its own."""
+    """And every batch of either norm, radius and attack has random numbers of its own."""
     asked, keys = [], set()
 
-    def curve(key, classify, images, labels, epsilons, **options):
+    def attack(key, classify, images, labels, *, epsilon, **options):
         asked.append(options)
         jax.debug.callback(lambda bits: keys.add(tuple(bits.tolist())), jax.random.key_data(key))
-        return jnp.zeros((len(epsilons), len(images)), bool)
+        flags = jnp.zeros(len(images), bool)
+        return metrics.PGDResult(images, flags, jnp.zeros(len(images)), ~flags)
 
-    monkeypatch.setattr(metrics, "robust_images", curve)
+    monkeypatch.setattr(metrics, "pgd_attack", attack)
     settings = {"num_steps": 4, "num_restarts": 2, "num_eot": 3}
-    report = attacked(TEST, linf=(0, 10, 60), l2=(0, 30), step_size=5.1, **settings)
+    radii = {"linf": (0, 10, 60), "l2": (0, 30)}
+    report = attacked(TEST, **radii, step_size=5.1, transform=lambda key, x: x, **settings)
     assert asked == [
         {"norm": norm, "step_size": pytest.approx(0.04, rel=4 * EPS), **settings}
         for norm in ("linf", "l2")
+        for gradient in ("bpda", "full")
     ]
     jax.effects_barrier()
-    assert len(keys) == 2 * 2
+    assert len(keys) == 2 * 2 * (3 + 2)
     assert report["l2"] == {"0": 0.0, "30": 0.0}
     assert {name: report["protocol"][name] for name in settings} == settings
 
@@ -88,7 +92,78 @@ def test_a_transform_comes_before_the_classifier():
     assert shifted["linf"]["0"] == np.mean(MARGINS + DIFFERENCE.sum() > 0) == 0.75
 
 
+# Turns the sign of the last pixel's slope, which the identity for a derivative does not know.
+MIXING = np.array([[1.0, 0.2, 0.1], [0.1, 1.0, 0.2], [0.9, -0.2, 1.0]], np.float32)
+
+
+def mix(key, images):
+    return (images.reshape(-1, 3) @ MIXING).reshape(images.shape)
+
+
+def test_an_attack_through_a_transform_finds_the_worst_image():
+    """The margin falls by the l1 norm of the mixed weights; along the unmixed ones by less."""
+    flat = IMAGES.reshape(4, 3) / 127.5 - 1
+    levels = np.array([0.0, 5.0, 10.0, 14.0, 25.0])
+    reach = 2 * levels[:, None] / 255
+    margins, slopes = flat @ MIXING @ DIFFERENCE, MIXING @ DIFFERENCE
+    full = margins > reach * np.abs(slopes).sum()
+    bpda = margins > reach * (np.sign(DIFFERENCE) @ slopes)
+    assert 0 < full.mean() < bpda.mean()
+    options = {"linf": levels, "l2": ()}
+    report = attacked(TEST, **options, transform=mix)
+    names = [f"{level:g}" for level in levels]
+    found = {
+        name: np.array([one["linf"][level] for level in names])
+        for name, one in report["by_gradient"].items()
+    }
+    np.testing.assert_array_equal(found["full"], full.mean(1))
+    assert np.all(found["bpda"] >= full.mean(1))
+    assert found["bpda"].sum() > full.mean(1).sum()
+    np.testing.assert_array_equal([report["linf"][level] for level in names], full.mean(1))
+    assert report["protocol"]["gradients"] == ["bpda", "full"]
+    alone = attacked(TEST, **options, transform=mix, gradients=("bpda",))
+    assert alone["linf"] == report["by_gradient"]["bpda"]["linf"]
+    assert alone["protocol"]["gradients"] == ["bpda"]
+
+
+def test_an_image_withstands_if_all_attacks_fail_and_one_had_a_gradient():
+    """Rounding has the derivative zero, so only the attack that takes it as 1 can move."""
+    levels = (0, 10, 60)
+
+    def rounded(key, images):
+        return jnp.round(images * 2**12) / 2**12
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = attacked(TEST, linf=levels, l2=())
+        report = attacked(TEST, linf=levels, l2=(), transform=rounded)
+    assert report["linf"] == plain["linf"] == {"0": 0.75, "10": 0.25, "60": 0.0}
+    assert report["usable_gradient"]["linf"] == dict.fromkeys(["0", "10", "60"], 1.0)
+    blind = report["by_gradient"]["full"]
+    assert blind["linf"] == {"0": 0.75, "10": 0.0, "60": 0.0}
+    assert blind["usable_gradient"]["linf"]["0"] == 1.0
+    assert blind["usable_gradient"]["linf"]["10"] < 1.0
+    with pytest.warns(UserWarning, match=r"^At linf 10/255 \d of 4 attacked images had no usable"):
+        alone = attacked(TEST, linf=levels, l2=(), transform=rounded, gradients=("full",))
+    assert alone["linf"] == blind["linf"]
+    assert not np.any(alone["per_image"]["linf.10"])
+
+
+def test_a_classifier_without_a_derivative_is_not_called_robust():
+    def detached(images):
+        return linear(jax.lax.stop_gradient(images))
+
+    with pytest.warns(UserWarning, match=r"^At linf 10/255 .* had no usable gradient"):
+        report = evaluate.robustness(jax.random.key(0), detached, TEST, linf=(0, 10), l2=())
+    assert report["linf"] == {"0": 0.75, "10": 0.0}
+    usable = report["usable_gradient"]["linf"]
+    assert usable["0"] == 1.0 > usable["10"]
+
+
 def test_what_cannot_be_attacked_is_refused():
+    for gradients in ((), "full", ("true",)):
+        with pytest.raises(ValueError, match="gradients must name at least one of 'bpda' and"):
+            attacked(TEST, transform=mix, gradients=gradients)
     with pytest.raises(ValueError, match=r"test\.labels must be a class for each image"):
         attacked(ImageData(TEST.images, None))
     with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):

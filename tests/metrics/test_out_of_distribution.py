@@ -1,5 +1,7 @@
 """Separation of two sets of scores against scikit-learn; the scores of images in closed form."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from ebmjax.metrics import auroc, average_precision, fpr_at_tpr, ood_scores
+from ebmjax.metrics import auroc, auroc_parts, average_precision, fpr_at_tpr, ood_scores
 
 EPS = np.finfo(np.float32).eps
 both = pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -46,11 +48,25 @@ def test_areas_and_rates_are_scikit_learns(wrap, kind):
     np.testing.assert_allclose(
         wrap(average_precision)(*scores), average_precision_score(truth, values), rtol=rtol
     )
-    fpr, tpr, _ = roc_curve(truth, values, drop_intermediate=False)
-    for wanted in (0.95, 0.5, 1.0):
-        np.testing.assert_allclose(
-            wrap(fpr_at_tpr)(*scores, tpr=wanted), fpr[tpr >= wanted][0], rtol=EPS
-        )
+    outside = partial(average_precision, positive="out")
+    np.testing.assert_allclose(
+        wrap(outside)(*scores), average_precision_score(1 - truth, -values), rtol=rtol
+    )
+    for positive, ours, high in (("in", truth, values), ("out", 1 - truth, -values)):
+        fpr, tpr, _ = roc_curve(ours, high, drop_intermediate=False)
+        rate = wrap(partial(fpr_at_tpr, positive=positive))
+        for wanted in (0.95, 0.5, 1.0):
+            np.testing.assert_allclose(rate(*scores, tpr=wanted), fpr[tpr >= wanted][0], rtol=EPS)
+
+
+def test_the_two_conventions_differ_and_an_unknown_one_is_refused():
+    """Nine of ten images inside are far above all others, one is below them."""
+    inside, outside = jnp.array([0.0, *[9.0] * 9]), jnp.arange(1.0, 6.0)
+    assert fpr_at_tpr(inside, outside) == 1.0
+    np.testing.assert_allclose(fpr_at_tpr(inside, outside, positive="out"), 0.1, rtol=EPS)
+    for function in (average_precision, fpr_at_tpr):
+        with pytest.raises(ValueError, match="positive must be 'in' or 'out', got positive='ood'"):
+            function(inside, outside, positive="ood")
 
 
 def test_the_default_rate_is_95_percent():
@@ -180,6 +196,8 @@ def test_bad_scores_are_refused(function):
         function(good, jnp.array([0.0, jnp.nan]))
     for scores in [(good, jnp.array([0.0, jnp.nan])), (jnp.array([0.0, jnp.nan]), good)]:
         assert jnp.isnan(jax.jit(function)(*scores))
+        for part in jax.jit(auroc_parts)(*scores):
+            assert jnp.isnan(part).all()
 
 
 @pytest.mark.parametrize("tpr", [0.0, -0.1, 1.1, float("nan")])

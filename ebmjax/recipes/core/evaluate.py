@@ -1,6 +1,7 @@
 """Runs the full evaluation of a finished run: evaluation.json and the family's files."""
 
 import time
+import warnings
 from pathlib import Path
 
 import jax
@@ -99,13 +100,19 @@ def evaluate(
 ) -> None:
     """Evaluates ``state``, writes evaluation.json and says where things are.
 
-    "per_image" of a report goes to per_image.npz; its errors go into the report.
+    "per_image" of a report goes to per_image.npz; its errors go into the report. So do warnings of
+    numbers that could not be measured, which are printed too.
     """
     assert experiment.evaluate is not None  # ``check`` refuses None
     started = time.perf_counter()
     (path / "plots").mkdir(exist_ok=True)
-    with phase(f"evaluating step {int(state.step):,}"):
+    with (
+        phase(f"evaluating step {int(state.step):,}"),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", UserWarning)
         report = experiment.evaluate(jax.device_get(state))
+    report["warnings"] = [str(one.message) for one in caught]
     if "per_image" in report:
         report["test_set_error"] = per_image.write(path, report.pop("per_image"))
     report |= {
@@ -126,6 +133,7 @@ def evaluate(
     shown = evaluation_table(report, config)
     print(
         f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
+        *(f"warning: {text}" for text in report["warnings"]),
         *([shown] if shown else []),
         f"Numbers in {path}/evaluation.json{drawn}",
         sep="\n",

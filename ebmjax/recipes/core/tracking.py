@@ -90,7 +90,8 @@ IN_TABLE = {
 IN_EVALUATION = {
     "classification.accuracy": "test accuracy",
     "classification.ece": "test calibration error",
-    "ood.mean_auroc.log_density": "AUROC of log p(x) against other images",
+    "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
+    "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
     "test_reconstruction_error": "test squared error a pixel",
     "generation.buffer.fid_": "FID of the buffer ({extractor})",
     "generation.fresh.fid_": "FID of fresh chains",

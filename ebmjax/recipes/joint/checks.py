@@ -28,23 +28,29 @@ def check(config: Config) -> None:
         )
     if has_energy:
         checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
-        checks.check_box(config)
-        chosen = sampler(config)
-        # Without a step, the images decide, and this check comes again.
-        if chosen.options.get("step_size", 0.0) is not None:
-            check_samplers(config.sampler, (chosen,))
+        chosen = _check_sampler(config)
         check_particles((chosen,), config.sampler.num_samples)
         checks.check_starts(config, [chosen.name] if chosen.rejects else [])
         _check_classes(config, chosen)
         _check_buffer(config)
         _check_normalisation(config, chosen)
     if config.eval.num_attacked and config.eval.refine_steps:
-        _check_refinement(config, has_energy)
+        _check_refinement(config)
 
 
 def sampler(config: Config) -> Chosen:
     """Returns the sampler that ``config.sampler.name`` names."""
     return of_section(config, "sampler.name", config.sampler.name, SAMPLERS)
+
+
+def _check_sampler(config: Config) -> Chosen:
+    """Returns the sampler; refuses a box or a step that it does not go with."""
+    checks.check_box(config)
+    chosen = sampler(config)
+    # Without a step, the images decide, and this check comes again.
+    if chosen.options.get("step_size", 0.0) is not None:
+        check_samplers(config.sampler, (chosen,))
+    return chosen
 
 
 def _check_normalisation(config: Config, chosen: Chosen) -> None:
@@ -96,8 +102,12 @@ def has_class_blocks(config: Config) -> bool:
     return config.loss.is_conditional or config.sampler.buffer.law == "informative"
 
 
-def _check_refinement(config: Config, has_energy: bool) -> None:
-    if not has_energy or SAMPLERS[config.sampler.name].interacting:
+def _check_refinement(config: Config) -> None:
+    if not config.eval.refine_gradients:
+        raise ConfigError(
+            "config.eval.refine_gradients must name at least one of 'bpda' and 'full', got none."
+        )
+    if _check_sampler(config).entry.interacting:
         raise ConfigError(
             f"config.eval.refine_steps={config.eval.refine_steps} needs a run whose chains move "
             "each on its own, because every image must be classified on its own. Set it to 0."

@@ -24,8 +24,8 @@ from ebmjax.recipes.joint import evaluate_plots as plots
 from ebmjax.recipes.joint.chains import Trained, densities_of, trained
 from ebmjax.recipes.joint.generation import Generation
 from ebmjax.recipes.joint.monitor import predict
-from ebmjax.recipes.joint.ood import check_sets, ood_sets
-from ebmjax.recipes.joint.robustness import refinement
+from ebmjax.recipes.joint.ood import check_sets, groups, ood_sets
+from ebmjax.recipes.joint.robustness import Refine, check_derivative, refinement
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key, PyTree
 
@@ -42,6 +42,7 @@ class JointEvaluation:
       network: the classifier, the network of its chains, and what these are normalised by.
       density_scale: factor of the log density that chains follow.
       plan: how training drew its negatives; None for a classifier alone.
+      refining: whose sampler refines attacked images; None if they are classified as they are.
       train: the training images.
       test: the test images.
       distances: distances of generated images, with their extractor.
@@ -53,6 +54,7 @@ class JointEvaluation:
     network: JointNetwork
     density_scale: float
     plan: ChainPlan | None
+    refining: ChainPlan | None
     train: data.ImageData
     test: data.ImageData
     distances: Distances
@@ -61,8 +63,9 @@ class JointEvaluation:
     def check(self) -> None:
         """Raises ConfigError for fields of ``config.eval`` that this run cannot satisfy."""
         check_weights(self.config)
-        if self.config.eval.num_attacked and self.config.eval.refine_steps:
-            self._refinement()
+        if self.refining and "full" in self.config.eval.refine_gradients:
+            shape = self.test.images.shape[1:]
+            check_derivative(self._refinement(), self.network.classifier, shape)
         if self.config.eval.num_ood:
             check_sets(self.config, self.test.images)
 
@@ -90,7 +93,11 @@ class JointEvaluation:
         judged_by = "validation" if self.config.data.num_validation else "test"
         report["over_training"] = {"split": judged_by, **over_training(read_rows(self.workdir))}
         if sets:
-            report["ood"] = {**found["ood"], "skipped": skipped}
+            report["ood"] = {
+                **found["ood"],
+                "groups": groups(self.config, sets),
+                "skipped": skipped,
+            }
             scores = found["scores"]
             arrays |= _flat(scores)
             plots.ood(self.workdir, scores.pop("test"), scores)
@@ -117,11 +124,12 @@ class JointEvaluation:
         classifier = self.network.classifier
         return lambda model, images: classifier.apply(model.params, model.statistics, images)[0]
 
-    def _refinement(self) -> Callable[[Trained, Key, jax.Array], jax.Array]:
+    def _refinement(self) -> Refine:
         """Attacked images are refined each by itself, whatever normalises training's chains."""
         alone = self.network._replace(policy=NormPolicy(chains="running"))
         densities = densities_of(alone, self.density_scale)
-        return refinement(self.plan, densities, self.config.eval.refine_steps)
+        assert self.refining is not None
+        return refinement(self.refining, densities, self.config.eval.refine_steps)
 
     def _generation(self, config: Config) -> Generation:
         assert self.plan is not None
@@ -190,13 +198,14 @@ class JointEvaluation:
         report = evaluate.robustness(key, logits_fn, test, **settings)
         report["protocol"]["refine_steps"] = 0
         withstood = report.pop("per_image")
-        if section.refine_steps:
+        if self.refining:
             refined = report["refined"] = evaluate.robustness(
                 jax.random.fold_in(key, 1),
                 logits_fn,
                 test,
                 **settings,
                 transform=Partial(self._refinement(), model),
+                gradients=section.refine_gradients,
                 num_eot=section.num_eot,
             )
             refined["protocol"]["refine_steps"] = section.refine_steps

@@ -56,7 +56,13 @@ SAM = given("optimizer.rho", "SAM's radius")
 OOD = waiting(above_zero("eval.num_ood", "images to compare with"))
 ATTACKED = waiting(above_zero("eval.num_attacked", "images to attack"))
 GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
-REFINED = given("eval.refine_steps", "noise to average over, of chains before the attack")
+REFINED = given("eval.refine_steps", "chains before an attacked image is classified")
+MOVED = waiting(
+    When(
+        "chains, config.loss.generative_weight above 0 or config.eval.refine_steps",
+        lambda c: c.loss.generative_weight > 0 or (c.eval.num_attacked and c.eval.refine_steps),
+    )
+)
 
 UNADJUSTED = ("sgld", "proximal_sgld", "psgld", "literal_psgld", "literal_mala")
 # JEM's step and noise, and for samplers that reject the temperature 5e-4.
@@ -84,9 +90,15 @@ def _in_box(fields: Mapping[str, Field], *names: str) -> dict[str, Field]:
 
 
 def _needing_energy(fields: Mapping[str, Field]) -> dict[str, Field]:
-    """``fields`` with one more condition, which is as strict as those that they have."""
+    """``fields`` with one more condition, which is as strict as those that they have.
+
+    A sampler's fields also serve a classifier alone whose attacked images are refined.
+    """
     made: dict[str, Field] = {}
     for name, one in fields.items():
+        if name.startswith("sampler.") and not name.startswith(("sampler.num_", "sampler.buffer.")):
+            made |= under({name: one}, MOVED)
+            continue
         is_strict = one.when and not any(when.may_wait for when in one.when)
         made |= under({name: one}, ENERGY if is_strict else waiting(ENERGY))
     return made
@@ -269,6 +281,13 @@ _FIELDS: dict[str, Field] = {
     "eval.attack_restarts": field(1, COUNT, "random starts of an attack", ATTACKED),
     "eval.refine_steps": field(
         0, WHOLE, "sampler steps before an attacked image is classified", ATTACKED
+    ),
+    "eval.refine_gradients": field(
+        ("bpda", "full"),
+        one_of("bpda", "full"),
+        "attacks on refined images: bpda takes the chain's derivative as 1, full is its own",
+        REFINED,
+        ATTACKED,
     ),
     "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
     "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),

@@ -1,6 +1,7 @@
 """Images that a trained model should find unlikely, some of them of tensorflow-datasets."""
 
 import contextlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -32,6 +33,18 @@ def ood_sets(config: Config, test: np.ndarray) -> tuple[dict[str, np.ndarray], d
                 f"--config.eval.num_ood={len(found)} to compare with as many."
             )
     return sets, skipped
+
+
+def groups(config: Config, sets: Iterable[str]) -> dict[str, list[str]]:
+    """Returns the names of sets "near" the run's images and "far" from them, which are easier.
+
+    As in OpenOOD v1.5, CIFAR-10 and CIFAR-100 are near each other.
+    """
+    found: dict[str, list[str]] = {"near": [], "far": []}
+    for name in sets:
+        is_near = name == "interp" or {name, config.data.name} == {"cifar10", "cifar100"}
+        found["near" if is_near else "far"].append(name)
+    return found
 
 
 def check_sets(config: Config, test: np.ndarray) -> None:

@@ -210,10 +210,8 @@ GENERATIVE_LOSSES = {
 }
 
 
-def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan | None:
-    """The plan of negatives; None for a classifier alone (``loss.generative_weight`` 0)."""
-    if not config.loss.generative_weight:
-        return None
+def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
+    """The plan of negatives."""
     chosen = sampler(config)
     is_interacting = chosen.entry.interacting
     kind = learning.ChainKind(

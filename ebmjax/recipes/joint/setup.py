@@ -35,7 +35,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
     )
-    chain_plan, objective = parts.chain_plan(config, train), parts.objective(config)
+    objective = parts.objective(config)
+    has_energy = bool(config.loss.generative_weight)
+    chain_plan = parts.chain_plan(config, train) if has_energy else None
+    # A classifier alone has no chains in training, but may refine attacked images by such chains.
+    is_refined = config.eval.num_attacked and config.eval.refine_steps
+    refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(
         buffer_key,
         chain_plan,
@@ -78,6 +83,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         network=network,
         density_scale=objective.density_scale,
         plan=chain_plan,
+        refining=refining,
         train=train,
         test=images.evaluated,
         distances=distances,

@@ -1,5 +1,6 @@
 """Tests the report of --mode=eval on what it wrote."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,20 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
     assert f"Numbers in {tmp_path}/evaluation.json" in said
     assert (f"plots in {tmp_path}/plots/eval_*" in said) == is_drawn
     assert ("plots" in said.replace(str(tmp_path), "")) == is_drawn
+
+
+def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):
+    def report(state):
+        for _ in range(2):
+            warnings.warn("3 of 4 attacked images had no usable gradient", stacklevel=1)
+        return {}
+
+    state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
+    experiment = SimpleNamespace(evaluate=report, check_evaluate=None)
+    evaluate.evaluate(tmp_path, digits(), experiment, state)
+    text = "3 of 4 attacked images had no usable gradient"
+    assert strict_json((tmp_path / "evaluation.json").read_text())["warnings"] == [text, text]
+    assert capsys.readouterr().out.count(f"\nwarning: {text}\n") == 2
 
 
 @pytest.mark.parametrize("sha256", ["", "abc"])

@@ -13,7 +13,7 @@ from experiment_runs import contents, run_script, strict_json
 from linear_family import NAME, linear
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from use_checks import check_use
 
 from ebmjax import data, metrics, training
@@ -106,19 +106,21 @@ def test_out_of_distribution_numbers_are_those_of_scikit_learn(run):
     report, arrays = report_of(run)["ood"], np.load(run / "evaluation.npz")
     assert set(report["sets"]) == {"natural_patches", "interp", "noise", "constant"}
     assert report["num_images"] == 32
-    for score in ("log_density", "max_probability", "negative_score_norm"):
-        areas = []
-        for name, found in report["sets"].items():
-            ours, theirs = arrays[f"test_{score}"], arrays[f"{name}_{score}"]
-            values = np.concatenate([ours, theirs])
-            is_ours = np.arange(64) < 32
-            areas.append(roc_auc_score(is_ours, values))
-            np.testing.assert_allclose(found[score]["auroc"], areas[-1], rtol=64 * EPS)
-            precision = average_precision_score(is_ours, values)
-            np.testing.assert_allclose(found[score]["aupr"], precision, rtol=64 * EPS)
-        np.testing.assert_allclose(report["mean_auroc"][score], np.mean(areas), rtol=64 * EPS)
-    expected = logsumexp(np.float64(arrays["logits"]), axis=1)
-    np.testing.assert_allclose(arrays["test_log_density"], expected, rtol=20 * EPS)
+    assert report["groups"] == {"near": ["interp"], "far": ["natural_patches", "noise", "constant"]}
+    is_ours = np.arange(64) < 32
+    for score in SCORES:
+        for name, one in report["sets"].items():
+            assert one["num_images"] == 32
+            values = np.concatenate([arrays[f"test_{score}"], arrays[f"{name}_{score}"]])
+            found = one[score]
+            expected = {"auroc": roc_auc_score(is_ours, values)}
+            for positive, truth, high in (("in", is_ours, values), ("out", ~is_ours, -values)):
+                fpr, tpr, _ = roc_curve(truth, high, drop_intermediate=False)
+                expected[f"aupr_{positive}_positive"] = average_precision_score(truth, high)
+                expected[f"fpr95_{positive}_positive"] = fpr[tpr >= 0.95][0]
+            assert found == pytest.approx(expected, rel=64 * EPS)
+    densities = logsumexp(np.float64(arrays["logits"]), axis=1)
+    np.testing.assert_allclose(arrays["test_log_density"], densities, rtol=20 * EPS)
 
 
 def test_robust_accuracy_starts_at_the_accuracy_of_the_attacked(run):
@@ -136,11 +138,8 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
     """Every one that is an average over test images; its error is that of the same file."""
     report = report_of(run)
     names = [f"classification.{name}" for name in ("accuracy", "ece", "nll", "brier")]
-    names += [f"ood.mean_auroc.{score}" for score in report["ood"]["mean_auroc"]]
     names += [
-        f"ood.sets.{name}.{score}.auroc"
-        for name, scores in report["ood"]["sets"].items()
-        for score in scores
+        f"ood.sets.{name}.{score}.auroc" for name in report["ood"]["sets"] for score in SCORES
     ]
     names += [
         f"robustness.{norm}.{x}" for norm in ("linf", "l2") for x in report["robustness"][norm]
@@ -160,7 +159,7 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
 
 def test_the_table_of_the_evaluation_has_its_main_numbers(run):
     shown = evaluation_table(report_of(run), json.loads((run / "config.json").read_text()))
-    assert len(shown.splitlines()) == 7
+    assert len(shown.splitlines()) == 8
     assert shown.lstrip().startswith("test accuracy")
 
 

@@ -148,10 +148,42 @@ def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tm
         experiment.check_evaluate()
 
 
-@pytest.mark.parametrize("changes", [{"sampler.name": "svgd"}, {"loss.generative_weight": 0.0}])
-def test_images_are_refined_by_chains_that_move_alone(changes):
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_images_are_refined_by_chains_that_move_alone(weight):
+    changes = {"eval.refine_steps": 2, "loss.generative_weight": weight}
     with pytest.raises(ConfigError, match=r"config\.eval\.refine_steps=2 needs a run whose chains"):
-        checks.check(smoke(**{"eval.refine_steps": 2}, **changes))
+        checks.check(smoke(**changes, **{"sampler.name": "svgd"}))
+    with pytest.raises(ConfigError, match=r"config\.eval\.refine_gradients must name at least one"):
+        checks.check(smoke(**changes, **{"eval.refine_gradients": ()}))
+
+
+def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
+    """Two steps of gradient ascent on the log of the sum of its exponential logits."""
+    config = smoke(
+        **{
+            "loss.generative_weight": 0.0,
+            "eval.refine_steps": 2,
+            "sampler.name": "gradient_descent",
+            "sampler.gradient_descent.step_size": 0.5,
+        }
+    )
+    families.check(config)
+    experiment = families.build(config, tmp_path)
+    model, refine = trained(experiment.state), experiment.evaluate._refinement()
+    x = np.asarray(data.to_signed_unit(jnp.asarray(experiment.evaluate.test.images[:3])))
+    score = jax.jit(
+        jax.grad(lambda x: jnp.sum(jax.nn.logsumexp(experiment.evaluate._logits(model, x), axis=1)))
+    )
+    expected, largest = x, 0.0
+    for _ in range(2):
+        slopes = np.asarray(score(expected))
+        largest = max(largest, np.abs(slopes).max())
+        expected = np.clip(expected + 0.5 * slopes, -1.2, 1.2)
+    # Slopes are sums of some hundred terms; the second adds what the first one's rounding moves.
+    got = jax.jit(refine)(model, jax.random.key(0), jnp.asarray(x))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=500 * EPS * largest)
+    assert np.abs(expected - x).max() > 1e-3
+    assert experiment.evaluate.plan is None
 
 
 def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
@@ -192,6 +224,7 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
     assert [one[2:4] for one in asked] == [(16, 1), (16, 1), (16, 3)]
     config = smoke().eval
+    assert refined[4].pop("gradients") == ("bpda", "full")
     assert (
         refined[4]
         == plain[4]
