@@ -7,8 +7,6 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. If they are
 
 from ebmjax.evaluate._classifier import classification as classification
 from ebmjax.evaluate._classifier import classifier as classifier
-from ebmjax.evaluate._classifier import ood_sets as ood_sets
-from ebmjax.evaluate._classifier import out_of_distribution as out_of_distribution
 from ebmjax.evaluate._classifier import scores as scores
 from ebmjax.evaluate._energies import energy_moments as energy_moments
 from ebmjax.evaluate._energies import mixing as mixing
@@ -22,4 +20,6 @@ from ebmjax.evaluate._generation import Distances as Distances
 from ebmjax.evaluate._generation import finite_images as finite_images
 from ebmjax.evaluate._generation import generation as generation
 from ebmjax.evaluate._generation import rms_displacement as rms_displacement
+from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
+from ebmjax.evaluate._out_of_distribution import out_of_distribution as out_of_distribution
 from ebmjax.evaluate._robustness import robustness as robustness

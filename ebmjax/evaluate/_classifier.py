@@ -12,17 +12,10 @@ import numpy as np
 from ebmjax import data, metrics
 from ebmjax._checks import check_finite, check_labels
 from ebmjax.data import ImageData
+from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, out_of_distribution
 
 LogitsFn = Callable[[jax.Array], jax.Array]
 """``logits_fn(images)``: float32 (N, H, W, C) in [-1, 1] to (N, classes)."""
-
-Parts = dict[str, np.ndarray]
-"""Set of images to one value an image; a number is the sum of the parts' means."""
-
-TEST = "test"
-"""Name of the set of test images."""
-PATCH_SIDE = 32
-"""Side below which patches come from smaller photographs, which show structure in 32 pixels."""
 
 
 def as_partial(function: Callable[..., Any]) -> jax.tree_util.Partial:
@@ -141,7 +134,7 @@ def classifier(
         del each["logits"]
     tested = {name: score[:num] for name, score in found.items()}
     report["ood"] = out_of_distribution(tested, others)
-    report["per_image"] |= _detected(tested, others)
+    report["per_image"] |= areas_by_image(tested, others)
     report["scores"] = {TEST: tested, **others}
     return report
 
@@ -212,108 +205,3 @@ def _one_by_one(logits: jax.Array, labels: jax.Array, num_bins: int) -> dict[str
     right, nll, brier = jax.vmap(one)(logits, probabilities, labels)
     gaps = metrics.calibration_gaps(probabilities, labels, num_bins=num_bins)
     return {"accuracy": right, "ece": gaps, "nll": nll, "brier": brier}
-
-
-def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
-    """Returns four sets of images that a model of ``images`` should find unlikely.
-
-    "interp", means of pairs of the images, is near the images. "natural_patches" (of photographs),
-    "noise" and "constant" are far, and the last two easy. See ``ebmjax.data``. The sets are the
-    same for every model.
-
-    Args:
-      images: uint8 (N, H, H, C), at least two, grey or colour.
-      seed: of the sets.
-
-    Returns:
-      As many of each as ``images``, in their shape.
-
-    Raises:
-      TypeError, ValueError: if they are not such images.
-
-    Example:
-      >>> sets = ood_sets(np.zeros((2, 8, 8, 1), np.uint8))
-      >>> [(name, found.shape) for name, found in sets.items()][0]
-      ('natural_patches', (2, 8, 8, 1))
-    """
-    interpolated = data.interpolated_images(images, seed=seed)
-    num, size, _, channels = images.shape
-    shape: dict[str, int] = {"size": size, "channels": channels, "seed": seed}
-    return {
-        "natural_patches": data.natural_patches(num, downscale=max(1, PATCH_SIDE // size), **shape),
-        "interp": interpolated,
-        "noise": data.uniform_noise_images(num, **shape),
-        "constant": data.constant_images(num, **shape),
-    }
-
-
-def out_of_distribution(
-    inside: Mapping[str, Any], outside: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Returns how well each score tells the sets outside from the images inside.
-
-    Args:
-      inside: score name to (n,), high for images that the model finds likely. For an energy that is
-        ``{"log_density": -energies}``.
-      outside: set name to the same scores of its images.
-
-    Returns:
-      "num_images" inside, and "sets": for each set its "num_images" and, for each score, "auroc";
-      "aupr_in_positive" and "fpr95_in_positive", where the images inside are the positive class;
-      "aupr_out_positive" and "fpr95_out_positive", where those outside are, as in OpenOOD v1.5. NaN
-      if a score is NaN. There is no mean over sets: it would be that of easy and hard ones.
-
-    Raises:
-      ValueError: if there is no set, or a set lacks a score.
-
-    Example:
-      >>> found = out_of_distribution({"log_density": np.array([2.0, 3.0])},
-      ...                             {"noise": {"log_density": np.array([1.0, 2.5])}})
-      >>> found["sets"]["noise"]["log_density"]["auroc"], found["sets"]["noise"]["num_images"]
-      (0.75, 2)
-    """
-    if not outside:
-        raise ValueError("outside must name at least one set of images, got none.")
-    for name, theirs in outside.items():
-        if missing := sorted(inside.keys() - theirs.keys()):
-            raise ValueError(f"outside[{name!r}] must have the scores of inside, lacks {missing}.")
-    sets: dict[str, dict[str, Any]] = {
-        name: {
-            "num_images": _number(theirs),
-            **{
-                score: {k: float(v) for k, v in _detection(ours, theirs[score]).items()}
-                for score, ours in inside.items()
-            },
-        }
-        for name, theirs in outside.items()
-    }
-    return {"sets": sets, "num_images": _number(inside)}
-
-
-def _number(scores: Mapping[str, Any]) -> int:
-    return len(next(iter(scores.values())))
-
-
-@jax.jit
-def _detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
-    return {
-        "auroc": metrics.auroc(in_scores, out_scores),
-        **{
-            f"{name}_{positive}_positive": metric(in_scores, out_scores, positive=positive)
-            for name, metric in (("aupr", metrics.average_precision), ("fpr95", metrics.fpr_at_tpr))
-            for positive in ("in", "out")
-        },
-    }
-
-
-def _detected(
-    tested: Mapping[str, np.ndarray], others: Mapping[str, Mapping[str, np.ndarray]]
-) -> dict[str, Parts]:
-    """Returns the area of every score and set, image by image."""
-    parts_of = jax.jit(metrics.auroc_parts)
-    found: dict[str, Parts] = {}
-    for score, inside in tested.items():
-        for name, other in others.items():
-            ours, theirs = (np.asarray(part) for part in parts_of(inside, other[score]))
-            found[f"ood.sets.{name}.{score}.auroc"] = {TEST: ours, name: theirs}
-    return found

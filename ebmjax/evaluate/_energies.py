@@ -19,6 +19,8 @@ NUM_DRAWS = 50
 def energy_moments(energies: Any) -> dict[str, float]:
     """Returns mean and standard deviation of the finite energies, and the number of others.
 
+    The mean is NaN without a finite energy, the deviation with fewer than two.
+
     Args:
       energies: (N,), of a set of images.
 
@@ -30,7 +32,7 @@ def energy_moments(energies: Any) -> dict[str, float]:
     finite = energies[np.isfinite(energies)].astype(np.float64)
     return {
         "mean": float(np.mean(finite)) if finite.size else math.nan,
-        "deviation": float(np.std(finite)) if finite.size else math.nan,
+        "deviation": float(np.std(finite)) if finite.size > 1 else math.nan,
         "num_not_finite": len(energies) - len(finite),
     }
 
@@ -54,8 +56,9 @@ def mixing(
       num_steps: of each chain; at most about 50 of the second half are kept.
 
     Returns:
-      "rhat_energy" and "rhat_pixel" (the median over coordinates), the mean "acceptance", NaN for a
-      sampler that reports none, and the mean "squared_distance" that a chain moved, a coordinate.
+      "rhat_energy" and "rhat_pixel", the mean "acceptance", NaN for a sampler that reports none,
+      and the mean "squared_distance" that a chain moved, a coordinate. "rhat_pixel" is the median
+      over coordinates in which every chain moves. It is NaN if a position is NaN.
 
     Example:
       >>> normal = lambda x: -0.5 * jnp.sum(x**2)
@@ -78,7 +81,9 @@ def mixing(
     scale_reduction = partial(metrics.potential_scale_reduction, allow_few_draws=True)
     return {
         "rhat_energy": scale_reduction(trace),
-        "rhat_pixel": jnp.nanmedian(scale_reduction(chains)),
+        "rhat_pixel": jnp.where(
+            jnp.any(jnp.isnan(chains)), jnp.nan, jnp.nanmedian(scale_reduction(chains))
+        ),
         "acceptance": jnp.mean(jnp.nan if acceptance is None else acceptance),
         "squared_distance": jnp.mean(jnp.square(chains[:, -1] - chains[:, 0])),
     }

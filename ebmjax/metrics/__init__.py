@@ -1,6 +1,7 @@
 """Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
+from ebmjax.metrics._attack_steps import straight_through as straight_through
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
@@ -47,4 +48,3 @@ from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_level
 from ebmjax.metrics._robustness import pgd_attack as pgd_attack
 from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve
 from ebmjax.metrics._robustness import robust_images as robust_images
-from ebmjax.metrics._robustness import straight_through as straight_through

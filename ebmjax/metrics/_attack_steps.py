@@ -1,4 +1,4 @@
-"""Parts of an attack: its ball, and the margins and gradients it follows."""
+"""Parts of an attack: its ball, the margins and gradients it follows, what it passes through."""
 
 import math
 from collections.abc import Callable
@@ -16,6 +16,10 @@ from ebmjax.types import Key
 
 LogitsFn = Callable[[Key, jax.Array], jax.Array]
 """``logits_fn(key, images) -> (N, classes)``; each row depends only on its image."""
+
+
+Transform = Callable[[Key, jax.Array], jax.Array]
+"""``transform(key, images) -> images`` of the same shape and dtype."""
 
 
 class Ball(NamedTuple):
@@ -102,6 +106,45 @@ def _margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array
         jnp.where(jnp.isnan(margins), -jnp.inf, margins),
         jax.nn.logsumexp(others, axis=1) - own,
     )
+
+
+def straight_through(transform: Transform) -> Transform:
+    """Returns ``transform`` with the identity as its derivative: the BPDA of a purification.
+
+    An attack through ``classifier(straight_through(purify)(key, images))`` uses the classifier's
+    gradient at the purified images as the gradient at the images. Use it if the true gradient is
+    zero, noise or a long chain's. It suits transforms that change an image little.
+
+    Args:
+      transform: a ``Transform``, such as a few Langevin steps from each image.
+
+    Returns:
+      The same function of ``(key, images)``.
+
+    Raises:
+      ValueError: on its call, if ``transform`` changes the shape or dtype.
+
+    Source: Athalye, Carlini & Wagner 2018, section 4.1.
+
+    Example:
+      >>> quantise = straight_through(lambda key, x: jnp.round(x))
+      >>> jax.value_and_grad(lambda x: quantise(jax.random.key(0), x))(0.8)
+      (Array(1., dtype=float32, weak_type=True), Array(1., dtype=float32, weak_type=True))
+    """
+
+    def transform_straight_through(key: Key, images: jax.Array) -> jax.Array:
+        images = jnp.asarray(images)
+        transformed = transform(key, jax.lax.stop_gradient(images))
+        if (transformed.shape, transformed.dtype) != (images.shape, images.dtype):
+            raise ValueError(
+                "transform must keep the images' shape and dtype, since its derivative is to be "
+                f"the identity; got {transformed.shape} {transformed.dtype} from {images.shape} "
+                f"{images.dtype}."
+            )
+        # An exact zero whose derivative is the identity, so the value stays the transform's.
+        return transformed + (images - jax.lax.stop_gradient(images))
+
+    return transform_straight_through
 
 
 def check_images(images: jax.Array, low: Any, high: Any) -> None:

@@ -47,9 +47,10 @@ def potential_scale_reduction(
         such an array usually has its draws first.
 
     Returns:
-      ``(...)``, no units; a PyTree if ``chains`` is one. Infinite if every chain stands still at a
-      different place. NaN if all draws are equal, if one is NaN, and for ``"classic"`` if one is
-      infinite.
+      ``(...)``, no units; a PyTree if ``chains`` is one. Infinite if every chain stands still, but
+      not all at one place. NaN if all draws are equal, if a draw is NaN, and for ``"classic"`` if
+      one is infinite. NaN also if some chains stand still while others move, because their share of
+      the variance is unknown.
 
     Raises:
       ValueError: if ``method`` is unknown, there are too few chains or draws, or fewer draws than
@@ -99,7 +100,8 @@ def effective_sample_size(
       allow_few_draws: as in ``potential_scale_reduction``.
 
     Returns:
-      ``(...)``, in draws; a PyTree if ``chains`` is one. NaN if one draw is NaN or all are equal.
+      ``(...)``, in draws; a PyTree if ``chains`` is one. NaN if one draw is NaN, all are equal, or
+      some chains stand still while others move.
       If ties make one tail indicator constant, the other decides; NaN if both are.
 
     Raises:
@@ -141,8 +143,11 @@ def _per_coordinate(
 
     def of_leaf(draws: jax.Array) -> jax.Array:
         has_nan = jnp.any(jnp.isnan(draws), axis=(0, 1))
+        # The variance of a chain that never moved is unknown, and as 0 it would flatter the mean.
+        is_still = jnp.all(draws == draws[:, :1], axis=1)
+        is_unknown = has_nan | (jnp.any(is_still, axis=0) & ~jnp.all(is_still, axis=0))
         result = diagnose(jnp.moveaxis(draws, (0, 1), (-2, -1)))
-        return jnp.where(has_nan, jnp.nan, result)
+        return jnp.where(is_unknown, jnp.nan, result)
 
     return jax.tree.map(of_leaf, leaves)
 

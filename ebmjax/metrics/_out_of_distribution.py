@@ -101,7 +101,7 @@ def average_precision(
           \frac{\#\{\mathrm{in} \ge s_i\}}{\#\{\mathrm{in} \ge s_i\} + \#\{\mathrm{out} \ge s_i\}}
 
     over the distinct scores as thresholds k, so that equal scores enter together. Unlike ``auroc``
-    it depends on the sizes of the sets: a score without information gets about n / (n + m), and
+    it depends on the sizes of the sets. A score without information gets about n / (n + m), or
     m / (n + m) with the others as positives. Compare it at equal sizes only.
 
     Args:

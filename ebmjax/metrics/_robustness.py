@@ -1,7 +1,6 @@
 """Robust accuracy under projected gradient descent, for any classifier, also randomised."""
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -25,9 +24,6 @@ from ebmjax.metrics._attack_steps import (
     margins_of,
 )
 from ebmjax.types import Key
-
-Transform = Callable[[Key, jax.Array], jax.Array]
-"""``transform(key, images) -> images`` of the same shape and dtype."""
 
 Worst = tuple[jax.Array, jax.Array]
 """Image of the smallest margin so far, and that margin."""
@@ -66,45 +62,6 @@ def epsilon_from_levels(levels: Any) -> jax.Array:
     """
     check_not_negative("levels", levels)
     return 2.0 * jnp.asarray(levels, jnp.float32) / 255.0
-
-
-def straight_through(transform: Transform) -> Transform:
-    """Returns ``transform`` with the identity as its derivative: the BPDA of a purification.
-
-    An attack through ``classifier(straight_through(purify)(key, images))`` uses the classifier's
-    gradient at the purified images as the gradient at the images. Use it if the true gradient is
-    zero, noise or a long chain's. It suits transforms that change an image little.
-
-    Args:
-      transform: a ``Transform``, such as a few Langevin steps from each image.
-
-    Returns:
-      The same function of ``(key, images)``.
-
-    Raises:
-      ValueError: on its call, if ``transform`` changes the shape or dtype.
-
-    Source: Athalye, Carlini & Wagner 2018, section 4.1.
-
-    Example:
-      >>> quantise = straight_through(lambda key, x: jnp.round(x))
-      >>> jax.value_and_grad(lambda x: quantise(jax.random.key(0), x))(0.8)
-      (Array(1., dtype=float32, weak_type=True), Array(1., dtype=float32, weak_type=True))
-    """
-
-    def transform_straight_through(key: Key, images: jax.Array) -> jax.Array:
-        images = jnp.asarray(images)
-        transformed = transform(key, jax.lax.stop_gradient(images))
-        if (transformed.shape, transformed.dtype) != (images.shape, images.dtype):
-            raise ValueError(
-                "transform must keep the images' shape and dtype, since its derivative is to be "
-                f"the identity; got {transformed.shape} {transformed.dtype} from {images.shape} "
-                f"{images.dtype}."
-            )
-        # An exact zero whose derivative is the identity, so the value stays the transform's.
-        return transformed + (images - jax.lax.stop_gradient(images))
-
-    return transform_straight_through
 
 
 def pgd_attack(

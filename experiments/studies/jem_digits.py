@@ -9,13 +9,10 @@ Variants:
 - jempp: JEM++ with PYLD.
 - steps: SADA-JEM's Fig. 3, accuracy and FID over training by K, in training.png.
 - ablation, radius: SADA-JEM's Tables 5 and 6; radius_batch: the latter with batch normalisation.
-- robustness: SADA-JEM's Figs. 1, 5 and 7. These are energy landscapes, and robustness in both
-  norms, plain and behind refinement. JEM has no normalisation, SADA-JEM group normalisation.
 - scenarios: the robust-objective paper's Table 2, beta 0 and above in changed settings.
   training_SCENARIO.png are its Figs. 16 and 20 to 25.
 - norm: the statistics that batch normalisation uses.
 - norm_parts: the parts of SADA-JEM that are needed to sample with it.
-- smooth_parts: the parts of SADA-JEM that make its energy landscape smooth.
 - verdicts: accuracy and calibration of four rows, compared on the same images.
 - time: only SVGD and SGLD, to compare seconds. Use an idle machine and as many jobs as CPUs.
 """
@@ -24,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.joint.differences import NORMALISED, PARTS, UNIFORM, by_parts
-from ebmjax.recipes.joint.figures import landscapes, learning, robustness, scenarios
+from ebmjax.recipes.joint.differences import PARTS, UNIFORM, by_parts
+from ebmjax.recipes.joint.figures import landscapes, learning, scenarios
 from ebmjax.recipes.study import Study
 
 LANDSCAPES = {
@@ -196,45 +193,6 @@ NORM_PARTS = by_parts(["configs/jem_digits.py", BATCH], [NORM["batch"]], PARTS) 
     for part, (_, flags) in PARTS.items()
     if part != "informative start"
 }
-SMOOTH_PARTS = {
-    "JEM": "configs/jem_digits.py",
-    "SADA-JEM": ROWS["SADA-JEM, K = 10"],
-    **by_parts(["configs/jem_digits.py"], ["configs/sadajem_digits.py"], NORMALISED | PARTS),
-    "SADA-JEM, p(x) augmented": [
-        "configs/sadajem_digits.py",
-        "--config.data.augment_positives=True",
-    ],
-}
-# Ten steps of the run's own sampler before an image is classified. SADA-JEM's have no noise, so one
-# copy is the mean over copies.
-REFINED = "--config.eval.refine_steps=10"
-COPIES = "--config.eval.num_eot=4"
-ROBUSTNESS = {
-    "softmax": ROWS["softmax"],
-    "JEM": ["configs/jem_digits.py", REFINED, COPIES],
-    "JEM, SAM": ["configs/jem_digits.py:sam", REFINED, COPIES],
-    "SADA-JEM, K = 5": [ROWS["SADA-JEM, K = 5"], REFINED],
-    "SADA-JEM, K = 10": [ROWS["SADA-JEM, K = 10"], REFINED],
-    "SADA-JEM, K = 20": [ROWS["SADA-JEM, K = 20"], REFINED],
-}
-# Evaluations of the landscape, and of attacks that the study names.
-LANDSCAPED = (*COMMON[:2], "--config.eval.num_ood=0", "--config.eval.num_generated=0", POINTS)
-ROBUSTNESS_COLUMNS = {
-    "accuracy, %": COLUMNS["accuracy, %"],
-    "landscape's range, nats": ("landscape.landscape_range", 1.0, 1),
-    **{
-        f"{norm} {level}/255{refined}, %": (f"robustness.{part}{norm}.{level}", 100.0, 1)
-        for refined, part in (("", ""), (", refined", "refined."))
-        for norm, levels in (("linf", (16, 32)), ("l2", (128, 256)))
-        for level in levels
-    },
-}
-SMOOTHNESS_COLUMNS = (
-    "accuracy, %",
-    "landscape's range, nats",
-    "linf 16/255, %",
-    "linf 32/255, %",
-)
 CLASSIFIED = ("accuracy, %", "ECE, %", "NLL, nats")
 VERDICTS = {
     "softmax": ROWS["softmax"],
@@ -252,12 +210,6 @@ def study(
     return Study(rows=rows, columns=COLUMNS, common=COMMON, draw=draw)
 
 
-def smoothness(folder: Path) -> None:
-    """landscapes.png and robustness.png."""
-    landscapes({label: label for label in ROBUSTNESS}, folder)
-    robustness(ROBUSTNESS, folder)
-
-
 STUDIES = {
     "": study(ROWS, partial(landscapes, LANDSCAPES)),
     "jempp": study(JEMPP),
@@ -271,28 +223,8 @@ STUDIES = {
         common=(*CURVES, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
         draw=partial(scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),
-    "robustness": Study(
-        rows=ROBUSTNESS,
-        columns=ROBUSTNESS_COLUMNS,
-        common=(
-            *LANDSCAPED,
-            "--config.eval.attack_linf=(0, 16, 32, 64)",
-            "--config.eval.attack_l2=(0, 128, 256, 512)",
-        ),
-        draw=smoothness,
-    ),
     "norm": study(NORM),
     "norm_parts": study(NORM_PARTS),
-    "smooth_parts": Study(
-        rows=SMOOTH_PARTS,
-        columns={name: ROBUSTNESS_COLUMNS[name] for name in SMOOTHNESS_COLUMNS},
-        common=(
-            *LANDSCAPED,
-            "--config.eval.attack_linf=(0, 16, 32)",
-            "--config.eval.attack_l2=()",
-        ),
-        draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
-    ),
     "verdicts": Study(
         rows=VERDICTS,
         columns={name: COLUMNS[name] for name in CLASSIFIED},

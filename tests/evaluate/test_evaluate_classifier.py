@@ -115,15 +115,22 @@ def test_the_sets_are_the_same_for_every_model():
     np.testing.assert_array_equal(sets["natural_patches"], patches)
 
 
-def test_logits_that_are_not_finite_have_no_numbers():
-    found = evaluate.classifier(lambda x: linear(WEIGHTS, x) / 0.0, TEST, outside={"same": IMAGES})
+@pytest.mark.parametrize(
+    ("logits_fn", "area"),
+    # An infinite log density has a place among others, and ties with itself.
+    [(lambda x: linear(WEIGHTS, x) / 0.0, 0.5), (Partial(linear, WEIGHTS * np.nan), np.nan)],
+    ids=["infinite", "NaN"],
+)
+def test_logits_that_are_not_finite_have_no_numbers(logits_fn, area):
+    found = evaluate.classifier(logits_fn, TEST, outside={"same": IMAGES})
     numbers = found["classification"]
     assert np.isnan([numbers[name] for name in ("accuracy", "ece", "nll", "brier")]).all()
-    for numbers in (found["ood"]["sets"]["same"][score] for score in found["scores"]["test"]):
-        assert np.isnan(list(numbers.values())).all()
-    for name, parts in found["per_image"].items():
-        assert name.startswith("ood.")
-        assert all(np.isnan(part).all() for part in parts.values())
+    detected = found["ood"]["sets"]["same"]
+    assert np.isnan(list(detected["max_probability"].values())).all()
+    assert detected["log_density"]["auroc"] == pytest.approx(area, nan_ok=True)
+    assert not [name for name in found["per_image"] if name.startswith("classification")]
+    for part in found["per_image"]["ood.sets.same.max_probability.auroc"].values():
+        assert np.isnan(part).all()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,12 @@ def test_energies_that_are_not_finite_are_counted_apart():
     assert none["num_not_finite"] == 1
 
 
+def test_one_finite_energy_has_no_deviation():
+    found = energy_moments([1.0, np.inf])
+    assert (found["mean"], found["num_not_finite"]) == (1.0, 1)
+    assert math.isnan(found["deviation"])
+
+
 def normal(x):
     return -0.5 * jnp.sum(jnp.square(x))
 
@@ -39,6 +45,20 @@ def test_chains_that_hardly_move_do_not_mix(step_size, is_mixed):
     assert found.keys() == {"rhat_energy", "rhat_pixel", "acceptance", "squared_distance"}
     assert (found["rhat_pixel"] < 1.1) == (found["rhat_energy"] < 1.1) == is_mixed
     assert 0.5 < found["acceptance"] <= 1.0
+
+
+def test_a_chain_at_nan_leaves_no_median():
+    """One pixel of one chain is lost half way; the median over the other pixels would be good."""
+
+    def breaks(x):
+        return normal(x) + jnp.where(jnp.sum(jnp.abs(x)) > 1e3, jnp.nan, 0.0) * x[0]
+
+    starts = jax.random.normal(jax.random.key(1), (8, 5)).at[3, 0].set(2e3)
+    sampler_fn = partial(samplers.sgld, step_size=0.5)
+    found = mixing(jax.random.key(0), sampler_fn, breaks, starts, num_steps=400)
+    assert np.isnan(found["rhat_pixel"])
+    healthy = mixing(jax.random.key(0), sampler_fn, normal, starts.at[3].set(0.0), num_steps=400)
+    assert healthy["rhat_pixel"] < 1.1
 
 
 def test_descent_reports_the_distance_and_no_acceptance():

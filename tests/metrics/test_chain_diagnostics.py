@@ -178,6 +178,19 @@ def test_chains_that_stand_still():
     assert float(sample_size(apart)) == pytest.approx(400 / 92, rel=1e-5)
 
 
+@pytest.mark.parametrize("num_still", [1, NUM_CHAINS - 1])
+def test_some_chains_that_stand_still_leave_nothing_known(num_still):
+    """They share the others' mean, and would raise the sample size above the number of draws."""
+    draws = jnp.asarray(make_draws(100))[..., 0]
+    still = draws.at[:num_still].set(jnp.mean(draws[num_still:]))
+    for method in ("rank", "classic"):
+        assert jnp.isnan(scale_reduction(still, method=method))
+    for kind in ("bulk", "tail"):
+        assert jnp.isnan(sample_size(still, kind=kind))
+    hardly = still.at[:num_still, 50:].add(1e-3)  # one move each is a variance
+    assert jnp.isfinite(scale_reduction(hardly, method="classic"))
+
+
 def test_two_values_fold_onto_one_and_leave_the_bulk():
     signs = jnp.tile(jnp.array([-1.0, 1.0, 1.0, -1.0]), (NUM_CHAINS, 25))
     expected = oracle(array_stats.rhat, np.asarray(signs), method="z_scale")

@@ -78,7 +78,7 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
     """
     plain = {row: _robustness_reports(folder, row) for row in rows}
     refined = {row: [one["refined"] for one in r if "refined" in one] for row, r in plain.items()}
-    lines = {"PGD": plain, "PGD with EOT and BPDA, images refined": refined}
+    lines = {"PGD": plain, "PGD by both gradients, images refined": refined}
     lines = {title: found for title, found in lines.items() if any(found.values())}
     if not lines:
         return

@@ -43,7 +43,7 @@ def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):
     evaluate.evaluate(tmp_path, digits(), experiment, state)
     text = "3 of 4 attacked images had no usable gradient"
     assert strict_json((tmp_path / "evaluation.json").read_text())["warnings"] == [text, text]
-    assert capsys.readouterr().out.count(f"\nwarning: {text}\n") == 2
+    assert capsys.readouterr().out.splitlines().count(f"warning: {text}") == 2
 
 
 @pytest.mark.parametrize("sha256", ["", "abc"])

@@ -72,7 +72,7 @@ def evaluated(folder, robustness):
 
 def test_the_study_draws_the_curves_of_every_row(tmp_path, figures):
     """Means and ranges over seeds of either norm; of the refined, where there are any."""
-    draw = load("studies/jem_digits.py:robustness").draw
+    draw = load("studies/jem_robustness.py").draw
     draw(tmp_path)
     assert not figures
     curve = {"0": 1.0, "16": 0.5}

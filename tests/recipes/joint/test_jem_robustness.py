@@ -24,7 +24,7 @@ def test_refinement_moves_the_images():
 
 
 def proximal(density):
-    """As SADA-JEM's chains: a drift that is clipped, in a box, and noise on top."""
+    """SADA-JEM's chains, whose drift is clipped in a box, and noise on top."""
     made = samplers.clip_drift(samplers.sgld, 0.1)
     return samplers.clamp(made, -1.0, 1.0)(density, step_size=0.5, noise_scale=0.01)
 

@@ -1,0 +1,103 @@
+"""Steps of Langevin chains that train an image energy, with noise of its own or the step's.
+
+The sampling-approaches thesis (3.3.1, 4.2, chapter 5) says of energies of images: a step of 1e-5
+does not train, because chains hardly move; a step of 10 to 100 is suitable; and the noise must not
+follow the step, because sqrt(2 step) destroys the samples of the buffer. Rows are the steps from
+1e-5 to 1e3. "Decoupled" has noise 0.01 at every step. "Coupled" has sqrt(2 step), which is
+temperature 1. A suitable step depends on the gradients: compare the distances that chains travel.
+
+Figure: steps.png has the numbers at the end against the step. A run that diverged has none.
+
+Variants:
+- "": all rows.
+- quick: three rows of a few epochs.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from ebmjax.recipes.core.plots import figure, legend
+from ebmjax.recipes.study import Study, reader
+
+STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
+NOISES = {
+    "decoupled": [
+        "--config.sampler.sgld.noise_scale=0.01",
+        "--config.sampler.sgld.temperature=None",
+    ],
+    "coupled": ["--config.sampler.sgld.noise_scale=None", "--config.sampler.sgld.temperature=1.0"],
+}
+
+
+def label(noise: str, step: float) -> str:
+    """Returns the label of a row."""
+    return f"{noise}, step {step:g}"
+
+
+ROWS = {
+    label(noise, step): [
+        "configs/igebm_digits.py",
+        f"--config.sampler.sgld.step_size={step}",
+        *flags,
+    ]
+    for noise, flags in NOISES.items()
+    for step in STEPS
+}
+FID = "fid_classifier_features"
+COLUMNS = {
+    "FID (classifier features), buffer": (f"buffer.{FID}", 1.0, 1),
+    "the same, its starts": (f"buffer.starts.{FID}", 1.0, 1),
+    "the same, fresh chains": (f"fresh.{FID}", 1.0, 1),
+    "the same, test images": (f"test_images.{FID}", 1.0, 1),
+    "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
+    "squared distance travelled, a pixel": ("chain_displacement", 1.0, 6),
+    "acceptance, T implied": ("chain_acceptance_prob", 1.0, 2),
+    "largest loss": ("over_training.largest_loss", 1.0, 1),
+    "skipped steps": ("skipped", 1.0, 0),
+}
+PANELS = {
+    "FID of the buffer (classifier features)": ("buffer", FID),
+    "energy of samples - of data, nats": ("energy_gap",),
+    "squared distance travelled, a pixel": ("chain_displacement",),
+}
+
+
+def draw(folder: Path) -> None:
+    """Draws ``steps.png``: numbers at the end against the step, a line a noise, seeds as dots."""
+    with figure(folder / "steps.png", 1, len(PANELS), size=(4.6, 3.6)) as (axes,):
+        for axis, (title, path) in zip(axes, PANELS.items(), strict=True):
+            for noise in NOISES:
+                found = {step: _values(folder, label(noise, step), path) for step in STEPS}
+                found = {step: values for step, values in found.items() if values}
+                (line,) = axis.plot(found, [np.mean(v) for v in found.values()], label=noise)
+                for step, values in found.items():
+                    axis.plot([step] * len(values), values, ".", color=line.get_color())
+            axis.set(xscale="log", xlabel="step", ylabel=title)
+            axis.set_yscale("symlog" if path == ("energy_gap",) else "log")
+        legend(axes[0].figure)
+
+
+def _values(folder: Path, row: str, path: tuple[str, ...]) -> list[float]:
+    """Returns a number of the runs of a row that did not diverge."""
+    values = []
+    for run in reader.done(folder, row):
+        value = run.numbers()
+        for name in path:
+            value = value.get(name) or {}
+        if isinstance(value, float | int):
+            values.append(float(value))
+    return values
+
+
+STUDIES = {
+    "": Study(rows=ROWS, columns=COLUMNS, num_seeds=3, draw=draw),
+    "quick": Study(
+        rows={label("decoupled", s): ROWS[label("decoupled", s)] for s in (1e-5, 1.0)}
+        | {label("coupled", 100.0): ROWS[label("coupled", 100.0)]},
+        columns=COLUMNS,
+        num_seeds=1,
+        common=("--config.train.num_epochs=4", "--config.eval.every_epochs=4"),
+        draw=draw,
+    ),
+}

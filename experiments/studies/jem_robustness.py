@@ -1,0 +1,105 @@
+"""Robustness and energy landscapes of the joint family on the digits.
+
+SADA-JEM's Figs. 1, 5 and 7: landscapes, and accuracy under attack in both norms, of images as they
+are and refined by ten steps of a sampler. Refined images are attacked as if the chain had the
+derivative 1 (BPDA), and through the chain's own derivative; broken by either is broken. The
+classifiers alone are refined by SADA-JEM's sampler up their own log density. JEM has no
+normalisation, SADA-JEM has groups; "SADA-JEM's classifier" is its network without p(x).
+
+Figures: landscapes.png on one colour scale, robustness.png.
+
+Variants:
+- "": six models, plain and refined.
+- smooth_parts: the parts of SADA-JEM that make its energy landscape smooth.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from ebmjax.recipes.joint.differences import NORMALISED, PARTS, by_parts
+from ebmjax.recipes.joint.figures import landscapes, robustness
+from ebmjax.recipes.study import Study
+
+JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
+# SADA-JEM's chains have no noise, so one copy is the mean over copies.
+REFINED = "--config.eval.refine_steps=10"
+COPIES = "--config.eval.num_eot=2"
+PROXIMAL = (
+    "--config.sampler.name=proximal_sgld",
+    "--config.sampler.low=-1.0",
+    "--config.sampler.high=1.0",
+)
+ROWS = {
+    "softmax": [f"{JEM}:softmax", REFINED, *PROXIMAL],
+    "SADA-JEM's classifier": [SADAJEM, "--config.loss.generative_weight=0", REFINED],
+    "JEM": [JEM, REFINED, COPIES],
+    "JEM, SAM": [f"{JEM}:sam", REFINED, COPIES],
+    "SADA-JEM, K = 5": [f"{SADAJEM}:k5", REFINED],
+    "SADA-JEM, K = 10": [SADAJEM, REFINED],
+    "SADA-JEM, K = 20": [f"{SADAJEM}:k20", REFINED],
+}
+SMOOTH_PARTS = {
+    "JEM": JEM,
+    "SADA-JEM": SADAJEM,
+    **by_parts([JEM], [SADAJEM], NORMALISED | PARTS),
+    "SADA-JEM, p(x) augmented": [SADAJEM, "--config.data.augment_positives=True"],
+}
+# Evaluations of the landscape, and of attacks that the study names.
+COMMON = (
+    "--config.train.checkpoint_every_epochs=40",
+    "--config.eval.every_epochs=40",
+    "--config.eval.num_ood=0",
+    "--config.eval.num_generated=0",
+    "--config.eval.landscape_points=11",
+)
+ATTACKS = {
+    "": "robustness.",
+    ", refined": "robustness.refined.",
+    ", refined, BPDA alone": "robustness.refined.by_gradient.bpda.",
+    ", refined, through the chain alone": "robustness.refined.by_gradient.full.",
+}
+COLUMNS = {
+    "accuracy, %": ("classification.accuracy", 100.0, 1),
+    "landscape's range, nats": ("landscape.landscape_range", 1.0, 1),
+    **{
+        f"{norm} {level}/255{attack}, %": (f"{part}{norm}.{level}", 100.0, 1)
+        for attack, part in ATTACKS.items()
+        for norm, levels in (("linf", (16, 32, 64)), ("l2", (128, 256)))
+        for level in levels
+    },
+    "images with a gradient, linf 64/255, %": ("robustness.usable_gradient.linf.64", 100.0, 1),
+    "the same, refined": ("robustness.refined.usable_gradient.linf.64", 100.0, 1),
+}
+SMOOTHNESS = ("accuracy, %", "landscape's range, nats", "linf 16/255, %", "linf 32/255, %")
+
+
+def draw(folder: Path) -> None:
+    """landscapes.png and robustness.png."""
+    landscapes({label: label for label in ROWS}, folder)
+    robustness(ROWS, folder)
+
+
+STUDIES = {
+    "": Study(
+        rows=ROWS,
+        columns=COLUMNS,
+        num_seeds=3,
+        common=(
+            *COMMON,
+            "--config.eval.attack_linf=(0, 16, 32, 64)",
+            "--config.eval.attack_l2=(0, 128, 256)",
+            "--config.eval.attack_restarts=2",
+        ),
+        draw=draw,
+    ),
+    "smooth_parts": Study(
+        rows=SMOOTH_PARTS,
+        columns={name: COLUMNS[name] for name in SMOOTHNESS},
+        common=(
+            *COMMON,
+            "--config.eval.attack_linf=(0, 16, 32)",
+            "--config.eval.attack_l2=()",
+        ),
+        draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
+    ),
+}
