@@ -14,7 +14,7 @@ Where = Literal["stdout", "stderr", "nowhere"]
 SECONDS = 4.5  # a reminder that a busy machine wakes late still comes within 5
 
 _lock = threading.RLock()
-_open: list[threading.Event] = []  # the end of every phase that is said, the innermost last
+_open: list[tuple[threading.Event, deque[str], Where]] = []  # phases that are said, innermost last
 _said_at = 0.0
 _where: ContextVar[Where | None] = ContextVar("where", default=None)
 
@@ -50,27 +50,37 @@ def phase(
     """
     where, started = _where.get() or default, time.monotonic()
     notes, ended = deque([""], maxlen=1), threading.Event()
+    me = ended, notes, where
 
     def remind() -> None:
         wait = seconds
         while not ended.wait(wait):
             with _lock:
                 silence = time.monotonic() - _said_at
-                if silence >= seconds and _open[-1:] == [ended]:
+                if silence >= seconds and _open[-1:] == [me]:
                     say(f"{text}: {time.monotonic() - started:.0f} s{notes[-1]}", where)
                 wait = seconds - silence if silence < seconds else seconds
 
     if where != "nowhere":
         with _lock:
             say(text, where)
-            _open.append(ended)
+            _open.append(me)
         threading.Thread(target=remind, daemon=True).start()
     try:
         yield lambda note: notes.append(f", {note}")
     finally:
         with _lock:
             ended.set()
-            _open[:] = [other for other in _open if other is not ended]
+            _open[:] = [other for other in _open if other is not me]
+
+
+def say_part(text: str) -> None:
+    """Says what the phase at hand does next, now and in its reminders; nothing outside of one."""
+    with _lock:
+        if _open:
+            _, notes, where = _open[-1]
+            notes.append(f", {text}")
+            say(f"  {text}", where)
 
 
 def show_life() -> None:

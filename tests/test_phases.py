@@ -11,7 +11,7 @@ import pytest
 from tqdm import tqdm
 
 from ebmjax import training
-from ebmjax._phases import phase, say, tell_phases
+from ebmjax._phases import phase, say, say_part, tell_phases
 
 QUICK = 0.02  # seconds of silence after which a phase reminds here
 
@@ -60,6 +60,19 @@ def test_the_innermost_phase_reminds_alone() -> None:
         wait_for(lambda: lines(out)[-1] == "outer: 0 s")
     assert inside[:2] == ["outer", "inner"]
     assert set(inside[2:]) == {"inner: 0 s"}
+
+
+def test_a_part_is_said_and_stands_in_the_reminders(capsys: pytest.CaptureFixture[str]) -> None:
+    say_part("outside of a phase")
+    with heard() as out, phase("evaluating", seconds=QUICK):
+        say_part("attacking 9 images")
+        wait_for(lambda: len(lines(out)) > 2)
+    assert lines(out)[:3] == [
+        "evaluating",
+        "  attacking 9 images",
+        "evaluating: 0 s, attacking 9 images",
+    ]
+    assert not capsys.readouterr().out
 
 
 def test_a_line_of_others_counts_as_a_sign_of_life() -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, evaluate
+from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, energy_moments, finite_images
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.core.build import Use
@@ -69,6 +70,7 @@ class ImageEvaluation:
         report |= {name: first[name] for name in ("temperature", "implied_temperature")}
         report["energies"], energies = self._energies(model, sets)
         report["mixing"] = self._mixing(mixing_key, model)
+        say_part("distances of the samples from the training images")
         report |= evaluate.generation(sets, self.monitor.test.images, self.monitor.distances)
         images = {name: finite_images(chains.ends) for name, chains in sets.items()}
         images["starts"] = finite_images(sets["fresh"].starts)
@@ -151,6 +153,7 @@ class ImageEvaluation:
 
     def _chains(self, key: Key, model: Trained, num_steps: int) -> Chains:
         """Runs ``eval.num_generated`` chains from the initial law."""
+        say_part(f"{self.config.eval.num_generated:,} chains of {num_steps:,} steps")
         run = make_fresh_chains(
             self.monitor.energy_of,
             self.plan,
@@ -171,6 +174,7 @@ class ImageEvaluation:
             energy = self.monitor.energy_of(model.params)
             return energies_in_batches(energy, images, labels, self.config.eval.batch_size)
 
+        say_part(f"energies of {len(test.images):,} test images and of the samples")
         floats = data.to_signed_unit(jnp.asarray(test.images))
         everything = {"test": (floats, test.labels)}
         everything |= {name: (chains.ends, chains.labels) for name, chains in sets.items()}
@@ -190,6 +194,7 @@ class ImageEvaluation:
         """
         by_sampler = {}
         for name in self.config.sampler.names:
+            say_part(f"mixing of {NUM_DIAGNOSED} chains of {name}, {self.num_chain_steps:,} steps")
             found = self._diagnose(name)(key, model)
             by_sampler[name] = {k: float(value) for k, value in found.items()}
         return {"by_sampler": by_sampler, **worst(by_sampler)}

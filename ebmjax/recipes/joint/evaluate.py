@@ -12,6 +12,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from ebmjax import data, evaluate, losses, metrics
+from ebmjax._phases import say_part
 from ebmjax.learning import ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.core.build import Use
@@ -75,6 +76,7 @@ class JointEvaluation:
         attack_key, chain_key, landscape_key = jax.random.split(self.key, 3)
         generation = self._generation(self.config) if section.num_generated and self.plan else None
 
+        say_part(f"classifying {len(self.test.images):,} images")
         sets: dict[str, np.ndarray] = {}
         if section.num_ood:
             sets, skipped = ood_sets(self.config, self.test.images[: section.num_ood])
@@ -102,6 +104,7 @@ class JointEvaluation:
             arrays |= _flat(scores)
             plots.ood(self.workdir, scores.pop("test"), scores)
         if section.num_attacked:
+            say_part(f"attacking {min(section.num_attacked, len(self.test.images)):,} images")
             report["robustness"], withstood = self._robustness(attack_key, model)
             report["per_image"] |= withstood
             plots.robustness(self.workdir, report["robustness"])
@@ -112,6 +115,7 @@ class JointEvaluation:
             }
             plots.samples(self.workdir, samples)
         if section.landscape_points:
+            say_part(f"loss at {section.landscape_points**2:,} points around the parameters")
             report["landscape"], grid = self._landscape(landscape_key, model)
             arrays |= _flat({"landscape": grid})
             plots.landscape(self.workdir, **grid)
@@ -199,6 +203,7 @@ class JointEvaluation:
         report["protocol"]["refine_steps"] = 0
         withstood = report.pop("per_image")
         if self.refining:
+            say_part("attacking them again, refined by chains")
             refined = report["refined"] = evaluate.robustness(
                 jax.random.fold_in(key, 1),
                 logits_fn,

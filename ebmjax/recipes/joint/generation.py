@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images, generation
 from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.recipes.core.fields import Config
@@ -52,6 +53,7 @@ class Generation:
         generated = self.chains(chain_key, model)
         if jax.tree.leaves(state.shards.buffer):
             generated["buffer"] = self._buffer(buffer_key, law_key, state)
+        say_part("distances of the samples from the training images")
         report: dict[str, Any] = {
             "sampler": self.config.sampler.name,
             "implied_temperature": implied_temperature(sampler(self.config)),
@@ -81,6 +83,8 @@ class Generation:
         """Returns ``num_generated`` chains of any class and of the classes (not for particles)."""
         run = make_fresh_chains(self.plan, self.densities_of, self.num_chain_steps)
         any_class, of_class = self._labels()
+        num_chains = any_class.size + of_class.size
+        say_part(f"{num_chains:,} chains of {self.num_chain_steps:,} steps")
         starts, ends = run(key, model, np.concatenate([any_class, of_class]))
         # Drops the last group's surplus: distances of different counts do not compare.
         num, first = self.config.eval.num_generated, any_class.size

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from ebmjax import data, latent, metrics
+from ebmjax._phases import say_part
 from ebmjax.evaluate import Extractor, finite_images, rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
@@ -72,6 +73,7 @@ class LatentEvaluation:
     def __call__(self, state: TrainState) -> dict[str, Any]:
         """Returns the report. Distances of images need features, so class labels or Inception."""
         diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
+        say_part(f"measuring {len(self.test.images):,} test images")
         row, pictures = self.monitor.measure(state)
         row = {name.removeprefix("mean_"): value for name, value in row.items()}
         params = params_of_repeats(state)
@@ -95,6 +97,9 @@ class LatentEvaluation:
         by_image = {"test_reconstruction_error": pictures["squared_errors"]}
         report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))
         if self.config.eval.evidence_methods:
+            methods = ", ".join(self.config.eval.evidence_methods)
+            num_images = min(self.config.eval.evidence_images, len(self.test.images))
+            say_part(f"evidence of {num_images:,} images by {methods}")
             evidence = thermo_evidence.compare(
                 [key.evidence for key in keys],
                 params,
@@ -156,6 +161,7 @@ class LatentEvaluation:
         """Returns the scores of a repeat's finite samples and of their chains' starts."""
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
+        say_part(f"{num_generated:,} chains of {self.monitor.chains['prior_steps']:,} steps")
         found = jax.device_get(self.monitor.programs.sample(sample_key, params, num_generated))
         is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
         ends, starts = (
@@ -195,6 +201,7 @@ class LatentEvaluation:
         return found
 
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
+        say_part("timing a step")
         batch = self.monitor.batch(np.arange(self.config.train.batch_size))
         gradient_fn = self.monitor.programs.gradient
         pilot_seconds = self.pilot.run if self.pilot else 0.0
