@@ -59,6 +59,7 @@ class FitResult(NamedTuple):
       wall_seconds: time of this and all earlier sittings, compilation included.
       compile_seconds: time spent compiling the training step.
       data_sha256: digest of the data, 64 hexadecimal digits; None without checkpoints.
+      health: what judged the last steps, as in a checkpoint's description.
     """
 
     state: TrainState
@@ -68,6 +69,7 @@ class FitResult(NamedTuple):
     wall_seconds: float
     compile_seconds: float
     data_sha256: str | None = None
+    health: dict[str, Any] | None = None
 
 
 def fit(
@@ -216,6 +218,7 @@ def fit(
         spent["wall"],
         spent["compile"],
         as_sha256(digest) if digest and is_saving else None,
+        health.described(),
     )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ebmjax import training
-from ebmjax._phases import phase
 from ebmjax.data import DataUnavailableError
 from ebmjax.recipes.core import build, families, recover
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, WriteError, flatten
@@ -32,8 +31,7 @@ def built(config: Config, recoveries: Sequence[recover.Recovery], path: Path) ->
 
 def build_and_trace(config: Config, path: Path) -> build.Experiment:
     """Builds the experiment and traces its training step, because some mistakes show only then."""
-    with phase("building the model and its data"):
-        experiment = families.build(config, path)
+    experiment = families.build(config, path)
     training.check_fits(
         build.train_key(config),
         experiment.state,

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ebmjax._phases import phase
 from ebmjax._user_function import definitions
 from ebmjax.recipes.core import checks, declare
 from ebmjax.recipes.core.declare import Fields
@@ -68,7 +69,8 @@ def build(config: Config, workdir: Path) -> "Experiment":
       ValueError, OSError, DataUnavailableError: if the data cannot be had as configured.
     """
     check(config)
-    return module(config.family, "setup").build(config, workdir)
+    with phase("building the model and its data"):
+        return module(config.family, "setup").build(config, workdir)
 
 
 def module(family: str, part: str) -> Any:

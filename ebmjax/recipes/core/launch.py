@@ -27,6 +27,7 @@ from ebmjax.recipes.core import (
 from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
+from ebmjax.recipes.core.recovery_rows import Rows
 from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
 
@@ -210,7 +211,7 @@ def train_once(
             "divides."
         )
     writers = [
-        recover.Rows(path, experiment.plan.log_every, recoveries),
+        Rows(path, experiment.plan.log_every, recoveries),
         TensorBoardWriter(path),
         progress_writer(experiment.plan.total_steps),
     ]

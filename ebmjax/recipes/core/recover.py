@@ -15,10 +15,11 @@ import jax
 import numpy as np
 
 from ebmjax import training
-from ebmjax.recipes.core import build, families, remedies, workdir
+from ebmjax.recipes.core import build, families, health, remedies, workdir
 from ebmjax.recipes.core.best import FOLDER as BEST
 from ebmjax.recipes.core.fields import Config, WorkdirError
 from ebmjax.recipes.core.ranges import MAX_INTEGER
+from ebmjax.recipes.core.recovery_rows import cut_rows
 from ebmjax.recipes.core.workdir_lock import only_process
 from ebmjax.types import Key
 
@@ -199,7 +200,7 @@ def go_back(
     )
     _write(path, [*recoveries, found])
     prepared = _prepare(path, [*recoveries, found])
-    print(found, *about_health(meta.get("health")), sep="\n", flush=True)
+    print(found, *health.about(meta.get("health")), sep="\n", flush=True)
     return prepared
 
 
@@ -229,16 +230,6 @@ def _next_remedy(
     return usable[num_before]
 
 
-def about_health(health: dict[str, Any] | None) -> list[str]:
-    """Returns a line that says what a checkpoint was judged by, if it was."""
-    if not health or health["centre"] is None:
-        return []
-    name, value, centre, width = (health[key] for key in ("name", "value", "centre", "width"))
-    return [
-        f"The checkpoint there is healthy: {name} {value:.3g}, within {centre:.3g} +- {width:.3g}."
-    ]
-
-
 def _write(path: Path, recoveries: Sequence[Recovery]) -> None:
     workdir.write_json(path / FILE, {"recoveries": [asdict(one) for one in recoveries]})
 
@@ -252,7 +243,7 @@ def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
     last = recoveries[-1]
     aside = path / ABANDONED / str(last.number)
     aside.mkdir(parents=True, exist_ok=True)
-    _cut_rows(path / "metrics.jsonl", aside, last.from_step)
+    cut_rows(path / "metrics.jsonl", aside, last.from_step)
     for file in [*workdir.snapshots(path), *(path / "plots").iterdir()]:
         if _step_of(file) > last.from_step:
             (aside / file.parent.name).mkdir(exist_ok=True)
@@ -266,44 +257,7 @@ def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
     return done
 
 
-def _cut_rows(file: Path, aside: Path, step: int) -> None:
-    """Moves the rows after ``step`` to a file of the same name in ``aside``."""
-    rows = training.read_rows(file) if file.exists() else []
-    later = [row for row in rows if row["step"] > step]
-    if later:
-        workdir.write_whole(aside / file.name, _lines(later))
-        workdir.write_whole(file, _lines([row for row in rows if row["step"] <= step]))
-
-
-def _lines(rows: Sequence[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
 def _step_of(file: Path) -> int:
     """Returns the step at the end of a file's name; -1 without any."""
     number = re.search(r"(\d+)$", file.stem)
     return int(number[1]) if number else -1
-
-
-class Rows(training.JsonlWriter):
-    """metrics.jsonl, with a row for each recovery where the run goes on.
-
-    Args:
-      path: the run's folder.
-      log_every: as for ``JsonlWriter``.
-      recoveries: of the run.
-    """
-
-    def __init__(self, path: Path, log_every: int, recoveries: Sequence[Recovery]):
-        super().__init__(path / "metrics.jsonl", log_every=log_every)
-        self._recoveries = recoveries
-
-    def start(self, first_step: int) -> None:
-        super().start(first_step)
-        rows = training.read_rows(self.path) if self._recoveries else []
-        known = [row["recovery"]["number"] for row in rows if "recovery" in row]
-        for one in self._recoveries:
-            if one.number not in known:
-                # Without seconds: an interrupted run writes the same rows.
-                told = {name: v for name, v in one.told().items() if "seconds" not in name}
-                self.write(first_step, {"recovery": told})

@@ -9,7 +9,7 @@ import jax
 
 from ebmjax import training
 from ebmjax._phases import phase
-from ebmjax.recipes.core import best, build, evaluate, recover, workdir
+from ebmjax.recipes.core import best, build, evaluate, health, recover, workdir
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.tracking import advice, table
 
@@ -80,6 +80,7 @@ def summarise(
         f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.",
         table(summary, config),
         *advice(summary),
+        *health.about_end(path, result.health),
         f"Numbers in {path}/summary.json, plots in {path}/plots",
         sep="\n",
     )

@@ -13,7 +13,15 @@ from experiment_runs import contents, digits, rows_of, run_script, strict_json, 
 from linear_family import NAME, accuracy, linear
 
 from ebmjax import training
-from ebmjax.recipes.core import declare, families, recover, remedies, workdir
+from ebmjax.recipes.core import (
+    declare,
+    families,
+    health,
+    recover,
+    recovery_rows,
+    remedies,
+    workdir,
+)
 from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.launch import evaluate_finished, launch
 from ebmjax.recipes.core.trained import load
@@ -136,7 +144,7 @@ def kill_at(patch, place, name, when=lambda *args: True):
         "before it is written": (recover, "_write"),
         "with its rows cut": (training.Checkpoints, "remove_after"),
         "before it trains": (training, "fit", lambda key, state, *_: len(MADE) == 2),
-        "later": (recover.Rows, "write", lambda self, step, row: step == 35),
+        "later": (recovery_rows.Rows, "write", lambda self, step, row: step == 35),
     }.items(),
     ids=lambda moment: moment[0],
 )
@@ -257,14 +265,14 @@ def test_signals_change_nothing_of_a_run_that_recovers(
     recovery, at, recovered, config, tmp_path, monkeypatch, caplog
 ):
     """They come after the rows of some steps: before each recovery, and within the run after it."""
-    path, pending, write = tmp_path / "run", dict(at), recover.Rows.write
+    path, pending, write = tmp_path / "run", dict(at), recovery_rows.Rows.write
 
     def write_and_stop(self, step, row):
         write(self, step, row)
         if "loss" in row and len(recover.read(path)) >= recovery and step in pending:
             os.kill(os.getpid(), pending.pop(step))
 
-    monkeypatch.setattr(recover.Rows, "write", write_and_stop)
+    monkeypatch.setattr(recovery_rows.Rows, "write", write_and_stop)
     num_sittings = 0
     while launch(config, NAME, str(path)) is not None:
         num_sittings += 1
@@ -281,6 +289,25 @@ def test_signals_change_nothing_of_a_run_that_recovers(
 
 def without_seconds(event):
     return {name: value for name, value in event.items() if "seconds" not in name}
+
+
+def test_a_run_that_ends_in_bad_health_says_so(tmp_path):
+    found = {
+        "name": "energy_gap",
+        "value": 8.98,
+        "centre": -0.12,
+        "width": 1.0,
+        "is_healthy": False,
+    }
+    with training.Checkpoints(tmp_path / "checkpoints") as kept:
+        for step in (2, 4):
+            kept.save(step, {"weight": np.zeros(2)}, {}, is_passing=step == 4)
+    assert health.about_end(tmp_path, found) == [
+        "The run ended in bad health. energy_gap 8.98 there, outside of -0.12 +- 1, where it has "
+        "been.",
+        "The newest checkpoint before it is of step 2.",
+    ]
+    assert not health.about_end(tmp_path, found | {"is_healthy": True})
 
 
 def test_skipped_steps_at_the_end_are_a_divergence(config):
