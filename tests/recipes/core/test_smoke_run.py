@@ -213,3 +213,13 @@ def test_vanilla_training_fills_the_folder_too(tmp_path):
     assert len(rows[-1]["test_mean_log_likelihoods"]) == 4
     for path in documented_plots(tmp_path):
         assert_shows_something(path)
+
+
+def test_warnings_and_errors_of_a_run_have_one_style(tmp_path):
+    broken = ("--config.loss.breaks_at=0.1", "--config.train.max_consecutive_skips=3")
+    finished = run_script(f"--config={LINEAR}", *broken, cwd=tmp_path)
+    assert finished.returncode == 1
+    warned, said = finished.stderr.splitlines()[:-1], finished.stderr.splitlines()[-1]
+    assert warned
+    assert all(re.match(r"warning: Step \d+ was skipped", line) for line in warned)
+    assert said.startswith("error: Training diverged")
