@@ -146,7 +146,8 @@ def fit(
         checkpoints, writers = None, ()
     optimizer = describe_optimizer(train_step, state) if checkpoints else {}
     state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
-    optimizer = tell_differences(meta.get("optimizer"), optimizer, state)
+    if checkpoints:
+        optimizer = tell_differences(meta.get("optimizer"), optimizer, state)
     seconds, row, reason = meta["seconds"], meta["row"], meta.get("reason", "")
     first_step = int(state.step)
 

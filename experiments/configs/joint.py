@@ -7,8 +7,8 @@ noise 0.03 on images, chains with noise 0.01 in [-1.2, 1.2], and a penalty of 0.
 energies. The network is small: strided convolutions and two dense layers. The papers' wide ResNet
 takes means over pixels and learns MNIST slowly, and the generator is lost before (own_data.md). A
 generator counts as lost, and the run as diverged, where the loss is 5 nats beyond that of guessing
-for five steps. Then the run goes back and takes a remedy: a smaller learning rate helped, the
-penalty on energies did not.
+for five steps. Then the run goes back and takes a remedy: smaller steps of the sampler or of the
+optimiser helped, the penalty on energies did not.
 Command:
   python experiments/run.py --config=configs/joint.py --config.data.name=npz --config.data.path=FILE
 Hardware: 2 CPU cores, or one GPU.

@@ -161,7 +161,7 @@ class LatentEvaluation:
         """Returns the scores of a repeat's finite samples and of their chains' starts."""
         sample_key, subset_key = jax.random.split(key)
         num_generated = self.config.eval.num_generated
-        say_part(f"{num_generated:,} chains of {self.monitor.chains['prior_steps']:,} steps")
+        say_part(f"chains of {num_generated:,} samples")
         found = jax.device_get(self.monitor.programs.sample(sample_key, params, num_generated))
         is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
         ends, starts = (
