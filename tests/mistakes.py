@@ -39,7 +39,9 @@ COMPARISONS = {
     ast.In: ("in", "not in"),
     ast.NotIn: ("not in", "in"),
 }
-ANY_ORDER = re.compile(r"(max|min)(imum)?|logaddexp|isinstance|(get|has)attr|_?check_\w+")
+ANY_ORDER = re.compile(
+    r"(max|min)(imum)?|logaddexp|hypot|varying_with|promote_types|isinstance|(get|has)attr|_?check_\w+"
+)
 MESSAGES = re.compile(r"print|warn|warning|info|debug|\w*Error|MaxNLocator")
 LOOKS = re.compile(
     r"alpha|bbox_to_anchor|capsize|color|dpi|fig_?size|font_?size|line_?width|lw|loc|mew|ms|ncols|s"

@@ -3,6 +3,7 @@
 import functools
 import sys
 
+import chex
 import equinox as eqx
 import flax.linen as nn
 import jax
@@ -219,6 +220,36 @@ class LinenDropout(nn.Module):
     @nn.compact
     def __call__(self, images, train: bool = False):
         return nn.Dropout(0.5, deterministic=not train)(images).sum((1, 2, 3))
+
+
+class LinenDeterministic(nn.Module):
+    @nn.compact
+    def __call__(self, images, deterministic: bool):
+        return nn.Dropout(0.5, deterministic=deterministic)(images).sum((-3, -2, -1))
+
+
+def test_dropout_that_is_asked_whether_it_is_deterministic_drops_nothing():
+    network = networks.from_linen(LinenDeterministic())
+    params, state = network.init(jax.random.key(0), images_of())
+    for use in ("running", "batch"):
+        outputs, _ = network.apply(params, state, images_of(), use=use)
+        np.testing.assert_allclose(outputs, images_of().sum((-3, -2, -1)), rtol=1e-5)
+
+
+class LinenOfManyArguments(nn.Module):
+    @nn.compact
+    def __call__(self, images, train, training, is_training, use_running_average):
+        assert train == training == is_training == (not use_running_average)
+        return nn.BatchNorm(use_running_average)(images).sum((-3, -2, -1))
+
+
+def test_every_argument_that_may_select_the_statistics_says_the_same():
+    network = networks.from_linen(LinenOfManyArguments())
+    params, state = network.init(jax.random.key(0), images_of())
+    _, running = network.apply(params, state, images_of(), use="running")
+    _, batch = network.apply(params, state, images_of(), use="batch")
+    chex.assert_trees_all_equal(running, state)
+    assert float(batch["BatchNorm_0"]["mean"][0]) != float(state["BatchNorm_0"]["mean"][0])
 
 
 class LinenWithoutArgument(nn.Module):

@@ -47,3 +47,11 @@ def test_the_average_of_bfloat16_parameters_does_not_stall():
         _, state = update(zero, state, new)
     # A thousand roundings of 2^-24 of two.
     assert float(averaged_parameters(state)) == pytest.approx(2 - 0.999**1000, abs=1000 * 2**-23)
+
+
+def test_the_average_is_of_the_parameters_as_they_are_after_the_step():
+    """A step below half of bfloat16's spacing leaves the parameters, hence their average, alone."""
+    optimizer = average_parameters(0.5)
+    params = jnp.ones((), jnp.bfloat16)
+    _, state = optimizer.update(jnp.float32(2**-10), optimizer.init(params), params)
+    assert float(averaged_parameters(state)) == 1.0

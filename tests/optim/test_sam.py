@@ -279,3 +279,8 @@ def test_asam_climbs_highest_within_its_ball_which_the_printed_displacement_leav
     # Cauchy-Schwarz: the highest that any point of the ball reaches.
     highest = rho * np.linalg.norm(size * slope)
     np.testing.assert_allclose(slope @ ours, highest, atol=2 * 3 * EPS * np.abs(slope).sum())
+
+
+def test_integers_are_no_parameters():
+    with pytest.raises(TypeError, match=r"^params must"):
+        sam_gradients(quadratic, jnp.arange(3), rho=0.1)
