@@ -42,13 +42,13 @@ COMPARISONS = {
 ANY_ORDER = re.compile(
     r"(max|min)(imum)?|logaddexp|hypot|varying_with|promote_types|isinstance|(get|has)attr|_?check_\w+"
 )
-MESSAGES = re.compile(r"print|warn|warning|info|debug|\w*Error|MaxNLocator")
+MESSAGES = re.compile(r"print|warn|warning|info|debug|\w*Error|MaxNLocator|figure|opened")
 LOOKS = re.compile(
     r"alpha|bbox_to_anchor|capsize|color|dpi|fig_?size|font_?size|line_?width|lw|loc|mew|ms|ncols|s"
     r"|[wh]pad|rotation|xmargin|z_?order"
 )
 SPEED = re.compile(
-    r"\w*(at_once|seconds|shown|named|timeout|unroll)|flush|maxsize|max_workers|strict"
+    r"\w*(at_once|seconds|shown|named|timeout|unroll)|flush|maxsize|max_workers|smoke|strict"
 )
 TEXT = ast.JoinedStr | ast.List | ast.Tuple | ast.Dict | ast.ListComp
 LEFT_ALONE = ast.Raise | ast.Assert | ast.Import | ast.ImportFrom | ast.Delete

@@ -84,6 +84,19 @@ def test_a_joint_models_rate_may_decay_by_a_cosine():
     np.testing.assert_allclose(updates, expected, rtol=0, atol=1e-6)
 
 
+def test_a_joint_models_decay_of_weights_is_coupled_and_its_momentum_adds_up():
+    """The decay is part of the gradient, 1 + 0.25 * 2, of which momentum keeps a half."""
+    config = jem_digits.get_config()
+    config.optimizer.update(name="sgd", momentum=0.5, learning_rate=0.1, weight_decay=0.25)
+    optimizer = jem_parts.optimizer(config, steps_per_epoch=100)
+    params, updates = jnp.float32(2.0), []
+    state = optimizer.init(params)
+    for _ in range(2):
+        update, state = optimizer.update(jnp.ones(()), state, params)
+        updates.append(float(update))
+    assert updates == pytest.approx([-0.1 * 1.5, -0.1 * 2.25], rel=1e-6)
+
+
 def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
     config = digits()
     config.optimizer.decay_per_epoch = 0.5

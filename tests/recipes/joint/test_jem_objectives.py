@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax import losses
-from ebmjax.recipes.joint.parts import GENERATIVE_LOSSES, objective
+from ebmjax import data, losses
+from ebmjax.recipes.joint.parts import GENERATIVE_LOSSES, chain_plan, objective
 from experiments.configs import jem_digits
 
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])
@@ -43,3 +43,42 @@ def test_smoothing_is_the_temperature_of_every_loss():
     value, _ = value_of("beta", ALPHA, energy_l2=0.0)
     of_f, _ = losses.beta_objective_loss(POSITIVE, NEGATIVE, beta=BETA, output_scale=SCALE / ALPHA)
     assert float(value) == pytest.approx(float(of_f) / ALPHA, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale"),
+    [
+        ({"name": "contrastive_divergence"}, 1.0),
+        ({"name": "beta", "beta": 0.2}, 0.8),
+        ({"name": "beta", "beta": 0.2, "sampling_beta": 0.0}, 1.0),
+        ({"name": "beta", "beta": 0.2, "sampling_beta": 0.5}, 0.5),
+    ],
+)
+def test_chains_follow_what_the_weights_leave_of_the_density(loss, scale):
+    config = jem_digits.get_config()
+    config.loss.update(loss)
+    assert objective(config).density_scale == pytest.approx(scale)
+
+
+def test_the_objective_has_the_numbers_of_its_fields():
+    config = jem_digits.get_config()
+    config.loss.update(generative_weight=0.5, is_conditional=True)
+    config.loss.update(smoothing_ratio=2.0, smoothing_rate=0.25)
+    config.optimizer.update(rho=0.05, adaptive=True)
+    found = objective(config)
+    assert (found.classification_weight, found.generative_weight) == (1.0, 0.5)
+    assert (found.smoothing_ratio, found.smoothing_rate) == (2.0, 0.25)
+    assert (found.rho, found.is_adaptive, found.is_conditional) == (0.05, True, True)
+
+
+def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
+    config = jem_digits.get_config()
+    config.mesh.num_shards = 4
+    config.sampler.update(num_steps=7, num_samples=40)
+    config.sampler.buffer.update(reinit_prob=0.25, replacement="argmax", num_kept=8)
+    plan = chain_plan(config, data.load_digits("train"))
+    (kind,) = plan.kinds.values()
+    assert (kind.num_steps, plan.num_samples, plan.num_kept) == (7, 10, 2)
+    assert (plan.reinit_prob, plan.replacement, plan.num_classes) == (0.25, "argmax", 1)
+    config.loss.generative_weight = 0.0
+    assert chain_plan(config, data.load_digits("train")) is None
