@@ -55,9 +55,10 @@ def measure(copy: Path, files: Collection[str], run: Run) -> None:
 def tests_of(mistake: Mistake) -> list[tuple[str, float]]:
     """Returns the test files that run a mistake's statement, with their seconds.
 
-    First come those that are fast and run little beside the mistake's file. A statement outside of
-    functions is run by every import.
+    First come the tests of the same room, and those that are fast and run little beside the
+    mistake's file. A statement outside of functions is run by every import.
     """
+    room = Path(mistake.file).parts[1:-1]
     wanted = set(range(mistake.lines[0], mistake.lines[1] + 1))
     is_inside = bool(wanted & _lines_of_functions(mistake.file))
     found = []
@@ -67,8 +68,9 @@ def tests_of(mistake: Mistake) -> list[tuple[str, float]]:
             if not is_inside or wanted & lines:
                 total = sum(len(one["lines"]) for one in record["files"].values())
                 cost = record["seconds"] * (total + 1) / (len(lines) or 0.1)
-                found.append((cost, test, record["seconds"]))
-    return [(test, seconds) for _, test, seconds in sorted(found)]
+                is_elsewhere = Path(test).parts[1:-1] != room
+                found.append((is_elsewhere, cost, test, record["seconds"]))
+    return [(test, seconds) for *_, test, seconds in sorted(found)]
 
 
 def _records() -> dict[str, Any]:

@@ -103,9 +103,14 @@ def test_a_seed_draws_the_same_mistakes_of_the_files_that_are_asked_for() -> Non
         assert ast.dump(ast.parse(one.made(text))) != ast.dump(ast.parse(text))
 
 
+OWN, SLOW, BROAD, IMPORTS = (
+    f"tests/{name}.py" for name in ("losses/own", "data/slow", "data/broad", "data/imports")
+)
+
+
 @pytest.fixture
 def records(tmp_path, monkeypatch):
-    """Three files of tests, of which two run line 33 of a file and one imports it alone."""
+    """Four files of tests, of which three run line 33 of a file and one imports it alone."""
     file = "ebmjax/losses/_contrastive_divergence.py"
 
     def record(seconds, lines, others):
@@ -113,19 +118,21 @@ def records(tmp_path, monkeypatch):
         return {"digest": "", "seconds": seconds, "files": files}
 
     found = {
-        "slow": record(9.0, [33, 34], [1]),
-        "broad": record(1.0, [33, 34], list(range(98))),
-        "imports": record(1.0, [], [1]),
+        SLOW: record(9.0, [33, 34], [1]),
+        BROAD: record(1.0, [33, 34], list(range(98))),
+        IMPORTS: record(1.0, [], [1]),
+        OWN: record(99.0, [33, 34], list(range(98))),
     }
     monkeypatch.setattr(covering, "KEPT", tmp_path / "covering.json")
     covering.KEPT.write_text(json.dumps(found))
     return file
 
 
-def test_tests_that_run_the_line_come_by_their_seconds_and_their_share(records) -> None:
-    inside = mistakes.Mistake(records, "operator", 0, 0, "", (32, 33))
-    assert covering.tests_of(inside) == [("slow", 9.0), ("broad", 1.0)]
-    unknown = mistakes.Mistake(records, "operator", 0, 0, "", (37, 37))
-    assert covering.tests_of(unknown) == []
-    at_import = mistakes.Mistake(records, "operator", 0, 0, "", (3, 3))
-    assert covering.tests_of(at_import) == [("slow", 9.0), ("imports", 1.0), ("broad", 1.0)]
+def test_tests_that_run_the_line_come_by_their_room_their_seconds_and_their_share(records) -> None:
+    def tests_of(line):
+        mistake = mistakes.Mistake(records, "operator", 0, 0, "", (line, line))
+        return [test for test, _ in covering.tests_of(mistake)]
+
+    assert tests_of(33) == [OWN, SLOW, BROAD]
+    assert tests_of(37) == []
+    assert tests_of(3) == [OWN, SLOW, IMPORTS, BROAD]  # runs at import

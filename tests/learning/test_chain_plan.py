@@ -251,6 +251,7 @@ def test_bad_negatives_are_refused(options, message):
         ({"num_classes": 3}, {"buffer_size": 32}, "num_classes must divide the buffer"),
         ({}, {"buffer_size": 32, "smoothing": 0.0}, "smoothing must be positive"),
         ({}, {"buffer_size": 32, "num_shards": 0}, "num_shards must be an integer of at least 1"),
+        ({}, {"buffer_size": -2}, "buffer_size must be an integer of at least 0"),
     ],
 )
 def test_buffers_that_do_not_fit_are_refused(draw, options, message):

@@ -149,6 +149,11 @@ def test_what_does_not_go_together_is_told():
         init_carry(KEY, draw, num_shards=1, buffer_size=4)
     with pytest.raises(ValueError, match=r"live.num_steps=3 must be fewer than the 3 steps"):
         learn(draw, live=LiveSteps(step_size=0.1, noise_scale=0.0, num_steps=3))
+    for name in ("num_steps", "num_references"):
+        with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got"):
+            LiveSteps(step_size=0.1, noise_scale=0.0, **{name: 0})
+    with pytest.raises(ValueError, match=r"^batch_axis must name axes that are mapped.*'data'"):
+        learn(draw, batch_axis=("data", "shard"))
     with pytest.raises(ValueError, match="live chains need a replay buffer"):
         learn(draw, shard_of(draw, 0), live=LiveSteps(step_size=0.1, noise_scale=0.0))
     with pytest.raises(ValueError, match="target_acceptance must"):
