@@ -80,5 +80,3 @@ def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
     (kind,) = plan.kinds.values()
     assert (kind.num_steps, plan.num_samples, plan.num_kept) == (7, 10, 2)
     assert (plan.reinit_prob, plan.replacement, plan.num_classes) == (0.25, "argmax", 1)
-    config.loss.generative_weight = 0.0
-    assert chain_plan(config, data.load_digits("train")) is None
