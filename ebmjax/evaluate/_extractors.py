@@ -1,4 +1,4 @@
-"""Feature extractors for generated images: Inception-v3, or a classifier of your own images."""
+"""Feature extractors for generated images: Inception-v3, shipped ones, a classifier of your own."""
 
 import contextlib
 import hashlib
@@ -17,11 +17,19 @@ import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from ebmjax import data, losses, metrics, networks, training
-from ebmjax._versions import versions
+from ebmjax._phases import phase
+from ebmjax.networks import WideResNet
 from ebmjax.types import Key, Metrics, PyTree
 
 INCEPTION = "inception_v3"
+DIGITS = "digits_features"
 OWN_CLASSIFIER = "classifier_features"
+
+MIN_CLASSES = 5
+"""Classes below which a classifier keeps too little of an image for its features to judge by."""
+SIDES = (8, 16)
+"""Sides of the packaged digits for which the package ships an extractor."""
+WEIGHTS = Path(__file__).parent / "weights"
 
 CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
 
@@ -44,13 +52,14 @@ class Extractor(NamedTuple):
     """Extractor of the features by which generated images are judged.
 
     Attributes:
-      name: end of the names of its numbers.
-      outputs_fn: uint8 images (N, H, W, C) to features (N, d) and class probabilities.
+      name: its name in reports, figures and tables.
+      outputs_fn: uint8 images (N, H, W, C) to features (N, d) and class probabilities, or None
+        where the features know no classes.
       details: settings behind the numbers, for JSON.
     """
 
     name: str
-    outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array]]
+    outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array | None]]
     details: dict[str, Any]
 
     def described(self) -> dict[str, Any]:
@@ -79,34 +88,63 @@ def inception(path: str | Path, sha256: str = "") -> Extractor:
     return Extractor(INCEPTION, outputs, {"weights": file.name, "sha256": digest})
 
 
-def own_classifier(
-    train: data.ImageData,
-    test: data.ImageData,
-    num_classes: int,
-    on_training: Callable[[], object] | None = None,
-) -> Extractor:
+def digits_features(side: int) -> Extractor:
+    """Returns the extractor of the packaged digits, whose weights ship with this package.
+
+    It is a classifier of the 1,440 training images. It has the same weights on all machines and in
+    all versions, whatever part of the images a run trains on. It was made by
+    ``python -m ebmjax.recipes.images.digits_features``.
+
+    Args:
+      side: of the images in pixels, 8 or 16.
+
+    Raises:
+      ValueError: for another side.
+
+    Example:
+      >>> features, probabilities = digits_features(8).outputs_fn(np.zeros((2, 8, 8, 1), np.uint8))
+      >>> features.shape, probabilities.shape
+      ((2, 64), (2, 10))
+    """
+    if side not in SIDES:
+        raise ValueError(
+            f"side must be one of {SIDES}, of which the package has weights, got {side=}. "
+            "own_classifier trains one for other images."
+        )
+    tensors = networks.read_tensors(WEIGHTS / f"digits_{side}.npz")
+    accuracy = float(tensors.pop("test_accuracy"))
+    params = jax.tree.map(np.float32, unflatten_dict(tensors, sep="/"))
+    details = {"side": side, "digest": training.tree_digest(params), "test_accuracy": accuracy}
+    return Extractor(DIGITS, partial(_outputs, _network(10), params), details)
+
+
+def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
     """Returns an extractor: pooled features of a small classifier trained on ``train``.
 
     It is the same for every model of the same images, whatever the settings and seed. It trains in
-    less than a minute, once: ``~/.cache/ebmjax/extractors`` keeps it.
+    about a minute, once: ``~/.cache/ebmjax/extractors`` keeps it. A line on stderr says so; inside
+    ``ebmjax.training.tell_phases("nowhere")`` nothing is said. Signals are left to your program.
 
     Args:
       train: labelled images.
       test: labelled images to report its accuracy on.
-      num_classes: labels are 0, ..., num_classes - 1.
-      on_training: is called before it trains, and not where the cache has it.
+      num_classes: at least 5; labels are 0, ..., num_classes - 1. Few classes leave features that
+        know too little of an image: see ``random_features``.
 
     Raises:
       TypeError, ValueError: if images or labels are no such images or classes.
     """
+    if num_classes < MIN_CLASSES:
+        raise ValueError(
+            f"num_classes must be at least {MIN_CLASSES}, so that the features know enough of an "
+            f"image, got {num_classes=}. Take evaluate.random_features() instead."
+        )
     train, test = (data.check_image_data(split, num_classes) for split in (train, test))
-    network = networks.WideResNet(SETTINGS["depth"], SETTINGS["widen_factor"], num_classes)
+    network = _network(num_classes)
     digest = _digest(train, num_classes)
     path = CACHE / f"{digest}.npz"
     params = _cached(path, network, train)
     if params is None:
-        if on_training is not None:
-            on_training()
         params = _train(network, train)
         with contextlib.suppress(OSError):  # without a cache, the next run trains it again
             _keep(path, params)
@@ -120,6 +158,10 @@ def own_classifier(
     return Extractor(OWN_CLASSIFIER, outputs_fn, details)
 
 
+def _network(num_classes: int) -> Any:
+    return WideResNet(SETTINGS["depth"], SETTINGS["widen_factor"], num_classes)
+
+
 @partial(jax.jit, static_argnums=0)
 def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.Array]:
     variables, x = {"params": params}, data.to_signed_unit(jnp.asarray(images))
@@ -128,12 +170,10 @@ def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.
 
 
 def _digest(train: data.ImageData, num_classes: int) -> str:
-    """Returns a digest of all that decides the parameters: images, settings, versions, device."""
+    """Returns a digest of images and settings, the same on all devices and in all versions."""
     decisive = {
         "data": training.tree_digest(tuple(train)),
         "settings": SETTINGS | {"num_classes": num_classes},
-        "versions": versions(),
-        "device": jax.devices()[0].device_kind,
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -157,22 +197,24 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
 
     optimizer = optax.adam(optax.cosine_decay_schedule(SETTINGS["learning_rate"], total_steps))
     params, _ = jax.jit(classifier.init)(key, data.to_signed_unit(jnp.asarray(train.images[:2])))
-    result = training.fit(
-        key,
-        training.init_state(params, optimizer),
-        training.make_train_step(gradient_fn, optimizer),
-        train,
-        training.Plan(
-            total_steps=total_steps,
-            batch_size=batch_size,
-            steps_per_dispatch=min(50, total_steps),
-            log_every=total_steps,
-        ),
-        devices=jax.local_devices()[:1],  # the same numbers on every device
-        placement="host",  # which gives the same bits, wherever the images lie
+    plan = training.Plan(
+        total_steps=total_steps,
+        batch_size=batch_size,
+        steps_per_dispatch=min(50, total_steps),
+        log_every=total_steps,
     )
-    if result.signum is not None:
-        raise KeyboardInterrupt
+    about = f"{total_steps} steps on {len(train.images):,} images, once for this data"
+    with phase(f"training the classifier whose features FID compares: {about}", default="stderr"):
+        result = training.fit(
+            key,
+            training.init_state(params, optimizer),
+            training.make_train_step(gradient_fn, optimizer),
+            train,
+            plan,
+            devices=jax.local_devices()[:1],  # the same numbers on every device
+            placement="host",  # which gives the same bits, wherever the images lie
+            signals=False,
+        )
     return jax.device_get(result.state.params)
 
 

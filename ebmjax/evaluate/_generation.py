@@ -1,22 +1,18 @@
-"""Distances of generated images from the training images, beside what their chains began from."""
+"""Scores of generated images beside those of their starts, of test images and of Gaussians."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data, metrics
-from ebmjax.evaluate._extractors import Extractor
-from ebmjax.types import Key
+from ebmjax import data
+from ebmjax._stored import AT_ONCE
+from ebmjax.evaluate._distances import Distances, Scores, difference
 
-NUM_NEIGHBOURS = 5
-"""Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
-NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
-"""Scores of images too few to have neighbours."""
-AT_SIZES = ("fid", "kid_rbf", "kid_polynomial")
+UNPAIRED_SEED = 1
+"""Seed of the splits of starts that belong to other chains than the samples."""
 
 
 def finite_images(ends: Any) -> np.ndarray:
@@ -40,20 +36,6 @@ def rms_displacement(starts: Any, ends: Any) -> float:
     return float(np.sqrt(np.mean(np.square(way)))) if way.size else math.nan
 
 
-def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, float]:
-    """Returns precision, recall, density and coverage against as many rows of the reference.
-
-    The rows are the first of one random order, the same for every run. Too few images give
-    ``NO_SCORES``.
-    """
-    num = min(len(features), len(reference))
-    if num <= NUM_NEIGHBOURS:
-        return dict(NO_SCORES)
-    chosen = np.random.default_rng(0).permutation(len(reference))[:num]
-    scores = metrics.manifold_scores(features, reference[chosen], num_neighbours=NUM_NEIGHBOURS)
-    return scores._asdict()
-
-
 class Chains(NamedTuple):
     """N samples beside their chains' starts.
 
@@ -61,7 +43,8 @@ class Chains(NamedTuple):
       starts: (N, H, W, C) in [-1, 1], where the chains began. A buffer does not keep that; then as
         many draws of the law that fills it.
       ends: (N, H, W, C) in [-1, 1], where they stand.
-      labels: (N,) int32, their classes; None without classes.
+      labels: (N,) int32, the classes of the starts, in turn, so that there are as many of each;
+        None where starts have no class. Errors are those of images of these fixed classes.
       are_the_same: whether each end and its start belong to the same chain.
     """
 
@@ -71,192 +54,189 @@ class Chains(NamedTuple):
     are_the_same: bool = True
 
 
-class Reference(NamedTuple):
-    """Reference that images are compared with.
+class ScoredChains(NamedTuple):
+    """Scores of finite samples and of their starts.
 
     Attributes:
-      features: (N, F), of all its images.
-      moments: their mean and covariance.
+      ends: scores of the samples.
+      starts: of the starts, in their places.
+      num_diverged: number of samples that are not finite.
+      rms_displacement: of the finite ones; None if start and end are of different chains.
+      minus_starts: by score, the difference of ends and starts with its interval.
     """
 
-    features: np.ndarray
-    moments: metrics.FeatureMoments
+    ends: Scores
+    starts: Scores
+    num_diverged: int
+    rms_displacement: float | None
+    minus_starts: dict[str, dict[str, float]]
 
 
-class Distances:
-    """Function ``images -> numbers`` by one extractor; empty if there is none.
+def score_chains(
+    chains: Chains,
+    distances: Distances,
+    *,
+    at: int | None = None,
+    num_compared: int | None = None,
+    starts: Scores | None = None,
+) -> ScoredChains:
+    """Returns the scores of the finite ends and of their starts, and the differences in pairs.
+
+    Args:
+      chains: of N samples.
+      distances: from the training images.
+      at: as in ``Distances.scores``.
+      num_compared: as in ``Distances.scores``.
+      starts: scores of these very starts, if they are known. They count if no end diverged.
+
+    Raises:
+      ValueError: if starts and ends differ in shape, or are no images.
+    """
+    begun, ends = np.asarray(chains.starts), np.asarray(chains.ends)
+    if ends.ndim != 4 or begun.shape != ends.shape:
+        raise ValueError(
+            "chains must have starts and ends of one shape (N, H, W, C), got "
+            f"{begun.shape} and {ends.shape}."
+        )
+    is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+    begun, ends = begun[is_finite], ends[is_finite]
+    labels = None if chains.labels is None else np.asarray(chains.labels)[is_finite]
+    are_pairs = chains.are_the_same
+    options: dict[str, Any] = {"labels": labels, "at": at, "num_compared": num_compared}
+    if starts is None or not is_finite.all():
+        seed = 0 if are_pairs else UNPAIRED_SEED
+        starts = distances.scores(finite_images(begun), seed=seed, **options)
+    scored = distances.scores(finite_images(ends), **options), starts
+    return ScoredChains(
+        *scored,
+        num_diverged=int(np.sum(~is_finite)),
+        rms_displacement=rms_displacement(begun, ends) if are_pairs else None,
+        minus_starts={
+            name: difference(*scored, name, is_paired=are_pairs) for name in ("fid", "kid")
+        },
+    )
+
+
+def take_balanced(split: data.ImageData, num: int) -> data.ImageData:
+    """Returns at most ``num`` images, as many of each class, the classes in turn.
+
+    The class with the fewest images decides how many. Images of one class are the first ones.
 
     Example:
-      >>> train = np.arange(8, dtype=np.uint8).reshape(4, 2, 1, 1)
-      >>> pixels = Extractor("pixels", lambda x: (x.reshape(len(x), -1), np.ones((len(x), 1))), {})
-      >>> round(Distances(train, pixels)(train + np.uint8(3))["fid_pixels"], 6)  # 3^2 + 3^2
-      18.0
+      >>> split = data.ImageData(np.zeros((5, 2, 2, 1), np.uint8), np.array([1, 0, 0, 0, 1]))
+      >>> take_balanced(split, 10).labels.tolist()
+      [0, 1, 0, 1]
     """
-
-    train: np.ndarray
-    batch_size: int
-
-    def __init__(
-        self, train: np.ndarray, extractor: Extractor | None, *, batch_size: int = 256
-    ) -> None:
-        """Keeps the reference images, whose features are computed once.
-
-        Args:
-          train: uint8 (N, H, W, C), the reference images.
-          extractor: of features and class probabilities, such as ``own_classifier``.
-          batch_size: images a call.
-        """
-        self.train, self._extractor, self.batch_size = train, extractor, batch_size
-
-    @property
-    def extractor(self) -> Extractor | None:
-        """Extractor of features."""
-        return self._extractor
-
-    def of_chains(self, chains: Chains) -> dict[str, Any]:
-        """Returns every number of the finite ends, and of their starts.
-
-        Returns:
-          ``__call__`` of the finite ends and, under "starts", of the starts in their places.
-          "num_diverged" counts ends that are not finite. "rms_displacement" is that of the others,
-          if start and end belong to the same chain.
-
-        Raises:
-          ValueError: if starts and ends differ in shape, or are no images.
-        """
-        starts, ends = np.asarray(chains.starts), np.asarray(chains.ends)
-        if ends.ndim != 4 or starts.shape != ends.shape:
-            raise ValueError(
-                "chains must have starts and ends of one shape (N, H, W, C), got "
-                f"{starts.shape} and {ends.shape}."
-            )
-        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-        starts, ends = starts[is_finite], ends[is_finite]
-        found = {"num_diverged": int(np.sum(~is_finite)), **self(finite_images(ends))}
-        if chains.are_the_same:
-            found["rms_displacement"] = rms_displacement(starts, ends)
-        return found | {"starts": self(finite_images(starts))}
-
-    def of_starts(self, starts: np.ndarray) -> dict[str, float]:
-        """``start_fid`` and so on, which no update changes: those of the first call."""
-        if not self._starts:
-            self._starts.update(self.along_training(starts, "start"))
-        return self._starts
-
-    @cached_property
-    def _starts(self) -> dict[str, float]:
-        return {}
-
-    def along_training(self, ends: np.ndarray, prefix: str = "sample") -> dict[str, float]:
-        """Returns ``<prefix>_fid``, ``<prefix>_kid`` and ``<prefix>_is`` of the finite ``ends``.
-
-        They are NaN for fewer than two; empty if there are no features.
-        """
-        if self.extractor is None:
-            return {}
-        judged = self(finite_images(ends))
-        return {
-            f"{prefix}_{name}": judged.get(f"{name}_{self.extractor.name}", math.nan)
-            for name in ("fid", "kid", "is")
-        }
-
-    def __call__(self, images: np.ndarray, reference: Reference | None = None) -> dict[str, Any]:
-        """Returns every number of uint8 images, named after the extractor.
-
-        They are FID, KID, inception score, precision, recall, density and coverage.
-
-        Args:
-          images: (N, H, W, C); for fewer than two only their number is returned.
-          reference: None for the training images.
-        """
-        found: dict[str, Any] = {"num_images": len(images)}
-        if self.extractor is None or len(images) < 2:
-            return found
-        reference = reference or self.train_reference
-        features, probabilities = self.outputs(images)
-        name = self.extractor.name
-        found |= {
-            f"fid_{name}": metrics.frechet_distance(
-                *metrics.feature_moments(features), *reference.moments
-            ),
-            f"kid_{name}": metrics.kernel_distance(features, reference.features),
-            f"is_{name}": metrics.inception_score(probabilities, num_splits=1).mean,
-        }
-        scores = manifold_scores(features, reference.features)
-        return found | {f"{score}_{name}": value for score, value in scores.items()}
-
-    def at_sizes(self, key: Key, images: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
-        """Returns "fid", "kid_rbf" and "kid_polynomial" of uint8 images, one for each size.
-
-        A size takes as many images. Sizes above their number have NaN. "manifold" uses all. See
-        ``metrics.extrapolate_to_infinity``.
-        """
-        known = [size for size in sizes if size <= len(images)]
-        if not known:
-            missing = {name: np.full(len(sizes), np.nan) for name in AT_SIZES}
-            return {**missing, "manifold": NO_SCORES}
-        features, _ = self.outputs(images)
-        reference, moments = self.train_reference
-
-        def fid(rows: np.ndarray) -> float:
-            return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
-
-        bandwidth = (reference.shape[1] / 2) ** 0.5  # the thermodynamic-integration thesis's
-        kid = partial(metrics.kernel_distance, features_b=reference)
-        functions = (fid, partial(kid, kernel="rbf", bandwidth=bandwidth), kid)
-        found: dict[str, Any] = {}
-        for name, function in zip(AT_SIZES, functions, strict=True):
-            found[name] = np.full(len(sizes), np.nan)
-            found[name][: len(known)] = metrics.metric_at_sizes(key, function, features, known)
-        return {**found, "manifold": manifold_scores(features, reference)}
-
-    def train_and(self, images: np.ndarray) -> Reference:
-        """Returns a reference of the training images and these uint8 ones together."""
-        more = self.outputs(images)[0]
-        return _reference(np.concatenate([self.train_reference.features, more]))
-
-    @cached_property
-    def train_reference(self) -> Reference:
-        """Reference of the training images."""
-        return _reference(self.outputs(self.train)[0])
-
-    def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
-        assert self.extractor is not None
-        return metrics.extract_in_batches(self.extractor.outputs_fn, images, self.batch_size)
+    labels = np.asarray(split.labels)
+    by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    fewest = min(map(len, by_class))
+    places = np.stack([found[:fewest] for found in by_class], axis=1).ravel()[:num]
+    return data.ImageData(split.images[places], labels[places])
 
 
-def _reference(features: np.ndarray) -> Reference:
-    return Reference(features, metrics.feature_moments(features))
+def draw_gaussians(train: data.ImageData, num: int) -> data.ImageData:
+    """Returns draws of a Gaussian fitted to each class of the images, the classes in turn.
+
+    They say what a score gives for the first two moments alone. Each is the class's mean plus a
+    random combination of its images, which has their covariance; then it is clipped and rounded to
+    uint8. The random numbers are the same for every run.
+
+    Args:
+      train: the images and their classes; a single class gives one Gaussian.
+      num: draws.
+
+    Example:
+      >>> train = data.ImageData(np.full((6, 2, 2, 1), 7, np.uint8), np.arange(6) % 3)
+      >>> drawn = draw_gaussians(train, 4)
+      >>> np.unique(drawn.images).tolist(), drawn.labels.tolist()
+      ([7], [0, 1, 2, 0])
+    """
+    classes = np.unique(train.labels)
+    labels = classes[np.arange(num) % len(classes)].astype(np.int32)
+    found = np.zeros((num, int(np.prod(train.images.shape[1:]))))
+    rng = np.random.RandomState(0)  # whose stream NumPy never changes
+    for label in np.unique(labels):
+        places, drawn = np.flatnonzero(train.labels == label), labels == label
+        blocks = [places[i : i + AT_ONCE] for i in range(0, len(places), AT_ONCE)]
+
+        def flat(block: np.ndarray) -> np.ndarray:
+            return train.images[block].reshape(len(block), -1).astype(np.float64)
+
+        mean = sum(flat(block).sum(axis=0) for block in blocks) / len(places)
+        for block in blocks:
+            weights = rng.standard_normal((int(drawn.sum()), len(block)))
+            found[drawn] += weights @ (flat(block) - mean) / math.sqrt(len(places))
+        found[drawn] += mean
+    images = np.clip(np.round(found), 0, 255).astype(np.uint8)
+    return data.ImageData(images.reshape(num, *train.images.shape[1:]), labels)
+
+
+def score_references(
+    test: data.ImageData, distances: Distances, num: int, num_compared: int | None = None
+) -> dict[str, Scores]:
+    """Returns the scores of "test_images" and "gaussian", balanced, at most ``num`` of each.
+
+    Their FID is stated for ``num`` images.
+
+    Args:
+      test: uint8 test images and their classes, as a perfect generator's.
+      distances: from the training images, to which the Gaussians are fitted.
+      num: images that a set of samples has.
+      num_compared: as in ``Distances.scores``.
+    """
+    sets = {
+        "test_images": take_balanced(test, num),
+        "gaussian": draw_gaussians(distances.train, num),
+    }
+    return {
+        name: distances.scores(*found, at=num, num_compared=num_compared)
+        for name, found in sets.items()
+    }
 
 
 def generation(
-    sets: Mapping[str, Chains], test: np.ndarray, distances: Distances
+    sets: Mapping[str, Chains], test: data.ImageData, distances: Distances
 ) -> dict[str, Any]:
-    """Returns the distances of sets of samples, of their starts and of as many test images.
+    """Returns the scores of sets of samples, of their starts, of test images and of Gaussians.
 
-    A score says something of the chains only beside that of their starts, and of real images.
+    A score says something of the chains only beside that of their starts, and of real images. All
+    are of as many images of each class. FID is stated for as many images as the largest set has;
+    scores without an error use as many images as there are balanced test images.
 
     Args:
       sets: name to samples.
-      test: uint8 test images, judged as a perfect generator's.
+      test: uint8 test images and their classes, as a perfect generator's.
       distances: from the training images.
 
     Returns:
-      ``distances.of_chains`` of every set; "test_images"; "extractor" and "num_reference".
+      For every set the numbers of ``Distances.scores``, with "num_diverged", "rms_displacement" if
+      start and end belong to the same chain, and the same numbers of "starts". "minus_starts" and
+      "kid_minus_starts" are ends minus starts, with "low" and "high" of a 95 % interval: below 0
+      the chains improved on their starts. Further "test_images", "gaussian", "extractor",
+      "num_reference", "num_images" and "num_compared".
 
     Raises:
       ValueError: if there is no set, or starts and ends are no images of one shape.
     """
     if not sets:
         raise ValueError("sets must name at least one set of samples, got none.")
-    found = {name: distances.of_chains(chains) for name, chains in sets.items()}
-    # As many as generated ones, because such numbers depend on the count.
     num = max(len(chains.ends) for chains in sets.values())
+    num_compared = min(num, len(take_balanced(test, num).labels))
     judge = distances.extractor
-    return {
+    report: dict[str, Any] = {
         "extractor": judge and judge.described(),
-        "num_reference": len(distances.train),
-        "test_images": distances(test[:num]),
-        **found,
+        "num_reference": len(distances.train.labels),
+        "num_images": num,
+        "num_compared": num_compared,
     }
+    for name, chains in sets.items():
+        found = score_chains(chains, distances, at=num, num_compared=num_compared)
+        report[name] = {"num_diverged": found.num_diverged, **found.ends.numbers}
+        if found.rms_displacement is not None:
+            report[name]["rms_displacement"] = found.rms_displacement
+        report[name]["starts"] = found.starts.numbers
+        if judge is not None:
+            report[name]["minus_starts"] = found.minus_starts["fid"]
+            report[name]["kid_minus_starts"] = found.minus_starts["kid"]
+    references = score_references(test, distances, num, num_compared)
+    return report | {name: scores.numbers for name, scores in references.items()}

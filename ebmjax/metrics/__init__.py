@@ -28,6 +28,11 @@ from ebmjax.metrics._gradient_variance import (
     coordinate_gradient_variance as coordinate_gradient_variance,
 )
 from ebmjax.metrics._gradient_variance import gradient_variance as gradient_variance
+from ebmjax.metrics._half_samples import frechet_distances as frechet_distances
+from ebmjax.metrics._half_samples import half_sample_error as half_sample_error
+from ebmjax.metrics._half_samples import kernel_distances as kernel_distances
+from ebmjax.metrics._half_samples import mean_kernel as mean_kernel
+from ebmjax.metrics._half_samples import split_in_halves as split_in_halves
 from ebmjax.metrics._kernel_distance import KernelDistance as KernelDistance
 from ebmjax.metrics._kernel_distance import kernel_distance as kernel_distance
 from ebmjax.metrics._kernel_distance import kernel_distance_subsets as kernel_distance_subsets

@@ -164,7 +164,7 @@ def frechet_distance(
             f"both sides need features of one extractor: mean_a has shape {mean_a.shape}, mean_b "
             f"{mean_b.shape}."
         )
-    product = _factor("cov_a", cov_a).T @ _factor("cov_b", cov_b)
+    product = covariance_factor("cov_a", cov_a).T @ covariance_factor("cov_b", cov_b)
     cross = np.linalg.svd(product, compute_uv=False).sum()
     shift = np.sum((mean_a - mean_b) ** 2)
     return float(shift + np.trace(cov_a) + np.trace(cov_b) - 2 * cross)
@@ -185,7 +185,7 @@ def _check_moments(side: str, mean: ArrayLike, cov: ArrayLike) -> tuple[np.ndarr
     return mean, cov
 
 
-def _factor(name: str, cov: np.ndarray) -> np.ndarray:
+def covariance_factor(name: str, cov: np.ndarray) -> np.ndarray:
     """Returns F (d, rank) with ``F F^T = cov``; eigenvalues within rounding of zero are zero."""
     values, vectors = np.linalg.eigh((cov + cov.T) / 2)
     if values[0] < -1e-3 * values[-1]:

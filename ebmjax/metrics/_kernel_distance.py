@@ -143,7 +143,7 @@ def _kernel_fn(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | Non
     if kernel == "polynomial":
         if bandwidth is not None:
             raise ValueError(f"only kernel='rbf' has a bandwidth, got bandwidth={bandwidth}.")
-        return _cubic
+        return cubic_kernel
     if bandwidth is None:
         bandwidth = _median_distance(np.concatenate([a[:MEDIAN_ROWS], b[:MEDIAN_ROWS]]))
         if bandwidth == 0:
@@ -155,7 +155,8 @@ def _kernel_fn(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | Non
     return partial(_gaussian, bandwidth)
 
 
-def _cubic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def cubic_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Returns KID's kernel (n, m) of all rows of x (n, d) and all rows of y (m, d)."""
     return (x @ y.T / x.shape[1] + 1) ** 3
 
 

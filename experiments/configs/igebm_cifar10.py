@@ -95,7 +95,7 @@ SMALL: dict[str, Any] = {
     "train.log_every": 10,
     "train.checkpoint_every_epochs": 6,
     "eval.every_epochs": 3,
-    "eval.num_generated": 500,
+    "eval.num_generated": 1000,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "thesis": THESIS,

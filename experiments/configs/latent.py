@@ -44,7 +44,7 @@ BASE: dict[str, Any] = {
     "mesh.num_shards": 1,
     "eval.every_epochs": None,
     "eval.num_test": None,
-    "eval.num_generated": 500,
+    "eval.num_generated": 1000,
     "eval.smallest_generated": 100,
     "eval.num_gradients": 2,
     "eval.evidence_images": 8,

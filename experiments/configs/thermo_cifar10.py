@@ -61,7 +61,7 @@ CPU: dict[str, Any] = {
     "eval.evidence_images": 2,
     "eval.evidence_chains": 96,
     "eval.num_gradients": 2,
-    "eval.num_generated": 500,
+    "eval.num_generated": 1000,
     "eval.smallest_generated": 100,
 }
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -37,14 +37,14 @@ def row(setting: str, damping: float) -> tuple[str, list[str]]:
 
 
 COLUMNS = {
-    "FID (classifier features) after an epoch": ("over_training.first_sample_fid", 1.0, 1),
+    "FID ({extractor}) after an epoch": ("over_training.first_sample_fid", 1.0, 1),
     "lowest": ("over_training.best_sample_fid", 1.0, 1),
     "at step": ("over_training.best_step", 1.0, 0),
-    "at the end, buffer": ("buffer.fid_classifier_features", 1.0, 1),
-    "the same, fresh chains": ("fresh.fid_classifier_features", 1.0, 1),
-    "the same, their starts": ("fresh.starts.fid_classifier_features", 1.0, 1),
-    "the same, test images": ("test_images.fid_classifier_features", 1.0, 1),
-    "RMS displacement of fresh chains": ("fresh.rms_displacement", 1.0, 3),
+    "at the end, buffer": ("generation.buffer.fid", 1.0, 1),
+    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
+    "the same, their starts": ("generation.fresh.starts.fid", 1.0, 1),
+    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "FID along training, draws of the starts": ("over_training.start_fid", 1.0, 1),
     "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
     "distance travelled": ("chain_displacement", 1.0, 4),

@@ -44,12 +44,11 @@ ROWS = {
     for noise, flags in NOISES.items()
     for step in STEPS
 }
-FID = "fid_classifier_features"
 COLUMNS = {
-    "FID (classifier features), buffer": (f"buffer.{FID}", 1.0, 1),
-    "the same, its starts": (f"buffer.starts.{FID}", 1.0, 1),
-    "the same, fresh chains": (f"fresh.{FID}", 1.0, 1),
-    "the same, test images": (f"test_images.{FID}", 1.0, 1),
+    "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
+    "the same, its starts": ("generation.buffer.starts.fid", 1.0, 1),
+    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
+    "the same, test images": ("generation.test_images.fid", 1.0, 1),
     "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
     "squared distance travelled, a pixel": ("chain_displacement", 1.0, 6),
     "acceptance, T implied": ("chain_acceptance_prob", 1.0, 2),
@@ -57,7 +56,7 @@ COLUMNS = {
     "skipped steps": ("skipped", 1.0, 0),
 }
 PANELS = {
-    "FID of the buffer (classifier features)": ("buffer", FID),
+    "FID of the buffer (digits features)": ("generation", "buffer", "fid"),
     "energy of samples - of data, nats": ("energy_gap",),
     "squared distance travelled, a pixel": ("chain_displacement",),
 }

@@ -73,18 +73,18 @@ COLUMNS = {
         )
         for name in ("interp", "natural_patches")
     },
-    "FID (digits classifier features), buffer": (
-        "generation.buffer.fid_classifier_features",
+    "FID ({extractor}), buffer": (
+        "generation.buffer.fid",
         1.0,
         1,
     ),
-    "the same, fresh chains": ("generation.fresh.fid_classifier_features", 1.0, 1),
-    "the same, their starts": ("generation.fresh.starts.fid_classifier_features", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid_classifier_features", 1.0, 1),
+    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
+    "the same, their starts": ("generation.fresh.starts.fid", 1.0, 1),
+    "the same, test images": ("generation.test_images.fid", 1.0, 1),
     # At 256 images the FID's bias hides what is left of the starts. KID has none.
-    "KID, fresh chains": ("generation.fresh.kid_classifier_features", 1.0, 0),
-    "KID, their starts": ("generation.fresh.starts.kid_classifier_features", 1.0, 0),
-    "KID, test images": ("generation.test_images.kid_classifier_features", 1.0, 0),
+    "KID, fresh chains": ("generation.fresh.kid", 1.0, 0),
+    "KID, their starts": ("generation.fresh.starts.kid", 1.0, 0),
+    "KID, test images": ("generation.test_images.kid", 1.0, 0),
     "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
@@ -146,7 +146,7 @@ RADIUS_BATCH = {label: [config, BATCH] for label, config in RADIUS.items()}
 SCENARIO_COLUMNS = (
     "accuracy, %",
     "ECE, %",
-    "FID (digits classifier features), buffer",
+    "FID ({extractor}), buffer",
     "the same, fresh chains",
     "the same, their starts",
     "the same, test images",

@@ -46,7 +46,7 @@ STUDY = Study(
         "skipped steps": ("skipped", 1.0, 0),
         "preconditioner G, end": ("chain_preconditioner", 1.0, 6),
         "distance travelled, end": ("chain_displacement", 1.0, 4),
-        "lowest FID of the buffer (classifier features)": (
+        "lowest FID of the buffer ({extractor})": (
             "over_training.best_sample_fid",
             1.0,
             1,

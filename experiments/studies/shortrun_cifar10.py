@@ -31,14 +31,14 @@ ROWS = {
     "beta 0.1": "_beta_01",
 }
 COLUMNS = {
-    "FID (classifier features), chains as in training": (
-        "short.fid_classifier_features",
+    "FID ({extractor}), chains as in training": (
+        "generation.short.fid",
         1.0,
         1,
     ),
-    "the same, their starts": ("short.starts.fid_classifier_features", 1.0, 1),
-    "the same, test images": ("test_images.fid_classifier_features", 1.0, 1),
-    "RMS displacement, chains as in training": ("short.rms_displacement", 1.0, 3),
+    "the same, their starts": ("generation.short.starts.fid", 1.0, 1),
+    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    "RMS displacement, chains as in training": ("generation.short.rms_displacement", 1.0, 3),
     "f of test images": ("energies.test.mean", -1.0, 2),
     "f of chains as in training": ("energies.short.mean", -1.0, 2),
     "f of chains ten times as long": ("energies.fresh.mean", -1.0, 2),

@@ -72,18 +72,27 @@ OTHERS = [
     row("vanilla", batch=75, epochs=EQUAL_TIME * NUM_EPOCHS),
 ]
 
+FRESH, TEST = "generation.fresh", "generation.test_images"
 COLUMNS = {
-    "KID_inf (RBF) x 1000": ("kid_rbf.infinity", 1000.0, 2),
-    "KID_inf (cubic)": ("kid_polynomial.infinity", 1.0, 0),
-    "FID_inf": ("fid.infinity", 1.0, 1),
+    "KID_inf (RBF) x 1000": (f"{FRESH}.at_sizes.kid_rbf.infinity", 1000.0, 2),
+    "KID_inf (cubic)": (f"{FRESH}.at_sizes.kid_polynomial.infinity", 1.0, 0),
+    "FID_inf": (f"{FRESH}.at_sizes.fid.infinity", 1.0, 1),
     # Of the chains' starts, the base Gaussian through the same generator, and of real images.
-    "KID_inf (RBF) x 1000, starts": ("starts.kid_rbf.infinity", 1000.0, 2),
-    "FID_inf, starts": ("starts.fid.infinity", 1.0, 1),
-    "KID_inf (RBF) x 1000, test images": ("test_images.kid_rbf.infinity", 1000.0, 2),
-    "FID_inf, test images": ("test_images.fid.infinity", 1.0, 1),
-    "RMS displacement of prior chains": ("rms_displacement", 1.0, 3),
-    "recall": ("manifold.recall", 1.0, 3),
-    "coverage": ("manifold.coverage", 1.0, 3),
+    "KID_inf (RBF) x 1000, starts": (
+        f"{FRESH}.starts.at_sizes.kid_rbf.infinity",
+        1000.0,
+        2,
+    ),
+    "FID_inf, starts": (f"{FRESH}.starts.at_sizes.fid.infinity", 1.0, 1),
+    "KID_inf (RBF) x 1000, test images": (
+        f"{TEST}.at_sizes.kid_rbf.infinity",
+        1000.0,
+        2,
+    ),
+    "FID_inf, test images": (f"{TEST}.at_sizes.fid.infinity", 1.0, 1),
+    "RMS displacement of prior chains": (f"{FRESH}.rms_displacement", 1.0, 3),
+    "recall": (f"{FRESH}.recall", 1.0, 3),
+    "coverage": (f"{FRESH}.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),
     "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),

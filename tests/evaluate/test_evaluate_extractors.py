@@ -1,56 +1,261 @@
-"""The classifier whose features judge generated images: trained once, kept, mended."""
+"""Extractors of features: shipped, trained once and kept, and random."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from ebmjax import data, evaluate, networks
+import ebmjax
+from ebmjax import data, evaluate, networks, training
 from ebmjax.evaluate import _extractors as extractors
+from ebmjax.evaluate._distances import difference
+
+DIGESTS = {
+    8: "e05a8eb9b12cf7090d2a21de89ec30497f56049f27744f9e2464467c7226e783",
+    16: "c28938f668916bb6c6c3bd6633b39d5a5c7159c2b43e44072b5c54646a9861b3",
+}
+"""Weights of the digits' extractors by side."""
+RANDOM = (-0.4373409152030945, 1.4640073776245117)
+"""The first and the last feature of a picture, by a fixed random network."""
 
 
-def test_the_extractor_is_kept_and_mended(tmp_path, monkeypatch):
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Trains for two steps on 64 digits and keeps the weights in its own folder."""
     monkeypatch.setattr(extractors, "CACHE", tmp_path / "cache")
     monkeypatch.setitem(extractors.SETTINGS, "max_steps", 2)
     train = data.ImageData(*(array[:64] for array in data.load_digits("train")))
     test = data.ImageData(*(array[:8] for array in data.load_digits("test")))
+    return train, test
 
-    told = []
+
+def test_the_classifier_is_kept_and_mended(small, tmp_path, monkeypatch, capfd):
+    train, test = small
 
     def outputs():
-        made = extractors.own_classifier(train, test, 10, lambda: told.append(1))
-        return made.outputs_fn(test.images)
+        return evaluate.own_classifier(train, test, 10).outputs_fn(test.images)
 
     first = outputs()
-    assert told == [1]
+    said = capfd.readouterr()
+    assert said.err.startswith("training the classifier whose features FID compares: 2 steps on 64")
+    assert said.out == ""
     (path,) = (tmp_path / "cache").iterdir()
     assert path.suffix == ".npz"
     assert first[0].shape == (8, 64)
     with monkeypatch.context() as patch:
         patch.setattr(extractors, "_train", lambda *_: pytest.fail("trained again"))
+        # Whatever computes it now: weights that are there are the extractor.
+        patch.setattr("importlib.metadata.version", lambda _: "another")
+        patch.setattr(jax, "devices", lambda *_: pytest.fail("asked for the device"))
         jax.tree.map(np.testing.assert_array_equal, outputs(), first)
-    assert told == [1]
+    assert capfd.readouterr().err == ""
     path.write_bytes(path.read_bytes()[:1000])
-    jax.tree.map(np.testing.assert_array_equal, outputs(), first)
+    with training.tell_phases("nowhere"):
+        jax.tree.map(np.testing.assert_array_equal, outputs(), first)
+    assert capfd.readouterr().err == ""
     np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})
     assert extractors._cached(path, networks.WideResNet(10, 1, 10), train) is None
     digest = extractors._digest(train, 10)
     with monkeypatch.context() as patch:
-        patch.setattr(extractors, "versions", dict)
-        assert extractors._digest(train, 10) != digest
-    with monkeypatch.context() as patch:
         patch.setitem(extractors.SETTINGS, "seed", 1)
         assert extractors._digest(train, 10) != digest
     other = data.ImageData(255 - train.images, train.labels)
-    assert extractors._digest(other, 10) != extractors._digest(train, 10)
-    assert extractors._digest(train, 11) != extractors._digest(train, 10)
+    assert extractors._digest(other, 10) != digest
+    assert extractors._digest(train, 11) != digest
     assert [found.suffix for found in (tmp_path / "cache").iterdir()] == [".npz"]
+
+
+def test_signals_are_left_to_the_program_while_the_classifier_trains(small, monkeypatch):
+    train, test = small
+    given, fit = [], training.fit
+
+    def recorded(*arguments, **options):
+        given.append(options["signals"])
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(training, "fit", recorded)
+    evaluate.own_classifier(train, test, 10)
+    assert given == [False]
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [([0, 1, 10], "labels must lie in 0..9"), ([0, 1], "one class an image"), (None, "integers")],
 )
-def test_an_extractor_needs_classes(labels, message):
+def test_a_classifier_needs_classes(labels, message):
     train = data.ImageData(np.zeros((3, 8, 8, 1), np.uint8), labels)
     with pytest.raises((TypeError, ValueError), match=message):
         evaluate.own_classifier(train, train, 10)
+
+
+def test_a_classifier_of_few_classes_is_refused():
+    train = data.ImageData(np.zeros((3, 8, 8, 1), np.uint8), np.arange(3) % 2)
+    with pytest.raises(ValueError, match=r"at least 5, .* num_classes=4.*random_features"):
+        evaluate.own_classifier(train, train, 4)
+
+
+@pytest.mark.parametrize("side", [8, 16])
+def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
+    """The weights are float16 numbers, and features are the same on all machines up to rounding."""
+    judge = evaluate.digits_features(side)
+    assert (judge.name, judge.details["side"]) == ("digits_features", side)
+    assert judge.details["digest"] == DIGESTS[side]
+    test = data.load_images("digits", "test", image_size=side).data
+    features, probabilities = judge.outputs_fn(test.images)
+    assert features.shape == (357, 64)
+    accuracy = np.mean(np.argmax(np.asarray(probabilities), axis=1) == test.labels)
+    # One image may change its class by rounding.
+    assert judge.details["test_accuracy"] == pytest.approx(accuracy, abs=1.5 / 357)
+    assert judge.details["test_accuracy"] > 0.97
+    train = data.load_images("digits", "train", image_size=side).data
+    distances = evaluate.Distances(train, judge)
+    gaussian = evaluate.score_references(test, distances, 1000)
+    assert gaussian["test_images"].numbers["fid"] < gaussian["gaussian"].numbers["fid"]
+
+
+def test_other_sides_of_the_digits_have_no_weights():
+    with pytest.raises(ValueError, match=r"side must be one of \(8, 16\), .* side=12"):
+        evaluate.digits_features(12)
+
+
+def test_the_wheel_holds_the_weights(tmp_path):
+    root = Path(ebmjax.__file__).resolve().parents[1]
+    if not (root / "pyproject.toml").exists():
+        pytest.skip("not a checkout")
+    build = pytest.importorskip("hatchling.builders.wheel")
+    (path,) = build.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
+    names = zipfile.ZipFile(path).namelist()
+    for side in extractors.SIDES:
+        assert f"ebmjax/evaluate/weights/digits_{side}.npz" in names
+
+
+# ---- features of a random network ----
+
+
+def shapes(num, seed):
+    """Circles, squares and crosses of 16x16 pixels, grey or white, at random places."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:16, :16]
+    images = np.zeros((num, 16, 16, 1), np.uint8)
+    labels = np.arange(num) % 3
+    for image, label in zip(images, labels, strict=True):
+        radius, (y, x) = rng.uniform(2.5, 5), rng.uniform(5, 11, 2)
+        down, right = np.abs(rows - y), np.abs(columns - x)
+        inside = (
+            down**2 + right**2 < radius**2,
+            np.maximum(down, right) < 0.9 * radius,
+            (np.minimum(down, right) < 1.2) & (np.maximum(down, right) < radius),
+        )[label]
+        image[inside] = rng.integers(120, 256)
+    return data.ImageData(images, labels.astype(np.int32))
+
+
+def letters(num, seed):
+    """Ten letters of 24x24 pixels in four fonts of matplotlib's, turned a little."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    fonts = [
+        ImageFont.truetype(str(folder / f"{name}.ttf"), 20)
+        for name in ("DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-Oblique", "STIXGeneral")
+    ]
+    rng = np.random.default_rng(seed)
+    images, labels = [], np.arange(num) % 10
+    for label in labels:
+        image = Image.new("L", (24, 24))
+        font = fonts[rng.integers(len(fonts))]
+        ImageDraw.Draw(image).text((12, 12), chr(65 + label), font=font, fill=255, anchor="mm")
+        images.append(np.asarray(image.rotate(rng.uniform(-15, 15))))
+    return data.ImageData(np.stack(images)[..., None], labels.astype(np.int32))
+
+
+def patches(num, seed):
+    images = data.natural_patches(num, size=16, channels=3, seed=seed)
+    return data.ImageData(images, np.zeros(num, np.int32))
+
+
+def waves(num, seed):
+    """Textures of 20x20 pixels without classes: waves of random direction, length and colour."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:20, :20]
+    images = np.empty((num, 20, 20, 3), np.uint8)
+    for image in images:
+        angle, length, phase = rng.uniform(0, np.pi), rng.uniform(3, 8), rng.uniform(0, 7)
+        way = np.cos(angle) * rows + np.sin(angle) * columns
+        wave = np.sign(np.sin(2 * np.pi * way / length + phase))
+        low, high = rng.integers(0, 256, (2, 3))
+        image[:] = np.where(wave[..., None] > 0, high, low)
+    return data.ImageData(images, np.zeros(num, np.int32))
+
+
+SETS = {
+    "digits": lambda: (data.load_digits("train"), data.load_digits("test")),
+    "shapes": lambda: (shapes(900, 0), shapes(300, 1)),
+    "letters": lambda: (letters(900, 0), letters(300, 1)),
+    "patches": lambda: (patches(900, 0), patches(300, 1)),
+    "waves": lambda: (waves(900, 0), waves(300, 1)),
+}
+
+
+def degraded(images, rng):
+    """Mild forms of what a generator may do wrong."""
+    blurred = images
+    for axis in (1, 1, 2, 2):  # means of three pixels, twice in both directions
+        blurred = np.mean([np.roll(blurred, shift, axis) for shift in (-1, 0, 1)], axis=0)
+    noisy = images + rng.normal(0, 25, images.shape)
+    return {
+        "blurred": blurred.round().astype(np.uint8),
+        "noisy": noisy.round().clip(0, 255).astype(np.uint8),
+        "collapsed": images[rng.integers(0, 10, len(images))],
+    }
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_random_features_order_what_is_better_and_worse(name):
+    """Real test images before Gaussians of the classes before noise; and before damaged ones."""
+    train, test = SETS[name]()
+    distances = evaluate.Distances(train, evaluate.random_features())
+    real = evaluate.take_balanced(test, 300)
+    rng, num = np.random.default_rng(0), len(real.labels)
+    sets = {
+        "test": real.images,
+        "gaussian": evaluate.draw_gaussians(train, num).images,
+        "noise": rng.integers(0, 256, real.images.shape).astype(np.uint8),
+        **degraded(real.images, rng),
+    }
+    found = {key: distances.scores(images, at=280) for key, images in sets.items()}
+    for better, worse in (
+        ("test", "gaussian"),
+        ("gaussian", "noise"),
+        ("test", "blurred"),
+        ("test", "noisy"),
+        ("test", "collapsed"),
+    ):
+        are_pairs = worse in ("blurred", "noisy")  # each image beside the same one, damaged
+        told = difference(found[better], found[worse], "fid", is_paired=are_pairs)
+        assert told["high"] < 0, (better, worse, told)
+
+
+def test_random_features_are_the_same_in_another_process():
+    """Their weights come from NumPy's frozen generator."""
+    code = (
+        "import numpy as np; from ebmjax import evaluate;"
+        "f, _ = evaluate.random_features().outputs_fn(np.arange(192, dtype=np.uint8)"
+        ".reshape(1, 8, 8, 3)); print(float(f[0, 0]), float(f[0, 63]))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    np.testing.assert_allclose([float(x) for x in found.stdout.split()], RANDOM, rtol=1e-5)
+
+
+def test_random_features_take_any_shape():
+    judge = evaluate.random_features()
+    for shape in ((1, 1, 1), (3, 1, 1), (5, 9, 3), (32, 20, 1), (9, 64, 3)):
+        features, probabilities = judge.outputs_fn(np.zeros((2, *shape), np.uint8))
+        assert features.shape == (2, 64)
+        assert np.isfinite(features).all()
+        assert probabilities is None

@@ -1,4 +1,4 @@
-"""Distances of generated images, whose features are their pixels."""
+"""Scores of generated images, whose features are their pixels."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import pytest
 
 from ebmjax import data, evaluate, metrics
 from ebmjax.evaluate import Chains, Extractor, rms_displacement
-from ebmjax.evaluate._generation import NO_SCORES, manifold_scores
+from ebmjax.evaluate._distances import NO_SCORES, fid_line, manifold_scores
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 FEATURES = np.random.default_rng(0).normal(size=(60, 3))
@@ -19,39 +19,154 @@ PIXELS = Extractor(
     ),
     {},
 )
-DISTANCES = evaluate.Distances(TRAIN, PIXELS, batch_size=6)
+
+
+def unlabelled(images):
+    return data.ImageData(images, np.zeros(len(images), np.int32))
+
+
+DISTANCES = evaluate.Distances(unlabelled(TRAIN), PIXELS, batch_size=6)
+
+
+def floats(images):
+    return np.asarray(data.to_signed_unit(jnp.asarray(images)))
 
 
 def test_the_training_images_are_at_distance_zero_from_themselves():
-    distances = DISTANCES(TRAIN)
+    numbers = DISTANCES.scores(TRAIN).numbers
     # Rounding of float64 traces of order 1e4.
-    assert abs(distances["fid_pixels"]) < 1e-9
-    assert distances["is_pixels"] == pytest.approx(1.0)
-    assert distances["num_images"] == 9
-    # Each of them in its own ball and those of five others.
-    scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
-    assert {name: distances[f"{name}_pixels"] for name in scores} == pytest.approx(scores)
-
-
-def test_a_shift_of_all_images_is_the_distance():
-    train = np.full((4, 3, 1, 1), 10, np.uint8)
-    distances = evaluate.Distances(train, PIXELS)(train + 2)
-    assert distances["fid_pixels"] == pytest.approx(3 * 2.0**2)
-
-
-def test_along_training_what_is_not_finite_is_left_out_and_one_image_has_no_distance():
-    found = DISTANCES
-    ends = np.asarray(data.to_signed_unit(jnp.asarray(TRAIN)))
-    lost = np.concatenate([ends, np.full((1, 3, 1, 1), np.nan, np.float32)])
-    numbers = found.along_training(lost)
-    assert abs(numbers["sample_fid"]) < 1e-9
-    assert numbers["sample_is"] == pytest.approx(1.0)
+    assert abs(numbers["fid"]) < 1e-9
+    assert numbers["is"] == pytest.approx(1.0)
+    assert numbers["num_images"] == numbers["fid_num_images"] == 9
     # KID leaves out an image's kernel with itself on both sides, but not between them.
     x = np.float64(TRAIN).reshape(9, 3)
     gram = (x @ x.T / 3 + 1) ** 3
     own = np.mean(gram[~np.eye(9, dtype=bool)])
-    assert numbers["sample_kid"] == pytest.approx(2 * own - 2 * gram.mean())
-    assert all(np.isnan(value) for value in found.along_training(lost[-2:]).values())
+    assert numbers["kid"] == pytest.approx(2 * own - 2 * gram.mean())
+    # Each of them in its own ball and those of five others.
+    scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
+    assert {name: numbers[name] for name in scores} == pytest.approx(scores)
+
+
+def test_a_shift_of_all_images_is_the_distance():
+    train = np.full((4, 3, 1, 1), 10, np.uint8)
+    distances = evaluate.Distances(unlabelled(train), PIXELS)
+    assert distances.scores(train + 2).numbers["fid"] == pytest.approx(3 * 2.0**2)
+
+
+def test_one_image_has_no_scores_but_their_names():
+    numbers = DISTANCES.scores(TRAIN[:1]).numbers
+    assert numbers.keys() == DISTANCES.scores(TRAIN).numbers.keys()
+    assert numbers.pop("num_images") == 1
+    assert np.isnan(list(numbers.values())).all()
+
+
+def test_fid_is_stated_for_another_number_by_its_line():
+    """FID of draws from the reference: at 120 images foretold from 60, and 0 at infinity."""
+    rng, num_trials = np.random.default_rng(0), 80
+    many = rng.normal(128, 20, (1000, 3, 1, 1)).round().clip(0, 255).astype(np.uint8)
+    distances = evaluate.Distances(unlabelled(many), PIXELS)
+    found = np.empty((num_trials, 4))
+    for trial in range(num_trials):
+        drawn = many[rng.integers(0, 1000, 120)]
+        few = distances.scores(drawn[:60], at=120).numbers
+        assert few["fid_num_images"] == 120
+        at_60 = distances.scores(drawn[:60], at=60).numbers["fid"]
+        at_120 = distances.scores(drawn).numbers["fid"]
+        found[trial] = at_60, at_120, few["fid"], few["fid_infinity"]
+    means, errors = found.mean(0), found.std(0) / np.sqrt(num_trials)
+    assert means[0] > means[1] + 5 * errors[:2].max()  # the bias
+    assert means[2] == pytest.approx(means[1], abs=5 * np.hypot(*errors[1:3]))
+    assert means[3] == pytest.approx(0.0, abs=5 * errors[3])
+
+
+def test_fewer_images_than_twice_the_features_have_no_line():
+    """FID is then stated for the images that there are."""
+    numbers = DISTANCES.scores(TRAIN[:5], at=100).numbers
+    assert numbers["fid_num_images"] == 5
+    assert np.isnan(numbers["fid_infinity"])
+    assert numbers["fid"] == DISTANCES.scores(TRAIN[:5]).numbers["fid"]
+    halves = metrics.split_in_halves(jax.random.key(0), np.zeros(9, int))
+    assert fid_line(1.0, np.ones((50, 2)), halves, 5) is None
+    found = fid_line(1.0, np.full((50, 2), 2.0), halves, 4)
+    # Through (1/9, 1) and (1/4, 2).
+    assert found.intercept == pytest.approx(1 - (1 / 9) / (1 / 4 - 1 / 9))
+
+
+def test_labels_keep_their_numbers_in_errors():
+    """Two classes that lie far apart: the error of fixed numbers of them is smaller."""
+    labels = np.arange(40) % 2
+    images = (
+        np.random.default_rng(0).integers(0, 20, (40, 3, 1, 1)) + 200 * labels[:, None, None, None]
+    )
+    images = images.astype(np.uint8)
+    distances = evaluate.Distances(unlabelled(images[:20]), PIXELS)
+    fixed, free = (distances.scores(images, x).numbers for x in (labels, None))
+    assert fixed["fid"] == free["fid"]
+    assert fixed["fid_error"] < 0.5 * free["fid_error"]
+    assert fixed["kid_error"] < 0.5 * free["kid_error"]
+
+
+def test_ends_minus_starts_are_in_pairs():
+    """Each end is its start, a little brighter: known far better than either score."""
+    rng = np.random.default_rng(0)
+    starts = rng.integers(0, 200, (60, 3, 1, 1)).astype(np.uint8)
+    distances = evaluate.Distances(unlabelled(starts + np.uint8(40)), PIXELS)
+    chains = Chains(floats(starts), floats(starts + np.uint8(20)), None)
+    test = unlabelled(starts)
+    found = {
+        are_the_same: evaluate.generation(
+            {"fresh": chains._replace(are_the_same=are_the_same)}, test, distances
+        )["fresh"]
+        for are_the_same in (True, False)
+    }
+    for name, score in (("minus_starts", "fid"), ("kid_minus_starts", "kid")):
+        pairs, apart = (one[name] for one in found.values())
+        expected = found[True][score] - found[True]["starts"][score]
+        assert pairs["difference"] == apart["difference"] == expected
+        assert pairs["low"] < expected < pairs["high"] < 0  # the ends are nearer
+        assert pairs["high"] - pairs["low"] < 0.75 * (apart["high"] - apart["low"])
+    # FID is 3 x 40^2 at the starts and 3 x 20^2 at the ends.
+    assert found[True]["minus_starts"]["difference"] == pytest.approx(-3600, rel=1e-9)
+    assert "rms_displacement" not in found[False]
+
+
+def test_balanced_images_have_the_classes_in_turn():
+    labels = np.array([2, 0, 0, 2, 1, 0, 2, 1])
+    split = data.ImageData(np.arange(8, dtype=np.uint8).reshape(8, 1, 1, 1), labels)
+    found = evaluate.take_balanced(split, 100)
+    assert found.labels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert found.images.ravel().tolist() == [1, 4, 0, 2, 7, 3]
+    assert evaluate.take_balanced(split, 4).labels.tolist() == [0, 1, 2, 0]
+    assert evaluate.take_balanced(unlabelled(split.images), 5).images.ravel().tolist() == [
+        *range(5)
+    ]
+
+
+def test_gaussians_have_the_moments_of_their_class(monkeypatch):
+    monkeypatch.setattr("ebmjax.evaluate._generation.AT_ONCE", 7)  # some are read at a time
+    rng = np.random.default_rng(0)
+    mixing = rng.normal(size=(4, 4))
+    images = 128 + 10 * rng.normal(size=(40, 4)) @ mixing
+    images[1::2] += 20
+    train = data.ImageData(
+        images.round().clip(0, 255).astype(np.uint8).reshape(40, 2, 2, 1), np.arange(40) % 2
+    )
+    drawn = evaluate.draw_gaussians(train, 20_000)
+    assert drawn.labels.tolist() == [0, 1] * 10_000
+    for label in (0, 1):
+        mine = np.float64(train.images[label::2]).reshape(-1, 4)
+        theirs = np.float64(drawn.images[drawn.labels == label]).reshape(-1, 4)
+        cov = np.cov(mine.T, ddof=0)
+        scale = np.sqrt(np.diag(cov))
+        # Errors of 10,000 draws; rounding adds 1/12 to variances.
+        np.testing.assert_allclose(
+            theirs.mean(0), mine.mean(0), rtol=0, atol=5 * scale.max() / np.sqrt(10_000)
+        )
+        atol = 5 * np.sqrt(2) * scale.max() ** 2 / np.sqrt(10_000) + 1 / 12
+        np.testing.assert_allclose(np.cov(theirs.T), cov, rtol=0, atol=atol)
+    again = evaluate.draw_gaussians(train, 20_000)
+    np.testing.assert_array_equal(again.images, drawn.images)
 
 
 def test_the_displacement_is_of_the_chains_pixels():
@@ -67,12 +182,17 @@ def test_diverged_samples_are_counted_and_left_out():
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     starts = ends[::-1].copy()
     ends[1, 0] = np.nan
-    report = DISTANCES.of_chains(Chains(starts, ends))
-    assert (report["num_diverged"], report["num_images"]) == (1, 3)
-    assert report["starts"]["num_images"] == 3
-    assert report["rms_displacement"] == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
-    report = DISTANCES.of_chains(Chains(starts, np.full_like(ends, np.inf)))
-    assert (report["num_diverged"], report["num_images"]) == (4, 0)
+    labels = np.array([0, 1, 0, 1])
+    found = evaluate.score_chains(Chains(starts, ends, labels), DISTANCES)
+    assert (found.num_diverged, found.ends.numbers["num_images"]) == (1, 3)
+    assert found.starts.numbers["num_images"] == 3
+    assert found.rms_displacement == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
+    known = found.starts._replace(numbers={"fid": -1.0})  # of other starts, for one is left out
+    again = evaluate.score_chains(Chains(starts, ends, labels), DISTANCES, starts=known)
+    assert again.starts.numbers["fid"] != -1.0
+    found = evaluate.score_chains(Chains(starts, np.full_like(ends, np.inf)), DISTANCES)
+    assert (found.num_diverged, found.ends.numbers["num_images"]) == (4, 0)
+    assert np.isnan([*found.minus_starts["fid"].values()]).all()
     assert evaluate.finite_images(ends).ravel().tolist() == [
         0,
         23,
@@ -89,40 +209,73 @@ def test_diverged_samples_are_counted_and_left_out():
 def test_without_an_extractor_images_are_counted():
     ends = np.zeros((4, 3, 1, 1), np.float32)
     found = evaluate.generation(
-        {"fresh": Chains(ends, ends)}, TRAIN, evaluate.Distances(TRAIN, None)
+        {"fresh": Chains(ends, ends)},
+        unlabelled(TRAIN),
+        evaluate.Distances(unlabelled(TRAIN), None),
     )
     assert found["extractor"] is None
     assert found["test_images"] == {"num_images": 4}
     assert found["fresh"]["starts"] == {"num_images": 4}
+    assert "minus_starts" not in found["fresh"]
 
 
-def test_samples_are_beside_their_starts_and_as_many_test_images():
-    """The ends are the training images, of which FID and a shift of two levels are known."""
-    ends = np.asarray(data.to_signed_unit(jnp.asarray(TRAIN[:6])))
-    chains = Chains(np.zeros_like(ends), ends)
+def test_samples_are_beside_their_starts_test_images_and_gaussians():
+    """The ends are training images, of which FID and a shift of two levels are known."""
+    chains = Chains(np.zeros((6, 3, 1, 1), np.float32), floats(TRAIN[:6]))
     found = evaluate.generation(
         {"fresh": chains, "few": Chains(*(x[:3] for x in chains[:2]))},
-        np.concatenate([TRAIN, TRAIN]),
+        unlabelled(np.concatenate([TRAIN, TRAIN])),
         DISTANCES,
     )
-    assert found["num_reference"] == 9
+    assert (found["num_reference"], found["num_images"], found["num_compared"]) == (9, 6, 6)
     assert found["extractor"] == {"name": "pixels"}
-    assert [found[name]["num_images"] for name in ("fresh", "few", "test_images")] == [6, 3, 6]
-    assert found["fresh"]["fid_pixels"] == DISTANCES(TRAIN[:6])["fid_pixels"]
-    assert found["fresh"]["starts"]["fid_pixels"] > found["fresh"]["fid_pixels"]
+    sizes = {"fresh": 6, "few": 3, "test_images": 6, "gaussian": 6}
+    assert {name: found[name]["num_images"] for name in sizes} == sizes
+    assert found["fresh"]["fid"] == DISTANCES.scores(TRAIN[:6]).numbers["fid"]
+    assert found["fresh"]["starts"]["fid"] > found["fresh"]["fid"]
     # Grey images, 128: a shift of the means, and none of the covariance.
     moments = metrics.feature_moments(np.float64(TRAIN).reshape(9, 3))
     expected = np.sum((128 - moments.mean) ** 2) + np.trace(moments.cov)
-    assert found["fresh"]["starts"]["fid_pixels"] == pytest.approx(expected, rel=1e-9)
+    assert found["fresh"]["starts"]["fid"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_all_fids_of_a_report_are_stated_for_the_samples_number():
+    """Also those of fewer test images, and of samples of which one is lost."""
+    images = np.random.default_rng(0).integers(0, 256, (20, 3, 1, 1)).astype(np.uint8)
+    ends = floats(images).copy()
+    ends[3] = np.nan
+    report = evaluate.generation(
+        {"fresh": Chains(floats(images), ends)}, unlabelled(TRAIN[:8]), DISTANCES
+    )
+    places = report["fresh"], report["fresh"]["starts"], report["test_images"], report["gaussian"]
+    assert [place["num_images"] for place in places] == [19, 19, 8, 20]
+    assert [place["fid_num_images"] for place in places] == [20] * 4
+    expected = DISTANCES.scores(TRAIN[:8], at=20).numbers["fid"]
+    assert report["test_images"]["fid"] == expected != DISTANCES.scores(TRAIN[:8]).numbers["fid"]
+
+
+def test_scores_without_an_error_use_as_many_images_as_there_are_test_images():
+    """There are six, as many of each class, though the test images have more of one."""
+    labels = np.arange(9) % 3
+    train = data.ImageData(TRAIN, labels)
+    test = data.ImageData(TRAIN[:7], labels[:7])
+    chains = Chains(floats(TRAIN), floats(TRAIN), labels)
+    distances = evaluate.Distances(train, PIXELS)
+    found = evaluate.generation({"fresh": chains}, test, distances)
+    assert (found["num_images"], found["num_compared"]) == (9, 6)
+    assert found["test_images"]["num_images"] == 6
+    # Of six images in pixels, all are within reach; of nine it would be 6 / 5.
+    assert found["fresh"]["density"] == distances.scores(TRAIN[:6]).numbers["density"]
+    assert found["fresh"]["density"] != distances.scores(TRAIN).numbers["density"]
 
 
 def test_a_size_beyond_the_images_has_no_value():
     found = DISTANCES.at_sizes(jax.random.key(0), TRAIN, [4, 9, 10])
     assert np.isfinite(found["fid"]).tolist() == [True, True, False]
     assert abs(found["fid"][1]) < 1e-9  # all training images, in some order
-    assert found["kid_polynomial"][1] == pytest.approx(DISTANCES(TRAIN)["kid_pixels"])
+    assert found["kid_polynomial"][1] == pytest.approx(DISTANCES.scores(TRAIN).numbers["kid"])
     none = DISTANCES.at_sizes(jax.random.key(0), TRAIN, [10])
-    assert np.isnan([*none["fid"], *none["kid_rbf"], *none["manifold"].values()]).all()
+    assert np.isnan([*none["fid"], *none["kid_rbf"]]).all()
 
 
 @pytest.mark.parametrize(
@@ -130,12 +283,12 @@ def test_a_size_beyond_the_images_has_no_value():
 )
 def test_chains_that_are_no_images_are_refused(starts, ends):
     with pytest.raises(ValueError, match=r"one shape \(N, H, W, C\), got"):
-        DISTANCES.of_chains(Chains(np.zeros(starts), np.zeros(ends)))
+        evaluate.score_chains(Chains(np.zeros(starts), np.zeros(ends)), DISTANCES)
 
 
 def test_no_set_of_samples_is_refused():
     with pytest.raises(ValueError, match="at least one set of samples"):
-        evaluate.generation({}, TRAIN, DISTANCES)
+        evaluate.generation({}, unlabelled(TRAIN), DISTANCES)
 
 
 def test_as_many_reference_images_as_are_judged(monkeypatch):

@@ -8,7 +8,7 @@ from experiment_runs import digits
 from legible import faults
 from linear_family import NAME, linear
 from matplotlib.figure import Figure
-from small_networks import ShallowResNet, random_features
+from small_networks import ShallowResNet, classifier_projected, digits_projected
 
 from ebmjax import evaluate, networks
 from ebmjax.recipes.core.launch import launch
@@ -55,12 +55,12 @@ def compilation_cache():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def trained_extractor():
-    """``evaluate.own_classifier`` itself. The tests' runs have features that need no training."""
-    original = evaluate.own_classifier
+def projected_features():
+    """The tests' runs have features that need no training and no compiling."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "own_classifier", random_features)
-        yield original
+        patch.setattr(evaluate, "own_classifier", classifier_projected)
+        patch.setattr(evaluate, "digits_features", digits_projected)
+        yield
 
 
 @pytest.fixture(scope="module")

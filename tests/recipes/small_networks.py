@@ -8,7 +8,7 @@ from ebmjax import networks
 from ebmjax.evaluate import Extractor
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._wide_resnet import _norm_layer
-from ebmjax.recipes.core.extractor_names import OWN_CLASSIFIER
+from ebmjax.recipes.core.extractor_names import DIGITS, OWN_CLASSIFIER
 
 
 class ShallowResNet(networks.WideResNet):
@@ -23,15 +23,25 @@ class ShallowResNet(networks.WideResNet):
         self.Dense_0 = nn.Dense(self.num_classes)
 
 
-def random_features(train, test, num_classes, on_training=None):
-    """A stand-in for ``evaluate.own_classifier``: 16 fixed projections, and nothing learnt."""
-    pixels = int(np.prod(train.images.shape[1:]))
-    weights = np.random.default_rng(0).normal(size=(pixels, 16 + num_classes)) / np.sqrt(pixels)
+def digits_projected(side):
+    """A stand-in for ``evaluate.digits_features``."""
+    return projected(DIGITS, 10)
+
+
+def classifier_projected(train, test, num_classes):
+    """A stand-in for ``evaluate.own_classifier``."""
+    return projected(OWN_CLASSIFIER, num_classes)
+
+
+def projected(name, num_classes):
+    """An extractor of 16 fixed projections, with nothing learnt and nothing to compile."""
 
     def outputs(images):
         flat = np.reshape(np.asarray(images, np.float32), (len(images), -1)) / 127.5 - 1.0
+        shape = (flat.shape[1], 16 + num_classes)
+        weights = np.random.default_rng(0).normal(size=shape) / np.sqrt(shape[0])
         found = np.float32(flat @ weights)
         odds = np.exp(found[:, 16:])
         return jnp.asarray(found[:, :16]), jnp.asarray(odds / odds.sum(axis=1, keepdims=True))
 
-    return Extractor(OWN_CLASSIFIER, outputs, {"digest": "none", "test_accuracy": 0.1})
+    return Extractor(name, outputs, {"digest": "none", "test_accuracy": 0.1})

@@ -212,9 +212,8 @@ def torch(monkeypatch):
     """Stands in for PyTorch and safetensors, which the project does not need."""
     weights = {"w": SimpleNamespace(contiguous=lambda: 1.0)}
     of_torch = SimpleNamespace(save_file=lambda tensors, path: None)
-    monkeypatch.setitem(
-        sys.modules, "torch", SimpleNamespace(load=lambda path, weights_only: weights)
-    )
+    fake = SimpleNamespace(load=lambda path, weights_only: weights, Tensor=type("Tensor", (), {}))
+    monkeypatch.setitem(sys.modules, "torch", fake)  # SciPy asks whether an array is a Tensor
     monkeypatch.setitem(sys.modules, "safetensors", ModuleType("safetensors"))
     monkeypatch.setitem(sys.modules, "safetensors.torch", of_torch)
 

@@ -124,7 +124,7 @@ PROTOCOL = {
 SMALL = {
     "eval.attack_steps": 20,
     "eval.attack_step_size": None,
-    "eval.num_generated": 256,
+    "eval.num_generated": 1000,
     "eval.num_attacked": 128,
 }
 

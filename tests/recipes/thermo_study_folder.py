@@ -32,18 +32,20 @@ def evaluation(rng, config):
     train = config["train"]
     steps = train["num_epochs"] * (config["data"]["max_train"] // train["batch_size"])
     distances = {
-        score: {"sizes": SIZES, "values": [SIZES] * REPEATS, "infinity": numbers(rng)}
+        score: {"values": [SIZES] * REPEATS, "infinity": numbers(rng)}
         for score in ("fid", "kid_rbf", "kid_polynomial")
     }
+    manifold = {score: numbers(rng) for score in metrics.ManifoldScores._fields}
     return {
         **{name: numbers(rng) for name in (*VARIANCES, "test_log_evidence")},
-        **distances,
-        "manifold": {score: numbers(rng) for score in metrics.ManifoldScores._fields},
+        "generation": {
+            "extractor": {"name": "digits_features"},
+            "fresh": {"at_sizes": distances, "rms_displacement": numbers(rng), **manifold},
+        },
         "evidence": {"ais": {"mean": numbers(rng)}},
         "diverged_repeats": 0,
         "powers": powers.tolist(),
         "test_mean_log_likelihoods": (rng.normal(size=(REPEATS, 1)) + powers).tolist(),
-        "extractor": {"name": "classifier_features"},
         "cost": {
             "train_seconds": rng.uniform(10, 20),
             "flops_per_step": rng.uniform(1e6, 1e7),
@@ -56,10 +58,11 @@ def diverge(report):
     """The last repeat as one that diverged."""
     for name in (*VARIANCES, "test_log_evidence"):
         report[name][-1] = None
+    fresh = report["generation"]["fresh"]
     for score in ("fid", "kid_rbf", "kid_polynomial"):
-        report[score]["infinity"][-1] = None
-    for scores in report["manifold"].values():
-        scores[-1] = None
+        fresh["at_sizes"][score]["infinity"][-1] = None
+    for name in ("rms_displacement", *metrics.ManifoldScores._fields):
+        fresh[name][-1] = None
     report["evidence"]["ais"]["mean"][-1] = None
     report["test_mean_log_likelihoods"][-1] = [None] * len(report["powers"])
     report["diverged_repeats"] = 1

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from ebmjax.recipes.core.extractor_names import RANDOM, extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.core.ranges import MAX_SEED
 
@@ -20,6 +21,16 @@ IS_HIGHER_BETTER = {
 """Numbers by which the best state of a run can be chosen."""
 
 OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
+
+
+def scores_of_samples(config: Config) -> set[str]:
+    """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
+
+    Inception scores need features that know classes.
+    """
+    if not config.eval.num_samples:
+        return set()
+    return OF_SAMPLES - ({"sample_is"} if extractor_name(config) == RANDOM else set())
 
 
 def check_seeds(config: Config) -> None:

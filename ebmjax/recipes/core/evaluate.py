@@ -130,7 +130,7 @@ def evaluate(
     workdir.write_json(path / "evaluation.json", report)
     # Some families draw no plots.
     drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""
-    shown = evaluation_table(report, config)
+    shown = evaluation_table(report)
     print(
         f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
         *(f"warning: {text}" for text in report["warnings"]),

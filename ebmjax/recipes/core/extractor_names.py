@@ -1,18 +1,36 @@
-"""Names of feature extractors, which end the names of their numbers."""
+"""Names of the feature extractors that judge a run's samples."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 INCEPTION = "inception_v3"
+DIGITS = "digits_features"
 OWN_CLASSIFIER = "classifier_features"
+RANDOM = "random_features"
+OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
+"""Name where the images decide, because the configuration leaves the number of classes to them."""
+
+DIGITS_SIDES = (None, 8, 16)
+MIN_CLASSES = 5
 
 EXTRACTOR = "{extractor}"
-"""Place of an extractor's name in a label or in the name of a number."""
+"""Place of the extractors' names in a label."""
 
 
 def extractor_name(config: Mapping[str, Any]) -> str:
-    """Returns the name of a run's extractor: Inception-v3 if the run has its weights."""
-    return INCEPTION if config["eval"].get("inception_weights") else OWN_CLASSIFIER
+    """Returns the name of a run's extractor.
+
+    It is Inception-v3 if the run has its weights, and the one that ships for the packaged digits.
+    For other images of at least five classes it is a classifier of them, else a random network.
+    """
+    data = config["data"]
+    if config["eval"].get("inception_weights"):
+        return INCEPTION
+    if data["name"] == "digits" and data["image_size"] in DIGITS_SIDES:
+        return DIGITS
+    if data["num_classes"] is None:
+        return OPEN
+    return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
 
 
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:

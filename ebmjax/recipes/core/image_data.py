@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 from ebmjax import data
 from ebmjax._stored import rows_of
-from ebmjax.recipes.core import by_images
+from ebmjax.recipes.core import by_images, extractor_names
 from ebmjax.recipes.core.fields import Config, ConfigError
 
-NO_DISTANCES = (
-    "no distances of samples, whose features are learnt from labels; "
-    "--config.eval.inception_weights=FILE measures them"
+ABOUT_RANDOM = (
+    "FID compares features of a random network, because a classifier's need five classes; "
+    "--config.eval.inception_weights=FILE takes Inception's"
 )
 
 
@@ -85,8 +85,8 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
         num_train = min(num_train, per_class * config.data.num_classes)
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
     lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
-    if not (config.data.num_classes or config.eval.get("inception_weights")):
-        lines.append(NO_DISTANCES)
+    if extractor_names.extractor_name(config) == extractor_names.RANDOM:
+        lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config
 
 

@@ -8,6 +8,18 @@ Rows = Sequence[dict[str, Any]]
 
 NUM_LAST = 20
 
+BESIDE = (
+    "sample_fid_error",
+    "start_fid",
+    "start_fid_error",
+    "fid_minus_starts",
+    "fid_minus_starts_low",
+    "fid_minus_starts_high",
+    "gaussian_fid",
+    "test_images_fid",
+)
+"""Numbers that are reported beside the best FID, of the same step."""
+
 # Numbers that judge a run: name, best of them, and name for their steps.
 JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("sample_fid", min, ""),
@@ -21,8 +33,8 @@ def over_training(rows: Rows) -> dict[str, Any]:
 
     They are the first and the best "sample_fid", "test_accuracy" and "density_tv" (plane) with
     their steps. They also are the highest "sample_is", the lowest acceptance of the chains, and the
-    largest loss of either sign. "start_fid" and "start_is" of the chains' starts stand beside the
-    best of samples. "last" has means over the last ``NUM_LAST`` rows of training, for numbers that
+    largest loss of either sign. ``BESIDE`` stand beside the best FID, and "start_is" beside the
+    best "sample_is". "last" has means over the last ``NUM_LAST`` rows of training, for numbers that
     all these rows have.
     """
     found: dict[str, Any] = {}
@@ -32,8 +44,8 @@ def over_training(rows: Rows) -> dict[str, Any]:
             first, best = told[0], best_of(told, key=itemgetter(name))
             found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
             found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
-            if name == "sample_fid" and "start_fid" in best:
-                found["start_fid"] = best["start_fid"]
+            if name == "sample_fid":
+                found |= {beside: best[beside] for beside in BESIDE if beside in best}
     scored = _told(rows, "sample_is")
     if scored:
         best = max(scored, key=itemgetter("sample_is"))

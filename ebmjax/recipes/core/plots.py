@@ -204,7 +204,8 @@ def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarra
 def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
     """Draws ``name`` against the step, labelled, if the rows have it.
 
-    For several repeats it draws mean and range.
+    For several repeats it draws mean and range; for one, the standard error "<name>_error" if the
+    rows have it.
     """
     steps, values = column(rows, name)
     if not len(steps):
@@ -214,6 +215,10 @@ def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> No
     (drawn,) = axes.plot(steps, means, **{"label": label, "marker": marker, **style})
     if values.ndim == 2:
         axes.fill_between(steps, values.min(1), values.max(1), alpha=0.2, color=drawn.get_color())
+    elif len(column(rows, f"{name}_error")[0]) == len(steps):
+        errors = column(rows, f"{name}_error")[1]
+        ends = (values - errors, values + errors)
+        axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
 
 
 def by_step(axes: Axes, label: str, scale: str = "linear") -> None:

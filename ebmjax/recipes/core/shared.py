@@ -168,7 +168,9 @@ _KNOWN: Fields = {
     ),
     "eval.every_epochs": field(1.0, POSITIVE, "epochs between two evaluations"),
     "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
-    "eval.num_samples": field(100, COUNT, "samples that an evaluation during training takes"),
+    "eval.num_samples": field(
+        1000, ZERO_OR_TWO, "samples of an evaluation during training; 0: none, and no FID"
+    ),
     "eval.num_profiled": field(0, WHOLE, "chains whose every step an evaluation keeps and draws"),
     "eval.checkpoint": field(
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"

@@ -10,8 +10,10 @@ import jax
 from ebmjax import training
 from ebmjax._phases import phase
 from ebmjax.recipes.core import best, build, evaluate, health, recover, workdir
+from ebmjax.recipes.core.extractor_names import extractor_name
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.tracking import advice, table
+from ebmjax.recipes.core.sample_scores import advice
+from ebmjax.recipes.core.tracking import table
 
 
 class Trained(NamedTuple):
@@ -69,6 +71,8 @@ def summarise(
         "params_sha256": training.tree_digest(result.state.params),
         "data_sha256": result.data_sha256,
     }
+    if experiment.config is not None:
+        summary["extractor"] = extractor_name(experiment.config)
     if experiment.about_data:
         summary["data"] = list(experiment.about_data)
     if pilot is not None:
@@ -78,7 +82,7 @@ def summarise(
     workdir.write_summary(path, summary)
     print(
         f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.",
-        table(summary, config),
+        table(summary),
         *advice(summary),
         *health.about_end(path, result.health),
         f"Numbers in {path}/summary.json, plots in {path}/plots",

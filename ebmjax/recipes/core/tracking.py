@@ -7,13 +7,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from ebmjax._phases import SECONDS, say, show_life
-from ebmjax.recipes.core.extractor_names import extractor_name, with_extractor
-from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.extractor_names import EXTRACTOR
+from ebmjax.recipes.core.sample_scores import (
+    fid_text,
+    mean_of,
+    of_images,
+    with_error,
+    with_interval,
+)
 
 
 class TensorBoardWriter:
@@ -63,8 +68,7 @@ IN_LINES = {
     "reconstruction_error": "squared error",
     "test_log_evidence": "test log evidence",
     "density_tv": "total variation",
-    "sample_fid": "FID",
-    "start_fid": "FID of starts",
+    "sample_fid": "FID",  # in the words of ``fid_text``
     "energy_gap": "gap",
     "log_density_gap": "gap",
     "chain_acceptance_prob": "acceptance",
@@ -81,10 +85,13 @@ IN_TABLE = {
     "test_reconstruction_error": "test squared error a pixel",
     "density_tv": "total variation from the data's density",
     "sample_fid": "FID of samples ({extractor})",
-    "start_fid": "FID of the chains' starts ({extractor})",
+    "start_fid": "FID of the chains' starts",
+    "fid_minus_starts": "samples minus starts, 95 % interval",
+    "gaussian_fid": "FID of Gaussians fitted to training images",
+    "test_images_fid": "FID of test images",
     "chain_acceptance_prob": "acceptance of chains",
 }
-"""Numbers that the table at the end of a run shows, at most ten."""
+"""Numbers that the table at the end of a run shows. A family has at most eleven of them."""
 
 
 IN_EVALUATION = {
@@ -93,28 +100,18 @@ IN_EVALUATION = {
     "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
     "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
     "test_reconstruction_error": "test squared error a pixel",
-    "generation.buffer.fid_": "FID of the buffer ({extractor})",
-    "generation.fresh.fid_": "FID of fresh chains",
-    "generation.fresh.starts.fid_": "FID of their starts",
-    "generation.test_images.fid_": "FID of as many test images",
-    "buffer.fid_": "FID of the buffer ({extractor})",
-    "fresh.fid_": "FID of fresh chains",
-    "fresh.starts.fid_": "FID of their starts",
-    "test_images.fid_": "FID of as many test images",
-    "fid": "FID of samples ({extractor})",
-    "starts.fid": "FID of their starts",
-    "test_images.fid": "FID of as many test images",
+    "generation.buffer.fid": "FID of the buffer ({extractor})",
+    "generation.fresh.fid": "FID of fresh chains ({extractor})",
+    "generation.fresh.starts.fid": "FID of their starts",
+    "generation.fresh.minus_starts.difference": "fresh chains minus starts, 95 % interval",
+    "generation.gaussian.fid": "FID of Gaussians fitted to training images",
+    "generation.test_images.fid": "FID of test images",
     "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
     "energies.gap": "energy of fresh chains less that of test images",
-    "rms_displacement": "RMS displacement of the prior's chains",
+    "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
 }
-"""Numbers that the table of an evaluation shows, by their place in evaluation.json. One that ends
-in "fid_" goes on with the extractor's name; a family has some of them, at most ten."""
-
-
-def _mean(value: Any) -> float:
-    """Returns a number, or the mean over repeats or models; NaN if one has none."""
-    return float(np.mean(np.asarray(value, dtype=float)))
+"""Numbers that the table of an evaluation shows, by their place in evaluation.json. A family has
+at most eleven of them."""
 
 
 class Newest:
@@ -126,11 +123,16 @@ class Newest:
     def line(self, step: int, row: dict[str, Any]) -> str:
         """Returns the numbers after ``step``; an older one says of which step it is."""
         self._found |= {name: (step, value) for name, value in row.items()}
-        return "  ".join(
-            f"{text} {_mean(self._found[name][1]):.4g}"
-            + f" (at {self._found[name][0]})" * (self._found[name][0] != step)
+        texts = {
+            name: f"{text} {mean_of(self._found[name][1]):.4g}"
             for name, text in IN_LINES.items()
             if name in self._found
+        }
+        if "sample_fid" in self._found:
+            texts["sample_fid"] = fid_text({name: found[1] for name, found in self._found.items()})
+        return "  ".join(
+            text + f" (at {self._found[name][0]})" * (self._found[name][0] != step)
+            for name, text in texts.items()
         )
 
 
@@ -142,44 +144,44 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def table(row: dict[str, Any], config: Config) -> str:
-    """Returns the results of a run of ``config`` in at most ten lines, from its last numbers."""
-    return _lines({text: row[name] for name, text in IN_TABLE.items() if name in row}, config)
+def table(row: dict[str, Any]) -> str:
+    """Returns the results of a run in a few lines, from its last numbers.
+
+    "extractor" among them names the features of FID.
+    """
+    found = {}
+    for name, text in IN_TABLE.items():
+        if name == "fid_minus_starts" and name in row:
+            found[text] = with_interval(*(row[name + end] for end in ("", "_low", "_high")))
+        elif name in row:
+            nums = row.get(f"{name}_num_images"), row.get("sample_fid_num_images")
+            found[text] = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
+    return _lines(found, row.get("extractor", ""))
 
 
-def advice(row: dict[str, Any]) -> list[str]:
-    """Returns a line for a run whose samples are no better than where their chains began."""
-    sample, start = (_mean(row.get(name, math.nan)) for name in ("sample_fid", "start_fid"))
-    if not sample >= start:  # also where a run has neither
-        return []
-    return [
-        "The chains made nothing better of their starts, by FID. What may help, one at a time: "
-        "half the learning rate, a smaller step of the sampler, twice the steps of a chain "
-        "(docs/data.md, When samples stay poor)."
-    ]
+def evaluation_table(report: dict[str, Any]) -> str:
+    """Returns the main numbers of an evaluation in a few lines."""
+    found = {}
+    for name, text in IN_EVALUATION.items():
+        place, _, last = name.rpartition(".")
+        values: Any = report
+        for key in place.split(".") if place else ():
+            values = values.get(key) if isinstance(values, dict) else None
+        value = values.get(last) if isinstance(values, dict) else None
+        if value is not None and last == "difference":
+            found[text] = with_interval(value, values["low"], values["high"])
+        elif value is not None:
+            num = report.get("generation", {}).get("num_images")
+            nums = values.get(f"{last}_num_images"), num
+            found[text] = with_error(value, values.get(f"{last}_error")) + of_images(*nums)
+    return _lines(found, report.get("generation", {}).get("extractor", {}).get("name", ""))
 
 
-def evaluation_table(report: dict[str, Any], config: Config) -> str:
-    """Returns the main numbers of an evaluation of ``config`` in at most ten lines."""
-    found = {name: _at(report, name, config) for name in IN_EVALUATION}
-    shown = {IN_EVALUATION[name]: value for name, value in found.items() if value is not None}
-    return _lines(shown, config)
-
-
-def _at(report: dict[str, Any], name: str, config: Config) -> Any:
-    """Returns the number of that name in ``IN_EVALUATION``, or None."""
-    value: Any = report
-    for key in name.split("."):
-        key += extractor_name(config) if key.endswith("fid_") else ""
-        value = value.get(key) if isinstance(value, dict) else None
-    # Of latent EBMs at several numbers of images: at the largest.
-    return np.asarray(value["values"], float)[..., -1] if isinstance(value, dict) else value
-
-
-def _lines(numbers: dict[str, Any], config: Config) -> str:
-    found = {with_extractor(text, [config]): _mean(value) for text, value in numbers.items()}
+def _lines(texts: dict[str, str], extractor: str) -> str:
+    words = extractor.replace("_", " ")
+    found = {label.replace(EXTRACTOR, words): text for label, text in texts.items()}
     width = max(map(len, found), default=0)
-    return "\n".join(f"  {text:{width}}  {value:.4g}" for text, value in found.items())
+    return "\n".join(f"  {label:{width}}  {text}" for label, text in found.items())
 
 
 class ProgressBar:

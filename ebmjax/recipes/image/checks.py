@@ -11,8 +11,7 @@ MIN_CHAIN_STEPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    has_judge = config.data.num_classes != 0 or config.eval.inception_weights
-    checks.check_kept(config, checks.OF_SAMPLES if has_judge else ())
+    checks.check_kept(config, checks.scores_of_samples(config))
     checks.model_options(config)
     if not config.model.features:
         raise ConfigError(

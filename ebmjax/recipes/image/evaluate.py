@@ -56,11 +56,13 @@ class ImageEvaluation:
         """Returns the report, by the averaged parameters and without selecting samples."""
         model = with_larger_steps(trained(state, self._beta), self.config.eval.step_factor)
         short_key, long_key, mixing_key = jax.random.split(self.monitor.key, 3)
-        sets = {"short": self._chains(short_key, model, self.config.sampler.num_steps)}
-        sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
-        buffered = self.monitor.buffered(state, self.config.eval.num_generated)
-        if buffered is not None:
-            sets["buffer"] = buffered
+        sets, num = {}, self.config.eval.num_generated
+        if num:
+            sets["short"] = self._chains(short_key, model, self.config.sampler.num_steps)
+            sets["fresh"] = self._chains(long_key, model, self.num_chain_steps)
+            buffered = self.monitor.buffered(state, num)
+            if buffered is not None:
+                sets["buffer"] = buffered
         report: dict[str, Any] = {
             "num_chain_steps": self.num_chain_steps,
             "step_factor": self.config.eval.step_factor,
@@ -70,10 +72,10 @@ class ImageEvaluation:
         report |= {name: first[name] for name in ("temperature", "implied_temperature")}
         report["energies"], energies = self._energies(model, sets)
         report["mixing"] = self._mixing(mixing_key, model)
-        say_part("distances of the samples from the training images")
-        report |= evaluate.generation(sets, self.monitor.test.images, self.monitor.distances)
         images = {name: finite_images(chains.ends) for name, chains in sets.items()}
-        images["starts"] = finite_images(sets["fresh"].starts)
+        if sets:
+            report["generation"] = self.monitor.distances.generation(sets, self.monitor.test)
+            images["starts"] = finite_images(sets["fresh"].starts)
         report["over_training"] = over_training(read_rows(self.monitor.workdir))
         plots.evaluated(self.monitor.workdir, images, energies)
         arrays: dict[str, Any] = dict(images)
@@ -180,9 +182,10 @@ class ImageEvaluation:
         everything |= {name: (chains.ends, chains.labels) for name, chains in sets.items()}
         found = {name: np.asarray(energies(model, *pair)) for name, pair in everything.items()}
         report: dict[str, Any] = {name: energy_moments(e) for name, e in found.items()}
-        # A chain that left for an infinite energy has no place in a gap that looks small.
-        samples, images = (np.mean(found[name], dtype=np.float64) for name in ("fresh", "test"))
-        report["gap"] = float(samples - images)
+        if "fresh" in found:
+            # A chain that left for an infinite energy has no place in a gap that looks small.
+            ends, images = (np.mean(found[name], dtype=np.float64) for name in ("fresh", "test"))
+            report["gap"] = float(ends - images)
         return report, found
 
     def _mixing(self, key: Key, model: Trained) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from ebmjax.recipes.core.ranges import (
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
-    TWO_OR_MORE,
     UP_TO_ONE,
     one_of,
     optional,
@@ -104,7 +103,8 @@ _FIELDS: dict[str, Field] = {
         eval={
             "every_epochs": 4.0,
             "batch_size": 128,
-            "num_samples": 100,
+            "num_samples": 1000,
+            "num_generated": 1000,
             "num_profiled": 0,
             "checkpoint": "newest",
             "use_test_split": False,
@@ -177,7 +177,6 @@ _FIELDS: dict[str, Field] = {
     "optimizer.average_decay": field(
         0.99, FRACTION, "decay of the averaged parameters that are evaluated"
     ),
-    "eval.num_generated": field(256, TWO_OR_MORE, "images that --mode=eval generates"),
     "eval.step_factor": field(
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),

@@ -14,7 +14,6 @@ from ebmjax import data
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.learning import ChainPlan, EnergyOf, step_size
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.image.chains import (
     Trained,
@@ -28,11 +27,15 @@ from ebmjax.recipes.images.buffers import buffered
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.chains import make_profile
 from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.pictures import samples_beside_starts, shown
 from ebmjax.recipes.samplers import temperature
 from ebmjax.recipes.samplers.literal_mala import log_proposal_ratio
 from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn
+
+NUM_WEIGHED = 100
+"""Samples whose next move is weighed by every accept ratio."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,23 @@ class ImageMonitor:
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
         model = trained(state, self.beta_fn(state.shards.step[0]))
-        chains = self.buffered(state, self.config.eval.num_samples)
-        if chains is None:
+        pictures = self._profiled(state, model)
+        num = self.config.eval.num_samples
+        chains = self.buffered(state, num) if num else None
+        if num and chains is None:
             chains = self._fresh_chains(self.key, model)
-        samples = jnp.asarray(chains.ends)
-        row = jax.device_get(self._report(self.key, model, samples, chains.labels))
-        shown = np.asarray(data.from_signed_unit(samples))
-        row |= self.distances.along_training(chains.ends) | self.distances.of_starts(chains.starts)
-        if chains.are_the_same:
-            row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
-        profile = self._profiled(state, model)
-        image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
-        save_snapshot(self.workdir, step, {"samples": shown, **profile})
+        row = jax.device_get(self._test_energy(model))
+        if chains is not None:
+            ends, labels = jnp.asarray(chains.ends), jnp.asarray(chains.labels)
+            row |= jax.device_get(self._report(self.key, model, ends, labels))
+            row |= self.distances.along_training(chains)
+            if chains.are_the_same:
+                row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
+            pictures |= {"samples": shown(chains.ends)}
+            samples_beside_starts(
+                self.workdir, step, pictures["samples"], shown(chains.starts), row
+            )
+        save_snapshot(self.workdir, step, pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
     def buffered(self, state: TrainState, num: int) -> Chains | None:
@@ -117,22 +125,30 @@ class ImageMonitor:
         sampler = chosen(self.config)[name]
 
         def report(key: Key, model: Trained, samples: Any, labels: Any) -> dict[str, jax.Array]:
-            energy = self.energy_of(model.params)
-            images = data.to_signed_unit(jnp.asarray(self.test.images))
-            labels_of_test, size = jnp.asarray(self.test.labels), self.config.eval.batch_size
+            energy, size = self.energy_of(model.params), self.config.eval.batch_size
             size_of_step = jnp.float32(sampler.options["step_size"])
             if name in model.adaptation:
                 size_of_step = step_size(model.adaptation[name])
             noise_scale = sampler.options.get("noise_scale")
             if noise_scale is None:
                 noise_scale = jnp.sqrt(2.0 * size_of_step * (temperature(sampler) or 0.0))
+            first = (samples[:NUM_WEIGHED], labels[:NUM_WEIGHED])
             return {
-                "test_energy": jnp.mean(energies_in_batches(energy, images, labels_of_test, size)),
-                "sample_energy": jnp.mean(energy(samples, labels)),
-                **anatomy(key, self._densities(model), samples, labels, size_of_step, noise_scale),
+                "sample_energy": jnp.mean(energies_in_batches(energy, samples, labels, size)),
+                **anatomy(key, self._densities(model), *first, size_of_step, noise_scale),
             }
 
         return jax.jit(report)
+
+    @cached_property
+    def _test_energy(self) -> Callable[..., dict[str, jax.Array]]:
+        def test_energy(model: Trained) -> dict[str, jax.Array]:
+            images = data.to_signed_unit(jnp.asarray(self.test.images))
+            labels, size = jnp.asarray(self.test.labels), self.config.eval.batch_size
+            energy = self.energy_of(model.params)
+            return {"test_energy": jnp.mean(energies_in_batches(energy, images, labels, size))}
+
+        return jax.jit(test_energy)
 
     def _densities(self, model: Trained) -> Callable[[jax.Array], LogDensityFn]:
         """Returns the class densities of training's chains, with clipped scores if theirs are."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import figure, histograms, legend, panels, tiles
+from ebmjax.recipes.core.sample_scores import FIDS
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.images import chain_profiles
 
@@ -28,7 +29,7 @@ PANELS = (
         ),
         "linear",
     ),
-    ("FID of samples ({extractor})", ("sample_fid", "start_fid"), "linear"),
+    ("FID of samples ({extractor})", FIDS, "linear"),
     ("chains", ("chain_displacement", "chain_step_size"), "log"),
     (
         "robust objective",
@@ -55,11 +56,12 @@ def draw(workdir: Path, config: Config) -> None:
 def evaluated(
     workdir: Path, images: dict[str, np.ndarray], energies: dict[str, np.ndarray]
 ) -> None:
-    """Draws ``eval_samples.png`` and ``eval_energies.png``."""
+    """Draws ``eval_samples.png``, if there are images, and ``eval_energies.png``."""
     plots = workdir / "plots"
-    with figure(plots / "eval_samples.png", 1, len(images), size=(4.2, 4.8)) as (axes,):
-        for axis, (name, shown) in zip(axes, images.items(), strict=True):
-            tiles(axis, shown[:100], 10, SAMPLES[name])
+    if images:
+        with figure(plots / "eval_samples.png", 1, len(images), size=(4.2, 4.8)) as (axes,):
+            for axis, (name, shown) in zip(axes, images.items(), strict=True):
+                tiles(axis, shown[:100], 10, SAMPLES[name])
     with figure(plots / "eval_energies.png", size=(6, 4)) as ((axis,),):
         histograms(axis, energies)
         axis.set(xlabel="energy, nats")

@@ -14,32 +14,38 @@ STARTS_KEY_NUMBER = 2**31 + 1
 """Number folded into a monitor's key for the draws of the start distribution."""
 
 
-def spread_slots(state: TrainState, num: int) -> tuple[jax.Array, np.ndarray] | None:
-    """Returns ``num`` evenly spaced positions of all shards' buffers, and their slots in a shard.
+def spread_slots(
+    state: TrainState, num: int, num_classes: int = 1
+) -> tuple[jax.Array, np.ndarray] | None:
+    """Returns ``num`` positions of all shards' buffers, and their slots in a shard.
 
-    Even spacing covers all classes, which may lie in blocks. If the buffers hold fewer, all are
-    returned; without a buffer, None.
+    They are evenly spaced slots of each class's block, the classes in turn. If the buffers hold
+    fewer, all are returned; without a buffer, None.
     """
     if not jax.tree.leaves(state.shards.buffer):
         return None
     positions = state.shards.buffer.positions
     num_shards, size = positions.shape[:2]
-    total = num_shards * size
+    block = size // num_classes
+    of_class = min(-(-num // num_classes), num_shards * block)
     # Takes a slot of every shard in turn, then the next slot.
-    slots, shards = np.divmod(np.linspace(0, total - 1, min(num, total)).astype(int), num_shards)
+    spaced = np.linspace(0, num_shards * block - 1, of_class).astype(int)
+    turns, labels = np.divmod(np.arange(min(num, of_class * num_classes)), num_classes)
+    slots, shards = np.divmod(spaced[turns], num_shards)
+    slots += labels * block
     return positions[shards, slots], slots
 
 
 def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> Chains | None:
-    """``num`` slots of the buffers beside draws of the law that fills them; None without one.
+    """Returns slots of the buffers beside draws of the law that fills them; None without one.
 
     Args:
-      key: of an evaluation along training.
+      key: of an evaluation.
       plan: how training draws its negatives.
       state: of training.
-      num: of slots, fewer where the buffers hold fewer.
+      num: of slots, as many of each class; fewer where the buffers hold fewer.
     """
-    shown = spread_slots(state, num)
+    shown = spread_slots(state, num, plan.num_classes) if plan is not None else None
     if shown is None or plan is None:
         return None
     positions, slots = shown

@@ -87,21 +87,21 @@ def make_fresh_chains(
     Returns:
       ``(key, model, labels) -> (starts, ends)``, each (chains, H, W, C). Labels are (groups, size)
       int32; the groups run one after the other, and each sampler moves an equal part of each.
-      ``ANY_CLASS`` starts by the law of a random class.
+      ``ANY_CLASS`` starts by the law of a class, the classes in turn from the first label on.
     """
 
     @jax.jit
     def run(key: Key, model: Any, law: InitialLaw, labels: jax.Array) -> Any:
         # The law is an argument, so that its large constants stay out of the program.
-        def one_group(keyed_labels: tuple[Key, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            key, labels = keyed_labels
-            class_key, start_key, chain_key = jax.random.split(key, 3)
-            random = jax.random.randint(class_key, labels.shape, 0, plan.num_classes, jnp.int32)
+        def one_group(group: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            key, labels, turns = group
+            start_key, chain_key = jax.random.split(key)
             keys = jax.random.split(start_key, len(labels))
-            starts = jax.vmap(law)(keys, jnp.where(labels == ANY_CLASS, random, labels))
+            starts = jax.vmap(law)(keys, jnp.where(labels == ANY_CLASS, turns, labels))
             return starts, move(chain_key, plan, densities_of, model, starts, labels, num_steps)
 
-        return jax.lax.map(one_group, (jax.random.split(key, len(labels)), labels))
+        turns = jnp.arange(labels.size, dtype=jnp.int32).reshape(labels.shape) % plan.num_classes
+        return jax.lax.map(one_group, (jax.random.split(key, len(labels)), labels, turns))
 
     def fresh_chains(key: Key, model: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         starts, ends = run(key, model, plan.law, jnp.asarray(labels))

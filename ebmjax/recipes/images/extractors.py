@@ -1,23 +1,29 @@
-"""The feature extractor of a run: Inception-v3, or a classifier of the run's own data."""
+"""The feature extractor of a run: given, shipped with the package, or of the run's own images."""
 
 from ebmjax import data, evaluate
-from ebmjax.recipes.core.extractor_names import INCEPTION, extractor_name
+from ebmjax.recipes.core import extractor_names
 from ebmjax.recipes.core.fields import Config, ConfigError
 
 
 def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> evaluate.Extractor:
-    """Returns Inception-v3 if ``config.eval.inception_weights`` is set, else the classifier.
+    """Returns the extractor that ``extractor_names.extractor_name`` names.
+
+    Args:
+      config: sections data and eval are read.
+      train: images that a classifier trains on.
+      test: images that it is tested on.
 
     Raises:
-      ConfigError: if the weights cannot be used.
+      ConfigError: if Inception's weights cannot be used.
     """
-    if extractor_name(config) == INCEPTION:
+    name = extractor_names.extractor_name(config)
+    if name == extractor_names.INCEPTION:
         return inception(config)
-    return evaluate.own_classifier(train, test, config.data.num_classes, _announce)
-
-
-def _announce() -> None:
-    print("training the classifier whose features FID compares, once for these images", flush=True)
+    if name == extractor_names.DIGITS:
+        return evaluate.digits_features(train.images.shape[1])
+    if name == extractor_names.RANDOM:
+        return evaluate.random_features()
+    return evaluate.own_classifier(train, test, config.data.num_classes)
 
 
 def inception(config: Config) -> evaluate.Extractor:

@@ -18,7 +18,8 @@ def check(config: Config) -> None:
         )
     has_energy = bool(config.loss.generative_weight)
     has_samples = has_energy and config.sampler.buffer.size is not None
-    told = set(checks.IS_HIGHER_BETTER) - (set() if has_samples else checks.OF_SAMPLES)
+    of_samples = checks.scores_of_samples(config) if has_samples else set()
+    told = set(checks.IS_HIGHER_BETTER) - checks.OF_SAMPLES | of_samples
     checks.check_kept(config, told)
     checks.model_options(config)
     if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):

@@ -71,7 +71,7 @@ CPU = {
     "eval.attack_l2": (0, 64, 128, 256),
     "eval.attack_steps": 20,
     "eval.attack_step_size": None,
-    "eval.num_generated": 256,
+    "eval.num_generated": 1000,
 }
 """Settings for minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, as the digits."""
 

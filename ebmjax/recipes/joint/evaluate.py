@@ -141,7 +141,7 @@ class JointEvaluation:
             plan=self.plan,
             densities_of=densities_of(self.network, self.density_scale),
             distances=self.distances,
-            test=self.test.images,
+            test=self.test,
             score=self._score,
             config=config,
         )

@@ -125,7 +125,7 @@ _OF_ENERGY: dict[str, Field] = {
                 "max_positive_weight": None,
             },
             eval={
-                "num_generated": 256,
+                "num_generated": 1000,
                 "num_chain_steps": None,
                 "inception_weights": "",
                 "inception_sha256": "",
@@ -226,7 +226,7 @@ _FIELDS: dict[str, Field] = {
         },
     ),
     **under(shared(eval={"num_profiled": 0}), BUFFER, ENERGY),
-    **under(shared(eval={"num_samples": 100}), waiting(BUFFER), waiting(ENERGY)),
+    **under(shared(eval={"num_samples": 1000}), waiting(BUFFER), waiting(ENERGY)),
     "data.num_per_class": field(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),

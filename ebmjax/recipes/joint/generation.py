@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from ebmjax import data
 from ebmjax._phases import say_part
-from ebmjax.evaluate import Chains, finite_images, generation
+from ebmjax.evaluate import Chains, finite_images
 from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.images.buffers import draws_for_slots
+from ebmjax.recipes.images.buffers import buffered
 from ebmjax.recipes.images.chains import DensitiesOf, make_fresh_chains
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint.chains import Trained
@@ -33,7 +34,7 @@ class Generation:
       plan: plan of training's negatives.
       densities_of: what chains follow.
       distances: distances from the training images, in an extractor's features.
-      test: uint8 images, judged like generated ones, as a perfect generator's score.
+      test: the test images, judged like generated ones, as a perfect generator's score.
       score: ``(model, images) -> scores``, with "logits" and "log_density".
       config: sections data, sampler and eval are read.
     """
@@ -41,7 +42,7 @@ class Generation:
     plan: ChainPlan
     densities_of: DensitiesOf
     distances: Distances
-    test: np.ndarray
+    test: data.ImageData
     score: Callable[..., dict[str, np.ndarray]]
     config: Config
 
@@ -49,27 +50,26 @@ class Generation:
         self, key: Key, model: Trained, state: TrainState
     ) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
         """Returns the report, and every set's images (uint8) with their sort keys."""
-        chain_key, buffer_key, law_key = jax.random.split(key, 3)
+        chain_key, law_key = jax.random.split(key)
         generated = self.chains(chain_key, model)
-        if jax.tree.leaves(state.shards.buffer):
-            generated["buffer"] = self._buffer(buffer_key, law_key, state)
-        say_part("distances of the samples from the training images")
+        buffer = buffered(law_key, self.plan, state, self.config.eval.num_generated)
+        if buffer is not None:
+            generated["buffer"] = buffer
         report: dict[str, Any] = {
             "sampler": self.config.sampler.name,
             "implied_temperature": implied_temperature(sampler(self.config)),
             "num_chain_steps": self.num_chain_steps,
-            **generation(generated, self.test, self.distances),
+            **self.distances.generation(generated, self.test),
         }
+        with_class = {"conditional", *(["buffer"] * self.config.loss.is_conditional)}
         samples = {}
         for name, chains in generated.items():
-            means, samples[name] = self._scored(model, chains)
+            means, samples[name] = self._scored(model, chains, has_class=name in with_class)
             report[name] |= means
-        if self.config.eval.selected_by_confidence:
-            judge, found = self.distances.extractor, generated["buffer"]
-            assert judge is not None  # there are classes
+        if buffer is not None and self.config.eval.selected_by_confidence:
             report["buffer_selected"] = {
-                **self._selected(model, found.ends, judge.name),
-                "starts": self._selected(model, found.starts, judge.name),
+                **self._selected(model, buffer.ends),
+                "starts": self._selected(model, buffer.starts),
             }
         return report, samples
 
@@ -80,7 +80,10 @@ class Generation:
         return section.num_chain_steps or DEFAULT_LENGTH * self.config.sampler.num_steps
 
     def chains(self, key: Key, model: Trained) -> dict[str, Chains]:
-        """Returns ``num_generated`` chains of any class and of the classes (not for particles)."""
+        """Returns ``num_generated`` chains of any class and of the classes (not for particles).
+
+        Both start in the classes in turn.
+        """
         run = make_fresh_chains(self.plan, self.densities_of, self.num_chain_steps)
         any_class, of_class = self._labels()
         num_chains = any_class.size + of_class.size
@@ -88,7 +91,8 @@ class Generation:
         starts, ends = run(key, model, np.concatenate([any_class, of_class]))
         # Drops the last group's surplus: distances of different counts do not compare.
         num, first = self.config.eval.num_generated, any_class.size
-        generated = {"fresh": Chains(starts[:num], ends[:num], None)}
+        turns = np.arange(num, dtype=np.int32) % self.plan.num_classes
+        generated = {"fresh": Chains(starts[:num], ends[:num], turns)}
         if of_class.size:
             conditional = slice(first, first + num)
             generated["conditional"] = Chains(
@@ -111,35 +115,12 @@ class Generation:
         turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
         return any_class, turns.reshape(shape)
 
-    def _buffer(self, key: Key, law_key: Key, state: TrainState) -> Chains:
-        """Returns random slots of all shards' buffers, at most as many as fresh chains.
-
-        They come with their chains' classes, if any, and fresh draws of the law for the same slots.
-        """
-        positions = np.asarray(state.shards.buffer.positions)
-        num_shards, size = positions.shape[:2]
-        slots = positions.reshape(-1, *positions.shape[2:])
-        chosen = np.asarray(jax.random.permutation(key, len(slots)))
-        chosen = chosen[: self.config.eval.num_generated]
-        own = np.arange(num_shards * size) % size  # the slot of each in its shard
-        draws = draws_for_slots(
-            law_key,
-            self.plan.law,
-            own[chosen],
-            size=size,
-            num_classes=self.plan.num_classes,
-        )
-        classes = None
-        if self.config.loss.is_conditional:
-            classes = (own[chosen] * self.config.data.num_classes // size).astype(np.int32)
-        return Chains(draws, slots[chosen], classes, are_the_same=False)
-
     def _scored(
-        self, model: Trained, chains: Chains
+        self, model: Trained, chains: Chains, has_class: bool
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Returns mean scores of the samples that did not diverge; and these and their starts.
 
-        Samples without a class get their most probable one.
+        Samples whose chains had no class get their most probable one.
         """
         starts, ends, labels, _ = chains
         is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
@@ -148,7 +129,7 @@ class Generation:
             return {}, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
         scores = self.score(model, ends)
         probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
-        classes = probabilities.argmax(axis=1) if labels is None else labels[is_finite]
+        classes = labels[is_finite] if has_class else probabilities.argmax(axis=1)
         samples = {
             "images": finite_images(ends),
             "start_images": finite_images(starts[is_finite]),
@@ -162,23 +143,23 @@ class Generation:
         }
         return means, samples
 
-    def _selected(self, model: Trained, ends: np.ndarray, extractor: str) -> dict[str, Any]:
+    def _selected(self, model: Trained, ends: np.ndarray) -> dict[str, Any]:
         """Returns numbers of the images with the highest confidence, as in SADA-JEM's code.
 
         Frechet distance and inception score use different images, and the reference includes the
         test images.
         """
         ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
-        num_reference = len(self.distances.train) + len(self.test)
+        num_reference = len(self.distances.train.labels) + len(self.test.labels)
         report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
         if len(ends) < 2:
             return report
         images = finite_images(ends)
         logits = self.score(model, ends)["logits"]
         chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
-        reference = self.distances.train_and(self.test)
+        reference = self.distances.train_and(self.test.images)
         for name, selected in chosen.items():
-            number = f"{name}_{extractor}"
+            scores = self.distances.scores(selected, reference=reference).numbers
             report[f"num_images_{name}"] = len(selected)
-            report[number] = self.distances(selected, reference).get(number)
+            report |= {k: v for k, v in scores.items() if k in (name, f"{name}_error")}
         return report

@@ -14,12 +14,12 @@ from ebmjax import data, losses, metrics
 from ebmjax.learning import ANY_CLASS, ChainPlan
 from ebmjax.networks import Network
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.images.buffers import buffered
 from ebmjax.recipes.images.chain_profiles import KEY_NUMBER
 from ebmjax.recipes.images.chains import DensitiesOf, make_profile
 from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.pictures import samples_beside_starts, shown
 from ebmjax.recipes.joint.chains import averaged_statistics, trained
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
@@ -52,14 +52,17 @@ class JointMonitor:
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
         statistics = averaged_statistics(state)
-        chains = buffered(self.key, self.plan, state, self.config.eval.num_samples)
+        num = self.config.eval.num_samples
+        chains = buffered(self.key, self.plan, state, num) if num else None
         samples = None if chains is None else jnp.asarray(chains.ends)
         row, pictures = jax.device_get(self._report(state.params, statistics, samples))
         if chains is not None:
-            image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", pictures["samples"])
-            row |= self.distances.along_training(chains.ends)
-            row |= self.distances.of_starts(chains.starts)
-            pictures |= self._profiled(state)
+            row |= self.distances.along_training(chains)
+            pictures |= {"samples": shown(chains.ends)}
+            samples_beside_starts(
+                self.workdir, step, pictures["samples"], shown(chains.starts), row
+            )
+        pictures |= self._profiled(state)
         save_snapshot(self.workdir, step, pictures)
         return {name: np.asarray(value).tolist() for name, value in row.items()}
 
@@ -103,9 +106,9 @@ class JointMonitor:
             }
             pictures = {"logits": logits, "labels": labels}
             if samples is not None:
-                theirs = self.classifier.apply(params, statistics, samples)[0]
+                size = self.config.eval.batch_size
+                theirs = predict(self.classifier, params, statistics, samples, size)
                 row["buffer_log_density"] = jnp.mean(losses.joint_log_density(theirs))
-                pictures["samples"] = data.from_signed_unit(samples)
             return row, pictures
 
         return jax.jit(report)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import panels
+from ebmjax.recipes.core.sample_scores import FIDS
 from ebmjax.recipes.core.workdir import read_rows
 from ebmjax.recipes.images import chain_profiles
 
@@ -18,7 +19,7 @@ PANELS = (
     ),
     ("energy, nats", ("positive_energy", "negative_energy"), "linear"),
     ("f of data - f of samples, nats", ("energy_gap", "log_density_gap"), "linear"),
-    ("FID of the buffer ({extractor})", ("sample_fid", "start_fid"), "linear"),
+    ("FID of the buffer ({extractor})", FIDS, "linear"),
     ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing"), "linear"),
     ("squared displacement of a chain, a pixel", ("chain_displacement",), "linear"),
 )

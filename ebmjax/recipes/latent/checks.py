@@ -41,8 +41,7 @@ def _check_rates(config: Config) -> None:
 
 
 def _check_best(config: Config) -> None:
-    has_judge = config.data.num_classes != 0 or config.eval.inception_weights
-    checks.check_kept(config, checks.OF_SAMPLES if has_judge else ())
+    checks.check_kept(config, checks.scores_of_samples(config))
     if config.train.keep_best and config.train.num_repeats > 1:
         raise ConfigError(
             f"config.train.keep_best={config.train.keep_best!r} keeps one state, but each of the "

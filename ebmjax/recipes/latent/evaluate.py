@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax import data, latent, metrics
 from ebmjax._phases import say_part
-from ebmjax.evaluate import Extractor, finite_images, rms_displacement
+from ebmjax.evaluate import Chains, finite_images, rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.latent import cost
@@ -20,6 +20,8 @@ from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 
 NUM_SIZES = 10
+OF_SAMPLES = ("sample_", "start_", "gaussian_", "test_images_", "fid_")
+"""Beginnings of the names of scores along training."""
 
 
 class Keys(NamedTuple):
@@ -28,23 +30,6 @@ class Keys(NamedTuple):
     distances: jax.Array
     evidence: jax.Array
     cost: jax.Array
-    test_images: jax.Array
-
-
-class Judged(NamedTuple):
-    """Scores of a repeat's samples and of their chains' starts.
-
-    Attributes:
-      ends: each metric at every size, and "manifold".
-      starts: the same for the chains' starts.
-      rms_displacement: displacement of the chains, in latents.
-      num_diverged: samples that are not finite, left out of both.
-    """
-
-    ends: dict[str, Any]
-    starts: dict[str, Any]
-    rms_displacement: np.ndarray
-    num_diverged: np.ndarray
 
 
 def keys_of(eval_key: jax.Array) -> Keys:
@@ -71,26 +56,20 @@ class LatentEvaluation:
     pilot: common.Seconds | None = None
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
-        """Returns the report. Distances of images need features, so class labels or Inception."""
+        """Returns the report."""
         diverged = np.asarray(state.consecutive_skipped) >= self.config.train.max_consecutive_skips
         say_part(f"measuring {len(self.test.images):,} test images")
         row, pictures = self.monitor.measure(state)
-        row = {name.removeprefix("mean_"): value for name, value in row.items()}
+        row = {
+            name.removeprefix("mean_"): value
+            for name, value in row.items()
+            if not name.startswith(OF_SAMPLES)  # scored anew, with as many as the evaluation's
+        }
         params = params_of_repeats(state)
         keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
         report = jax.tree.map(partial(_finite_or_null, diverged), row)
-        if self.extractor is not None:
-            pairs = zip(keys, params, strict=True)
-            judged = [self._judged(key.distances, one) for key, one in pairs]
-            lost = common.stack_arrays([one.num_diverged for one in judged])
-            report["num_diverged_samples"] = lost.tolist()
-            report |= self._told([one.ends for one in judged], diverged, self.sizes)
-            # Scores of chains that never moved, and of real images.
-            report["starts"] = self._told([one.starts for one in judged], diverged, self.sizes)
-            ways = common.stack_arrays([one.rms_displacement for one in judged])
-            report["rms_displacement"] = _finite_or_null(diverged, ways)
-            report["test_images"] = self._of_test_images(keys[0].test_images)
-        report["extractor"] = self.extractor and self.extractor.described()
+        if self.config.eval.num_generated:
+            report["generation"] = self._generation(keys, params, diverged)
         report["powers"] = self.monitor.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
         report["images_sha256"] = tree_digest(self.test.images)
@@ -145,11 +124,6 @@ class LatentEvaluation:
 
         return common.Use(params, apply, sample, score)
 
-    @property
-    def extractor(self) -> Extractor | None:
-        """Extractor that judges images; None if nothing is generated or there is no extractor."""
-        return self.monitor.distances.extractor if self.config.eval.num_generated else None
-
     @cached_property
     def sizes(self) -> list[int]:
         """Ten sample sizes, evenly spaced as in the thesis."""
@@ -157,48 +131,41 @@ class LatentEvaluation:
         spaced = np.linspace(section.smallest_generated, section.num_generated, NUM_SIZES)
         return spaced.round().astype(int).tolist()
 
-    def _judged(self, key: jax.Array, params: latent.LatentParams) -> Judged:
-        """Returns the scores of a repeat's finite samples and of their chains' starts."""
-        sample_key, subset_key = jax.random.split(key)
-        num_generated = self.config.eval.num_generated
-        say_part(f"chains of {num_generated:,} samples")
-        found = jax.device_get(self.monitor.programs.sample(sample_key, params, num_generated))
-        is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
-        ends, starts = (
-            self.monitor.distances.at_sizes(
-                subset_key, finite_images(images[is_finite]), self.sizes
-            )
-            for images in (found.images, found.start_images)
-        )
-        way = rms_displacement(found.start_latents[is_finite], found.latents[is_finite])
-        return Judged(ends, starts, np.array(way), np.array(np.sum(~is_finite)))
-
-    def _of_test_images(self, key: jax.Array) -> dict[str, Any]:
-        """Returns scores of as many real images, or of all if fewer, at proportional sizes."""
-        section = self.config.eval
-        images = self.test.images[: section.num_generated]
-        share = len(images) / section.num_generated
-        sizes = [max(2, round(share * size)) for size in self.sizes]
-        return self._told(
-            [self.monitor.distances.at_sizes(key, images, sizes)], np.array(False), sizes
-        )
-
-    @staticmethod
-    def _told(
-        by_repeat: list[dict[str, Any]], diverged: np.ndarray, sizes: Sequence[int]
+    def _generation(
+        self, keys: Sequence[Keys], params: Sequence[latent.LatentParams], diverged: np.ndarray
     ) -> dict[str, Any]:
-        """Returns ``Distances.at_sizes`` by repeat, with each metric at infinitely many images."""
-        every = common.stack_arrays(by_repeat)
-        scores = every.pop("manifold")
-        found = {"manifold": jax.tree.map(partial(_finite_or_null, diverged), scores)}
-        for name, values in every.items():
-            infinity = np.apply_along_axis(partial(_at_infinity, sizes), -1, values)
-            found[name] = {
-                "sizes": [*sizes],
-                "values": _finite_or_null(diverged, values),
-                "infinity": _finite_or_null(diverged, infinity),
-            }
-        return found
+        """Returns ``evaluate.generation`` of "fresh" prior chains, and scores at ten sizes."""
+        num, distances = self.config.eval.num_generated, self.monitor.distances
+        say_part(f"chains of {num:,} samples")
+        split_keys = [jax.random.split(key.distances) for key in keys]
+        sampled = [
+            jax.device_get(self.monitor.programs.sample(key, one, num))
+            for (key, _), one in zip(split_keys, params, strict=True)
+        ]
+        sets = {str(i): Chains(one.start_images, one.images) for i, one in enumerate(sampled)}
+        report = distances.generation(sets, self.test)
+        fresh = [report.pop(name) for name in sets]
+        for found, one, (_, key) in zip(fresh, sampled, split_keys, strict=True):
+            is_finite = np.isfinite(one.images).all(axis=(1, 2, 3))
+            pair = one.start_latents[is_finite], one.latents[is_finite]
+            found["rms_displacement"] = rms_displacement(*pair)  # of latents, not of pixels
+            found["at_sizes"] = self._at_sizes(key, one.images[is_finite])
+            found["starts"]["at_sizes"] = self._at_sizes(key, one.start_images[is_finite])
+        test = data.to_signed_unit(jax.numpy.asarray(self.test.images[:num]))
+        share = len(test) / num
+        of_test = self._at_sizes(split_keys[0][1], test, share)
+        report["test_images"]["at_sizes"] = jax.tree.map(np.ndarray.tolist, of_test)
+        of_repeats = jax.tree.map(partial(_finite_or_null, diverged), common.stack_arrays(fresh))
+        return {"sizes": self.sizes, "fresh": of_repeats, **report}
+
+    def _at_sizes(self, key: jax.Array, images: Any, share: float = 1.0) -> dict[str, Any]:
+        """Returns scores of images in [-1, 1] at a share of ``sizes``, and extrapolated."""
+        sizes = [max(2, round(share * size)) for size in self.sizes]
+        by_size = self.monitor.distances.at_sizes(key, finite_images(images), sizes)
+        return {
+            name: {"values": values, "infinity": np.array(_at_infinity(sizes, values))}
+            for name, values in by_size.items()
+        }
 
     def _cost(self, key: jax.Array, params: latent.LatentParams, num_steps: int) -> dict[str, Any]:
         say_part("timing a step")

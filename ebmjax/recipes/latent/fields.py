@@ -107,10 +107,10 @@ _FIELDS: dict[str, Field] = {
         eval={
             "every_epochs": 20.0,
             "batch_size": 128,
-            "num_samples": 100,
+            "num_samples": 1000,
             "checkpoint": "newest",
             "use_test_split": False,
-            "num_generated": 1440,
+            "num_generated": 1000,
             "inception_weights": "",
             "inception_sha256": "",
         },

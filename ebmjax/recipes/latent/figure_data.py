@@ -122,6 +122,11 @@ class Row:
         raise Absent(f"no repeat of {self.estimator}, {self.label} has a finite {score}")
 
 
+def at_infinity(score: str) -> str:
+    """Returns the name in evaluation.json of a score of samples, extrapolated from its sizes."""
+    return f"generation.fresh.at_sizes.{score}.infinity"
+
+
 def _array(value: Any) -> np.ndarray:
     return np.array(value, dtype=float)  # null becomes NaN
 

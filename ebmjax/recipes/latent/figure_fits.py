@@ -9,7 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from ebmjax.recipes.latent.figure_data import Absent, Points, Row, points, quadratic, regimes
+from ebmjax.recipes.latent.figure_data import (
+    Absent,
+    Points,
+    Row,
+    at_infinity,
+    points,
+    quadratic,
+    regimes,
+)
 from ebmjax.recipes.latent.figure_sweeps import SCORES, VARIANCES
 
 HEADS = (
@@ -98,7 +106,7 @@ def fits(rows: Sequence[Row], estimator: str) -> list[str]:
     for score in SCORES:
         for variance in VARIANCES:
             for regime, mine in found.items():
-                mean = points(mine, variance, f"{score}.infinity")
+                mean = points(mine, variance, at_infinity(score))
                 one = fit(mean)
                 if one is not None:
                     names = (estimator, regime, score, variance)

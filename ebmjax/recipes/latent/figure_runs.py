@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.recipes.core.plots import by_step, figure, legend, shades, shape, tiles
-from ebmjax.recipes.latent.figure_data import BATCH_SIZE, Absent, Row, series, variants
+from ebmjax.recipes.latent.figure_data import BATCH_SIZE, Absent, Row, at_infinity, series, variants
 from ebmjax.recipes.latent.figure_sweeps import SCORES, title
 
 COLUMNS = 5
@@ -83,8 +83,8 @@ def samples_by_score(rows: Sequence[Row], path: Path) -> None:
 
 def shown_scores(row: Row) -> tuple[float, float]:
     """Returns KID_inf with the RBF kernel and FID_inf of the shown repeat."""
-    _, repeat = row.samples("kid_rbf.infinity")
-    kid, fid = (row.values(f"{score}.infinity")[repeat] for score in ("kid_rbf", "fid"))
+    _, repeat = row.samples(at_infinity("kid_rbf"))
+    kid, fid = (row.values(at_infinity(score))[repeat] for score in ("kid_rbf", "fid"))
     return float(kid), float(fid)
 
 
@@ -124,7 +124,7 @@ def _grids(path: Path, rows: Sequence[Row], *, with_estimator: bool = False) -> 
     text = f"{SCORES['kid_rbf']}, and {SCORES['fid']}; {title(rows, features=True)}"
     with figure(path, *shape(len(rows), COLUMNS), size=(2.4, 2.9)) as grid:
         for axes, row in zip(grid.flat, rows, strict=False):
-            images, repeat = row.samples("kid_rbf.infinity")
+            images, repeat = row.samples(at_infinity("kid_rbf"))
             kid, fid = shown_scores(row)
             name = f"{row.estimator}\n{row.label}" if with_estimator else row.label
             caption = f"{name}\nrepeat {repeat}: KID {1000 * kid:.3g}e-3, FID {fid:.3g}"
@@ -133,7 +133,7 @@ def _grids(path: Path, rows: Sequence[Row], *, with_estimator: bool = False) -> 
 
 
 def _sound(rows: Sequence[Row]) -> list[Row]:
-    found = [row for row in rows if np.isfinite(row.values("kid_rbf.infinity")).any()]
+    found = [row for row in rows if np.isfinite(row.values(at_infinity("kid_rbf"))).any()]
     if not found:
         raise Absent("it takes a row with a finite KID_inf")
     return found

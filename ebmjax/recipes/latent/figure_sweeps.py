@@ -15,6 +15,7 @@ from ebmjax.recipes.latent.figure_data import (
     Absent,
     Points,
     Row,
+    at_infinity,
     points,
     quadratic,
     regimes,
@@ -74,10 +75,9 @@ def title(rows: Sequence[Row], *, features: bool = False) -> str:
     parts = [*(ESTIMATORS.get(name, name) for name in names if len(names) == 1)]
     parts += [f"{repeats} repeats"]
     if features:
-        extractor = rows[0].evaluations[0]["extractor"]
-        if extractor is None:
-            raise Absent("nothing was generated, or no features compared it (config.eval)")
-        parts += [f"features: {extractor['name']}"]
+        if "generation" not in rows[0].evaluations[0]:
+            raise Absent("nothing was generated (config.eval.num_generated)")
+        parts += [f"features: {rows[0].evaluations[0]['generation']['extractor']['name']}"]
     return "; ".join(parts)
 
 
@@ -102,7 +102,7 @@ def separated(rows: Sequence[Row], estimator: str, path: Path, score: str) -> No
     with figure(path, len(variances), len(found), size=(3.7, 3.2)) as grid:
         for line, (variance, label) in zip(grid, variances.items(), strict=True):
             for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
-                _scatter(axes, points(mine, variance, f"{score}.infinity"), colour)
+                _scatter(axes, points(mine, variance, at_infinity(score)), colour)
                 axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
         grid[0, 0].figure.suptitle(heading)
 
@@ -115,7 +115,7 @@ def collated(rows: Sequence[Row], estimator: str, path: Path, score: str) -> Non
     with figure(path, 1, len(variances), size=(5.5, 4.6)) as (panels,):
         for axes, (variance, label) in zip(panels, variances.items(), strict=True):
             for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
-                mean = points(mine, variance, f"{score}.infinity")
+                mean = points(mine, variance, at_infinity(score))
                 _scatter(axes, mean, colour, label=regime)
             axes.set(xlabel=label, ylabel=SCORES[score])
         legend(panels[0].figure)
@@ -137,7 +137,7 @@ def overlaid(rows: Sequence[Row], estimator: str, path: Path, score: str) -> Non
     with figure(path, len(variances), len(panels), size=(5.5, 3.75)) as grid:
         for line, (variance, label) in zip(grid, variances.items(), strict=True):
             for axes, (regime, mine, other) in zip(line, panels, strict=True):
-                at = partial(points, x_name=variance, y_name=f"{score}.infinity")
+                at = partial(points, x_name=variance, y_name=at_infinity(score))
                 _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])
                 bases = [row for row in mine if row.exponent in {one.exponent for one in other}]
                 axes.plot(*at(bases)[1:3], "o", ms=16, mfc="none", mec="0.4")
@@ -153,7 +153,7 @@ def against_time(rows: Sequence[Row], path: Path) -> None:
     """Draws KID_inf and nats against training time, by row; the thesis has no such figure."""
     heading = title(rows, features=True)
     numbers = {
-        "kid_rbf.infinity": SCORES["kid_rbf"],
+        at_infinity("kid_rbf"): SCORES["kid_rbf"],
         "evidence.ais.mean": "log evidence of test images by AIS, nats",
     }
     estimators = sorted({row.estimator for row in rows})

@@ -12,12 +12,12 @@ import numpy as np
 
 from ebmjax import data, latent
 from ebmjax._stored import taken
-from ebmjax.evaluate import rms_displacement
+from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.core.plots import image_grid
 from ebmjax.recipes.core.workdir import save_snapshot
 from ebmjax.recipes.images.distances import Distances
+from ebmjax.recipes.images.pictures import samples_beside_starts, shown
 from ebmjax.recipes.latent import gradient_variance as thermo_gradient_variance
 from ebmjax.recipes.latent.parts import Examples
 from ebmjax.training import TrainState, tree_digest
@@ -99,11 +99,14 @@ class LatentMonitor:
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
         row, pictures = self.measure(state)
+        starts = pictures.pop("starts", None)
         save_snapshot(self.workdir, step, pictures)
-        samples = pictures["samples"].reshape(-1, *self.test.shape[1:])
-        shown = samples[: self.config.eval.num_samples]  # of the first repeat
-        image_grid(self.workdir / "plots" / f"samples_{step:06d}.png", shown)
-        return {name: value.tolist() for name, value in row.items()}
+        row = {name: value.tolist() for name, value in row.items()}
+        if starts is not None:
+            is_of_repeats = starts.ndim == 5  # the first is shown, the scores are means
+            ends, starts = (x[0] if is_of_repeats else x for x in (pictures["samples"], starts))
+            samples_beside_starts(self.workdir, step, ends, starts, row)
+        return row
 
     def measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns numbers and pictures; several repeats are a leading axis.
@@ -121,7 +124,7 @@ class LatentMonitor:
             self._last.clear()
             self._last[digest] = tuple(common.stack_arrays(part) for part in parts)
         rows, pictures = self._last[digest]
-        return dict(rows), pictures
+        return dict(rows), dict(pictures)
 
     @cached_property
     def _last(self) -> dict[str, Any]:
@@ -143,28 +146,31 @@ class LatentMonitor:
         self, key: jax.Array, params: latent.LatentParams
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         sample_key, power_key, evidence_key, gradient_key = jax.random.split(key, 4)
-        num_shown = self.config.eval.num_samples
-        sampled = self.programs.sample(sample_key, params, num_shown)
-        samples = sampled.images
         row, reconstructions = self.programs.reconstructions(power_key, params)
         row |= self.programs.evidence(evidence_key, params)
         row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
-        pictures: dict[str, Any] = {
-            "samples": data.from_signed_unit(samples),
-            "reconstructions": data.from_signed_unit(reconstructions[:num_shown]),
-        }
-        is_finite = np.isfinite(samples).all(axis=(1, 2, 3))
-        row |= {"num_diverged_samples": np.sum(~is_finite)}
-        row |= self.distances.along_training(np.asarray(samples))
-        row |= self.distances.along_training(np.asarray(sampled.start_images), "start")
-        ends, starts = (np.asarray(x)[is_finite] for x in (sampled.latents, sampled.start_latents))
-        row["sample_rms_displacement"] = rms_displacement(starts, ends)
+        pictures: dict[str, Any] = {"reconstructions": shown(reconstructions)}
+        if self.config.eval.num_samples:
+            sampled = self.programs.sample(sample_key, params, self.config.eval.num_samples)
+            scores, samples = self._of_samples(jax.device_get(sampled))
+            row, pictures = row | scores, pictures | samples
         observations = data.to_signed_unit(jnp.asarray(self.test))
         pictures["squared_errors"] = jnp.mean(  # whose mean is the row's reconstruction error
             jnp.square(reconstructions - observations), axis=tuple(range(1, observations.ndim))
         )
         pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return jax.device_get((row, pictures))
+
+    def _of_samples(self, found: PriorSamples) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Returns scores of samples and of their starts, and the first of both."""
+        is_finite = np.isfinite(found.images).all(axis=(1, 2, 3))
+        ends, starts = found.latents[is_finite], found.start_latents[is_finite]
+        row = {
+            "num_diverged_samples": np.sum(~is_finite),
+            **self.distances.along_training(Chains(found.start_images, found.images)),
+            "sample_rms_displacement": rms_displacement(starts, ends),
+        }
+        return row, {"samples": shown(found.images), "starts": shown(found.start_images)}
 
     def _generate(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
         return jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)
@@ -176,7 +182,11 @@ class LatentMonitor:
         shape = (num_samples, self.chains["latent_dim"])
         starts = self.model.base_scale * jax.random.normal(jax.random.split(key)[0], shape)
         ends = self._prior(key, params, num_samples, starts)
-        images = self._generate(params, jnp.concatenate([ends, starts]))
+        images = jax.lax.map(
+            lambda z: self.model.generator_fn(params.generator, z),
+            jnp.concatenate([ends, starts]),
+            batch_size=min(self.config.eval.batch_size, 2 * num_samples),
+        )
         return PriorSamples(images[:num_samples], images[num_samples:], ends, starts)
 
     def _prior(

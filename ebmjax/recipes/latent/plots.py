@@ -7,6 +7,7 @@ import numpy as np
 
 from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.plots import column, figure, panels, step_colours, tiles
+from ebmjax.recipes.core.sample_scores import FIDS
 from ebmjax.recipes.core.workdir import read_rows, snapshots
 
 SHOWN = 10
@@ -21,7 +22,7 @@ PANELS = (
         "linear",
     ),
     ("variance of gradients", ("coordinate_gradient_variance", "gradient_variance"), "log"),
-    ("FID of samples ({extractor})", ("sample_fid", "start_fid"), "linear"),
+    ("FID of samples ({extractor})", FIDS, "linear"),
     ("KID of samples ({extractor})", ("sample_kid", "start_kid"), "linear"),
     (
         "acceptance probability",
@@ -38,7 +39,8 @@ def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
     """
     rows, plots = read_rows(workdir), workdir / "plots"
     monitored = {int(p.stem): _of_first_repeat(dict(np.load(p))) for p in snapshots(workdir)}
-    samples_over_training(plots / "samples_over_training.png", monitored)
+    if all("samples" in arrays for arrays in monitored.values()):
+        samples_over_training(plots / "samples_over_training.png", monitored)
     reconstructions(plots / "reconstructions.png", monitored)
     schedule(plots / "schedule.png", powers)
     log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.command_line import read, typed, without_effect
-from ebmjax.recipes.core.extractor_names import EXTRACTOR, extractor_name
+from ebmjax.recipes.core.extractor_names import with_extractor
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.study.reader import Run, folder_name
 
@@ -25,8 +25,8 @@ class Study:
     Attributes:
       rows: label to ``CONFIG[:VARIANT]``, or to a list of it and further ``--config.`` arguments.
       columns: heading to (name in summary.json or evaluation.json, factor, decimals). Dots in a
-        name descend into nested objects. "{extractor}" in heading and name makes a column for each
-        extractor of the rows.
+        name descend into nested objects. "{extractor}" in a heading becomes the name of the rows'
+        feature extractors.
       num_seeds: runs of every row, with seeds 0, 1, ..., or for R repeats 0, R, ...
       common: arguments of every run.
       draw: draws figures; called with the study's folder after all runs.
@@ -96,13 +96,9 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
 
 
 def with_extractors(study: Study, all_cells: Sequence[Cell]) -> Study:
-    """Returns ``study`` with "{extractor}" in columns replaced by its runs' extractors."""
-    names = sorted({extractor_name(cell.config) for cell in all_cells})
-    columns: dict[str, tuple[str, float, int]] = {}
-    for heading, (number, factor, decimals) in study.columns.items():
-        for name in names if EXTRACTOR in number else [""]:
-            label = heading.replace(EXTRACTOR, name.replace("_", " "))
-            columns[label] = (number.replace(EXTRACTOR, name), factor, decimals)
+    """Returns ``study`` with "{extractor}" in headings replaced by its runs' extractors."""
+    configs = [cell.config for cell in all_cells]
+    columns = {with_extractor(head, configs): column for head, column in study.columns.items()}
     return replace(study, columns=columns)
 
 

@@ -29,7 +29,6 @@ COUNTS = (
     "sampler.posterior.num_steps",
     "loss.num_intervals",
     "loss.pilot_intervals",
-    "eval.num_samples",
     "eval.num_test",
     "eval.evidence_images",
     "eval.evidence_chains",
@@ -51,6 +50,8 @@ OUT_OF_RANGE = [
     *(("loss.kl_weight", value) for value in (-0.1, math.nan, math.inf)),
     *(("optimizer.decay_per_epoch", value) for value in (0.0, 1.1, math.nan)),
     ("eval.num_gradients", 1),
+    ("eval.num_samples", 1),
+    ("eval.num_samples", -1),
     ("seed", -1),
     ("seed", 2**32),  # the key of 0
     ("model.generator_features", (0,)),

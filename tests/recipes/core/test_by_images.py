@@ -158,7 +158,8 @@ def own(tmp_path, family, num=120, labels=True, num_held_out=24):
 @pytest.mark.parametrize("family", FILES)
 def test_a_run_says_what_was_chosen(family, tmp_path):
     images, config = image_data.load(own(tmp_path, family))
-    first, line = images.about
+    first, line, judge = images.about
+    assert judge.startswith("FID compares features of a random network")
     assert first == "train 120 of 120 (24 held out), 9x9x3, 2 classes"
     # 96 images are 3 steps an epoch.
     assert line.startswith("chosen by the images: train.num_epochs=335, ")

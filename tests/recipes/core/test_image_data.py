@@ -95,7 +95,9 @@ def test_the_data_decide_what_the_configuration_leaves_open(num_classes, tmp_pat
 def test_every_family_builds_a_run_of_own_images(family, tmp_path):
     config = own(tmp_path, family, **{"data.num_validation": 24})
     experiment = families.build(config, tmp_path / "run")
-    assert experiment.about_data == ("train 120 of 120 (24 held out), 8x8x3, 3 classes",)
+    about, judge = experiment.about_data
+    assert about == "train 120 of 120 (24 held out), 8x8x3, 3 classes"
+    assert judge.startswith("FID compares features of a random network")
 
 
 def refused(tmp_path, expected, family="joint", arrays=None, **changes):
@@ -133,9 +135,9 @@ def test_images_without_labels_are_for_energies_and_latent_models(family, tmp_pa
             families.build(config, tmp_path / "run")
         return
     about = families.build(config, tmp_path / "run").about_data
-    read, distances = about
+    read, judge = about
     assert read == "train 120 of 120 (24 held out), 8x8x3, no classes"
-    assert distances.startswith("no distances of samples")
+    assert judge.startswith("FID compares features of a random network")
 
 
 def test_test_images_have_the_form_and_the_classes_of_the_training_images(tmp_path):

@@ -182,10 +182,11 @@ def test_panels_fill_their_lines(num, shape):
 
 
 @pytest.mark.parametrize(
-    ("weights", "features"), [("", "classifier features"), ("weights.npz", "inception v3")]
+    ("weights", "features"), [("", "digits features"), ("weights.npz", "inception v3")]
 )
 def test_a_distance_is_named_after_its_features(weights, features, tmp_path, figures):
-    config = {"eval": {"inception_weights": weights}}
+    data = {"name": "digits", "image_size": 8, "num_classes": 10}
+    config = {"eval": {"inception_weights": weights}, "data": data}
     rows = [{"step": 4, "sample_fid": 3.0, "start_fid": 4.0, "sample_kid": 1.0, "loss": None}]
     for family in (jem_plots, igebm_plots, thermo_plots):
         plots.panels(tmp_path / "training.png", rows, family.PANELS, config)
@@ -239,16 +240,17 @@ def test_numbers_have_panels_where_there_are_any(bare, figures):
     draw(bare)
     whole = figures["training.png"].axes
     rows = rows_of(bare)
-    left_out = ("sample_", "start_", "prior_acceptance", "posterior_acceptance")
+    left_out = ("sample_", "start_", "gaussian_", "test_images_", "prior_acc", "posterior_acc")
     write(bare, [{k: v for k, v in r.items() if not k.startswith(left_out)} for r in rows])
     draw(bare)
     common = ["loss", "energy, nats", "squared error, a pixel"]
     common += ["log evidence of test images, nats", "variance of gradients"]
     assert labels(figures["training.png"].axes) == common
-    distances = [f"{name} of samples (classifier features)" for name in ("FID", "KID")]
+    distances = [f"{name} of samples (digits features)" for name in ("FID", "KID")]
     assert labels(whole) == [*common, *distances, "acceptance probability"]
     fid, acceptance = whole[5], whole[7]
-    assert [line.get_label() for line in fid.lines] == ["sample fid", "start fid"]
+    names = ["sample fid", "start fid", "gaussian fid", "test images fid"]
+    assert [line.get_label() for line in fid.lines] == names
     expected = [row["sample_fid"] for row in rows if row["step"] and "sample_fid" in row]
     assert fid.lines[0].get_ydata().tolist() == expected
     by_power = [row["posterior_acceptance"] for row in rows if "posterior_acceptance" in row]

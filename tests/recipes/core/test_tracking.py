@@ -80,35 +80,41 @@ def test_what_is_measured_now_and_then_says_of_which_step_it_is(clock, capsys, m
         bar.write(step, row)
     bar.close()
     shown = [line.split("  ")[1:-2] for line in capsys.readouterr().out.splitlines()[1:]]
-    now = ["loss 1", "accuracy 0.5", "test accuracy 0.75", "FID 9", "gap 2"]
-    later = ["loss 1", "accuracy 0.5", "test accuracy 0.75 (at 20)", "FID 9 (at 20)", "gap 2"]
+    now = ["loss 1", "accuracy 0.5", "test accuracy 0.75", "FID of samples 9", "gap 2"]
+    fid = "FID of samples 9 (at 20)"
+    later = ["loss 1", "accuracy 0.5", "test accuracy 0.75 (at 20)", fid, "gap 2"]
     assert shown == [now, later]
     assert "  ".join(later) in terminal.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("weights", "features"), [("", "classifier features"), ("weights.npz", "inception v3")]
-)
-def test_the_table_names_the_features_of_distances(weights, features):
-    config = {"eval": {"inception_weights": weights}}
-    shown = tracking.table({"sample_fid": 12.5, "start_fid": [20.0, 22.0], "other": 3.0}, config)
-    assert shown.splitlines() == [
-        f"  FID of samples ({features})             12.5",
-        f"  FID of the chains' starts ({features})  21",
+def test_a_line_has_fid_beside_what_it_is_compared_with(clock, capsys):
+    lines = tracking.PlainLines(100)
+    row = {"sample_fid": 39.21, "sample_fid_error": 4.03, "start_fid": 24.4, "start_fid_error": 3.3}
+    lines.write(100, {"loss": 1.0, **row, "test_images_fid": 19.0})
+    shown = capsys.readouterr().out
+    assert "loss 1  FID of samples 39.2 ± 4.0 (starts 24.4 ± 3.3, test images 19)" in shown
+
+
+def test_the_table_has_errors_and_names_the_features():
+    row = {
+        "sample_fid": 12.54,
+        "sample_fid_error": 0.61,
+        "start_fid": [20.0, 22.0],
+        "start_fid_error": [1.0, 1.0],
+        "fid_minus_starts": -8.46,
+        "fid_minus_starts_low": -9.1,
+        "fid_minus_starts_high": -7.82,
+        "other": 3.0,
+    }
+    assert tracking.table(row | {"extractor": "digits_features"}).splitlines() == [
+        "  FID of samples (digits features)     12.54 ± 0.61",
+        "  FID of the chains' starts            21.0 ± 1.0",
+        "  samples minus starts, 95 % interval  -8.46 (-9.10 to -7.82)",
     ]
 
 
-@pytest.mark.parametrize(
-    ("row", "is_poor"),
-    [
-        ({"sample_fid": 9.0, "start_fid": 8.0}, True),
-        ({"sample_fid": [9.0, 5.0], "start_fid": 8.0}, False),  # two repeats
-        ({"sample_fid": None, "start_fid": 8.0}, False),
-        ({"loss": 1.0}, False),
-    ],
-)
-def test_a_run_with_samples_worse_than_their_starts_says_so(row, is_poor):
-    assert ["half the learning rate" in line for line in tracking.advice(row)] == [True] * is_poor
+def scored(fid, error):
+    return {"fid": fid, "fid_error": error}
 
 
 REPORTS = {  # of each family the numbers that a table shows, in the places of its evaluation.json
@@ -116,25 +122,43 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
         {
             "classification": {"accuracy": 0.5},
             "generation": {
-                "buffer": {"fid_classifier_features": 3.0},
-                "fresh": {"starts": {"fid_classifier_features": 9.0}},
+                "extractor": {"name": "classifier_features"},
+                "buffer": scored(3.0, 0.5),
+                "fresh": {
+                    "starts": scored(9.0, 1.0),
+                    "minus_starts": {"difference": -6.0, "low": -8.0, "high": -4.0},
+                },
             },
         },
-        ["test accuracy 0.5", "FID of the buffer (classifier features) 3", "FID of their starts 9"],
+        [
+            "test accuracy 0.5",
+            "FID of the buffer (classifier features) 3.00 ± 0.50",
+            "FID of their starts 9.0 ± 1.0",
+            "fresh chains minus starts, 95 % interval -6.0 (-8.0 to -4.0)",
+        ],
     ),
     "image": (
-        {"buffer": {"fid_classifier_features": 3.0}, "energies": {"gap": -1.0}},
+        {"generation": {"buffer": scored(3.0, None)}, "energies": {"gap": -1.0}},
         [
-            "FID of the buffer (classifier features) 3",
+            "FID of the buffer () 3",
             "energy of fresh chains less that of test images -1",
         ],
     ),
-    "latent": (  # two repeats, two numbers of images
+    "latent": (  # two repeats
         {
-            "fid": {"values": [[9.0, 3.0], [9.0, 5.0]]},
-            "rms_displacement": [2.0],
+            "generation": {
+                "extractor": {"name": "random_features"},
+                "fresh": {**scored([3.0, 5.0], [0.1, 0.3]), "rms_displacement": [2.0]},
+                "gaussian": scored(8.0, 0.25),
+                "test_images": scored(1.0, 0.25),
+            },
         },
-        ["FID of samples (classifier features) 4", "RMS displacement of the prior's chains 2"],
+        [
+            "FID of fresh chains (random features) 4.00 ± 0.20",
+            "FID of Gaussians fitted to training images 8.00 ± 0.25",
+            "FID of test images 1.00 ± 0.25",
+            "RMS displacement of fresh chains 2",
+        ],
     ),
 }
 
@@ -142,8 +166,7 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
 @pytest.mark.parametrize("family", REPORTS)
 def test_the_table_of_an_evaluation_has_the_main_numbers(family):
     report, expected = REPORTS[family]
-    config = {"eval": {"inception_weights": ""}}
-    shown = tracking.evaluation_table(report | {"step": 7}, config)
+    shown = tracking.evaluation_table(report | {"step": 7})
     assert [" ".join(line.split()) for line in shown.splitlines()] == expected
 
 

@@ -62,8 +62,13 @@ from experiments.configs import igebm_cifar10
         ("", {"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
         (
             "",
-            {"data.num_classes": 0, "train.keep_best": "sample_fid"},
+            {"eval.num_samples": 0, "train.keep_best": "sample_fid"},
             r"not monitored by this run, which monitors \[\]",
+        ),
+        (
+            "",  # features of a random network, which knows no classes
+            {"data.num_classes": 4, "data.image_size": 12, "train.keep_best": "sample_is"},
+            r"which monitors \['sample_fid', 'sample_kid'\]",
         ),
         ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
         ("improved", {"sampler.buffer.size": None}, "buffer.size must be a number, got None"),
@@ -90,8 +95,8 @@ from experiments.configs import igebm_cifar10
         ("", {"data.num_validation": 60}, "num_validation=60 leaves 4 of 64 .*batch_size=16"),
         (
             "",
-            {"eval.num_generated": 0},
-            "num_generated must be an integer of at least 2",
+            {"eval.num_generated": 1},
+            "num_generated must be 0, or at least 2",
         ),
         ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
         ("", {"loss.name": "gan"}, "config.loss.name must be one of"),

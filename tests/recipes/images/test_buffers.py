@@ -40,51 +40,90 @@ def test_slots_are_spread_over_all_shards():
     np.testing.assert_array_equal(positions % 10, slots)
 
 
+def test_as_many_slots_of_each_class_are_taken_in_turn():
+    """Two shards of twelve slots, three of each of four classes."""
+    positions = jnp.arange(12.0)[None] + jnp.array([[0.0], [100.0]])
+    found, slots = spread_slots(state_of(positions), 10, 4)
+    assert (slots // 3).tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    assert len(set(found.tolist())) == 10
+    np.testing.assert_array_equal(found % 100, slots)
+    found, slots = spread_slots(state_of(positions), 99, 4)
+    assert sorted(found.tolist()) == [*range(12), *range(100, 112)]
+
+
 def test_no_buffer_shows_nothing():
     assert spread_slots(state_of(None), 3) is None
 
 
-def test_the_grid_of_a_training_shows_every_class_of_a_buffer_in_blocks(tmp_path):
-    """200 slots, each as bright as its class, in two shards."""
-    config = jem_digits.get_config("smoke")
-    levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
-    state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
-    state.params, state.shards.statistics = {}, {}
-    network = SimpleNamespace(apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics))
-    images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
-    judged = []
+class Judge(Distances):
+    """Keeps the chains that it is given."""
 
-    class Judge(Distances):
-        def along_training(self, ends, prefix="sample"):
-            judged.append(np.ravel(ends[:, 0, 0, 0]))
-            return {f"{prefix}_fid": float(len(ends))}
+    given = None
 
-    class Monitor(JointMonitor):
-        def _profiled(self, state):
-            return {"profile.sgld.displacement": np.arange(3)}
+    def along_training(self, chains):
+        self.given = chains
+        return {"sample_fid": 1.0, "sample_fid_error": 0.25, "start_fid": 2.0}
 
-    law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
-    monitor = Monitor(
-        workdir=tmp_path,
-        classifier=network,  # pyright: ignore
-        test=images,
-        distances=Judge(images, images, config),
-        key=jax.random.key(0),
-        plan=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
-        densities_of=lambda model: None,  # pyright: ignore
-        config=config,
-    )
+
+@pytest.fixture
+def monitored(tmp_path):
+    """Makes the monitor of 200 slots, each as bright as its class, in two shards; and its state."""
+
+    def make(**changes):
+        config = jem_digits.get_config("smoke")
+        config.update_from_flattened_dict(changes)
+        levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
+        state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
+        state.params, state.shards.statistics = {}, {}
+        network = SimpleNamespace(
+            apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics)
+        )
+        images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
+        law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
+
+        class Monitor(JointMonitor):
+            def _profiled(self, state):
+                return {"profile.sgld.displacement": np.arange(3)}
+
+        monitor = Monitor(
+            workdir=tmp_path,
+            classifier=network,  # pyright: ignore
+            test=images,
+            distances=Judge(images, images, config),
+            key=jax.random.key(0),
+            plan=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
+            densities_of=lambda model: None,  # pyright: ignore
+            config=config,
+        )
+        return monitor, state, levels
+
+    return make
+
+
+def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_starts(
+    monitored, tmp_path, figures
+):
+    monitor, state, levels = monitored()
     row = monitor(state, 0)
-    assert row["sample_fid"] == row["start_fid"] == config.eval.num_samples
-    # Draws of the law, of the classes of the slots; judged once, for every monitored step.
-    slots, draws = judged
-    np.testing.assert_allclose(draws, slots, rtol=1e-6)
-    assert monitor(state, 1)["start_fid"] == row["start_fid"]
-    assert len(judged) == 3
+    # Draws of the law, of the classes of the slots, which come in turn.
+    chains = monitor.distances.given
+    assert chains.labels.tolist() == [*range(10)] * 2
+    assert not chains.are_the_same
+    np.testing.assert_allclose(chains.starts, chains.ends, rtol=1e-6)
     arrays = np.load(tmp_path / "monitor" / "000000.npz")
     np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])
-    shown = arrays["samples"]
-    found, counts = np.unique(shown[:, 0, 0, 0], return_counts=True)
-    np.testing.assert_array_equal(found, from_signed_unit(levels[::10]))
-    np.testing.assert_array_equal(counts, config.eval.num_samples // NUM_CLASSES)
+    shown = arrays["samples"][:, 0, 0, 0]
+    np.testing.assert_array_equal(shown, np.tile(from_signed_unit(levels[::10]), 2))
     assert row["buffer_log_density"] == pytest.approx(float(levels.mean()) + np.log(2), rel=1e-5)
+    titles = [axes.get_title() for axes in figures["samples_000000.png"].axes]
+    assert titles == ["samples at step 0\nFID 1.00 ± 0.25", "where their chains started\nFID 2"]
+
+
+def test_without_samples_there_is_no_picture_and_no_score(monitored, tmp_path):
+    monitor, state, _ = monitored(**{"eval.num_samples": 0})
+    row = monitor(state, 0)
+    assert "test_accuracy" in row
+    assert not any("fid" in name or "buffer" in name for name in row)
+    assert monitor.distances.given is None
+    assert "samples" not in np.load(tmp_path / "monitor" / "000000.npz")
+    assert not (tmp_path / "plots").exists()

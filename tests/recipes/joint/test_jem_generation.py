@@ -43,13 +43,17 @@ class PixelDistances(Distances):
     extractor = Stub.extractor
 
 
+def unlabelled(images):
+    return data.ImageData(images, np.zeros(len(images), np.int32))
+
+
 def generation(train=TRAIN, is_conditional=False, **overrides):
-    section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3}
+    section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3, "inception_weights": ""}
     section["selected_by_confidence"] = False
     options = {
         "densities_of": DENSITIES_OF,
         "plan": chain_plan(),
-        "test": train,
+        "test": unlabelled(train),
         "score": Stub.score,
     }
     config = ConfigDict(
@@ -65,7 +69,7 @@ def generation(train=TRAIN, is_conditional=False, **overrides):
             },
         }
     )
-    images = data.ImageData(train, np.zeros(len(train), np.int32))
+    images = unlabelled(train)
     options |= {"distances": PixelDistances(images, images, config), "config": config}
     return Generation(**options | overrides)
 
@@ -91,7 +95,7 @@ def test_the_most_confident_of_every_predicted_class():
 
 def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
     """The test images, here those of the training, are in the reference a second time."""
-    positions = jnp.linspace(-1, 1, 9 * 3).reshape(1, 9, 3, 1, 1)
+    positions = jnp.linspace(-1, 1, 8 * 3).reshape(1, 8, 3, 1, 1)
     made = generation()
     made.config.eval.selected_by_confidence = True
     report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
@@ -102,22 +106,22 @@ def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
     assert found["num_images_fid"] == len(chosen["fid"])
     assert found["num_images_is"] == len(chosen["is"])
     assert found["num_reference"] == 18
-    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, made.test)]
+    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, made.test.images)]
     expected = metrics.frechet_distance(
         *metrics.feature_moments(features[0]),
         *metrics.feature_moments(np.concatenate(features[1:])),
     )
-    assert found["fid_pixels"] == pytest.approx(expected)
-    assert found["fid_pixels"] != report["buffer"]["fid_pixels"]
+    assert found["fid"] == pytest.approx(expected)
+    assert found["fid"] != report["buffer"]["fid"]
     # The starts are selected by the same rule.
     assert found["starts"].keys() == found.keys() - {"starts"}
-    assert found["starts"]["fid_pixels"] != found["fid_pixels"]
+    assert found["starts"]["fid"] != found["fid"]
     assert "buffer_selected" not in samples
 
 
 def test_generation_of_every_set():
-    positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)  # two shards
-    found = generation(test=np.concatenate([TRAIN, TRAIN]))
+    positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)  # two shards
+    found = generation(test=unlabelled(np.concatenate([TRAIN, TRAIN])))
     report, samples = found(jax.random.key(0), MODEL, buffer_of(positions))
     assert report["num_chain_steps"] == 3
     assert report["test_images"]["num_images"] == 10  # of 18: as many as are generated
@@ -136,7 +140,7 @@ def test_generation_of_every_set():
         shown = found["class_probability"]
         assert report[name]["mean_class_probability"] == pytest.approx(shown.mean())
     slots = {tuple(image.ravel()) for image in samples["buffer"]["images"]}
-    every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
+    every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
     assert len(slots) == 10
     assert slots <= {tuple(image.ravel()) for image in every}
 
@@ -147,13 +151,26 @@ def test_without_a_buffer_the_fresh_chains_are_judged():
 
 
 def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
-    """Two shards of seven slots, four of class 0 and three of class 1, and an image a slot."""
-    positions = jnp.linspace(-1, 1, 2 * 7 * 3).reshape(2, 7, 3, 1, 1)
+    """Two shards of eight slots, four of either class, and an image a slot."""
+    positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)
     _, samples = generation(is_conditional=True)(jax.random.key(0), MODEL, buffer_of(positions))
-    every = np.asarray(data.from_signed_unit(positions.reshape(14, 3, 1, 1)))
-    classes = {tuple(x.ravel()): slot % 7 >= 4 for slot, x in enumerate(every)}
+    every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
+    classes = {tuple(x.ravel()): slot % 8 >= 4 for slot, x in enumerate(every)}
     found = samples["buffer"]
     assert [classes[tuple(x.ravel())] for x in found["images"]] == found["labels"].tolist()
+    assert found["labels"].tolist() == [0, 1] * 5
+
+
+def test_every_set_starts_in_the_classes_in_turn():
+    """Starts of class 0 are at 0, those of class 1 at 1; the buffer holds as many of each."""
+    positions = jnp.zeros((2, 8, 3, 1, 1))
+    made = generation()
+    for name, chains in made.chains(jax.random.key(0), MODEL).items():
+        assert chains.labels.tolist() == [0, 1] * 5, name
+        np.testing.assert_array_equal(chains.starts[:, 0, 0, 0], chains.labels)
+    _, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    for found in samples.values():
+        assert np.bincount(found["start_images"][:, 0, 0, 0]).tolist()[128::127] == [5, 5]
 
 
 def test_interacting_particles_move_in_their_own_number_without_a_class():
@@ -188,8 +205,9 @@ def test_chains_are_scored_beside_their_own_starts():
     draws, labels = samples["buffer"]["start_images"], samples["buffer"]["labels"]
     expected = np.where(labels == 1, 255, 128).astype(np.uint8)  # the law's 1 and 0
     np.testing.assert_array_equal(draws[:, :, 0, 0], np.repeat(expected[:, None], 3, axis=1))
-    assert report["buffer"]["starts"] == of_two_classes.distances(draws)
-    assert report["buffer"]["starts"]["fid_pixels"] != report["buffer"]["fid_pixels"]
+    expected = of_two_classes.distances.scores(draws).numbers
+    assert report["buffer"]["starts"]["fid"] == expected["fid"]
+    assert report["buffer"]["starts"]["fid"] != report["buffer"]["fid"]
 
 
 def test_diverged_samples_are_left_out():
@@ -198,10 +216,12 @@ def test_diverged_samples_are_left_out():
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     starts = ends[::-1].copy()
     ends[1, 0] = np.nan
-    means, samples = found._scored(MODEL, Chains(starts, ends, np.array([0, 1, 0, 1])))
+    chains = Chains(starts, ends, np.array([0, 1, 0, 1]))
+    means, samples = found._scored(MODEL, chains, has_class=True)
     assert set(means) == {"mean_class_probability", "mean_log_density"}
     assert samples["labels"].tolist() == [0, 0, 1]
     assert len(samples["start_images"]) == 3
-    means, samples = found._scored(MODEL, Chains(starts, np.full_like(ends, np.inf)))
+    lost = chains._replace(ends=np.full_like(ends, np.inf))
+    means, samples = found._scored(MODEL, lost, has_class=False)
     assert means == {}
     assert samples["images"].shape == (0, 3, 1, 1)

@@ -67,7 +67,7 @@ REFUSED = [
         {"train.keep_best": "test_accuracy"},
         r"keep_best='test_accuracy' .* which monitors \['sample_fid', 'sample_is', 'sample_kid'\]",
     ),
-    ({"train.keep_best": "sample_fid", "data.num_classes": 0}, r"which monitors \[\]"),
+    ({"train.keep_best": "sample_fid", "eval.num_samples": 0}, r"which monitors \[\]"),
     (
         {"train.keep_best": "sample_fid", "train.num_repeats": 2},
         r"keep_best='sample_fid' keeps one state, but .*num_repeats=2 has a best of its own",

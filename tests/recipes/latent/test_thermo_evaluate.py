@@ -25,7 +25,7 @@ LATENTS = np.random.default_rng(1).normal(size=(NUM, 3))
 
 def features(images):
     flat = jnp.asarray(images, jnp.float32).reshape(len(images), -1)
-    return flat, flat
+    return flat, None
 
 
 class FlatDistances(Distances):
@@ -54,60 +54,72 @@ def evaluation():
     return make
 
 
+KEYS = [evaluate.keys_of(jax.random.key(0))]
+
+
+def generated(made):
+    return made._generation(KEYS, [None], np.array(False))
+
+
 def test_no_sample_diverged(evaluation):
-    judged = evaluation(0)._judged(jax.random.key(0), None)
-    assert judged.num_diverged == 0
-    found = judged.ends
-    assert all(np.isfinite(found[name]).all() for name in ("fid", "kid_rbf", "kid_polynomial"))
-    # At the full size the samples are the data: float64 of covariances of order 1e4.
-    assert found["fid"][-1] == pytest.approx(0.0, abs=1e-6)
+    made = evaluation(0)
+    report = generated(made)
+    found = report["fresh"]
+    assert found["num_diverged"] == 0
+    assert report["extractor"] == {"name": "flat"}
+    # The samples are the data: float64 of covariances of order 1e4.
+    assert found["fid"] == pytest.approx(0.0, abs=1e-6)
+    sized = found["at_sizes"]
+    assert all(np.isfinite(sized[name]["values"]).all() for name in sized)
+    assert sized["fid"]["values"][-1] == pytest.approx(0.0, abs=1e-6)
     # Each in its own ball and five others'.
     scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
-    assert found["manifold"] == pytest.approx(scores)
+    assert {name: found[name] for name in scores} == pytest.approx(scores)
+    assert "FID of fresh chains (flat)" in evaluation_table({"generation": report})
 
 
 def test_diverged_samples_are_left_out_and_counted(evaluation):
     """Black images in their place would be 0 in every feature."""
     made = evaluation(10)
-    judged = made._judged(jax.random.key(0), None)
-    assert judged.num_diverged == 10
-    found = judged.ends
+    found = generated(made)["fresh"]
+    assert (found["num_diverged"], found["num_images"]) == (10, 30)
     is_reached = np.array(made.sizes) <= 30
     assert 2 <= is_reached.sum() < 10
-    np.testing.assert_array_equal(np.isfinite(found["fid"]), is_reached)
+    values = np.array(found["at_sizes"]["fid"]["values"])
+    np.testing.assert_array_equal(np.isfinite(values), is_reached)
     left, training = features(IMAGES[10:])[0], features(IMAGES)[0]
     chosen = np.random.default_rng(0).permutation(NUM)[:30]
-    expected = manifold_scores(left, training[chosen], num_neighbours=5)
-    assert found["manifold"] == expected._asdict()
+    expected = manifold_scores(left, training[chosen], num_neighbours=5)._asdict()
+    assert {name: found[name] for name in expected} == expected
     # The starts of as many chains, by the same numbers.
-    assert judged.rms_displacement == pytest.approx(0.5)
-    np.testing.assert_array_equal(np.isfinite(judged.starts["fid"]), is_reached)
-    black = made.monitor.distances.at_sizes(
-        jax.random.key(5), np.zeros_like(IMAGES[10:]), made.sizes
-    )
-    assert judged.starts["fid"] == pytest.approx(black["fid"], nan_ok=True)
-    report = made._told([found], np.array(False), made.sizes)
-    expected = np.polyfit(1 / np.array(made.sizes)[is_reached], found["fid"][is_reached], 1)[1]
-    assert report["fid"]["infinity"] == pytest.approx(expected)
-    assert "FID of samples (classifier features)" in evaluation_table(report, {"eval": {}})
+    assert found["rms_displacement"] == pytest.approx(0.5)  # of latents
+    starts = found["starts"]
+    assert starts["num_images"] == 30
+    black = made.monitor.distances.scores(np.zeros_like(IMAGES[10:]), at=NUM).numbers
+    assert starts["fid"] == pytest.approx(black["fid"])
+    assert found["minus_starts"]["high"] < 0  # the samples are the data, and their starts black
+    expected = np.polyfit(1 / np.array(made.sizes)[is_reached], values[is_reached], 1)[1]
+    assert found["at_sizes"]["fid"]["infinity"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("num_left", [0, 3, 5, 7])
 def test_too_few_samples_have_no_distance_at_infinity(evaluation, num_left):
-    made = evaluation(NUM - num_left)
-    found = made._judged(jax.random.key(0), None).ends
-    assert np.isfinite(found["fid"]).sum() == (num_left >= 4)
-    assert np.isfinite(list(found["manifold"].values())).all() == (num_left > 5)
-    assert np.isnan(made._told([found], np.array(False), made.sizes)["fid"]["infinity"])
+    found = generated(evaluation(NUM - num_left))["fresh"]
+    assert np.isfinite(found["fid"]) == (num_left >= 2)
+    assert np.isfinite(found["fid_error"]) == (num_left >= 4)
+    values = found["at_sizes"]["fid"]["values"]
+    assert np.isfinite(values).sum() == (num_left >= 4)
+    assert np.isfinite(found["recall"]) == (num_left > 5)
+    assert np.isnan(found["at_sizes"]["fid"]["infinity"])
 
 
 @pytest.mark.parametrize("num_test", [NUM, NUM // 2])
 def test_test_images_are_judged_at_as_many_or_proportional_sizes(evaluation, num_test):
     made = evaluation(0)
     made = replace(made, test=ImageData(IMAGES[:num_test], np.zeros(num_test, np.int32)))
-    found = made._of_test_images(jax.random.key(0))["fid"]
-    share = num_test / NUM
-    assert found["sizes"] == [round(share * size) for size in made.sizes]
+    report = generated(made)
+    found = report["test_images"]["at_sizes"]["fid"]
+    assert report["sizes"] == made.sizes
     assert np.isfinite(found["values"]).all()
     assert np.isfinite(found["infinity"])
     # All test images are the training images, or the first half of them.

@@ -10,6 +10,7 @@ from ebmjax.recipes.latent import figure_runs as runs
 from ebmjax.recipes.latent import figure_sweeps as sweeps
 from ebmjax.recipes.latent.figure_data import (
     Absent,
+    at_infinity,
     equal_updates,
     gather,
     points,
@@ -102,17 +103,17 @@ def test_boxes_hold_the_repeats_that_did_not_diverge(study, rows):
 def test_points_are_means_and_standard_deviations_over_repeats(study, rows):
     _, measured = study
     high = regimes(rows, "tempered")["p > 1"]
-    found = points(high, "gradient_variance", "fid.infinity")
+    found = points(high, "gradient_variance", at_infinity("fid"))
     for i, label in enumerate(("tempered p=3.0", "tempered p=6.0", LOST)):
         kept = slice(None, -1) if label == LOST else slice(None)
         x = measured[label]["gradient_variance"][kept]
-        y = measured[label]["fid"]["infinity"][kept]
+        y = measured[label]["generation"]["fresh"]["at_sizes"]["fid"]["infinity"][kept]
         expected = (np.mean(x), np.mean(y), np.std(x, ddof=1), np.std(y, ddof=1))
         np.testing.assert_allclose([column[i] for column in found[1:]], expected, rtol=1e-12)
 
 
 def test_a_parabola_is_found_again(rows):
-    found = points(series(rows, "vanilla"), "gradient_variance", "fid.infinity")
+    found = points(series(rows, "vanilla"), "gradient_variance", at_infinity("fid"))
     found = found._replace(y=3 * found.x**2 - 0.1 * found.x + 2)
     curve = quadratic(found)
     # Equations of degree 2 in numbers scaled to [-1, 1]: a few hundred float64 roundings, the
@@ -140,20 +141,23 @@ def test_curves_of_a_row(study, rows):
 def test_samples_are_the_last_of_the_first_sound_repeat(study, rows):
     folder, measured = study
     row = series(rows, "tempered")[0]
-    images, repeat = row.samples("fid.infinity")
+    images, repeat = row.samples(at_infinity("fid"))
     assert repeat == 0
     np.testing.assert_array_equal(images, measured["tempered p=0.1"]["samples"][0])
     path = folder / "tempered_p=0.1" / "seed0" / "evaluation.json"
     text = path.read_text()
     report = json.loads(text)
-    report["kid_rbf"]["infinity"][0] = None
+    report["generation"]["fresh"]["at_sizes"]["kid_rbf"]["infinity"][0] = None
     path.write_text(json.dumps(report))
     row = series(gather(folder), "tempered")[0]
     path.write_text(text)
-    images, repeat = row.samples("kid_rbf.infinity")
+    images, repeat = row.samples(at_infinity("kid_rbf"))
     assert repeat == 1
     np.testing.assert_array_equal(images, measured["tempered p=0.1"]["samples"][1])
-    expected = tuple(measured["tempered p=0.1"][one]["infinity"][1] for one in ("kid_rbf", "fid"))
+    expected = tuple(
+        measured["tempered p=0.1"]["generation"]["fresh"]["at_sizes"][one]["infinity"][1]
+        for one in ("kid_rbf", "fid")
+    )
     assert runs.shown_scores(row) == expected
 
 
@@ -168,7 +172,7 @@ def test_costs_have_every_row_and_leave_out_what_has_none(study, rows):
     ):
         seconds = measured[label]["cost"]["train_seconds"]
         assert found[shown] == pytest.approx(seconds, rel=1e-15)
-    found = points(series(rows, "vanilla"), "cost.train_seconds", "fid.infinity")
+    found = points(series(rows, "vanilla"), "cost.train_seconds", at_infinity("fid"))
     seconds = [measured[f"vanilla batch={n}"]["cost"]["train_seconds"] for n in (25, 50, 75, 150)]
     np.testing.assert_allclose(found.x, seconds, rtol=1e-15)
     with pytest.raises(Absent, match=r"no row has cost\.nothing"):
@@ -179,17 +183,18 @@ def test_a_single_repeat_without_an_axis_is_one(tmp_path):
     make(":quick", tmp_path)
     folder = tmp_path / "vanilla_batch=25" / "seed0"
     report = json.loads((folder / "evaluation.json").read_text())
-    report |= {"gradient_variance": 0.5, "fid": {"infinity": 7.0}, "kid_rbf": {"infinity": 0.1}}
+    sized = {"fid": {"infinity": 7.0}, "kid_rbf": {"infinity": 0.1}}
+    report |= {"gradient_variance": 0.5, "generation": {"fresh": {"at_sizes": sized}}}
     report["test_mean_log_likelihoods"] = report["test_mean_log_likelihoods"][0]
     (folder / "evaluation.json").write_text(json.dumps(report))
     (folder / "metrics.jsonl").write_text('{"step": 5, "loss": 2.0}\n{"step": 10, "loss": null}\n')
     samples = np.full((4, 8, 8, 1), 3, np.uint8)
     np.savez(folder / "monitor" / "000020.npz", samples=samples)
     row = series(gather(tmp_path), "vanilla")[0]
-    found = points([row], "gradient_variance", "fid.infinity")
+    found = points([row], "gradient_variance", at_infinity("fid"))
     assert [column.tolist() for column in found[1:]] == [[0.5], [7.0], [0.0], [0.0]]
     np.testing.assert_array_equal(row.loss()[1], [[2.0], [np.nan]])
-    np.testing.assert_array_equal(row.samples("kid_rbf.infinity")[0], samples)
+    np.testing.assert_array_equal(row.samples(at_infinity("kid_rbf"))[0], samples)
     np.testing.assert_array_equal(
         row.mean_log_likelihoods()[1], report["test_mean_log_likelihoods"]
     )
@@ -205,9 +210,9 @@ def test_seeds_of_a_row_are_further_repeats(tmp_path):
     assert row.loss()[1].shape == (4, 2 * REPEATS)
     path = row.runs[0].folder / "evaluation.json"
     report = json.loads(path.read_text())
-    report["fid"]["infinity"] = [None] * REPEATS
+    report["generation"]["fresh"]["at_sizes"]["fid"]["infinity"] = [None] * REPEATS
     path.write_text(json.dumps(report))
-    images, repeat = gather(tmp_path)[0].samples("fid.infinity")
+    images, repeat = gather(tmp_path)[0].samples(at_infinity("fid"))
     assert repeat == REPEATS
     np.testing.assert_array_equal(images, measured[1]["samples"][0])
 
@@ -217,11 +222,11 @@ def test_rows_of_which_nothing_is_left_are_no_panel(tmp_path, figures):
     for label, null in (("tempered_p=0.1", [None] * REPEATS), ("tempered_p=6.0", None)):
         path = tmp_path / label / "seed0" / "evaluation.json"
         report = json.loads(path.read_text())
-        report["kid_rbf"]["infinity"] = null
+        report["generation"]["fresh"]["at_sizes"]["kid_rbf"]["infinity"] = null
         path.write_text(json.dumps(report))
     found = gather(tmp_path)
     assert labels(
-        points(series(found, "tempered"), "gradient_variance", "kid_rbf.infinity").rows
+        points(series(found, "tempered"), "gradient_variance", at_infinity("kid_rbf")).rows
     ) == ["p = 1"]
     runs.sweep_samples(found, "tempered", tmp_path / "samples.png")
     (axes,) = figures["samples.png"].axes

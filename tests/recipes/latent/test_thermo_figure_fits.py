@@ -67,7 +67,8 @@ def test_the_table_holds_the_fit_of_the_rows_means(tmp_path):
     measured = make("", tmp_path)
     three = ("tempered p=3.0", "tempered p=6.0", LOST)
     x = [np.mean(measured[one]["gradient_variance"][: 2 if one == LOST else None]) for one in three]
-    y = [np.mean(measured[one]["fid"]["infinity"][: 2 if one == LOST else None]) for one in three]
+    sized = [measured[one]["generation"]["fresh"]["at_sizes"]["fid"]["infinity"] for one in three]
+    y = [np.mean(y[: 2 if one == LOST else None]) for one, y in zip(three, sized, strict=True)]
     entries = entries_of(fits(gather(tmp_path), "tempered"), "p > 1")
     assert (entries["points"], entries["residual degrees of freedom"]) == ("3", "0")
     # Printed to four digits.

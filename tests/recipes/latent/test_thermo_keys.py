@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from experiment_runs import digits
 
-from ebmjax.evaluate import Extractor
 from ebmjax.recipes.core import build
 from ebmjax.recipes.latent import evidence as thermo_evidence
 from ebmjax.recipes.latent import setup as thermo
-from ebmjax.recipes.latent.evaluate import Judged, LatentEvaluation
+from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.monitor import LatentMonitor, PriorSamples, Programs
 
 
@@ -49,12 +48,8 @@ def used(monkeypatch):
 
         return fake
 
-    def judged(self, key, params):
-        drawn.extend(numbers(key, *jax.random.split(key)))
-        return Judged({"manifold": {}}, {"manifold": {}}, np.array(0.0), np.array(0))
-
-    def of_test_images(self, key):
-        drawn.extend(numbers(key))
+    def generation(self, keys, params, diverged):
+        drawn.extend(numbers(*(part for k in keys for part in jax.random.split(k.distances))))
         return {}
 
     def compare(keys, *_):
@@ -70,9 +65,7 @@ def used(monkeypatch):
     )
     monkeypatch.setattr(LatentMonitor, "programs", programs)
     monkeypatch.setattr(LatentMonitor, "_gradients", lambda self, key, _: draw([])(key))
-    monkeypatch.setattr(LatentEvaluation, "extractor", Extractor("none", lambda _: None, {}))
-    monkeypatch.setattr(LatentEvaluation, "_judged", judged)
-    monkeypatch.setattr(LatentEvaluation, "_of_test_images", of_test_images)
+    monkeypatch.setattr(LatentEvaluation, "_generation", generation)
     monkeypatch.setattr(LatentEvaluation, "_cost", lambda self, key, *_: draw({})(key))
     monkeypatch.setattr(thermo_evidence, "compare", compare)
     return drawn
@@ -99,7 +92,6 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         step=3,
     )
     LatentEvaluation(monitor=monitor, test=test, config=config)(state)
-    # Of each repeat 4 along training, 3 for distances and 3 for evidence; one for the cost and one
-    # for the test images.
-    assert len(used) == 2 * (4 + 3 + 3) + 2
+    # Of each repeat 4 along training, 2 for samples and 3 for evidence; one for the cost.
+    assert len(used) == 2 * (4 + 2 + 3) + 1
     assert len(set(used)) == len(used)

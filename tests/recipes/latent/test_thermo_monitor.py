@@ -28,10 +28,11 @@ PARAMS = latent.LatentParams(
 TEST = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
 
 
-def told(ends, prefix="sample"):
-    """Returns the shape of the ends given to distances, and how many are not finite."""
-    num_lost = np.isnan(ends).any(axis=(1, 2, 3)).sum()
-    return {f"{prefix}_shape": ends.shape, f"{prefix}_num_lost": num_lost}
+def told(chains):
+    """Returns the shapes of what is given to distances, and how many ends are not finite."""
+    num_lost = np.isnan(chains.ends).any(axis=(1, 2, 3)).sum()
+    shapes = {"sample_shape": chains.ends.shape, "start_shape": chains.starts.shape}
+    return {**shapes, "sample_num_lost": num_lost}
 
 
 def monitor(tmp_path) -> LatentMonitor:
@@ -59,6 +60,7 @@ def monitor(tmp_path) -> LatentMonitor:
                     "evidence_images": NUM_IMAGES,
                     "evidence_chains": NUM_CHAINS,
                     "evidence_divergences": True,
+                    "batch_size": 3,
                 },
             }
         ),

@@ -80,19 +80,25 @@ def test_the_full_evaluation_holds_them_too(runs):
     )
     assert report.keys() == alone.keys()
     assert report["diverged_repeats"] == 0
+    both, one = (found["generation"] for found in (report, alone))
+    assert both.keys() == one.keys()
     for metric in ("fid", "kid_rbf", "kid_polynomial"):
-        assert np.shape(report[metric]["values"]) == (2, 10)
-        assert np.shape(report[metric]["infinity"]) == (2,)
-        assert np.shape(alone[metric]["values"]) == (10,)
+        theirs, its = (found["fresh"]["at_sizes"][metric] for found in (both, one))
+        assert np.shape(theirs["values"]) == (2, 10)
+        assert np.shape(theirs["infinity"]) == (2,)
+        assert np.shape(its["values"]) == (10,)
         # Beside what the chains' starts get, and as many real images, who have no repeats.
-        assert np.shape(report["starts"][metric]["infinity"]) == (2,)
-        assert np.shape(report["test_images"][metric]["values"]) == (10,)
+        assert np.shape(both["fresh"]["starts"]["at_sizes"][metric]["infinity"]) == (2,)
+        assert np.shape(both["test_images"]["at_sizes"][metric]["values"]) == (10,)
         # The same samples up to rounding to whole grey levels; features of them to a per cent.
-        np.testing.assert_allclose(report[metric]["values"][0], alone[metric]["values"], rtol=0.02)
-    assert {np.shape(scores) for scores in report["manifold"].values()} == {(2,)}
-    assert alone["manifold"].keys() == report["manifold"].keys()
-    assert np.shape(report["rms_displacement"]) == (2,)
-    assert 0 < alone["rms_displacement"] == pytest.approx(report["rms_displacement"][0], rel=1e-3)
+        np.testing.assert_allclose(theirs["values"][0], its["values"], rtol=0.02)
+    for number in ("fid", "fid_error", "recall", "rms_displacement"):
+        assert np.shape(both["fresh"][number]) == (2,)
+        assert np.shape(one["fresh"][number]) == ()
+    assert np.shape(both["fresh"]["minus_starts"]["low"]) == (2,)
+    assert np.shape(both["test_images"]["fid"]) == np.shape(both["gaussian"]["fid"]) == ()
+    ways = both["fresh"]["rms_displacement"]
+    assert 0 < one["fresh"]["rms_displacement"] == pytest.approx(ways[0], rel=1e-3)
     absent = {name for name, _, _ in COLUMNS.values() if _descend(report, name) is None}
     assert absent == {"evidence.ais.mean"}  # not asked for here
     errors = per_image.read(runs / "both", "test_reconstruction_error", 2)

@@ -12,13 +12,16 @@ from ebmjax.recipes.study.figures import over_training
 from experiments.configs import jem_digits
 
 GAP = (("energy_gap", "log_density_gap"), "gap", "linear")
+DIGITS = {"name": "digits", "image_size": 8, "num_classes": 10}
 FID = ("sample_fid", "FID ({extractor})", "log")
 
 
 def write_run(folder, row, seed, rows, weights=""):
     run = folder / row / f"seed{seed}"
     run.mkdir(parents=True)
-    (run / "config.json").write_text(json.dumps({"eval": {"inception_weights": weights}}))
+    (run / "config.json").write_text(
+        json.dumps({"eval": {"inception_weights": weights}, "data": DIGITS})
+    )
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
 
 
@@ -52,7 +55,7 @@ def test_a_panel_reads_either_name(study, figures):
     for found, expected in zip(seeds, ([1.0, 2.0, np.nan], [3.0], [5.0]), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(lines(fid)["beta 0"], [[5, 10], [np.nan, 3.0]])
-    assert (fid.get_yscale(), fid.get_ylabel()) == ("log", "FID (classifier features)")
+    assert (fid.get_yscale(), fid.get_ylabel()) == ("log", "FID (digits features)")
     (legend,) = figures["both.png"].legends
     assert [text.get_text() for text in legend.get_texts()] == ["beta 0", "beta 2", "other"]
     with Image.open(study / "both.png") as image:

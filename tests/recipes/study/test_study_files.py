@@ -59,8 +59,9 @@ def told(number):
     *place, last = re.sub(r"\.infinity$", "", number).split(".")
     if "displacement" in last:
         return "displacement"
-    features = r"(?:_(?:\{extractor\}|classifier_features|rbf|polynomial))?"
-    kind = re.fullmatch(rf"(?:first_|best_)?(?:sample_|start_)?(fid|kid|is){features}", last)
+    kind = re.fullmatch(
+        r"(?:first_|best_)?(?:sample_|start_)?(fid|kid|is)(?:_rbf|_polynomial)?", last
+    )
     if kind is None:
         return None
     if "starts" in place or last.startswith("start_"):
@@ -79,12 +80,12 @@ def test_every_table_that_scores_samples_scores_their_starts_beside_them(name, v
 
 
 def test_what_columns_tell_of_samples():
-    assert told("generation.buffer.fid_{extractor}") == ("score", "fid")
-    assert told("generation.buffer_selected.starts.is_{extractor}") == ("starts", "is")
+    assert told("generation.buffer.fid") == ("score", "fid")
+    assert told("generation.buffer_selected.starts.is") == ("starts", "is")
     assert told("over_training.best_sample_fid") == ("score", "fid")
     assert told("over_training.start_fid") == ("starts", "fid")
-    assert told("kid_rbf.infinity") == ("score", "kid")
-    assert told("test_images.fid.infinity") == ("real", "fid")
+    assert told("generation.fresh.at_sizes.kid_rbf.infinity") == ("score", "kid")
+    assert told("generation.test_images.at_sizes.fid.infinity") == ("real", "fid")
     assert told("chain_displacement") == told("fresh.rms_displacement") == "displacement"
     assert told("classification.accuracy") is told("test_reconstruction_error") is None
 

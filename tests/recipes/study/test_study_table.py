@@ -102,26 +102,28 @@ def test_a_run_that_recovered_is_counted(tmp_path):
 
 COLUMNS = {
     "seconds": ("run_seconds", 1.0, 0),
-    "FID ({extractor})": ("buffer.fid_{extractor}", 2.0, 1),
+    "FID ({extractor})": ("generation.buffer.fid", 2.0, 1),
 }
-OWN = {"FID (classifier features)": ("buffer.fid_classifier_features", 2.0, 1)}
-INCEPTION = {"FID (inception v3)": ("buffer.fid_inception_v3", 2.0, 1)}
 WEIGHTS = "--config.eval.inception_weights=weights.npz"
 
 
 @pytest.mark.parametrize(
-    ("own", "of_all", "expected"),
+    ("own", "of_all", "features"),
     [
-        ([], [], OWN),
-        ([], [WEIGHTS], INCEPTION),
-        ([WEIGHTS], [], OWN | INCEPTION),
+        ([], [], "digits features"),
+        ([], [WEIGHTS], "inception v3"),
+        ([WEIGHTS], [], "digits features, inception v3"),
+        (["--config.data.image_size=12"], [], "classifier features, digits features"),
     ],
 )
-def test_a_column_of_an_extractor_is_of_that_of_the_rows(own, of_all, expected, tmp_path):
+def test_a_heading_names_the_extractors_of_the_rows(own, of_all, features, tmp_path):
     rows = {"plain": "configs/jem_digits.py", "own": ["configs/jem_digits.py", *own]}
     study = Study(rows, COLUMNS)
     found = with_extractors(study, cells(study, tmp_path, 1, of_all))
-    assert found.columns == {"seconds": COLUMNS["seconds"]} | expected
+    assert found.columns == {
+        "seconds": COLUMNS["seconds"],
+        f"FID ({features})": COLUMNS["FID ({extractor})"],
+    }
     assert found.rows == rows
 
 
@@ -130,7 +132,7 @@ def test_a_table_names_the_extractor_of_its_runs(tmp_path, monkeypatch):
     path = tmp_path / "judged.py"
     path.write_text(
         "from ebmjax.recipes.study import Study\n"
-        "columns = {'FID ({extractor})': ('fid_{extractor}', 1.0, 1)}\n"
+        "columns = {'FID ({extractor})': ('generation.fresh.fid', 1.0, 1)}\n"
         "STUDY = Study({'row': 'configs/jem_digits.py'}, columns, num_seeds=1)\n"
     )
     arguments = ["study.py", f"--study={path}", f"--folder={tmp_path / 'runs'}", WEIGHTS]

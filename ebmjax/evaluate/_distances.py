@@ -1,0 +1,251 @@
+"""Distances of images from the training images, with errors, in the features of one extractor."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ebmjax import data, metrics
+from ebmjax.evaluate._extractors import Extractor
+from ebmjax.types import Key
+
+NUM_NEIGHBOURS = 5
+"""Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
+NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
+"""Scores of images too few to have neighbours."""
+NAMES = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
+AT_SIZES = ("fid", "kid_rbf", "kid_polynomial")
+NUM_SPLITS, FEW_SPLITS, MANY_FEATURES = 50, 10, 512
+"""Splits in halves; and those for more features than this, where each takes seconds."""
+
+
+class Reference(NamedTuple):
+    """Reference that images are compared with.
+
+    Attributes:
+      features: (N, F), of all its images.
+      moments: their mean and covariance.
+      kernel: mean of KID's kernel over pairs of them.
+    """
+
+    features: np.ndarray
+    moments: metrics.FeatureMoments
+    kernel: float
+
+
+class Scores(NamedTuple):
+    """Scores of a set of images, and what its errors come from.
+
+    Attributes:
+      numbers: the scores by name, for a report.
+      halves: (splits, 2, N), the splits of the images; None without scores.
+      fid: (splits, 2), FID of each half.
+      kid: (splits, 2), KID of each half.
+    """
+
+    numbers: dict[str, Any]
+    halves: Any = None
+    fid: Any = None
+    kid: Any = None
+
+
+class Distances:
+    """Scores of images by one extractor; only their number if there is none.
+
+    Example:
+      >>> train = np.arange(8, dtype=np.uint8).reshape(4, 2, 1, 1)
+      >>> pixels = Extractor("pixels", lambda x: (x.reshape(len(x), -1), None), {})
+      >>> distances = Distances(data.ImageData(train, np.zeros(4, np.int32)), pixels)
+      >>> round(distances.scores(train + np.uint8(3)).numbers["fid"], 6)  # 3^2 + 3^2
+      18.0
+    """
+
+    train: data.ImageData
+    batch_size: int
+
+    def __init__(
+        self, train: data.ImageData, extractor: Extractor | None, *, batch_size: int = 256
+    ) -> None:
+        """Keeps the reference images, whose features are computed once.
+
+        Args:
+          train: the reference images and their classes; labels are all 0 without classes.
+          extractor: of features, such as ``random_features()`` or ``own_classifier(...)``; None
+            does without scores.
+          batch_size: images a call.
+        """
+        self.train, self._extractor, self.batch_size = train, extractor, batch_size
+
+    @property
+    def extractor(self) -> Extractor | None:
+        """Extractor of features."""
+        return self._extractor
+
+    def scores(
+        self,
+        images: np.ndarray,
+        labels: Any = None,
+        *,
+        at: int | None = None,
+        num_compared: int | None = None,
+        reference: Reference | None = None,
+        seed: int = 0,
+    ) -> Scores:
+        """Returns the scores of uint8 images.
+
+        "fid" and "kid" have standard errors over images, "fid_error" and "kid_error".
+        "fid_infinity" is FID at infinitely many images. Features that know classes have an
+        inception score, "is". "precision", "recall", "density" and "coverage" follow. NaN stands
+        for what the images are too few for.
+
+        Args:
+          images: (N, H, W, C); fewer than two have no other number than theirs.
+          labels: (N,), classes, of which the images have fixed numbers; None without classes.
+          at: number of images that FID is stated for, which its bias depends on. If it is not N,
+            the value is taken from the line in 1/N through all images and their halves. Without a
+            line (see ``fid_line``) it is of N. "fid_num_images" is the number.
+          num_compared: first images that the scores after "fid_infinity" use; None for all.
+          reference: None for the training images.
+          seed: of the splits in halves; two sets of paired images take one seed.
+        """
+        found: dict[str, Any] = {"num_images": len(images)}
+        if self.extractor is None:
+            return Scores(found)
+        reference = reference or self.train_reference
+        if len(images) < 2:
+            has_classes = self.outputs(self.train.images[:1])[1] is not None
+            names = (*NAMES, *NO_SCORES) if has_classes else (*NAMES[:-1], *NO_SCORES)
+            return Scores(found | dict.fromkeys(names, math.nan))
+        features, probabilities = self.outputs(images)
+        labels = np.zeros(len(images), int) if labels is None else np.asarray(labels)
+        num_splits = NUM_SPLITS if features.shape[1] <= MANY_FEATURES else FEW_SPLITS
+        halves = metrics.split_in_halves(jax.random.key(seed), labels, num_splits=num_splits)
+        fid = metrics.frechet_distance(*metrics.feature_moments(features), *reference.moments)
+        fids = metrics.frechet_distances(features, reference.moments, halves)
+        parts = np.concatenate([np.ones((1, len(images)), bool), halves.reshape(-1, len(images))])
+        kids = metrics.kernel_distances(
+            features, reference.features, parts, within=reference.kernel
+        )
+        kid, kids = float(kids[0]), kids[1:].reshape(-1, 2)
+        line = fid_line(fid, fids, halves, features.shape[1])
+        at = len(images) if at is None or line is None else at
+        compared = features[:num_compared]
+        found |= {
+            "fid": fid if line is None or at == len(images) else line.intercept + line.slope / at,
+            "fid_num_images": at,
+            "fid_error": metrics.half_sample_error(fids, halves),
+            "fid_infinity": math.nan if line is None else line.intercept,
+            "kid": kid,
+            "kid_error": metrics.half_sample_error(kids, halves),
+        }
+        if probabilities is not None:
+            found["is"] = metrics.inception_score(probabilities[:num_compared], num_splits=1).mean
+        found |= manifold_scores(compared, reference.features)
+        return Scores(found, halves, fids, kids)
+
+    def at_sizes(self, key: Key, images: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
+        """Returns "fid", "kid_rbf" and "kid_polynomial" of uint8 images, one for each size.
+
+        A size takes as many images. Sizes above their number have NaN. See
+        ``metrics.extrapolate_to_infinity``.
+        """
+        known = [size for size in sizes if size <= len(images)]
+        if not known:
+            return {name: np.full(len(sizes), np.nan) for name in AT_SIZES}
+        features, _ = self.outputs(images)
+        reference, moments, _ = self.train_reference
+
+        def fid(rows: np.ndarray) -> float:
+            return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
+
+        bandwidth = (reference.shape[1] / 2) ** 0.5  # the thermodynamic-integration thesis's
+        kid = partial(metrics.kernel_distance, features_b=reference)
+        functions = (fid, partial(kid, kernel="rbf", bandwidth=bandwidth), kid)
+        found: dict[str, Any] = {}
+        for name, function in zip(AT_SIZES, functions, strict=True):
+            found[name] = np.full(len(sizes), np.nan)
+            found[name][: len(known)] = metrics.metric_at_sizes(key, function, features, known)
+        return found
+
+    def train_and(self, images: np.ndarray) -> Reference:
+        """Returns a reference of the training images and these uint8 ones together."""
+        more = self.outputs(images)[0]
+        return _reference(np.concatenate([self.train_reference.features, more]))
+
+    @cached_property
+    def train_reference(self) -> Reference:
+        """Reference of the training images."""
+        return _reference(self.outputs(self.train.images)[0])
+
+    def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
+        assert self.extractor is not None
+        return metrics.extract_in_batches(self.extractor.outputs_fn, images, self.batch_size)
+
+
+def _reference(features: np.ndarray) -> Reference:
+    return Reference(features, metrics.feature_moments(features), metrics.mean_kernel(features))
+
+
+def fid_line(
+    fid: float, fids: np.ndarray, halves: np.ndarray, num_features: int
+) -> metrics.LineFit | None:
+    """Returns FID as a line in 1 / (number of images), through a sample and its halves.
+
+    The number of images must be at least twice that of the features, so that the covariances of
+    halves have full rank. With fewer, FID is no such line, and None is returned.
+
+    Args:
+      fid: of all images.
+      fids: (splits, 2), of the halves.
+      halves: (splits, 2, N), see ``metrics.split_in_halves``.
+      num_features: length of a feature vector.
+    """
+    half = int(halves[0, 0].sum())
+    if half < max(num_features, 2):
+        return None
+    sizes, values = np.array([halves.shape[2], half]), np.array([fid, np.mean(fids)])
+    return metrics.fit_in_inverse_size(sizes, values)
+
+
+def difference(
+    scores: Scores, reference: Scores, name: str, *, is_paired: bool
+) -> dict[str, float]:
+    """Returns "difference", "low" and "high": scores minus reference with its 95 % interval.
+
+    Args:
+      scores: of a set of images.
+      reference: of another.
+      name: "fid" or "kid".
+      is_paired: whether image i of one set belongs to image i of the other, and the splits in
+        halves are the same. What both images share then cancels.
+    """
+    from scipy import stats
+
+    values = [getattr(one, name) for one in (scores, reference)]
+    if any(value is None for value in values):
+        return dict.fromkeys(("difference", "low", "high"), math.nan)
+    if is_paired:
+        error = metrics.half_sample_error(values[0] - values[1], scores.halves)
+    else:
+        error = math.hypot(*(one.numbers[f"{name}_error"] for one in (scores, reference)))
+    found = scores.numbers[name] - reference.numbers[name]
+    reach = float(stats.t.ppf(0.975, len(scores.halves))) * error
+    return {"difference": found, "low": found - reach, "high": found + reach}
+
+
+def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    """Returns precision, recall, density and coverage against as many rows of the reference.
+
+    The rows are the first of one random order, the same for every run. Too few images give
+    ``NO_SCORES``.
+    """
+    num = min(len(features), len(reference))
+    if num <= NUM_NEIGHBOURS:
+        return dict(NO_SCORES)
+    chosen = np.random.default_rng(0).permutation(len(reference))[:num]
+    scores = metrics.manifold_scores(features, reference[chosen], num_neighbours=NUM_NEIGHBOURS)
+    return scores._asdict()
