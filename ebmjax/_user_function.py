@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import runpy
 import sys
 from collections.abc import Callable
@@ -22,6 +23,15 @@ def is_function_name(name: str) -> bool:
     return place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
 
 
+def names_code(name: str) -> bool:
+    """Returns whether a source of data called ``name`` may run code from outside the package.
+
+    That is a user's function, and a data set of a namespace, whose code tensorflow-datasets may
+    fetch. A data set with a version, "cifar10:3.0.1", is neither.
+    """
+    return ":" in name and not re.fullmatch(r"[^:]*:[\d.*]+", name)
+
+
 @cache
 def definitions(path: Path) -> SimpleNamespace:
     """Runs a file, once in a process, and returns its definitions as attributes."""
@@ -31,12 +41,18 @@ def definitions(path: Path) -> SimpleNamespace:
 def user_function(name: str) -> Callable[..., Any]:
     """Returns the function that "FILE.py:function" or "module:function" names.
 
-    Files and modules are looked for from the current folder; modules may also be installed.
+    Files and modules are looked for from the current folder; modules may also be installed. Those
+    of Python itself are refused: no function there makes networks or images, and some run programs.
 
     Raises:
       ValueError: if the file or module cannot be imported, or has no such function.
     """
     place, _, function_name = name.rpartition(":")
+    if not place.endswith(".py") and place.partition(".")[0] in sys.stdlib_module_names:
+        raise ValueError(
+            f"{name!r} names a module of Python itself, which is never imported for this. Name a "
+            "function of yours by its file, FILE.py:FUNCTION."
+        )
     try:
         if place.endswith(".py"):
             found: Any = definitions(Path(place).expanduser().resolve())
@@ -44,7 +60,7 @@ def user_function(name: str) -> Callable[..., Any]:
             if os.getcwd() not in sys.path:
                 sys.path.insert(0, os.getcwd())
             found = importlib.import_module(place)
-    except Exception as error:  # whatever the user's own code raises
+    except (Exception, SystemExit) as error:  # whatever the user's own code raises
         raise ValueError(
             f"{name!r} must be FILE.py:FUNCTION or MODULE:FUNCTION, and {place!r} cannot be "
             f"imported: {type(error).__name__}: {error}."

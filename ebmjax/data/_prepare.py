@@ -38,9 +38,10 @@ def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
     plain, _, version = name.partition(":")
     there = [folder for folder in copies(root, plain) if version in ("", folder.name)]
     try:
-        if version and there:
-            return tfds.builder_from_directory(there[0])
-        return tfds.builder(name, data_dir=data_dir and root)
+        with _own_features_alone():
+            if version and there:
+                return tfds.builder_from_directory(there[0])
+            return tfds.builder(name, data_dir=data_dir and root)
     except tfds.core.DatasetNotFoundError:
         raise ValueError(
             f"name must be a data set of tensorflow-datasets, such as cifar10, cifar100, "
@@ -56,6 +57,32 @@ def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
             f"{name} cannot be opened in {root}: {reason}. {described_copies(root)} Give the name "
             "of one of these, with its version as in cifar10:3.0.2, or leave the version out."
         ) from error
+
+
+@contextlib.contextmanager
+def _own_features_alone() -> Iterator[None]:
+    """Refuses classes that are not of tensorflow-datasets: a copy's features.json may name any.
+
+    tensorflow-datasets imports the module that such a name begins with.
+    """
+    from tensorflow_datasets.core import features
+
+    kind = features.FeatureConnector
+    before = kind.__dict__["cls_from_name"]
+
+    def cls_from_name(cls: Any, python_class_name: str) -> Any:
+        if not python_class_name.startswith("tensorflow_datasets."):
+            raise ValueError(
+                f"features.json names {python_class_name!r}, which is not of tensorflow-datasets "
+                "and was not imported"
+            )
+        return before.__func__(cls, python_class_name)
+
+    kind.cls_from_name = classmethod(cls_from_name)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        kind.cls_from_name = before
 
 
 def _check_name(name: str, root: Path) -> None:

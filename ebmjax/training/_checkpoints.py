@@ -1,10 +1,9 @@
 """Checkpoints with digests; a damaged one is skipped for the one before it."""
 
-import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ import jax
 import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax._records import json_digest, read_record
 from ebmjax.training._access import (
     CheckpointAccessError,
     access_explained,
@@ -20,7 +20,7 @@ from ebmjax.training._access import (
     system_errno,
 )
 from ebmjax.training._digest import tree_digest
-from ebmjax.training._leaves import host_leaves, like
+from ebmjax.training._leaves import host_leaves, layout, like
 from ebmjax.types import PyTree
 
 logger = logging.getLogger(__name__)
@@ -48,18 +48,29 @@ class Checkpoints:
       directory: made if missing.
       max_to_keep: older checkpoints are removed; at least 1. With 1, no other is left if it is
         damaged. Passing ones come on top.
+      about: facts of the run (anything JSON can hold), saved with each checkpoint.
+      is_read_only: whether the folder stays as it is, whatever is read: it is not made, and damaged
+        checkpoints are not moved.
 
     Raises:
       ValueError: if ``max_to_keep`` is below 1.
       CheckpointAccessError: if the folder cannot be made.
     """
 
-    def __init__(self, directory: str | Path, *, max_to_keep: int = 3):
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        max_to_keep: int = 3,
+        about: Mapping[str, Any] | None = None,
+        is_read_only: bool = False,
+    ):
         check_at_least("max_to_keep", max_to_keep, 1)
         import orbax.checkpoint as ocp  # it takes 0.7 s to import, and only runs that save need it
 
         self._ocp = ocp
         self.directory = Path(directory).expanduser().absolute()
+        self._about, self._is_read_only = dict(about or {}), is_read_only
         alone: dict[str, Any] = {}
         if jax.process_count() > 1:  # one reads and writes, and must not wait for the others
             me = jax.process_index()
@@ -71,7 +82,8 @@ class Checkpoints:
         self._are_passing: dict[int, bool] = {}
         self._has_saved = False
         with access_explained("made", self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            if not is_read_only:
+                self.directory.mkdir(parents=True, exist_ok=True)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
         silence_orbax_errors()
 
@@ -91,17 +103,18 @@ class Checkpoints:
         """
         leaves = host_leaves(tree)
         # As it will be read back: JSON's keys are strings, whose order differs from numbers'.
-        user = json.loads(json.dumps(meta))
+        user, about = json.loads(json.dumps([meta, self._about]))
         record = {
             "step": step,
             "user": user,
-            "layout": _layout(tree),
+            "about": about,
+            "layout": layout(tree),
             "digest": tree_digest(leaves),
             "is_passing": is_passing,
         }
         args = self._ocp.args.Composite(
             state=self._ocp.args.StandardSave(leaves),
-            meta=self._ocp.args.JsonSave({"record": record, "digest": _json_digest(record)}),
+            meta=self._ocp.args.JsonSave({"record": record, "digest": json_digest(record)}),
         )
         with access_explained("written", self.directory):
             self._manager.wait_until_finished()
@@ -128,7 +141,7 @@ class Checkpoints:
     def _is_passing(self, step: int) -> bool:
         if step not in self._are_passing:
             try:
-                self._are_passing[step] = self._record(step)["is_passing"]
+                self._are_passing[step] = read_record(self.directory, step)["is_passing"]
             except Exception:  # damaged: it stays until it is old
                 self._are_passing[step] = False
         return self._are_passing[step]
@@ -136,8 +149,8 @@ class Checkpoints:
     def restore_latest(self, template: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
         """Returns the newest intact checkpoint as (tree like ``template``, meta), or None.
 
-        Damaged newer checkpoints are reported and moved to ``<step>.damaged``, so that the run can
-        save those steps again.
+        Damaged newer checkpoints are reported and, unless the folder is read only, moved to
+        ``<step>.damaged``, so that the run can save those steps again.
 
         Raises:
           CheckpointMismatchError: if the newest readable one does not fit ``template``.
@@ -146,9 +159,26 @@ class Checkpoints:
             Nothing is moved.
         """
         found, damaged = self._newest(lambda step: self._restore(step, template))
-        if found is not None:
+        if found is not None and not self._is_read_only:
             for bad in damaged:
                 self._set_aside(bad)
+        return found
+
+    def restore(self, template: PyTree, step: int) -> tuple[PyTree, dict[str, Any]]:
+        """Returns the checkpoint of ``step`` as (tree like ``template``, meta); moves nothing.
+
+        Raises:
+          CheckpointMismatchError, CheckpointAccessError: as ``restore_latest``.
+          CheckpointDamagedError: if it is missing or cannot be read back as it was written.
+        """
+        try:
+            found, _ = self._newest(lambda one: self._restore(one, template), [step])
+        except CheckpointDamagedError as error:
+            raise CheckpointDamagedError(
+                f"Checkpoint {step} in {self.directory} is missing, or cannot be read back as it "
+                "was written. Take another step."
+            ) from error
+        assert found is not None
         return found
 
     def _set_aside(self, step: int) -> None:
@@ -229,10 +259,10 @@ class Checkpoints:
 
     def _intact(self, step: int, template: PyTree) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns leaves by number, checked against ``template``, and their description."""
-        ocp, record = self._ocp, self._record(step)
+        ocp, record = self._ocp, read_record(self.directory, step)
         abstract = None
         if template is not None:
-            _check_layout(step, record["layout"], _layout(template))
+            _check_layout(step, record["layout"], layout(template))
             abstract = host_leaves(template)
         restored = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
@@ -240,16 +270,6 @@ class Checkpoints:
         if tree_digest(restored) != record["digest"]:
             raise ValueError("its arrays are not the ones that were written")
         return restored, record
-
-    def _record(self, step: int) -> dict[str, Any]:
-        """Returns the description of a checkpoint, checked by its digest."""
-        asked = self._ocp.args.Composite(meta=self._ocp.args.JsonRestore())
-        meta = self._manager.restore(step, args=asked)["meta"]
-        if _json_digest(meta["record"]) != meta["digest"]:
-            raise ValueError("its description is not the one that was written")
-        if meta["record"].get("step", step) != step:
-            raise ValueError(f"it is a copy of checkpoint {meta['record']['step']}")
-        return meta["record"]
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -265,18 +285,6 @@ class Checkpoints:
             if self._has_saved:
                 self._remove_surplus()
             self._manager.close()
-
-
-def _json_digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _layout(tree: PyTree) -> dict[str, str]:
-    """Returns path to "dtype(shape)" of every leaf."""
-    return {
-        jax.tree_util.keystr(path): f"{leaf.dtype}{tuple(leaf.shape)}"
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def _check_layout(step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:

@@ -82,8 +82,6 @@ def _digest(array: Any) -> tuple[str, str]:
 def check_same_data(meta: dict[str, Any], step: int, ours: DataDigest) -> None:
     """Raises unless the data are those that a checkpoint was made with.
 
-    For checkpoints of an older version, which do not identify their data, it only warns.
-
     Args:
       meta: the checkpoint's, from ``Checkpoints.restore_latest``.
       step: the checkpoint's.
@@ -92,13 +90,6 @@ def check_same_data(meta: dict[str, Any], step: int, ours: DataDigest) -> None:
     Raises:
       CheckpointMismatchError: naming what differs and what to do.
     """
-    if "data" not in meta:
-        logger.warning(
-            "Checkpoint %d is of a version that kept no digest of its data: whether they are the "
-            "same now was not checked.",
-            step,
-        )
-        return
     theirs = {path: tuple(entry) for path, entry in meta["data"].items()}
     differing = [p for p in sorted({*ours, *theirs}) if ours.get(p) != theirs.get(p)]
     if not differing:

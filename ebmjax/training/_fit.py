@@ -200,7 +200,8 @@ def fit(
                 if checkpoints:
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
                     meta |= {"reason": watch.reason, "health": health.described()}
-                    meta |= {"optimizer": optimizer}
+                    meta |= {"optimizer": optimizer, "total_steps": plan.total_steps}
+                    meta |= {"is_diverged": watch.divergence is not None}
                     is_good = plan.is_saved(step) and health.is_healthy and not watch.is_skipping
                     checkpoints.save(step, saved, meta, is_passing=not is_good)
         signum = stop.settled()

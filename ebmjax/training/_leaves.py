@@ -34,3 +34,11 @@ def revive(host_leaf: np.ndarray, like: Any) -> Any:
     if not is_key(like):
         return host_leaf
     return jax.random.wrap_key_data(jnp.asarray(host_leaf), impl=jax.random.key_impl(like))
+
+
+def layout(tree: PyTree) -> dict[str, str]:
+    """Returns path to "dtype(shape)" of every leaf."""
+    return {
+        jax.tree_util.keystr(path): f"{leaf.dtype}{tuple(leaf.shape)}"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }

@@ -57,7 +57,7 @@ def warm_start(
     directory = Path(directory).expanduser()
     found = None
     if directory.is_dir():
-        with Checkpoints(directory) as checkpoints:
+        with Checkpoints(directory, is_read_only=True) as checkpoints:
             found = checkpoints.read_latest()
     if found is None:
         raise FileNotFoundError(

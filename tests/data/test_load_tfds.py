@@ -195,6 +195,24 @@ def copy_of_cifar10(tmp_path):
     return folder
 
 
+@pytest.mark.parametrize("name", ["mine", "mine:1.0.0"])
+def test_a_copy_that_names_code_does_not_run_it(name, tmp_path, monkeypatch):
+    """tensorflow-datasets would import the module of the class."""
+    monkeypatch.syspath_prepend(tmp_path)
+    canary = tmp_path / "canary"
+    (tmp_path / "evil_features.py").write_text(f"open({str(canary)!r}, 'w')\n")
+    folder = tmp_path / "data" / "mine" / "1.0.0"
+    folder.mkdir(parents=True)
+    info = {"name": "mine", "version": "1.0.0", "fileFormat": "array_record"}
+    splits = [{"name": "train", "shardLengths": ["1"], "numBytes": "1"}]
+    (folder / "dataset_info.json").write_text(json.dumps(info | {"splits": splits}))
+    features = {"pythonClassName": "evil_features.Feature", "featuresDict": {"features": {}}}
+    (folder / "features.json").write_text(json.dumps(features))
+    with pytest.raises(DataUnavailableError, match=r"'evil_features\.Feature', which is not of"):
+        load_tfds(name, "train", data_dir=tmp_path / "data")
+    assert not canary.exists()
+
+
 @needs_real_cifar10
 def test_a_tfrecord_copy_is_told_apart(copy_of_cifar10):
     info = copy_of_cifar10 / "dataset_info.json"

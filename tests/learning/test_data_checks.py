@@ -1,7 +1,5 @@
 """Data are looked at once before anything compiles, and known again when a run goes on."""
 
-import logging
-
 import image_problem
 import jax
 import joint_problems
@@ -200,14 +198,3 @@ def test_a_run_goes_on_with_the_same_data_wherever_they_lie(begun):
     assert again.data_sha256 == result.data_sha256
     assert len(result.data_sha256) == 64
     assert tree_digest(again.state) == tree_digest(result.state)
-
-
-def test_a_checkpoint_without_a_digest_warns(tmp_path, caplog):
-    state, _, data = regression()
-    with Checkpoints(tmp_path) as checkpoints:
-        meta = {"seconds": {"wall": 0.0, "compile": 0.0}, "row": {}}
-        checkpoints.save(6, state._replace(step=state.step + 6), meta)
-    with caplog.at_level(logging.WARNING):
-        result = sitting(tmp_path, data)
-    assert int(result.state.step) == 6
-    assert "Checkpoint 6 is of a version that kept no digest of its data" in caplog.text

@@ -2,7 +2,6 @@
 
 import csv
 import sys
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -32,6 +31,7 @@ def check_use(workdir, monkeypatch, folder, images, columns):
     run = recipes.load(workdir)
     samples = run.sample(jax.random.key(3), 3)["images"]
     assert (samples.shape, samples.dtype) == ((3, *run.input_shape), np.uint8)
+    assert run.is_finished
     command(monkeypatch, "sample", workdir, folder / "s.npz", "--num=3", "--seed=3")
     with np.load(folder / "s.npz") as written:
         np.testing.assert_array_equal(written["images"], samples)
@@ -50,22 +50,6 @@ def check_use(workdir, monkeypatch, folder, images, columns):
     # The same program on the same images; the text of a float32 has nine digits or fewer.
     np.testing.assert_allclose(found[:, 1:], flat, rtol=1e-7)
 
-    # Of a function, and of images that lack classes, which only training minds.
-    np.savez(folder / "some.npz", images=images, labels=np.full(len(images), 3))
-    returned = f"np.load({str(folder / 'some.npz')!r})['images'], None"
-    (folder / "mine.py").write_text(f"import numpy as np\nread = lambda split: ({returned})\n")
-    for source in (folder / "some.npz", f"{folder / 'mine.py'}:read"):
-        again = use._scored(run, SimpleNamespace(data=str(source), split="train"))
-        for name, values in scores.items():
-            np.testing.assert_array_equal(again[name], values)
-
-    # Images of a folder are named by their files.
-    (folder / "files").mkdir()
-    for index, image in enumerate(images):
-        Image.fromarray(image.squeeze()).save(folder / "files" / f"{index}.png")
-    again = use._scored(run, SimpleNamespace(data=str(folder / "files"), split="train"))
-    assert again.pop("file").tolist() == sorted(f"{index}.png" for index in range(len(images)))
-    assert set(again) == set(scores)
     command(monkeypatch, "export", workdir, folder / "p.safetensors")
     command(monkeypatch, "export", workdir, folder / "p.npz")
     from safetensors.numpy import load_file

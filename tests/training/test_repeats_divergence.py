@@ -6,6 +6,7 @@ import optax
 from repeated_problem import NUM_STEPS, keys, make_plan
 from training_problems import ListWriter, chains_data
 
+from ebmjax._records import read_record, saved_steps
 from ebmjax.training import (
     Checkpoints,
     DivergenceError,
@@ -42,11 +43,12 @@ def fit_diverging(first_bad, **options):
     return result, writer
 
 
-def test_a_repeat_that_diverges_stops_no_other():
-    result, writer = fit_diverging((4.0, 100.0, 19.0))
+def test_a_repeat_that_diverges_stops_no_other(tmp_path):
+    result, writer = fit_diverging((4.0, 100.0, 19.0), checkpoints=Checkpoints(tmp_path))
     np.testing.assert_array_equal(result.state.params, [4.0, NUM_STEPS, 19.0])
     np.testing.assert_array_equal(result.state.skipped, [19, 0, 4])
     np.testing.assert_array_equal(result.state.consecutive_skipped, [19, 0, 4])
+    assert read_record(tmp_path, NUM_STEPS)["user"]["is_diverged"] is False
     assert [row["consecutive_skipped"] for _, row in writer.rows][4:7] == [
         [1, 0, 0],
         [2, 0, 0],
@@ -64,5 +66,8 @@ def test_a_run_ends_when_every_repeat_is_stuck(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         state, _ = checkpoints.restore_latest(diverging(first_bad)[0])
     np.testing.assert_array_equal(state.params, first_bad)
+    about = [read_record(tmp_path, step)["user"] for step in saved_steps(tmp_path)]
+    assert [one["is_diverged"] for one in about] == [False] * (len(about) - 1) + [True]
+    assert {one["total_steps"] for one in about} == {NUM_STEPS}
     again, _ = fit_diverging(first_bad, checkpoints=Checkpoints(tmp_path))  # and stays diverged
     assert isinstance(again, DivergenceError)

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class KeepBest:
       workdir: gets ``best/``, one checkpoint.
       name: name of the number, in ``IS_HIGHER_BETTER``.
       template: a state with the run's structure and shapes.
+      about: see ``Checkpoints``.
     """
 
     def __init__(
@@ -33,10 +34,11 @@ class KeepBest:
         workdir: Path,
         name: str,
         template: TrainState,
+        about: Mapping[str, Any] | None = None,
     ):
         self.monitor, self.folder, self.name = monitor, workdir / FOLDER, name
         self.sign = 1.0 if IS_HIGHER_BETTER[name] else -1.0
-        self.best, self.kept_step = -math.inf, -1
+        self.about, self.best, self.kept_step = about, -math.inf, -1
         found = _kept(workdir, template)
         if found is not None:
             self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
@@ -59,7 +61,7 @@ class KeepBest:
         value = row[self.name]
         if step > 0 and math.isfinite(value) and self.sign * value > self.best:
             self.best, self.kept_step = self.sign * value, step
-            with Checkpoints(self.folder, max_to_keep=1) as kept:
+            with Checkpoints(self.folder, max_to_keep=1, about=self.about) as kept:
                 kept.save(step, state, {"step": step, self.name: value})
         return row
 
@@ -86,7 +88,7 @@ def _kept(workdir: Path, template: TrainState) -> tuple[TrainState, dict[str, An
     if not folder.exists():
         return None
     try:
-        with Checkpoints(folder, max_to_keep=1) as kept:
+        with Checkpoints(folder, is_read_only=True) as kept:
             return kept.restore_latest(template)
     except CheckpointDamagedError as error:
         raise WorkdirError(

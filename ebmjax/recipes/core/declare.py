@@ -173,6 +173,32 @@ def check(fields: Fields, config: Config, typed: Collection[str] = ()) -> None:
             )
 
 
+def from_json(one: Field, name: str, value: Any) -> Any:
+    """Returns the value of a field as a configuration holds it, from what JSON says.
+
+    Raises:
+      ConfigError: unless it has the field's kind and lies in its range.
+    """
+    is_many = isinstance(one.default, tuple) or one.values.kind is tuple
+    if value is None and one.values.may_be_none:
+        return None
+    if isinstance(value, list) == is_many and value is not None:
+        is_whole = type(one.default) is not int or type(value) is int
+        if is_whole and one.values.refusal(value) is None:
+            return tuple(value) if is_many else value
+    many = "a list, every entry " * is_many
+    raise ConfigError(f"config.{name} must be {many}{one.values.words}, got {shown(repr(value))}.")
+
+
+def named_code(fields: Fields, config: Config) -> dict[str, str]:
+    """Returns the fields that name code from outside the package, with their values."""
+    return {
+        name: config[name]
+        for name, one in fields.items()
+        if isinstance(config[name], str) and one.values.names_code(config[name])
+    }
+
+
 def no_effect(
     fields: Fields, config: Config, name: str, typed: Collection[str] | None = None
 ) -> str | None:

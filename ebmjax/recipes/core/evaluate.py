@@ -1,33 +1,18 @@
-"""Runs the full evaluation of a finished run: evaluation.json and the family's files."""
+"""Runs the full evaluation of a run: evaluation.json and the family's files."""
 
 import time
 import warnings
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from ebmjax import training
 from ebmjax._phases import phase
 from ebmjax.recipes.core import best, per_image, workdir
 from ebmjax.recipes.core.build import Experiment
-from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.saved_state import Saved
 from ebmjax.recipes.core.tracking import evaluation_table
-
-
-def check_folder(path: Path, config: Config) -> None:
-    """Raises WorkdirError unless the folder holds a run of ``config``; ``eval`` may differ.
-
-    Raises:
-      WorkdirError: if there is no checkpoint, or the run has another configuration.
-    """
-    workdir.check(path, config, may_differ="eval.")
-    folder = path / "checkpoints"
-    if not (path / "config.json").exists() or not folder.is_dir() or not any(folder.iterdir()):
-        raise WorkdirError(
-            f"--workdir {path} holds no checkpoint to evaluate. Train first: the same command with "
-            "--mode=train, or with --mode=all to train and then evaluate."
-        )
 
 
 def check(experiment: Experiment, config: Config) -> None:
@@ -49,44 +34,31 @@ def is_of_best(config: Config) -> bool:
     return config.eval.get("checkpoint") == "best"
 
 
-def restore(path: Path, config: Config, experiment: Experiment) -> training.TrainState:
-    """Returns the state to evaluate: the end of training, or the best state.
+def restore(
+    path: Path, experiment: Experiment, found: Saved, is_named: bool = False
+) -> tuple[training.TrainState, Saved]:
+    """Returns a state and where it was found; nothing in the folder is changed.
 
-    The end is the newest intact checkpoint in ``path``. ``config.eval.checkpoint`` chooses the best
-    state, which may also be a diverged run's.
+    If the newest checkpoint is damaged, it is the newest intact one, unless a step ``is_named``.
 
     Raises:
-      WorkdirError: if training is unfinished; if it diverged and the best state is not chosen; if
-        there is no best state.
+      WorkdirError: see ``best.restore``.
       CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the run was trained on
         other data.
       CheckpointDamagedError: see ``Checkpoints.restore_latest``.
     """
-    with training.Checkpoints(path / "checkpoints") as checkpoints:
+    training.check_same_data(found.meta, found.newest, training.digest_data(experiment.data))
+    if found.is_best:
+        return best.restore(path, experiment.state), found
+    with training.Checkpoints(path / "checkpoints", is_read_only=True) as checkpoints:
+        if is_named:
+            return checkpoints.restore(experiment.state, found.step)[0], found
         restored = checkpoints.restore_latest(experiment.state)
-    state = experiment.state
-    if restored:
-        state, meta = restored
-        training.check_same_data(meta, int(state.step), training.digest_data(experiment.data))
-    step, total = int(state.step), experiment.plan.total_steps
-    skipped = int(np.min(state.consecutive_skipped))  # over all repeats, as ``fit`` counts
-    has_diverged = skipped >= experiment.plan.max_consecutive_skips
-    if has_diverged and not is_of_best(config):
-        raise WorkdirError(
-            f"--workdir {path} holds a run that diverged: the last {skipped} steps, up to step "
-            f"{step} of {total}, had no finite update. It cannot be continued and is not "
-            "evaluated. Train in another workdir, with longer chains, an L2 penalty on the "
-            "energies, a lower learning rate or smaller steps of the sampler; from what this run "
-            f"has learnt, with --config.train.start_from={path}. If it kept its best state "
-            "(train.keep_best), that is evaluated with --config.eval.checkpoint=best."
-        )
-    if step < total and not has_diverged:
-        raise WorkdirError(
-            f"--workdir {path} holds an unfinished run: its newest checkpoint that can be read is "
-            f"of step {step} of {total}. Continue it with the command and the configuration it was "
-            "started with and --mode=train; then evaluate."
-        )
-    return best.restore(path, experiment.state) if is_of_best(config) else state
+    assert restored is not None  # ``find_saved`` has seen one
+    step = int(restored[0].step)
+    if step < found.step:
+        print(f"checkpoint {found.step} is damaged; step {step} is used", flush=True)
+    return restored[0], found._replace(step=step)
 
 
 def _split(config: Config) -> str:
@@ -96,9 +68,15 @@ def _split(config: Config) -> str:
 
 
 def evaluate(
-    path: Path, config: Config, experiment: Experiment, state: training.TrainState
+    path: Path,
+    config: Config,
+    experiment: Experiment,
+    state: training.TrainState,
+    is_finished: bool = True,
 ) -> None:
     """Evaluates ``state``, writes evaluation.json and says where things are.
+
+    ``is_finished`` says whether that is the outcome of a finished run.
 
     "per_image" of a report goes to per_image.npz; its errors go into the report. So do warnings of
     numbers that could not be measured, which are printed too.
@@ -117,6 +95,7 @@ def evaluate(
         report["test_set_error"] = per_image.write(path, report.pop("per_image"))
     report |= {
         "step": int(state.step),
+        "is_finished": is_finished,
         "seed": config.seed,
         "eval": workdir.as_json(config)["eval"],
         "versions": workdir.versions(),

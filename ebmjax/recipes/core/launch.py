@@ -28,6 +28,7 @@ from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
 from ebmjax.recipes.core.recovery_rows import Rows
+from ebmjax.recipes.core.saved_state import find_saved
 from ebmjax.recipes.core.tracking import TensorBoardWriter, progress_writer
 from ebmjax.recipes.core.workdir_lock import only_process
 
@@ -44,11 +45,13 @@ def launch(
     folder: str | None,
     mode: str = "train",
     num_traced: int | None = None,
+    step: int | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
-    ``mode`` "eval" only evaluates the finished run of ``folder``; "all" trains and evaluates. So
-    many steps as ``num_traced`` says are traced into the folder's profile/.
+    ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
+    state; "all" trains and evaluates. So many steps as ``num_traced`` says are traced into the
+    folder's profile/.
 
     Raises:
       USER_ERRORS: the message says what to do.
@@ -58,8 +61,10 @@ def launch(
     if mode == "eval":
         if num_traced is not None:
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
-        training.on_first(lambda: evaluate_finished(config, folder, config_argument))
+        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step))
         return None
+    if step is not None:
+        raise WorkdirError("--step names the state that --mode=eval evaluates: leave it out.")
     path, recoveries = training.from_first(lambda: opened(config, config_argument, folder))
     print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
     experiment = built(config, recoveries, path)
@@ -94,7 +99,7 @@ def opened(
     name = Path(config_argument.partition(":")[0]).stem
     path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
     workdir.check(path, config)
-    return path, recover.complete(path)
+    return path, recover.complete(path, config)
 
 
 def prepared(config: Config, path: Path, experiment: build.Experiment) -> training.WarmStart | None:
@@ -219,7 +224,8 @@ def train_once(
     vars(experiment.train_step).pop("optimizer", None)
     monitor = experiment.monitor
     if config.train.get("keep_best") and training.is_first():
-        monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state)
+        about = workdir.identity(config)
+        monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state, about)
     try:
         result = training.fit(
             recover.train_key(config, recoveries),
@@ -250,22 +256,24 @@ def train_once(
     return result
 
 
-def evaluate_finished(config: Config, folder: str | None, config_argument: str = "a run") -> None:
-    """Restores the finished run of ``folder``, evaluates it and prints the main numbers."""
+def evaluate_saved(
+    config: Config, folder: str | None, config_argument: str = "a run", step: int | None = None
+) -> None:
+    """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
     if folder is None:
-        raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a finished run.")
+        raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     path = Path(folder).expanduser()
-    evaluate.check_folder(path, config)
+    workdir.check(path, config, may_differ="eval.")
+    recoveries, found = recover.read_complete(path, config), find_saved(path, config, step)
     workdir.check_writable(path)
-    print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
-    recoveries = recover.complete(path)
+    print(found, f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
     now = recover.remedied(config, recoveries)
     experiment = build_or_explain(now, lambda: families.build(now, path))
     evaluate.check(experiment, config)
     print(*experiment.about_data, sep="\n", flush=True)
-    # Restoring moves a damaged checkpoint aside.
     with only_process(path), told_as_write_error(path):
-        evaluate.evaluate(path, config, experiment, evaluate.restore(path, config, experiment))
+        state, found = evaluate.restore(path, experiment, found, is_named=step is not None)
+        evaluate.evaluate(path, config, experiment, state, found.is_end)
 
 
 @contextlib.contextmanager

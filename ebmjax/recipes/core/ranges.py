@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ebmjax._user_function import is_function_name
+from ebmjax._user_function import is_function_name, names_code
 
 MAX_SEED = 2**32 - 1
 """Largest seed: JAX's keys are made of 32 bits."""
@@ -31,6 +31,7 @@ class Range:
       examples: a few values of the range, for tests.
       choices: all values, where these are names.
       may_be_none: whether the field may be left without a value.
+      names_code: tells the values that name code from outside the package.
     """
 
     words: str
@@ -39,6 +40,7 @@ class Range:
     examples: tuple[Any, ...] = ()
     choices: tuple[str, ...] = ()
     may_be_none: bool = False
+    names_code: Callable[[str], bool] = lambda value: False
 
     def refusal(self, value: Any) -> str | None:
         """Words for what ``value`` must be; None if it is fine."""
@@ -86,7 +88,7 @@ NOT_NEGATIVE = _number("finite and at least 0", lambda v: 0 <= v < math.inf, 0.0
 FRACTION = _number("in [0, 1)", lambda v: 0 <= v < ONE, 0.0, 0.25)
 UP_TO_ONE = _number("in (0, 1]", lambda v: 0 < v <= 1, 0.5, 1.0)
 PROBABILITY = _number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5)
-FINITE = _number("finite", math.isfinite, 0.0, -0.5)
+FINITE = _number("finite", lambda v: -math.inf < v < math.inf, 0.0, -0.5)
 BELOW_ONE = _number("finite and below 1", lambda v: -math.inf < v < ONE, 0.0, 0.25)
 RADIUS = _number("from 0 to 10000", lambda v: 0 <= v <= 1e4, 1, 2)
 WHOLE = _integer("an integer of at least 0", lambda v: v >= 0, 0, 3)
@@ -98,13 +100,21 @@ GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
+OURS = frozenset(
+    f"ebmjax.networks:{name}"
+    for name in ("ConvClassifier", "ConvGenerator", "LatentEnergy", "MLPEnergy", "ResidualEnergy")
+)
+"""Functions of the package that make networks. Others of it read files or run what they name."""
+
 FUNCTION = Range(
     "FILE.py:FUNCTION, MODULE:FUNCTION or empty",
     lambda v: isinstance(v, str) and (not v or is_function_name(v)),
     str,
     ("", "module:function"),
+    names_code=lambda v: bool(v) and v not in OURS,
 )
 NAME = Range("a name", lambda v: isinstance(v, str) and bool(v), str, ("some", "other"))
+SOURCE = replace(NAME, names_code=names_code)
 BANDWIDTH = Range(
     "positive, or 'median'", lambda v: v == "median" or POSITIVE.holds(v), object, ("median", 0.5)
 )

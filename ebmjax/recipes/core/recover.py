@@ -4,10 +4,9 @@
 that is killed at any moment is continued under the same remedies.
 """
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,16 @@ import numpy as np
 from ebmjax import training
 from ebmjax.recipes.core import build, families, health, remedies, workdir
 from ebmjax.recipes.core.best import FOLDER as BEST
-from ebmjax.recipes.core.fields import Config, WorkdirError
+from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.ranges import MAX_INTEGER
 from ebmjax.recipes.core.recovery_rows import cut_rows
+from ebmjax.recipes.core.saved_recoveries import FILE as FILE
+from ebmjax.recipes.core.saved_recoveries import Recovery as Recovery
+from ebmjax.recipes.core.saved_recoveries import read as read
+from ebmjax.recipes.core.saved_recoveries import read_complete as read_complete
+from ebmjax.recipes.core.saved_recoveries import write
 from ebmjax.recipes.core.workdir_lock import only_process
 from ebmjax.types import Key
-
-FILE = "recoveries.json"
 
 ABANDONED = "abandoned"
 """Folder of what a run measured after the steps that it went back to, by recovery."""
@@ -38,71 +40,9 @@ SKIPPED_AT_END = 3
 """Skipped steps at the very end that are a divergence: there is no time for more to follow."""
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """One recovery of a run.
-
-    Attributes:
-      number: from 1 on.
-      diverged_at: step at which too many had been skipped in a row.
-      first_skipped: step from which on none had a finite update.
-      reason: why steps were skipped; "" if unknown.
-      from_step: step of the checkpoint that the run goes on from; 0 for the start.
-      remedy: name in ``REMEDIES``.
-      changes: value before and after of every field that the remedy changes.
-      lost_seconds: training time between ``from_step`` and ``diverged_at``, compiling included.
-      lost_compile_seconds: the part of it spent compiling.
-      is_prepared: whether the folder is back at ``from_step``.
-    """
-
-    number: int
-    diverged_at: int
-    first_skipped: int
-    reason: str
-    from_step: int
-    remedy: str
-    changes: dict[str, list[Any]]
-    lost_seconds: float
-    lost_compile_seconds: float
-    is_prepared: bool = False
-
-    def told(self) -> dict[str, Any]:
-        """Returns what summary.json says of it."""
-        return {name: value for name, value in asdict(self).items() if name != "is_prepared"}
-
-    def __str__(self) -> str:
-        changed = ", ".join(
-            f"config.{name} {old:g} -> {new:g}" for name, (old, new) in self.changes.items()
-        )
-        reason = f": {self.reason}, from step {self.first_skipped} on" if self.reason else ""
-        return (
-            f"Diverged at step {self.diverged_at}{reason}.\nRecovery {self.number}: goes on from "
-            f"step {self.from_step} with a new key and {remedies.REMEDIES[self.remedy].words} "
-            f"({changed})."
-        )
-
-
-def read(path: Path) -> list[Recovery]:
-    """Returns the recoveries of the run in ``path``, the first one first.
-
-    Raises:
-      WorkdirError: if the file does not hold any.
-    """
-    file = path / FILE
-    if not file.exists():
-        return []
-    try:
-        return [Recovery(**one) for one in json.loads(file.read_text())["recoveries"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise WorkdirError(
-            f"{file} must hold the recoveries of this run, but does not ({error}). The run cannot "
-            "go on without it: put it back as it was, or use another --workdir."
-        ) from error
-
-
-def complete(path: Path) -> list[Recovery]:
-    """Returns ``read(path)``, after it finished a recovery that a killed process left half done."""
-    found = read(path)
+def complete(path: Path, config: Config) -> list[Recovery]:
+    """Returns ``read(path, config)``, and finishes what a killed process left half done."""
+    found = read(path, config)
     if not found or found[-1].is_prepared:
         return found
     with only_process(path):
@@ -128,7 +68,8 @@ def train_key(config: Config, recoveries: Sequence[Recovery]) -> Key:
 def checkpoints(path: Path, config: Config) -> training.Checkpoints:
     """Returns the checkpoints of the run in ``path``."""
     num_kept = NUM_KEPT[config.train.get("on_divergence", "stop")]
-    return training.Checkpoints(path / "checkpoints", max_to_keep=num_kept)
+    about = workdir.identity(config)
+    return training.Checkpoints(path / "checkpoints", max_to_keep=num_kept, about=about)
 
 
 def check_end(config: Config, result: training.FitResult) -> None:
@@ -198,7 +139,7 @@ def go_back(
         lost_seconds=round(error.wall_seconds - meta["seconds"]["wall"], 3),
         lost_compile_seconds=round(error.compile_seconds - meta["seconds"]["compile"], 3),
     )
-    _write(path, [*recoveries, found])
+    write(path, [*recoveries, found])
     prepared = _prepare(path, [*recoveries, found])
     print(found, *health.about(meta.get("health")), sep="\n", flush=True)
     return prepared
@@ -230,10 +171,6 @@ def _next_remedy(
     return usable[num_before]
 
 
-def _write(path: Path, recoveries: Sequence[Recovery]) -> None:
-    workdir.write_json(path / FILE, {"recoveries": [asdict(one) for one in recoveries]})
-
-
 def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
     """Takes the folder back to the step of the last recovery; may be repeated after a crash.
 
@@ -253,7 +190,7 @@ def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
     with training.Checkpoints(path / "checkpoints") as kept:
         kept.remove_after(last.from_step)
     done = [*recoveries[:-1], replace(last, is_prepared=True)]
-    _write(path, done)
+    write(path, done)
     return done
 
 

@@ -39,8 +39,9 @@ and TensorBoard event files. Interrupt with Ctrl-C; the same command with the sa
 continues, bit for bit. For a data set of tensorflow-datasets, --config.data.path= is the folder of
 prepared ones.
 
---mode=eval evaluates the finished run of --workdir in full: evaluation.json and, but for latent
-EBMs and toy_beta, evaluation.npz and plots/eval_*.
+--mode=eval evaluates the run of --workdir in full: evaluation.json and, but for latent EBMs and
+toy_beta, evaluation.npz and plots/eval_*. Of an unfinished run it takes the newest checkpoint; with
+--step=STEP, that of any saved step.
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
 differ from those the run was trained with.
 
@@ -65,6 +66,7 @@ PROCESSES = {
     ),
 }
 
+STEP = flags.DEFINE_integer("step", None, "Saved step that --mode=eval evaluates.", lower_bound=0)
 PROFILE = flags.DEFINE_integer(
     "profile", None, "Write a trace of so many steps of training.", lower_bound=1
 )
@@ -99,7 +101,9 @@ def run(config_argument: str) -> NoReturn:
         from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
 
     try:
-        signum = launch(CONFIG.value, config_argument, WORKDIR.value, MODE.value, PROFILE.value)
+        signum = launch(
+            CONFIG.value, config_argument, WORKDIR.value, MODE.value, PROFILE.value, STEP.value
+        )
     except USER_ERRORS as error:
         stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
     except KeyboardInterrupt:

@@ -24,6 +24,7 @@ from ebmjax.recipes.core.ranges import (
     POSITIVE,
     PROBABILITY,
     SEED,
+    SOURCE,
     TEXT,
     WHOLE,
     ZERO_OR_TWO,
@@ -59,7 +60,7 @@ _KNOWN: Fields = {
     "seed": field(0, SEED, "seed of all random numbers of the run"),
     "data.name": field(
         "",
-        NAME,
+        SOURCE,
         "digits, npz, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
     ),
     "data.path": field(

@@ -1,14 +1,17 @@
 """Starts a run from another run, ``config.train.start_from``."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from ebmjax import training
+from ebmjax._records import saved_steps
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.build import Experiment
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
-from ebmjax.recipes.core.workdir_lock import only_process
+from ebmjax.recipes.core.run_folder import read_config
+from ebmjax.recipes.core.workdir_lock import check_free
 
 
 def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
@@ -20,8 +23,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
         process uses it.
     """
     folder = config.train.get("start_from", "")
-    has_begun = any(p.name.isdigit() for p in (path / "checkpoints").glob("*"))
-    if not folder or has_begun:
+    if not folder or saved_steps(path / "checkpoints"):
         return None
     other = Path(folder).expanduser()
     if not (other / "config.json").is_file() or other.resolve() == path.resolve():
@@ -29,11 +31,12 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
             f"config.train.start_from must be the folder of another run, with its config.json and "
             f"checkpoints, got {folder!r}. Set it with --config.train.start_from=FOLDER."
         )
-    _check_held_out(config, len(jax.tree.leaves(experiment.data)[0]), other)
     assert experiment.warm_start is not None  # in every family that has the field
     try:
-        with only_process(other):
-            return experiment.warm_start(other / "checkpoints")
+        theirs = read_config(other)["data"]
+        _check_held_out(config, len(jax.tree.leaves(experiment.data)[0]), other, theirs)
+        check_free(other)
+        return experiment.warm_start(other / "checkpoints")
     except (
         FileNotFoundError,
         WorkdirError,
@@ -43,10 +46,11 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
         raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
 
 
-def _check_held_out(config: Config, num_kept: int, other: Path) -> None:
+def _check_held_out(config: Config, num_kept: int, other: Path, theirs: dict[str, Any]) -> None:
     """Raises ConfigError if the other run was trained on images after the first ``num_kept``."""
     ours = config.data
-    theirs = workdir.read_config(other)["data"]
+    if "max_train" not in theirs:  # points of the plane
+        return
     total = num_kept + ours.num_validation
     their_total = total if theirs["max_train"] is None else theirs["max_train"]
     if ours.max_train is None or total < ours.max_train:  # all that there are

@@ -1,17 +1,23 @@
-"""Loads the model of a finished run: to sample, to score, to be called from your own code."""
+"""Loads the model of a run: to sample, to score, to be called from your own code."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
-from ebmjax.recipes.core import declare, evaluate, families, recover, workdir
+from ebmjax._phases import phase
+from ebmjax.recipes.core import declare, evaluate, families, recover, run_folder
 from ebmjax.recipes.core.explain import build_or_explain
-from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, flatten
+from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
+from ebmjax.recipes.core.saved_state import find_saved
+
+MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
+"""Fields that a caller may always give; others only where they name code."""
 
 
 class TrainedRun(NamedTuple):
-    """A finished run.
+    """The model of a run.
 
     Attributes:
       config: its configuration, with what recoveries changed (``config.train.on_divergence``).
@@ -21,6 +27,8 @@ class TrainedRun(NamedTuple):
       sample: see ``build.Use``.
       score: see ``build.Use``.
       input_shape: shape of one image or point.
+      step: step of training that the parameters are of.
+      is_finished: whether that is the outcome of a finished run.
     """
 
     config: Config
@@ -29,54 +37,89 @@ class TrainedRun(NamedTuple):
     sample: Any
     score: Any
     input_shape: tuple[int, ...]
+    step: int
+    is_finished: bool
 
 
-def load(folder: str | Path, **fields: Any) -> TrainedRun:
-    """Returns the model of a finished run; the data that it was trained on must be there.
+def load(
+    folder: str | Path, *, step: int | None = None, allow_code: bool = False, **fields: Any
+) -> TrainedRun:
+    """Returns the model of a run; the data that it was trained on must be there.
+
+    It says on stderr which state that is. The folder is data and stays as it is. Code from outside
+    ebmjax that its configuration names is run only if you name it again, or allow it.
 
     Args:
       folder: the run's folder.
+      step: a saved step; None for the newest, or the best with ``eval_checkpoint="best"``. A state
+        of a diverged run is used only if you name its step.
+      allow_code: whether code is run that the folder names, such as your own network of
+        ``model.factory``. Allow it only for folders that you trust.
       **fields: fields of the configuration that may differ, with underscores for dots:
         ``data_path`` where the data have moved, ``eval_checkpoint="best"`` for the best state
         instead of the last. ``data_placement="disk"`` leaves the images in their files.
+        ``model_factory="net.py:make"`` and ``data_name="own.py:images"`` name the code of such a
+        run again, wherever it lies now.
 
     Raises:
-      WorkdirError: if the folder holds no finished run.
+      WorkdirError: if the folder holds no such state, or names code that you have not.
       ConfigError: if a field may not differ, or the data cannot be read.
 
     Example:
       ``run = load("runs/jem"); images = run.sample(jax.random.key(0), 64)["images"]``
     """
     path = Path(folder).expanduser()
-    config = _config(path)
-    for name, value in fields.items():
-        dotted = name.replace("_", ".", 1)
-        if dotted not in (*workdir.LOCATIONS, "eval.checkpoint"):
-            raise ConfigError(
-                f"{name} may not differ from the run's own configuration. Fields that may: "
-                "data_path, data_placement, eval_checkpoint."
-            )
-        config.update_from_flattened_dict({dotted: value})
-    evaluate.check_folder(path, config)
-    config = recover.remedied(config, recover.read(path))
-    experiment = build_or_explain(config, lambda: families.build(config, path))
+    config = run_folder.config_of(path)
+    dotted = {
+        name.replace("_", ".", 1): str(value) if isinstance(value, Path) else value
+        for name, value in fields.items()
+    }
+    _check_code(path / "config.json", config, dotted, allow_code)
+    try:
+        families.check(config)
+    except ConfigError as error:
+        raise WorkdirError(f"{path}/config.json: {error}") from error
+    config.update_from_flattened_dict(dotted)
+    config = recover.remedied(config, recover.read_complete(path, config))
+    found = find_saved(path, config, step)
+    with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
+        experiment = build_or_explain(config, lambda: families.build(config, path))
     if experiment.use is None:
         raise WorkdirError(f"config.family={config.family!r} has no model to use.")
-    used = experiment.use(jax.device_get(evaluate.restore(path, config, experiment)))
+    with phase(f"reading the state of step {found.step:,}"):
+        state, found = evaluate.restore(path, experiment, found, is_named=step is not None)
+    used = experiment.use(jax.device_get(state))
     first = jax.tree.leaves(experiment.data)[0]
-    return TrainedRun(config, *used, input_shape=tuple(first.shape[1:]))
+    return TrainedRun(
+        config,
+        *used,
+        input_shape=tuple(first.shape[1:]),
+        step=int(state.step),
+        is_finished=found.is_end,
+    )
 
 
-def _config(path: Path) -> Config:
-    """Returns the configuration in config.json of a run's folder."""
-    try:
-        saved = workdir.read_config(path)
-    except (OSError, ValueError) as error:
-        raise WorkdirError(
-            f"{path} is not the folder of a run: its config.json cannot be read ({error})."
-        ) from error
-    config = declare.defaults(families.fields_of(saved.get("family", "")))
-    flat = {k: tuple(v) if isinstance(v, list) else v for k, v in flatten(saved).items()}
-    with config.unlocked():
-        config.update_from_flattened_dict(flat)
-    return config
+def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:
+    """Refuses fields that may not differ, and code that only the folder names.
+
+    Raises:
+      ConfigError, WorkdirError: naming the field and what to do.
+    """
+    named = declare.named_code(families.fields_of(config.family), config)
+    for name in given:
+        if name not in (*MAY_DIFFER, *named):
+            able = [one.replace(".", "_") for one in (*MAY_DIFFER, *named)]
+            raise ConfigError(
+                f"{name.replace('.', '_')} may not differ from the run's own configuration. Fields "
+                f"that may: {', '.join(able)}."
+            )
+    if allow_code:
+        return
+    for name, value in named.items():
+        if name not in given:
+            option = name.replace(".", "_")
+            raise WorkdirError(
+                f"{path} names code from outside ebmjax, config.{name}={value!r}, and nothing of "
+                f"it was run. Name it again, --{option}=FILE.py:FUNCTION (load({option}=...)), or "
+                "trust the folder with --allow_code (load(allow_code=True))."
+            )

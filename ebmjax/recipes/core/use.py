@@ -1,34 +1,39 @@
-"""Uses the model of a finished run: ``ebmjax sample``, ``ebmjax score``, ``ebmjax export``."""
+"""Uses the model of a run: ``ebmjax sample``, ``ebmjax score``, ``ebmjax export``."""
 
 import argparse
-import csv
-import os
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ebmjax.recipes.core.fields import ConfigError, stop
+from ebmjax._phases import phase, tell_phases
+from ebmjax.recipes.core import run_folder
+from ebmjax.recipes.core.fields import ConfigError, WorkdirError, stop
+from ebmjax.recipes.core.outputs import OUTPUTS, check_out, write
+from ebmjax.recipes.core.ranges import MAX_INTEGER, MAX_SEED
 
-USAGE = """Uses the model of a finished run. The data that it was trained on must still be there.
+USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
+stays as it is.
 
   ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
   ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
-sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz file, a folder of
-images, or FILE.py:FUNCTION. It writes .csv or .npz: log density or log evidence, and the
-probabilities of classes where there are any. Rows are in the order of the source; those of a folder
-name their files. export writes .safetensors or .npz, a name for each array.
+sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz or .npy file, a folder
+of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
+.npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
+the order of the source; those of a folder name their files. export writes .safetensors or .npz, a
+name for each array.
+
+An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
+
+Code from outside ebmjax that the folder names (your own network, a function that reads the data) is
+run only if you name it again, with --model_factory and --data_name, or trust it with --allow_code.
 """
 
-OUTPUTS = {
-    "sample": (".png", ".npz"),
-    "score": (".csv", ".npz"),
-    "export": (".safetensors", ".npz"),
-}
+SPLITS = ("test", "train")
+"""Splits that are scored, unless one is named: the first that there is."""
 
 
 def main() -> None:
@@ -38,68 +43,97 @@ def main() -> None:
       SystemExit: with code 2 after a mistake.
     """
     command = sys.argv[0].split()[-1]
-    arguments = _parser(command).parse_args(sys.argv[1:])
+    arguments = parser(command).parse_args(sys.argv[1:])
     out = Path(arguments.out).expanduser()
-    if out.suffix not in OUTPUTS[command]:
-        stop(f"--out must end in {' or '.join(OUTPUTS[command])}, got {arguments.out!r}.")
-    if not out.absolute().parent.is_dir():
-        stop(f"--out must lie in a folder that exists, got {arguments.out!r}.")
+    try:
+        _check_out(command, out, arguments)
+    except (ConfigError, WorkdirError) as error:
+        stop(error)
+    # Only now: mistakes that one look tells are answered without JAX's second.
     from ebmjax.recipes.core.launch import USER_ERRORS, use_compilation_cache
     from ebmjax.recipes.core.trained import load
 
     use_compilation_cache()
+    given = {
+        name: value
+        for name in ("data_path", "data_name", "model_factory")
+        if (value := getattr(arguments, name)) is not None
+    }
+    if arguments.checkpoint:
+        given["eval_checkpoint"] = arguments.checkpoint
+    use = {"sample": _sampled, "score": _scored, "export": _exported}[command]
+    options = {"step": arguments.step, "allow_code": arguments.allow_code, **given}
     try:
-        fields = {"eval_checkpoint": arguments.checkpoint} if arguments.checkpoint else {}
-        if arguments.data_path:
-            fields["data_path"] = arguments.data_path
-        run = load(arguments.workdir, **fields)
-        arrays = {"sample": _sampled, "score": _scored, "export": _exported}[command](
-            run, arguments
-        )
-        _write(out, arrays)
+        with tell_phases("stdout"):
+            arrays = use(load(arguments.workdir, **options), arguments)
+        write(out, arrays)
     except (*USER_ERRORS, OSError) as error:
         stop(error)
     shapes = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
     print(f"{out}: {shapes}{', ...' * (len(arrays) > 6)}")
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser(command: str) -> argparse.ArgumentParser:
+    """Returns the parser of "sample", "score" or "export"."""
+    made = argparse.ArgumentParser(
         f"ebmjax {command}",
         description=USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--workdir", required=True, help="folder of the finished run")
-    parser.add_argument("--out", required=True, help="file to write")
-    parser.add_argument("--checkpoint", choices=["newest", "best"], help="state to use")
-    parser.add_argument("--data_path", help="where the run's data lie now, if they were moved")
+    add = made.add_argument
+    add("--workdir", required=True, help="folder of the run")
+    add("--out", required=True, help=f"file to write, {' or '.join(OUTPUTS[command])}")
+    add("--overwrite", action="store_true", help="replace the file if it exists (default: refuse)")
+    add("--step", type=_integer(0), help="saved step to use (default: the newest)")
+    add("--checkpoint", choices=["newest", "best"], help="state to use (default: as the run says)")
+    add("--data_path", help="where the run's data lie now (default: where they lay)")
+    add("--data_name", help="FILE.py:FUNCTION that reads the run's data, named again")
+    add("--model_factory", help="FILE.py:FUNCTION that makes the run's network, named again")
+    add(
+        "--allow_code", action="store_true", help="run the code that the folder names (default: no)"
+    )
     if command == "sample":
-        parser.add_argument("--num", type=_at_least_one, default=64, help="number of samples")
-        parser.add_argument("--num_steps", type=_at_least_one, help="steps of each chain")
-        parser.add_argument("--seed", type=int, default=0, help="seed of the samples")
+        add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
+        add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
+        add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
-        parser.add_argument("--data", required=True, help="your images: file, folder or function")
-        parser.add_argument("--split", default="train", help="split of --data, if it has several")
-    return parser
+        add("--data", required=True, help="your images: file, folder or function")
+        add("--split", help=f"split of --data (default: {', else '.join(SPLITS)})")
+    return made
 
 
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
+def _integer(low: int, high: int = MAX_INTEGER) -> Any:
+    def integer(text: str) -> int:
+        number = int(text)
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"must be from {low} to {high}, got {number}")
+        return number
+
+    return integer
+
+
+def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
+    """Refuses a file that cannot be written, and one that something else needs, at once."""
+    workdir = Path(arguments.workdir).expanduser()
+    config = run_folder.config_of(workdir)
+    places = [arguments.data_path or config.get("data", {}).get("path", "")]
+    if command == "score":
+        _source(arguments.data)
+        places.append(arguments.data)
+    check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
 
 
 def _sampled(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     import jax
 
-    arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
+    if len(run.input_shape) == 1 and arguments.out.endswith(".png"):
+        raise ConfigError("--out must end in .npz for points, which are no images.")
+    with phase(f"drawing {arguments.num:,} samples"):
+        arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
     num_found = len(next(iter(arrays.values())))
     if num_found < arguments.num:
         print(f"{arguments.num - num_found} chains diverged and are left out.")
-    if "images" not in arrays and arguments.out.endswith(".png"):
-        raise ConfigError("--out must end in .npz for points, which are no images.")
     if not num_found:
         raise ConfigError("every chain diverged, so there is nothing to write.")
     return arrays
@@ -110,17 +144,13 @@ def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
 
     if len(run.input_shape) == 1:
         try:
-            return run.score(data.load_points(arguments.data))
+            points = data.load_points(arguments.data)
         except ValueError as error:
             raise ConfigError(f"--data: {error}") from error
-    name = _source(arguments.data)
+        with phase(f"scoring {len(points):,} points"):
+            return run.score(points)
     try:
-        found = data.load_images(
-            name,
-            arguments.split,
-            path=None if name == arguments.data else arguments.data,
-            image_size=run.input_shape[0],
-        )
+        split, found = _read(arguments.data, arguments.split, run.input_shape[0])
     except (TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"--data={arguments.data}: {error}") from error
     for note in found.notes:
@@ -131,11 +161,28 @@ def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
             f"--data must hold images of shape {run.input_shape}, as the run was trained on, got "
             f"{images.shape[1:]}."
         )
-    print(f"--data: {len(images):,} images of split {arguments.split!r}; --split=NAME for another")
+    print(f"--data: {len(images):,} images of split {split!r}; --split=NAME for another")
     # ``load_images`` mixes files, and rows shall be in their order.
     order = np.argsort(data.epoch_indices(0, 0, found.num_found))
     named = {"file": np.array(found.files)[order]} if found.files else {}
-    return {**named, **run.score(images[order])}
+    with phase(f"scoring {len(images):,} images"):
+        return {**named, **run.score(images[order])}
+
+
+def _read(place: str, split: str | None, image_size: int) -> tuple[str, Any]:
+    """Returns the name of a split, and its images: that of ``split``, or else of ``SPLITS``."""
+    from ebmjax import data
+
+    name = _source(place)
+    path = None if name == place else place
+    wanted = [split] if split else SPLITS
+    for one in wanted:
+        try:
+            return one, data.load_images(name, one, path=path, image_size=image_size)
+        except data.MissingSplitError as error:
+            if one == wanted[-1]:
+                raise ValueError(f"{error} Name a split with --split=NAME.") from error
+    raise AssertionError("unreachable")
 
 
 def _source(path: str) -> str:
@@ -144,10 +191,12 @@ def _source(path: str) -> str:
     if place.is_file() or place.suffix in (".npz", ".npy"):
         return "npz"
     if place.is_dir():
+        if any((place / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
+            return "huggingface"
         return "npz" if any(place.glob("*.npy")) else "folder"
     if ":" in path:
         return path
-    raise FileNotFoundError(f"--data does not exist: {path}.")
+    raise ConfigError(f"--data does not exist: {path}.")
 
 
 def _exported(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -155,55 +204,6 @@ def _exported(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
 
     leaves = jax.tree_util.tree_leaves_with_path(run.params)
     return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf)
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf, order="C")
         for path, leaf in leaves
     }
-
-
-def _write(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a file whole or not at all."""
-    temporary = out.with_name(f"{out.stem}.{os.getpid()}{out.suffix}")
-    try:
-        WRITERS[out.suffix](temporary, arrays)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    from ebmjax.recipes.core.plots import image_grid
-
-    image_grid(path, arrays["images"])
-
-
-def _csv(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    columns: dict[str, np.ndarray] = {}
-    for name, array in arrays.items():
-        if array.ndim == 1:
-            columns[name] = array
-        else:
-            columns |= {f"{name}_{i}": column for i, column in enumerate(array.T)}
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["image", *columns])
-        writer.writerows(
-            [index, *row] for index, row in enumerate(zip(*columns.values(), strict=True))
-        )
-
-
-def _npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    np.savez_compressed(path, **arrays)
-
-
-def _safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    from safetensors.numpy import save_file
-
-    save_file(dict(arrays), path)
-
-
-WRITERS: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {
-    ".png": _png,
-    ".npz": _npz,
-    ".csv": _csv,
-    ".safetensors": _safetensors,
-}

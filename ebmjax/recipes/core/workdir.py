@@ -1,27 +1,26 @@
 """Makes a run's folder, checks it against the configuration, and reads and writes its files."""
 
-import contextlib
 import itertools
 import json
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ebmjax._records import saved_steps
 from ebmjax._versions import versions as versions
-from ebmjax.recipes.core import declare, families, former
-from ebmjax.recipes.core.fields import Config, WorkdirError, flatten
+from ebmjax.recipes.core import run_folder
+from ebmjax.recipes.core.fields import Config, WorkdirError
+from ebmjax.recipes.core.run_folder import LOCATIONS as LOCATIONS
+from ebmjax.recipes.core.run_folder import as_json as as_json
+from ebmjax.recipes.core.run_folder import explained
+from ebmjax.recipes.core.run_folder import identity as identity
+from ebmjax.recipes.core.run_folder import read_config as read_config
 
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
-
-# Fields for the place of the data, which may differ between two sittings of a run.
-LOCATIONS = ("data.path", "data.placement")
-
-MONITOR = ("evaluations", "monitor")
-"""Folders of the arrays seen during training: that of runs made before a renaming, and today's."""
 
 
 def default_workdir(config_name: str) -> Path:
@@ -47,15 +46,26 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
         files.
     """
     path = workdir / "config.json"
-    with _told_as_workdir_error(workdir):
+    with explained(workdir):
         if path.exists():
-            _check_same(path, config, may_differ)
+            _check_same(workdir, config, may_differ or "-")
         # A run killed while it wrote config.json has left a temporary file and nothing else.
         elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
             raise WorkdirError(
                 f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
                 "a run. Name an empty or new folder; nothing in it was touched."
             )
+
+
+def _check_same(workdir: Path, config: Config, may_differ: str) -> None:
+    theirs = read_config(workdir)
+    differing = run_folder.differing(config, theirs, lambda name: not name.startswith(may_differ))
+    if differing:
+        raise WorkdirError(
+            f"--workdir {workdir} belongs to a run with another configuration: {differing}. "
+            "Continue it with the configuration it was started with, or use another --workdir. "
+            "Nothing was changed."
+        )
 
 
 def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
@@ -71,7 +81,7 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
     Raises:
       WorkdirError: naming what is left of the run.
     """
-    if any(folder.name.isdigit() for folder in (workdir / "checkpoints").glob("*")):
+    if saved_steps(workdir / "checkpoints"):
         return
     rows = read_rows(workdir) if (workdir / "metrics.jsonl").exists() else []
     last_step = max((row["step"] for row in rows), default=0)
@@ -93,10 +103,10 @@ def prepare(workdir: Path, config: Config) -> None:
     """
     check(workdir, config)
     path = workdir / "config.json"
-    with _told_as_workdir_error(workdir):
+    with explained(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
     check_writable(workdir)
-    with _told_as_workdir_error(workdir):
+    with explained(workdir):
         if not path.exists():
             _write_once(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
@@ -105,19 +115,8 @@ def prepare(workdir: Path, config: Config) -> None:
 
 def check_writable(workdir: Path) -> None:
     """Raises WorkdirError unless a file can be made in the folder; removes that file."""
-    with _told_as_workdir_error(workdir), tempfile.TemporaryFile(dir=workdir):
+    with explained(workdir), tempfile.TemporaryFile(dir=workdir):
         pass
-
-
-@contextlib.contextmanager
-def _told_as_workdir_error(workdir: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WorkdirError(
-            f"--workdir {workdir} cannot be used: {error.strerror or error}. Name a folder that "
-            "you may write to."
-        ) from error
 
 
 def check_evaluated(workdir: Path, config: Config) -> None:
@@ -126,68 +125,13 @@ def check_evaluated(workdir: Path, config: Config) -> None:
     Raises:
       WorkdirError: naming what differs.
     """
-    theirs = json.loads((workdir / "evaluation.json").read_text())["eval"]
-    saved = former.today({"family": config.family, "eval": theirs})
-    differing = _differing(config, saved, lambda name: name.startswith("eval."))
+    theirs = {"eval": run_folder.read_json(workdir / "evaluation.json").get("eval")}
+    differing = run_folder.differing(config, theirs, lambda name: name.startswith("eval"))
     if differing:
         raise WorkdirError(
             f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "
             "it again with --mode=eval and the fields that are wanted, or use another --workdir."
         )
-
-
-def _check_same(path: Path, config: Config, may_differ: str | None) -> None:
-    try:
-        saved = read_config(path.parent)
-    except ValueError as error:  # also for malformed JSON and bytes that are not text
-        raise WorkdirError(
-            f"{path} is not a configuration in JSON ({error}). Mend it or use another --workdir."
-        ) from error
-    differing = _differing(config, saved, lambda name: not name.startswith(may_differ or "-"))
-    if differing:
-        raise WorkdirError(
-            f"--workdir {path.parent} belongs to a run with another configuration: {differing}. "
-            "Continue it with the configuration it was started with, or use another --workdir. "
-            "Nothing was changed."
-        )
-
-
-def read_config(workdir: Path) -> dict[str, Any]:
-    """Returns config.json of a run's folder, in today's fields.
-
-    Raises:
-      ValueError: if the file is not a JSON object.
-    """
-    saved = json.loads((workdir / "config.json").read_text())
-    if not isinstance(saved, dict):
-        raise ValueError("it holds no object")
-    return former.today(saved)
-
-
-def _differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bool]) -> str:
-    """Returns the first fields that differ from ``saved``, with both values; empty if none does.
-
-    Fields that have no effect in ``config`` do not count, and only names for which ``counts``.
-    """
-    ours, theirs = flatten(as_json(config)), flatten(saved)
-    fields = families.fields_of(config.family)
-    names = [
-        name
-        for name in sorted(ours.keys() | theirs.keys())
-        if counts(name)
-        and ours.get(name) != theirs.get(name)
-        and name not in LOCATIONS
-        and not (name in fields and declare.no_effect(fields, config, name))
-    ]
-    return "; ".join(
-        f"{name} was {theirs.get(name, 'absent')!r} and is now {ours.get(name, 'absent')!r}"
-        for name in names[:5]
-    )
-
-
-def as_json(config: Config) -> dict[str, Any]:
-    """Returns the configuration as plain dicts and lists."""
-    return json.loads(config.to_json_best_effort())
 
 
 def revision() -> str | None:
@@ -228,15 +172,14 @@ def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
     """Saves what monitoring saw at ``step``: ``monitor/<step>.npz``."""
     import numpy as np  # imported late: studies report mistakes without it
 
-    (workdir / MONITOR[-1]).mkdir(exist_ok=True)
-    np.savez_compressed(workdir / MONITOR[-1] / f"{step:06d}.npz", **arrays)
+    (workdir / "monitor").mkdir(exist_ok=True)
+    np.savez_compressed(workdir / "monitor" / f"{step:06d}.npz", **arrays)
 
 
 def snapshots(workdir: Path) -> list[Path]:
-    """Returns the files of ``save_snapshot``, by step, from today's and the former folder."""
-    found = [path for folder in MONITOR for path in (workdir / folder).glob("*.npz")]
-    by_step = {int(path.stem): path for path in found}  # today's folder comes last and wins
-    return [by_step[step] for step in sorted(by_step)]
+    """Returns the files of ``save_snapshot``, by step."""
+    found = [path for path in (workdir / "monitor").glob("*.npz") if path.stem.isdecimal()]
+    return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem))
 
 
 def _write_once(path: Path, text: str) -> None:

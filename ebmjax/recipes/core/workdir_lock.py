@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from ebmjax.recipes.core.fields import WorkdirError
 
@@ -23,14 +24,24 @@ def only_process(workdir: Path) -> Iterator[None]:
       WorkdirError: if another process is there.
     """
     with (workdir / "config.json").open() as file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise WorkdirError(
-                f"--workdir {workdir} is in use: another process trains or evaluates there. "
-                "Wait for it, interrupt it, or use another --workdir. Nothing was changed."
-            ) from error
-        except OSError:  # a network's file system may have no locks
-            pass
+        _lock(file, workdir, "LOCK_EX")
         yield
+
+
+def check_free(workdir: Path) -> None:
+    """Raises WorkdirError if another process trains or evaluates in the folder; holds no lock."""
+    with (workdir / "config.json").open() as file:
+        _lock(file, workdir, "LOCK_SH")
+
+
+def _lock(file: TextIO, workdir: Path, kind: str) -> None:
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, getattr(fcntl, kind) | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise WorkdirError(
+            f"--workdir {workdir} is in use: another process trains or evaluates there. "
+            "Wait for it, interrupt it, or use another --workdir. Nothing was changed."
+        ) from error
+    except OSError:  # a network's file system may have no locks
+        pass

@@ -11,7 +11,7 @@ from experiment_runs import digits, strict_json
 from linear_family import NAME, STEPS, accuracy, linear
 
 from ebmjax import data, training
-from ebmjax.recipes.core import best, checks, families
+from ebmjax.recipes.core import best, checks, families, workdir
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.workdir import read_rows
@@ -188,12 +188,13 @@ def ended(run, folder, diverged):
         shutil.rmtree(path)
     if diverged:
         state = families.build(linear(), folder).state
-        with training.Checkpoints(folder / "checkpoints") as checkpoints:
+        about = workdir.identity(linear(**BEST))
+        with training.Checkpoints(folder / "checkpoints", about=about) as checkpoints:
             state, meta = checkpoints.restore_latest(state)
             step = int(first.name) + 1
             many = jnp.int32(linear().train.max_consecutive_skips)
             state = state._replace(step=jnp.int32(step), consecutive_skipped=many)
-            checkpoints.save(step, state, meta)
+            checkpoints.save(step, state, meta | {"is_diverged": True})
     (folder / "evaluation.json").unlink()
 
 
@@ -201,19 +202,24 @@ def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
     """Evaluates the best state from before the run diverged."""
     folder = tmp_path / "run"
     ended(run, folder, diverged=True)
-    with pytest.raises(WorkdirError, match=r"diverged.*evaluated with --config.eval.checkpoint=be"):
+    with pytest.raises(
+        WorkdirError, match=r"diverged.*only if you name it.*--config.eval.checkpoint=best"
+    ):
         launch(linear(**CHOSEN), NAME, str(folder), "eval")
     launch(linear(**BEST), NAME, str(folder), "eval")
     assert report_of(folder)["step"] == best_row(run)["step"]
 
 
 @pytest.mark.parametrize("chosen", [CHOSEN, BEST], ids=["newest", "best"])
-def test_a_run_that_has_not_ended_may_find_a_better_one(chosen, run, tmp_path):
+def test_an_unfinished_run_is_evaluated_and_is_said_to_be_one(chosen, run, tmp_path, capsys):
     folder = tmp_path / "run"
     ended(run, folder, diverged=False)
-    with pytest.raises(WorkdirError, match="holds an unfinished run"):
-        launch(linear(**chosen), NAME, str(folder), "eval")
-    assert not (folder / "evaluation.json").exists()
+    launch(linear(**chosen), NAME, str(folder), "eval")
+    first, *_ = capsys.readouterr().out.splitlines()
+    steps = {"newest": "step 6 of 10", "best": "the best state, of step 4 of 10"}
+    assert first == f"unfinished: {steps[linear(**chosen).eval.checkpoint]}"
+    assert report_of(folder)["is_finished"] is False
+    assert report_of(run)["is_finished"] is True
 
 
 def test_a_damaged_best_state_says_what_to_do(run, tmp_path):

@@ -199,7 +199,7 @@ def test_a_distance_is_named_after_its_features(weights, features, tmp_path, fig
 @pytest.fixture
 def bare(smoke, tmp_path):
     """Makes a folder with only the files that a run's plots are drawn from."""
-    shutil.copytree(smoke / "monitor", tmp_path / "evaluations")  # as runs made before have it
+    shutil.copytree(smoke / "monitor", tmp_path / "monitor")
     shutil.copy(smoke / "metrics.jsonl", tmp_path)
     (tmp_path / "plots").mkdir()
     return tmp_path

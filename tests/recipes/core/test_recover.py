@@ -23,7 +23,7 @@ from ebmjax.recipes.core import (
     workdir,
 )
 from ebmjax.recipes.core.fields import WorkdirError
-from ebmjax.recipes.core.launch import evaluate_finished, launch
+from ebmjax.recipes.core.launch import evaluate_saved, launch
 from ebmjax.recipes.core.trained import load
 from experiments.configs import joint
 
@@ -141,7 +141,7 @@ def kill_at(patch, place, name, when=lambda *args: True):
 @pytest.mark.parametrize(
     "moment",
     {
-        "before it is written": (recover, "_write"),
+        "before it is written": (recover, "write"),
         "with its rows cut": (training.Checkpoints, "remove_after"),
         "before it trains": (training, "fit", lambda key, state, *_: len(MADE) == 2),
         "later": (recovery_rows.Rows, "write", lambda self, step, row: step == 35),
@@ -174,7 +174,7 @@ MADE = []
 def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch):
     built, seen = families.build, []
     monkeypatch.setattr(families, "build", lambda now, path: seen.append(now) or built(now, path))
-    evaluate_finished(config, str(recovered))
+    evaluate_saved(config, str(recovered))
     assert (recovered / "evaluation.json").exists()
     with pytest.raises(WorkdirError, match="no model to use"):  # the linear family has none
         load(recovered)
@@ -234,7 +234,7 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
         error = fallen(first_skipped + 3, first_skipped)
         found[:] = recover.go_back(tmp_path, config, experiment, found, error)
         assert found[-1].diverged_at == first_skipped + 3
-        assert recover.read(tmp_path) == found
+        assert recover.read(tmp_path, config) == found
         left = map(int, os.listdir(tmp_path / "checkpoints"))
         assert max(left, default=0) == found[-1].from_step
         return found[-1].from_step
@@ -269,7 +269,7 @@ def test_signals_change_nothing_of_a_run_that_recovers(
 
     def write_and_stop(self, step, row):
         write(self, step, row)
-        if "loss" in row and len(recover.read(path)) >= recovery and step in pending:
+        if "loss" in row and len(recover.read(path, config)) >= recovery and step in pending:
             os.kill(os.getpid(), pending.pop(step))
 
     monkeypatch.setattr(recovery_rows.Rows, "write", write_and_stop)

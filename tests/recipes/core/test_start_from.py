@@ -100,11 +100,10 @@ def test_what_a_run_on_other_data_learnt_is_held_out_by_nobody(tmp_path):
 
 def started(folder, ours, theirs, their_data="points"):
     """The start of a run on points from another; (max_train, num_validation) of both."""
-    names = ("max_train", "num_validation")
-    data = {"name": their_data, **dict(zip(names, theirs, strict=True))}
-    (folder / "config.json").write_text(json.dumps({"data": data}))
-    config = linear(**{"train.start_from": str(folder)})
-    config.data.update(dict(zip(names, ours, strict=True)))
+    names = ("data.max_train", "data.num_validation")
+    other = linear(**{"data.name": their_data, **dict(zip(names, theirs, strict=True))})
+    (folder / "config.json").write_text(json.dumps(workdir.as_json(other)))
+    config = linear(**{"train.start_from": str(folder), **dict(zip(names, ours, strict=True))})
     experiment = SimpleNamespace(
         data=np.zeros(min(ours[0], 1440) - ours[1]), warm_start=lambda folder: "started"
     )

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from damage import damage
 from experiment_runs import contents, summary_of
 from linear_family import LINEAR, NAME, linear, points
 
@@ -23,15 +24,6 @@ from ebmjax.training import (
 
 def again(folder):
     return launch(linear(), NAME, str(folder))
-
-
-def damage(checkpoint):
-    """Flips one byte in the middle of the largest file of its arrays."""
-    files = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
-    largest = max(files, key=lambda path: path.stat().st_size)
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 1
-    largest.write_bytes(content)
 
 
 @pytest.fixture

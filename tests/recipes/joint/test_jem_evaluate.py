@@ -253,7 +253,7 @@ def test_a_folder_without_a_run_is_refused(copied, tmp_path):
     shutil.rmtree(copied / "checkpoints")
     assert "holds no checkpoint" in refusal(WorkdirError, smoke(), copied)
     (copied / "config.json").write_text("no json")
-    assert "not a configuration in JSON" in refusal(WorkdirError, smoke(), copied)
+    assert "is not a JSON object as ebmjax writes it" in refusal(WorkdirError, smoke(), copied)
     with pytest.raises(WorkdirError, match="needs --workdir"):
         launch(smoke(), "jem_digits.py:smoke", None, "eval")
 

@@ -67,19 +67,6 @@ def test_the_informative_start_is_fitted_to_all_images():
     np.testing.assert_array_equal(starts(*TEN), starts())
 
 
-def test_figures_of_a_study_that_the_former_command_made(tmp_path):
-    """Runs in FOLDER/<row>-seed<k>: as ``reader`` finds them."""
-    sweep = tuning.QUICK["step_size"]
-    for row in tuning.lines(sweep, "literal"):
-        run = tmp_path / f"{row}-seed0"
-        run.mkdir()
-        (run / "config.json").write_text("{}")
-        numbers = {name: 1.0 for name, _, _ in tuning.PANELS}
-        (run / "metrics.jsonl").write_text(json.dumps({"step": 1, **numbers}) + "\n")
-    tuning.draw(tuning.QUICK, tmp_path)
-    assert [path.name for path in tmp_path.glob("*.png")] == ["step_size_literal.png"]
-
-
 @pytest.mark.slow
 def test_the_literal_objective_never_sees_the_particles(tmp_path):
     """The quick study's runs of the literal objective, with steps of 0.09 and 6.5."""

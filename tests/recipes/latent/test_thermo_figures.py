@@ -6,11 +6,13 @@ import pytest
 from PIL import Image
 from thermo_study_folder import make
 
+from ebmjax.recipes.core.run_folder import as_json
 from ebmjax.recipes.latent import figure_runs as runs
 from ebmjax.recipes.latent import figure_sweeps as sweeps
 from ebmjax.recipes.latent import figures as thermo_figures
 from ebmjax.recipes.latent.figure_data import Absent, gather
 from ebmjax.recipes.latent.figure_fits import fits
+from experiments.configs import jem_digits
 
 
 @pytest.mark.slow
@@ -89,7 +91,7 @@ def test_runs_that_compared_no_images_have_no_scores(tmp_path):
 def test_a_folder_without_runs_is_refused(tmp_path, monkeypatch):
     other = tmp_path / "row" / "seed0"
     other.mkdir(parents=True)
-    (other / "config.json").write_text('{"family": "joint"}')
+    (other / "config.json").write_text(json.dumps(as_json(jem_digits.get_config())))
     (other / "evaluation.json").write_text("{}")
     monkeypatch.setattr("sys.argv", ["thermo_figures.py", f"--folder={tmp_path}"])
     with pytest.raises(SystemExit, match="holds no finished run of a latent EBM"):

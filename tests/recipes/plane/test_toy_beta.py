@@ -17,7 +17,7 @@ from scipy import stats
 from ebmjax import recipes
 from ebmjax.recipes.core import families, use
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.launch import evaluate_finished, launch
+from ebmjax.recipes.core.launch import evaluate_saved, launch
 from ebmjax.recipes.core.shared import BETA_VARIANTS
 from ebmjax.recipes.plane import beta as toy_beta
 from ebmjax.recipes.plane import beta_plots as toy_beta_plots
@@ -211,7 +211,7 @@ def test_an_evaluation_on_another_grid_leaves_the_panels_alone(finished, tmp_pat
     shutil.copytree(finished, folder)
     before = {name: body for name, body in contents(folder).items() if name.endswith(".npz")}
     assert before
-    evaluate_finished(smoke(**{"eval.grid_points": 90}), str(folder))
+    evaluate_saved(smoke(**{"eval.grid_points": 90}), str(folder))
     after = contents(folder)
     assert {name: after[name] for name in before} == before
 

@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from ebmjax.recipes.core.run_folder import as_json
 from ebmjax.recipes.plane.beta_objectives import by_setting, objectives
+from ebmjax.recipes.plane.fields import configure
 from ebmjax.recipes.plane.grid import Grid, normalised
 from ebmjax.recipes.study.command import load
 
@@ -19,9 +21,9 @@ def fake_run(folder, row, objective="default", diverged=()):
     """Seed 0 of ``row``: at beta 0.5 the truth, at 0 no density that could be normalised."""
     run = folder / row / "seed0"
     (run / "monitor").mkdir(parents=True)
-    section = {"half_width": 2.0, "grid_points": 40}
-    config = {"loss": {"betas": BETAS, "beta_variant": objective}, "eval": section}
-    (run / "config.json").write_text(json.dumps(config))
+    loss = {"loss.betas": BETAS, "loss.beta_variant": objective}
+    config = configure("", {**loss, "eval.half_width": 2.0, "eval.grid_points": 40}, {})
+    (run / "config.json").write_text(json.dumps(as_json(config)))
     np.savez(run / "truth.npz", log_density=TRUTH)
     for step, second in ((0, WIDE), (20, TRUTH + 3.0)):
         np.savez(run / "monitor" / f"{step:06d}.npz", log_densities=[WIDE, second])

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ebmjax.recipes.core.run_folder import as_json
 from ebmjax.recipes.joint import plots as jem_plots
 from ebmjax.recipes.study.command import load
 from ebmjax.recipes.study.figures import over_training
 from experiments.configs import jem_digits
 
 GAP = (("energy_gap", "log_density_gap"), "gap", "linear")
-DIGITS = {"name": "digits", "image_size": 8, "num_classes": 10}
 FID = ("sample_fid", "FID ({extractor})", "log")
 
 
 def write_run(folder, row, seed, rows, weights=""):
     run = folder / row / f"seed{seed}"
     run.mkdir(parents=True)
-    (run / "config.json").write_text(
-        json.dumps({"eval": {"inception_weights": weights}, "data": DIGITS})
-    )
+    config = jem_digits.get_config()
+    config.eval.inception_weights = weights
+    (run / "config.json").write_text(json.dumps(as_json(config)))
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
 
 

@@ -45,7 +45,7 @@ def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
     (tmp_path / "row").mkdir()
     write_affinity = (
         "import json, os, sys, time; time.sleep(0.2); "
-        "json.dump(sorted(os.sched_getaffinity(0)), open(sys.argv[1], 'w'))"
+        "json.dump({'cpus': sorted(os.sched_getaffinity(0))}, open(sys.argv[1], 'w'))"
     )
     path = tmp_path / "row" / "evaluation.json"
     cell = Cell(
@@ -56,7 +56,7 @@ def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
     told = []
     run_each([cell], 1, lambda cell, status: told.append(status))
     assert told == ["done"]
-    assert json.loads(path.read_text()) == [last]
+    assert json.loads(path.read_text()) == {"cpus": [last]}
 
 
 def test_a_run_that_diverges_before_it_has_a_folder_counts_and_the_next_one_starts(tmp_path):

@@ -5,7 +5,11 @@ import json
 import pytest
 from experiment_runs import REPOSITORY
 
+from ebmjax.recipes.core.run_folder import as_json
 from ebmjax.recipes.study import reader
+from experiments.configs import jem_digits
+
+CONFIG = jem_digits.get_config()
 
 RECIPES = REPOSITORY / "ebmjax" / "recipes"
 
@@ -23,7 +27,7 @@ def study(tmp_path):
     for seed in (0, 10):
         make(
             tmp_path / "JEM,_K_=_5" / f"seed{seed}",
-            config=("json", '{"family": "jem", "seed": 0}'),
+            config=("json", json.dumps(as_json(CONFIG))),
             summary=("json", json.dumps({"steps": 7, "seed": seed})),
             evaluation=("json", json.dumps({"accuracy": 0.5, "seed": seed})),
         )
@@ -47,7 +51,7 @@ def test_rows_and_their_runs_by_seed(study):
 
 def test_what_a_run_left(study):
     run = reader.done(study, "JEM, K = 5")[-1]
-    assert run.config() == {"family": "joint", "seed": 0}  # by its name of today
+    assert run.config() == as_json(CONFIG)
     assert run.evaluation() == {"accuracy": 0.5, "seed": 10}
     assert run.numbers() == {"steps": 7, "accuracy": 0.5, "seed": 10}
     assert run.logged() == run.snapshots() == []
@@ -56,36 +60,9 @@ def test_what_a_run_left(study):
     assert begun.numbers() == begun.evaluation() == {}
 
 
-@pytest.fixture
-def former(tmp_path):
-    """Runs of the former command of the tuning study: a folder a run, named after its seed."""
-    rows = "".join(json.dumps({"step": k, "loss": k, "skipped": 0}) + "\n" for k in range(1, 31))
-    for seed, diverged in ((0, False), (10, False), (2, True)):
-        make(
-            tmp_path / f"literal-step0.09-seed{seed}",
-            config=("json", '{"family": "jem", "seed": 0}'),
-            summary=("json", json.dumps({"diverged": diverged, "sound_updates": 30})),
-            metrics=("jsonl", rows),
-        )
-    make(tmp_path / "literal-step0.09-smoothing5-seed0", config=("json", "{}"))
-    return tmp_path
-
-
-def test_rows_and_runs_of_the_former_command(former):
-    assert reader.row_names(former) == ["literal-step0.09", "literal-step0.09-smoothing5"]
-    found = reader.runs(former, "literal-step0.09")
-    assert [run.status for run in found] == ["done", "diverged", "done"]
-    assert found[0] == reader.first(former, "literal-step0.09")
-    assert reader.first(former, "literal-step0.09-smoothing5").status == "missing"  # interrupted
-
-
-def test_numbers_of_the_former_command_are_under_the_names_of_today(former):
-    run = reader.first(former, "literal-step0.09")
-    numbers = run.numbers()
-    assert numbers["over_training"]["last"]["loss"] == pytest.approx(20.5)  # of 11 to 30
-    assert (numbers["skipped"], numbers["sound_updates"]) == (0, 30)
-    assert run.config()["family"] == "joint"
-    assert len(run.logged()) == 30
+def test_a_run_that_was_evaluated_before_its_end_is_not_done(tmp_path):
+    make(tmp_path / "row" / "seed0", evaluation=("json", '{"is_finished": false}'))
+    assert reader.first(tmp_path, "row").status == "missing"
 
 
 def test_nothing_else_looks_for_the_runs_of_a_study():

@@ -1,0 +1,82 @@
+"""Reads the JSON that runs leave, and the descriptions of their checkpoints, as mere data."""
+
+import hashlib
+import json
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES, MAX_DEPTH = 2**24, 32
+"""Most bytes, and most levels, of a file that is read as one JSON object."""
+
+TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Returns the JSON object in a regular file.
+
+    Raises:
+      OSError: if the file cannot be read.
+      ValueError: if it is no regular file, is huge, or is not one JSON object in which no name
+        occurs twice.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):  # a pipe would be waited for, and a device never ends
+        raise ValueError("it is no regular file")
+    if about.st_size > MAX_BYTES:
+        raise ValueError(f"it has {about.st_size:,} bytes, more than {MAX_BYTES:,}")
+    try:
+        found = json.loads(path.read_bytes(), object_pairs_hook=_unique)
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds no object, but a {type(found).__name__}")
+        _check_depth(found)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    return found
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has {name!r} twice")
+        found[name] = value
+    return found
+
+
+def _check_depth(found: dict[str, Any]) -> None:
+    level: list[Any] = [found]
+    for _ in range(MAX_DEPTH):
+        inner = (entry.values() if isinstance(entry, dict) else entry for entry in level)
+        level = [one for entries in inner for one in entries if isinstance(one, dict | list)]
+    if level:
+        raise ValueError(TOO_DEEP)
+
+
+def json_digest(value: Any) -> str:
+    """Returns SHA-256 of ``value`` as JSON, 64 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def saved_steps(directory: Path) -> list[int]:
+    """Returns the steps of the checkpoints in a folder, which may be missing, in their order."""
+    names = [path.name for path in directory.glob("*")]
+    return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]{0,17}", name))
+
+
+def read_record(directory: Path, step: int) -> dict[str, Any]:
+    """Returns the description of one checkpoint, without its arrays.
+
+    Raises:
+      OSError: if it cannot be read.
+      ValueError: if it is not the one that was written.
+    """
+    found = read_json(directory / str(step) / "meta" / "metadata")
+    record = found.get("record")
+    if not isinstance(record, dict) or json_digest(record) != found.get("digest"):
+        raise ValueError("its description is not the one that was written")
+    if record.get("step") != step:
+        raise ValueError(f"it is a copy of checkpoint {record.get('step')}")
+    return record
