@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from ebmjax.recipes.images.chain_profiles import draw_study
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import Panel, over_training
 
@@ -70,18 +71,7 @@ STUDIES = {
         columns={
             "accuracy, %": ("classification.accuracy", 100.0, 1),
             "ECE, %": ("classification.ece", 100.0, 1),
-            "FID ({extractor}), buffer": (
-                "generation.buffer.fid",
-                1.0,
-                1,
-            ),
-            "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-            "the same, their starts": (
-                "generation.fresh.starts.fid",
-                1.0,
-                1,
-            ),
-            "the same, test images": ("generation.test_images.fid", 1.0, 1),
+            **fid_columns("buffer", "fresh"),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
             **CHAINS,
         },
@@ -98,10 +88,7 @@ STUDIES = {
         rows=IGEBM_ROWS,
         num_seeds=3,
         columns={
-            "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
-            "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-            "the same, their starts": ("generation.fresh.starts.fid", 1.0, 1),
-            "the same, test images": ("generation.test_images.fid", 1.0, 1),
+            **fid_columns("buffer", "fresh"),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
             **CHAINS,
         },

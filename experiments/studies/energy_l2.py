@@ -9,6 +9,7 @@ Variants:
 - images: energies of the digits (IGEBM), without spectral norm where it says "bare".
 """
 
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
 
 JEM, IMAGES = "configs/jem_digits.py", "configs/igebm_digits.py"
@@ -32,8 +33,7 @@ STUDIES = {
             "f of data - of samples, nats": ("energy_gap", 1.0, 2),
             "largest loss": ("over_training.largest_loss", 1.0, 1),
             "skipped steps": ("skipped", 1.0, 0),
-            "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
-            "the same, starts ({extractor})": ("generation.buffer.starts.fid", 1.0, 1),
+            **fid_columns("buffer"),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
         },
         common=(
@@ -58,8 +58,7 @@ STUDIES = {
             "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
             "largest loss": ("over_training.largest_loss", 1.0, 1),
             "skipped steps": ("skipped", 1.0, 0),
-            "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
-            "the same, starts ({extractor})": ("generation.buffer.starts.fid", 1.0, 1),
+            **fid_columns("buffer"),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
         },
         common=COMMON,

@@ -20,6 +20,7 @@ Variants:
 from ebmjax.recipes.core.files import beside
 from ebmjax.recipes.image.fields import DIGITS_STEP
 from ebmjax.recipes.image.figures import damping
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
 
 TEMPERATURE = beside(__file__, "../configs/igebm_digits.py").TEMPERATURE
@@ -40,10 +41,7 @@ COLUMNS = {
     "FID ({extractor}) after an epoch": ("over_training.first_sample_fid", 1.0, 1),
     "lowest": ("over_training.best_sample_fid", 1.0, 1),
     "at step": ("over_training.best_step", 1.0, 0),
-    "at the end, buffer": ("generation.buffer.fid", 1.0, 1),
-    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-    "the same, their starts": ("generation.fresh.starts.fid", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    **fid_columns("buffer", "fresh"),
     "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "FID along training, draws of the starts": ("over_training.start_fid", 1.0, 1),
     "energy of samples - of data, nats": ("energy_gap", 1.0, 2),

@@ -25,6 +25,7 @@ Variants:
 from pathlib import Path
 
 from ebmjax.recipes.image.figures import acceptance, samples
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
 
 CONFIG = "configs/igebm_digits.py"
@@ -98,10 +99,7 @@ COLUMNS = {
     "distance travelled": ("chain_displacement", 1.0, 5),
     "energy of fresh - of data, nats": ("energies.gap", 1.0, 2),
     "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
-    "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
-    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-    "the same, their starts": ("generation.fresh.starts.fid", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    **fid_columns("buffer", "fresh"),
     "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "KID, buffer": ("generation.buffer.kid", 1.0, 1),
     "KID, draws of its law": ("generation.buffer.starts.kid", 1.0, 1),

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from ebmjax.recipes.image.figures import ACCEPTANCE, RUNAWAY, samples
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import Panel, over_training
 
@@ -86,11 +87,7 @@ DATA = {
     ),
 }
 COLUMNS = {
-    "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
-    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-    "the same, chains as in training": ("generation.short.fid", 1.0, 1),
-    "the same, starts of fresh chains": ("generation.fresh.starts.fid", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    **fid_columns("buffer", "fresh", "short"),
     "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "RMS displacement, chains as in training": ("generation.short.rms_displacement", 1.0, 3),
     "KID, buffer": ("generation.buffer.kid", 1.0, 1),

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.recipes.core.plots import figure, legend
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study, reader
 
 STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
@@ -45,10 +46,7 @@ ROWS = {
     for step in STEPS
 }
 COLUMNS = {
-    "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 1),
-    "the same, its starts": ("generation.buffer.starts.fid", 1.0, 1),
-    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    **fid_columns("buffer", "fresh"),
     "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
     "squared distance travelled, a pixel": ("chain_displacement", 1.0, 6),
     "acceptance, T implied": ("chain_acceptance_prob", 1.0, 2),

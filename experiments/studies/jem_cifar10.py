@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.joint.figures import learning, scenarios
 from ebmjax.recipes.joint.radii import RADII
 from ebmjax.recipes.joint.scenarios import EXPONENTS, TABLE_1, TABLE_2
@@ -35,10 +36,7 @@ COLUMNS = {
     "accuracy, %": ("classification.accuracy", 100.0, 1),
     "ECE, %": ("classification.ece", 100.0, 1),
     "NLL, nats": ("classification.nll", 1.0, 3),
-    "FID ({extractor}), buffer": ("generation.buffer.fid", 1.0, 2),
-    "FID ({extractor}), fresh chains": ("generation.fresh.fid", 1.0, 2),
-    "FID ({extractor}), their starts": ("generation.fresh.starts.fid", 1.0, 2),
-    "FID ({extractor}), test images": ("generation.test_images.fid", 1.0, 2),
+    **fid_columns("buffer", "fresh", decimals=2),
     "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
     "seconds of training": ("run_seconds", 1.0, 0),
@@ -221,9 +219,8 @@ def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
             "IS, draws of the starts": ("over_training.start_is", 1.0, 2),
             "FID, draws of the starts": ("over_training.start_fid", 1.0, 2),
             "IS ({extractor}), buffer": SELECTED["IS ({extractor}), buffer"],
-            "FID ({extractor}), buffer": COLUMNS["FID ({extractor}), buffer"],
+            **fid_columns("buffer", decimals=2),
             "IS ({extractor}), starts": SELECTED["IS ({extractor}), starts"],
-            "FID ({extractor}), starts": ("generation.buffer.starts.fid", 1.0, 2),
             "RMS displacement of fresh chains": COLUMNS["RMS displacement of fresh chains"],
             "seconds of training": COLUMNS["seconds of training"],
         },

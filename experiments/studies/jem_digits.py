@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.joint.differences import PARTS, UNIFORM, by_parts
 from ebmjax.recipes.joint.figures import landscapes, learning, scenarios
 from ebmjax.recipes.study import Study
@@ -73,15 +74,7 @@ COLUMNS = {
         )
         for name in ("interp", "natural_patches")
     },
-    "FID ({extractor}), buffer": (
-        "generation.buffer.fid",
-        1.0,
-        1,
-    ),
-    "the same, fresh chains": ("generation.fresh.fid", 1.0, 1),
-    "the same, their starts": ("generation.fresh.starts.fid", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid", 1.0, 1),
-    # At 256 images the FID's bias hides what is left of the starts. KID has none.
+    **fid_columns("buffer", "fresh"),
     "KID, fresh chains": ("generation.fresh.kid", 1.0, 0),
     "KID, their starts": ("generation.fresh.starts.kid", 1.0, 0),
     "KID, test images": ("generation.test_images.kid", 1.0, 0),
@@ -146,10 +139,7 @@ RADIUS_BATCH = {label: [config, BATCH] for label, config in RADIUS.items()}
 SCENARIO_COLUMNS = (
     "accuracy, %",
     "ECE, %",
-    "FID ({extractor}), buffer",
-    "the same, fresh chains",
-    "the same, their starts",
-    "the same, test images",
+    *fid_columns("buffer", "fresh"),
     "RMS displacement of fresh chains",
 )
 SCENARIOS = {

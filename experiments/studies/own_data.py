@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.recipes.core.plots import figure, tiles
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study, reader
 
 SETS: dict[str, dict[str, object]] = {
@@ -126,26 +127,13 @@ def study(
     )
 
 
-def fids(**places: str) -> dict[str, tuple[str, float, int]]:
-    """Columns of distances, by what is judged."""
-    return {
-        f"FID ({{extractor}}), {words.replace('_', ' ')}": (f"generation.{place}.fid", 1.0, 1)
-        for words, place in places.items()
-    }
-
-
 STUDIES = {
     "joint": study(
         "joint",
         {
             "accuracy, %": ("classification.accuracy", 100.0, 1),
             "ECE, %": ("classification.ece", 100.0, 1),
-            **fids(
-                buffer="buffer",
-                fresh_chains="fresh",
-                their_starts="fresh.starts",
-                test_images="test_images",
-            ),
+            **fid_columns("buffer", "fresh"),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 2),
         },
         "buffer_images",
@@ -154,12 +142,7 @@ STUDIES = {
     "image": study(
         "image",
         {
-            **fids(
-                buffer="buffer",
-                fresh_chains="fresh",
-                their_starts="fresh.starts",
-                test_images="test_images",
-            ),
+            **fid_columns("buffer", "fresh"),
             "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 2),
             "energy of fresh chains - of data": ("energies.gap", 1.0, 2),
         },
@@ -169,9 +152,7 @@ STUDIES = {
         rows=rows("latent"),
         columns={
             "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
-            "FID_inf": ("generation.fresh.at_sizes.fid.infinity", 1.0, 1),
-            "FID_inf, starts": ("generation.fresh.starts.at_sizes.fid.infinity", 1.0, 1),
-            "FID_inf, test images": ("generation.test_images.at_sizes.fid.infinity", 1.0, 1),
+            **fid_columns("fresh"),
             "RMS displacement": ("generation.fresh.rms_displacement", 1.0, 2),
             "steps": ("steps", 1.0, 0),
             "skipped steps": ("skipped", 1.0, 0),

@@ -18,6 +18,7 @@ evaluation of a copy of a run's folder: experiments/run.py with the row's config
 from pathlib import Path
 
 from ebmjax.recipes.image.figures import REWEIGHTED, samples
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import over_training
 
@@ -31,13 +32,7 @@ ROWS = {
     "beta 0.1": "_beta_01",
 }
 COLUMNS = {
-    "FID ({extractor}), chains as in training": (
-        "generation.short.fid",
-        1.0,
-        1,
-    ),
-    "the same, their starts": ("generation.short.starts.fid", 1.0, 1),
-    "the same, test images": ("generation.test_images.fid", 1.0, 1),
+    **fid_columns("short"),
     "RMS displacement, chains as in training": ("generation.short.rms_displacement", 1.0, 3),
     "f of test images": ("energies.test.mean", -1.0, 2),
     "f of chains as in training": ("energies.short.mean", -1.0, 2),

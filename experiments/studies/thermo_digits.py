@@ -16,6 +16,7 @@ Variants:
 
 from typing import Any
 
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.latent import figures as thermo_figures
 from ebmjax.recipes.latent import rows as thermo_rows
 from ebmjax.recipes.study import Study
@@ -90,6 +91,7 @@ COLUMNS = {
         2,
     ),
     "FID_inf, test images": (f"{TEST}.at_sizes.fid.infinity", 1.0, 1),
+    **fid_columns("fresh"),
     "RMS displacement of prior chains": (f"{FRESH}.rms_displacement", 1.0, 3),
     "recall": (f"{FRESH}.recall", 1.0, 3),
     "coverage": (f"{FRESH}.coverage", 1.0, 3),
