@@ -1,6 +1,7 @@
 """Short-run chains for the latent EBM: its prior, and its posteriors at several powers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 
 from ebmjax._axes import varying_with
 from ebmjax._checks import check_at_least, is_traced
+from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.latent._schedule import check_powers
@@ -151,7 +153,8 @@ def sample_power_posteriors(
 
     first = _start(start_key, model, None, (batch, latent_dim))
     first = varying_with(first, key, params, observations, powers)
-    return jax.lax.scan(anneal, first, (jax.random.split(chain_key, num_powers), powers))[1]
+    inputs = jax.random.split(chain_key, num_powers), powers
+    return run_program(partial(jax.lax.scan, anneal), first, inputs)[1]
 
 
 def _check_sampler(sampler: SamplerFn) -> None:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_scalar_density, leading_size
+from ebmjax._programs import run_program
 from ebmjax.latent._sampling import SamplerFn
 from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.latent._weights import Estimate, log_mean_exp
@@ -68,7 +69,7 @@ def smc_log_normalizer(
         return jnp.sum(jax.lax.scan(rung, state, (keys, powers[1:]))[1])
 
     keys = jax.random.split(key, leading_size("start", start))
-    return log_mean_exp(jax.vmap(log_ratio)(keys, start))
+    return log_mean_exp(run_program(jax.vmap(log_ratio), keys, start))
 
 
 def _tempered_smc(

@@ -1,6 +1,7 @@
 """Energies or losses around trained parameters, along directions scaled by filter."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import optax
 
 from ebmjax._checks import check_floating
+from ebmjax._programs import run_program
 from ebmjax.metrics._calibration import check_values
 from ebmjax.types import Key, PyTree
 
@@ -115,7 +117,7 @@ def energy_landscape(
     def row(b: jax.Array) -> jax.Array:
         return jax.lax.map(lambda a: value(a, b), coordinates_x)
 
-    return jax.lax.map(row, coordinates_y)
+    return run_program(partial(jax.lax.map, row), coordinates_y)
 
 
 def _with_the_norms_of(direction: jax.Array, weights: jax.Array) -> jax.Array:

@@ -9,7 +9,6 @@ from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
 from ebmjax.samplers._chains import batch_step as batch_step
-from ebmjax.samplers._chains import position_of as position_of
 from ebmjax.samplers._chains import run_chain as run_chain
 from ebmjax.samplers._chains import trace_chain as trace_chain
 from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDescentInfo
@@ -46,6 +45,7 @@ from ebmjax.samplers._select_particles import select_particles as select_particl
 from ebmjax.samplers._sgld import sgld as sgld
 from ebmjax.samplers._sgld import sgld_init as sgld_init
 from ebmjax.samplers._sgld import sgld_step as sgld_step
+from ebmjax.samplers._states import position_of as position_of
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd as stochastic_svgd
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_init as stochastic_svgd_init
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_step as stochastic_svgd_step

@@ -12,21 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._axes import rows_like, settled
-from ebmjax._checks import check_at_least, check_key, leading_size
-from ebmjax.samplers._states import check_state, check_step
+from ebmjax._checks import check_at_least, check_key, check_keys, leading_size
+from ebmjax._programs import run_program
+from ebmjax.samplers._states import check_step, position_of
 from ebmjax.types import Key, PyTree, Step
-
-
-def position_of(state: Any) -> PyTree:
-    """Returns ``state.position``, or ``state.particles`` for particle samplers.
-
-    Raises:
-      TypeError: if ``state`` has neither.
-    """
-    if hasattr(state, "particles"):
-        return state.particles
-    check_state(state, "position")
-    return state.position
 
 
 def _check_chain(state: Any, step: Step) -> None:
@@ -106,6 +95,7 @@ def trace_chain(
 
     Raises:
       TypeError: if ``step`` is no function.
+      ValueError: if ``keys`` is one key, or holds a number without an axis of steps.
 
     Example:
       >>> import jax.numpy as jnp
@@ -118,12 +108,13 @@ def trace_chain(
       (100,)
     """
     check_step(step)
+    check_keys("keys", keys, "num_steps")
 
     def advance(state: Any, key: Key) -> tuple[Any, PyTree]:
         state, info = step(key, state)
         return state, report(state, info)
 
-    return jax.lax.scan(advance, state, keys, unroll=unroll)
+    return run_program(partial(jax.lax.scan, advance, unroll=unroll), state, keys)
 
 
 def run_chain(
@@ -193,9 +184,6 @@ def run_chain(
         )
     num_draws = (num_steps - burn_in) // thinning
     axis = 1 if isinstance(inspect.unwrap(step), BatchStep) else 0
-    keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
-    with _hint(is_wanted=axis == 0):
-        state, shapes = settled(step, keys, state)
 
     def outcome(state: Any, info: Any) -> tuple[PyTree, PyTree]:
         return position_of(state), info
@@ -214,11 +202,16 @@ def run_chain(
     step_index = np.arange(num_steps)
     draw = np.clip((step_index - burn_in) // thinning, 0, max(num_draws - 1, 0))
     is_kept = step_index < burn_in + num_draws * thinning
-    empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
+
+    def drive(key: Key, state: Any) -> tuple[Any, PyTree]:
+        keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
+        state, shapes = settled(step, keys, state)
+        empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
+        inputs = keys, draw, is_kept
+        return trace_chain(inputs, (state, empty), advance, unroll=unroll)[0]
+
     with _hint(is_wanted=axis == 0):
-        (state, (positions, infos)), _ = trace_chain(
-            (keys, draw, is_kept), (state, empty), advance, unroll=unroll
-        )
+        state, (positions, infos) = run_program(drive, key, state)
     return state, positions, infos
 
 

@@ -1,6 +1,7 @@
 """PYLD: Langevin steps that differentiate the first layer only, between two full gradients."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from ebmjax._checks import (
     check_positive,
     per_leaf,
 )
+from ebmjax._programs import run_program
 from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -168,7 +170,8 @@ def pyld_step(
     position = jax.tree.map(outer_move, like, outer_steps, frozen_score(like))
     keys = jax.random.split(key, num_inner)
     position, _ = settled(inner_move, keys, position)
-    position, _ = jax.lax.scan(lambda x, key: inner_move(key, x), position, keys)
+    loop = partial(jax.lax.scan, lambda x, key: inner_move(key, x))
+    position, _ = run_program(loop, position, keys)
     state = pyld_init(position, first_layer_fn, head_fn)
     return state, PYLDInfo(state.log_density)
 

@@ -1,14 +1,13 @@
 """A box whose walls are mirrors, so that samplers inside keep their law."""
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_box, check_finite, check_interval
-from ebmjax.samplers._chains import position_of
-from ebmjax.samplers._wrappers import MakeSampler, map_gradient, replace_position
+from ebmjax.samplers._states import map_state
+from ebmjax.samplers._wrappers import MakeSampler
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
@@ -20,11 +19,15 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     their step goes to 0. Nothing piles up on the walls (as under ``clamp``), and no move is lost
     there (as under ``ebmjax.densities.within_box``). A step still costs one gradient.
 
-    Use it for samplers of one chain. Particles are folded too, but their kernel ignores that.
+    Use it for samplers of one chain whose moves treat every coordinate for itself, such as HMC with
+    a diagonal mass matrix. Particles are folded too, but their kernel ignores that. Scores,
+    velocities and momenta that a state carries change sign with their coordinate.
 
     Raises:
       ValueError: unless concrete ``low < high``, both finite; from the sampler, unless both
         broadcast to the position.
+      TypeError: from ``init``, for a state with a field that is shaped like the position and has no
+        name that wrappers know.
     """
     check_interval(low, high)
     check_finite("low", low)
@@ -34,18 +37,20 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
         check_box(low, high, position)
         return jax.tree.map(lambda x: _fold(x, low, high), position)
 
+    def mirrored(position: PyTree, vector: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda x, v: _in_box(x, low, high)[1].astype(v.dtype) * v, position, vector
+        )
+
     def make_reflected(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
         inner = make(lambda position: log_density_fn(fold(position)), **hyperparameters)
 
         def init(position: PyTree, key: Key | None = None) -> Any:
-            return inner.init(fold(jax.tree.map(jnp.asarray, position)), key)
+            return map_state(inner.init(fold(jax.tree.map(jnp.asarray, position)), key))
 
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             state, info = inner.step(key, state)
-            position = position_of(state)
-            signs = jax.tree.map(lambda x: _in_box(x, low, high)[1], position)
-            state = map_gradient(partial(jax.tree.map, jnp.multiply, signs), state)
-            return replace_position(state, fold(position)), info
+            return map_state(state, position=fold, gradient=mirrored, velocity=mirrored), info
 
         return Sampler(init, step)
 

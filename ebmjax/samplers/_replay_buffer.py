@@ -1,5 +1,6 @@
 """A replay buffer, which keeps persistent chains between training steps."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 
 from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
 from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax._programs import run_program
 from ebmjax.samplers._initial_laws import InitialLaw
 from ebmjax.types import Key, PyTree
 
@@ -74,7 +76,8 @@ def replay_buffer_init(
     def fill_block(keys_and_label: tuple[Key, jax.Array]) -> PyTree:
         return jax.vmap(law, in_axes=(0, None))(*keys_and_label)
 
-    blocks = jax.lax.map(fill_block, (keys, jnp.arange(num_classes, dtype=jnp.int32)))
+    inputs = keys, jnp.arange(num_classes, dtype=jnp.int32)
+    blocks = run_program(partial(jax.lax.map, fill_block), inputs)
     return ReplayBuffer(jax.tree.map(lambda leaf: leaf.reshape(size, *leaf.shape[2:]), blocks))
 
 
@@ -204,7 +207,10 @@ def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, law: Initial
         fresh = law(law_key, labels[entry])
         return key, jax.tree.map(lambda x, y: x.at[entry].set(y.astype(x.dtype)), positions, fresh)
 
-    return jax.lax.fori_loop(0, jnp.sum(is_new), restart_one, (key, positions))[1]
+    def restart(number: jax.Array, key: Key, positions: PyTree) -> PyTree:
+        return jax.lax.fori_loop(0, number, restart_one, (key, positions))[1]
+
+    return run_program(restart, jnp.sum(is_new), key, positions)
 
 
 def _block_size(size: int, num_classes: int) -> int:

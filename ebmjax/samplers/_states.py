@@ -1,11 +1,134 @@
-"""Checks of the particles, states and steps that people hand to samplers and drivers."""
+"""States of samplers, ours and others': where a chain stands, the vectors it carries, checks."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_floating, leading_size
 from ebmjax.types import PyTree
+
+POSITIONS = ("particles", "position")
+GRADIENTS = ("score", "logdensity_grad")
+VELOCITIES = ("velocity", "momentum")
+EVEN = (
+    *("log_density", "logdensity", "slice", "temperature", "running_acceptance"),
+    *("second_moment", "preconditioner", "inverse_mass_matrix", "step_size", "adaptation"),
+)
+"""Names that states here and in BlackJAX give to their fields. Gradients and velocities change sign
+with their coordinate. What is even does not, and wrappers carry it on as it is."""
+
+Turn = Callable[[PyTree, PyTree], PyTree]
+
+
+def position_of(state: Any) -> PyTree:
+    """Returns ``state.position``, or ``state.particles`` for particle samplers.
+
+    A state without either may hold one that has it, as the states of ``scheduled`` do.
+
+    Raises:
+      TypeError: if there is no position, or several.
+    """
+    for name in POSITIONS:
+        if hasattr(state, name):
+            return getattr(state, name)
+    found = list(_positions(state))
+    if len(found) != 1:
+        check_state(state, "position")
+    return found[0]
+
+
+def map_state(
+    state: Any,
+    *,
+    position: Callable[[PyTree], PyTree] = lambda position: position,
+    gradient: Turn = lambda position, gradient: gradient,
+    velocity: Turn = lambda position, velocity: velocity,
+) -> Any:
+    """Returns ``state`` with its position and the vectors at it replaced, also in states inside it.
+
+    Args:
+      state: a PyTree with a field ``position`` or ``particles``, or one that holds such states.
+      position: from the position to the new one.
+      gradient: from the old position and a gradient carried there to the new gradient.
+      velocity: from the old position and a velocity or momentum to the new one.
+
+    Raises:
+      TypeError: if a field is shaped like the position and has none of the names above, or a
+        gradient or velocity is not shaped like it.
+    """
+    turns = dict.fromkeys(GRADIENTS, gradient) | dict.fromkeys(VELOCITIES, velocity)
+
+    def visit(node: Any, outer: Any) -> Any:
+        names, parts, structure = _fields(node)
+        own = next((name for name in POSITIONS if name in names), "")
+        found = list(_positions(node))
+        here = found[0] if len(found) == 1 else outer
+
+        def replaced(name: Any, part: Any) -> Any:
+            if name == own:
+                return position(part)
+            if name in EVEN or part is None:
+                return part
+            is_vector = here is not None and _is_like(here, part)
+            if name in turns and is_vector:
+                return turns[name](here, part)
+            if name in turns or is_vector or name == "cotangent":
+                raise TypeError(_unknown(node, name, part, here))
+            return part if _is_leaf(part) else visit(part, here)
+
+        return structure.unflatten(map(replaced, names, parts))
+
+    return visit(state, None)
+
+
+def _unknown(node: Any, name: Any, part: Any, position: PyTree) -> str:
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (part, position)]
+    return (
+        f"a wrapper cannot tell what to do with {type(node).__name__}.{name} of shape {shapes[0]}, "
+        f"beside a position of shape {shapes[1]}. Name a gradient at the position "
+        f"{' or '.join(GRADIENTS)}, a velocity {' or '.join(VELOCITIES)}, all shaped like it. A "
+        f"mirror leaves unchanged, and may be: {', '.join(EVEN)}. For PYLD give its own low, high "
+        "and max_score."
+    )
+
+
+def _is_leaf(node: Any) -> bool:
+    return node is None or jax.tree_util.all_leaves([node])
+
+
+def _fields(node: Any) -> tuple[list[Any], list[Any], Any]:
+    """Returns the names and values of a state's fields, and what makes a state of values."""
+    if _is_leaf(node):
+        raise TypeError(f"state must be a PyTree with a position, got {type(node).__name__}.")
+    pairs, structure = jax.tree_util.tree_flatten_with_path(node, lambda part: part is not node)
+    keys = [path[0] for path, _ in pairs]
+    names = [getattr(key, "name", getattr(key, "key", None)) for key in keys]
+    return names, [part for _, part in pairs], structure
+
+
+def _positions(node: Any) -> Iterator[PyTree]:
+    """Yields the positions in the states that ``node`` is or holds."""
+    if _is_leaf(node):
+        return
+    names, parts, _ = _fields(node)
+    own = [parts[names.index(name)] for name in POSITIONS if name in names]
+    if own:
+        yield own[0]
+    else:
+        for part in parts:
+            yield from _positions(part)
+
+
+def _is_like(position: PyTree, part: Any) -> bool:
+    """Returns whether ``part`` is floating point and shaped like ``position``, or like its row."""
+    leaves, expected = jax.tree.leaves(part), jax.tree.leaves(position)
+    if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves):
+        return False
+    if jax.tree.structure(part) == jax.tree.structure(position):
+        return [jnp.shape(leaf) for leaf in leaves] == [jnp.shape(leaf) for leaf in expected]
+    return _is_leaf(part) and jnp.shape(part) == (sum(map(jnp.size, expected)),)
 
 
 def check_state(state: Any, *fields: str) -> None:

@@ -48,6 +48,7 @@ import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_positive, check_scalar
+from ebmjax._programs import run_program
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._kernel_noise import kernel_noise
@@ -177,7 +178,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     num_rows = jnp.count_nonzero(num_attained)
     # None if the root mean square replaces the median: then every pair moves h.
     is_few = (num_rows > 0) & (num_rows <= _MEDIAN_PARTICLES)
-    return jax.lax.cond(is_few, of_few, of_all)
+    return run_program(lambda is_few: jax.lax.cond(is_few, of_few, of_all), is_few)
 
 
 def stochastic_svgd(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_box, check_broadcasts, check_interval, check_positive, per_leaf
-from ebmjax.samplers._chains import position_of
+from ebmjax.samplers._states import map_state, position_of
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 MakeSampler = Callable[..., Sampler]
@@ -84,6 +84,7 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
     Raises:
       ValueError: if a concrete ``max_drift`` is not positive; from the sampler, if it does not
         broadcast to the position.
+      TypeError: from ``init``, as under ``clamp``.
     """
     check_positive("max_drift", max_drift)
 
@@ -98,11 +99,18 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
         inner = make(checked, step_size=step_size, **others)
 
+        def clipped_at(position: PyTree, score: PyTree) -> PyTree:
+            del position
+            return _clip(bound, score)
+
+        def init(position: PyTree, key: Key | None = None) -> Any:
+            return map_state(inner.init(position, key))
+
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             # The score it carries may have been clipped for another step size.
-            return inner.step(key, map_gradient(partial(_clip, bound), state))
+            return inner.step(key, map_state(state, gradient=clipped_at))
 
-        return Sampler(inner.init, step)
+        return Sampler(init, step)
 
     return make_clipped
 
@@ -115,9 +123,12 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     energy at the wall: where drifts point outwards, hardly any is accepted
     (docs/results/igebm_digits.md). ``reflect`` and, for MALA,
     ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated density.
+    A velocity or momentum that points out of the box at a wall is turned back, and keeps its size.
 
     Raises:
       ValueError: unless ``low < high``; from the sampler, unless both broadcast to the position.
+      TypeError: from ``init``, for a state with a field that is shaped like the position and has no
+        name that wrappers know.
     """
     check_interval(low, high)
 
@@ -129,15 +140,22 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
         check_box(low, high, position)
         return jax.tree.map(lambda x: _project(x, *_ends(low, high, x)), position)
 
+    def turned_back(position: PyTree, velocity: PyTree) -> PyTree:
+        def inwards(x: jax.Array, v: jax.Array) -> jax.Array:
+            low_end, high_end = _ends(low, high, x)
+            return jnp.where((x <= low_end) & (v < 0) | (x >= high_end) & (v > 0), -v, v)
+
+        return jax.tree.map(inwards, position, velocity)
+
     def make_clamped(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
         inner = make(lambda position: log_density_fn(projected(position)), **hyperparameters)
 
         def init(position: PyTree, key: Key | None = None) -> Any:
-            return inner.init(project(jax.tree.map(jnp.asarray, position)), key)
+            return map_state(inner.init(project(jax.tree.map(jnp.asarray, position)), key))
 
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             state, info = inner.step(key, state)
-            return replace_position(state, project(position_of(state))), info
+            return map_state(state, position=project, velocity=turned_back), info
 
         return Sampler(init, step)
 
@@ -206,25 +224,3 @@ def scheduled(make: MakeSampler) -> MakeSampler:
         return Sampler(init, step)
 
     return make_scheduled
-
-
-def replace_position(state: Any, position: PyTree) -> Any:
-    """Returns ``state`` with its chain at ``position``, nothing else recomputed."""
-    if isinstance(state, ScheduledState):
-        return state._replace(inner=replace_position(state.inner, position))
-    name = "particles" if hasattr(state, "particles") else "position"
-    return state._replace(**{name: position})
-
-
-_GRADIENTS = ("score", "logdensity_grad")
-"""Names that states give to the gradient they carry, here and in BlackJAX."""
-
-
-def map_gradient(function: Callable[[PyTree], PyTree], state: Any) -> Any:
-    """Returns ``state`` with ``function`` applied to the gradient that it carries, if any."""
-    if isinstance(state, ScheduledState):
-        return state._replace(inner=map_gradient(function, state.inner))
-    for name in _GRADIENTS:
-        if hasattr(state, name):
-            return state._replace(**{name: function(getattr(state, name))})
-    return state

@@ -1,130 +1,21 @@
 """Contract of every sampler, checked over one table with a row a sampler."""
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import blackjax
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
+from contract_table import TABLE, Row, skewed
 from jax.extend.core import jaxprs_in_params
 from sampler_names import NAMES, PARTICLES
 
 from ebmjax import samplers
-from ebmjax.samplers import (
-    batch_step,
-    clamp,
-    clip_drift,
-    clip_score,
-    position_of,
-    reflect,
-    scheduled,
-)
-
-
-class Row(NamedTuple):
-    """A sampler under test.
-
-    ``hyperparameters`` are numbers and may all be traced; ``options`` are static. ``functional``
-    is the pair (init, step), which wrapped samplers do not have.
-    """
-
-    make: Callable[..., samplers.Sampler]
-    hyperparameters: dict[str, Any]
-    functional: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-    options: dict[str, Any] = {}  # noqa: RUF012 (never written to)
-    is_random: bool = True
-    has_particles: bool = False
-    gradients_per_step: int = 1
-
-    def bind(self, log_density_fn: Callable[..., Any], **overrides: Any) -> samplers.Sampler:
-        return self.make(log_density_fn, **self.hyperparameters, **self.options, **overrides)
-
-    @property
-    def sampler(self) -> samplers.Sampler:
-        return self.bind(skewed)
-
-    @property
-    def compiled(self) -> samplers.Sampler:
-        """``sampler`` compiled: one compilation serves every test of the row."""
-        return compiled_sampler(id(self))
-
-
-@cache
-def compiled_sampler(entry_id: int) -> samplers.Sampler:
-    (entry,) = [entry for entry in TABLE.values() if id(entry) == entry_id]
-    sampler = entry.sampler
-    return samplers.Sampler(jax.jit(sampler.init), jax.jit(sampler.step))
-
-
-def row(name: str, hyperparameters: dict[str, Any], **fields: Any) -> Row:
-    functional = (getattr(samplers, f"{name}_init"), getattr(samplers, f"{name}_step"))
-    return Row(getattr(samplers, name), hyperparameters, functional, **fields)
-
-
-psgld = {"step_size": 0.05, "temperature": 0.8, "decay": 0.9, "damping": 0.1}
-TABLE = {
-    "gradient_descent": row("gradient_descent", {"step_size": 0.1}, is_random=False),
-    "sgld": row("sgld", {"step_size": 0.1, "temperature": 0.5}),
-    "sgld_free_noise": row("sgld", {"step_size": 0.1, "noise_scale": 0.3}),
-    "psgld": row("psgld", psgld),
-    "psgld_image_form": row(
-        "psgld", {"step_size": 0.05, "noise_scale": 0.2, "decay": 0.9, "damping": 0.1}
-    ),
-    # The Hessian-vector product differentiates a second gradient.
-    "psgld_curvature": row(
-        "psgld", psgld, options={"curvature_drift": True}, gradients_per_step=2
-    ),
-    "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
-    "tempered_mala": row(
-        "tempered_mala",
-        {"step_size": 0.2, "noise_scale": 0.3, "acceptance_threshold": 0.75,
-         "temperature_growth": 3.0, "acceptance_decay": 0.2},
-    ),
-    "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
-    "svgd_fixed_bandwidth": row(
-        "svgd", {"step_size": 0.3, "bandwidth": 0.7}, is_random=False, has_particles=True
-    ),
-    # A first step has no history for the decay to weigh.
-    "adaptive_svgd": row(
-        "adaptive_svgd",
-        {"step_size": 0.1, "damping": 0.1},
-        options={"decay": 0.8},
-        is_random=False,
-        has_particles=True,
-    ),
-    "stochastic_svgd": row(
-        "stochastic_svgd",
-        {"step_size": 0.1, "bandwidth": 0.7, "temperature": 0.9, "langevin_weight": 0.1},
-        has_particles=True,
-    ),
-    "stochastic_svgd_median_rule": row("stochastic_svgd", {"step_size": 0.1}, has_particles=True),
-    # Split where nothing comes before the head; tests/samplers/test_pyld.py splits for real.
-    "pyld": Row(
-        partial(samplers.pyld, lambda position: position),
-        {"step_size": 0.1, "noise_scale": 0.2, "max_score": 0.5, "outer_step_size": 0.05,
-         "low": -0.4, "high": 0.3},
-        options={"num_inner": 3},
-    ),
-    "reflected_mala": Row(reflect(samplers.mala, -0.5, 0.5), {"step_size": 0.1}),
-    "clamped_sgld": Row(clamp(samplers.sgld, -0.5, 0.5), {"step_size": 0.1}),
-    "clipped_sgld": Row(clip_drift(samplers.sgld, 0.05), {"step_size": 0.1}),
-    "sgld_of_clipped_score": Row(
-        lambda log_density_fn, **options: samplers.sgld(
-            clip_score(log_density_fn, 0.5), **options
-        ),
-        {"step_size": 0.1},
-    ),
-    "scheduled_sgld": Row(
-        scheduled(samplers.sgld),
-        {"noise_scale": 0.1},
-        options={"step_size": optax.exponential_decay(0.2, 2, 0.5)},
-    ),
-}  # fmt: skip
+from ebmjax.samplers import batch_step, position_of
 
 SAME_CODE = {"psgld", "psgld_image_form", "svgd_fixed_bandwidth", "stochastic_svgd"}
 """Rows whose every line another row runs too: what costs a compilation leaves them out."""
@@ -145,11 +36,6 @@ def test_every_sampler_has_a_row() -> None:
     assert set(NAMES) <= set(TABLE)
     for name in NAMES:
         assert TABLE[name].has_particles == (name in PARTICLES)
-
-
-def skewed(position: Any) -> jax.Array:
-    """A log density of any PyTree, asymmetric in every coordinate."""
-    return sum(jnp.sum(1.5 * leaf - jnp.exp(leaf)) for leaf in jax.tree.leaves(position))
 
 
 def start(entry: Row, dtype: Any = jnp.float32, seed: int = 0) -> Any:

@@ -1,0 +1,68 @@
+"""Prints, for every driver and loop, how often equal calls outside of jit compile once it ran."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import latent, metrics, optim, samplers
+from ebmjax.samplers import batch_step, run_chain, sgld, trace_chain
+
+
+def parabola(x: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum(x**2)
+
+
+def start() -> Any:
+    return jax.vmap(sgld(parabola, step_size=0.1).init)(jnp.ones((2, 3)))
+
+
+law = samplers.uniform_law((2,), -1.0, 1.0)
+tilt = partial(samplers.mala, step_size=0.3)
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "run_chain": lambda key: run_chain(
+        key, sgld(parabola, step_size=0.1).init(jnp.ones(3)), sgld(parabola, step_size=0.1).step, 7
+    ),
+    "run_chain_of_many": lambda key: run_chain(
+        key, start(), batch_step(sgld(parabola, step_size=0.1).step), 7, burn_in=1
+    ),
+    "trace_chain": lambda key: trace_chain(
+        jax.random.split(key, 7), start(), batch_step(sgld(parabola, step_size=0.1).step)
+    ),
+    "svgd": lambda key: samplers.svgd_direction(jax.random.normal(key, (5, 2)), parabola),
+    "stochastic_svgd": lambda key: samplers.stochastic_svgd_step(
+        key, samplers.svgd_init(jnp.arange(12.0).reshape(6, 2), parabola), parabola, step_size=0.1
+    ),
+    "pyld": lambda key: samplers.pyld_step(
+        key,
+        samplers.pyld_init(jnp.ones(3), lambda x: 2 * x, parabola),
+        lambda x: 2 * x,
+        parabola,
+        step_size=0.1,
+        num_inner=2,
+    ),
+    "replay_buffer": lambda key: samplers.replay_buffer_draw(
+        key, samplers.replay_buffer_init(key, 8, law), 4, law, reinit_prob=0.5
+    ),
+    "annealed_importance_sampling": lambda key: latent.annealed_importance_sampling(
+        key, jnp.zeros(4), jnp.linspace(0, 1, 3), parabola, parabola, sampler=tilt, num_steps=2
+    ),
+    "landscape": lambda key: metrics.energy_landscape(
+        lambda w: jnp.sum(w**2), jnp.ones(2), jnp.ones(2), jnp.arange(2.0), [0.0, 1.0], [0.0, 1.0]
+    ),
+    "sam": lambda key: optim.sam_gradients(lambda w: (jnp.sum(w**2), {}), jnp.ones(2), rho=0.1),
+}
+
+
+if __name__ == "__main__":
+    names: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: names.append(name))
+    for label, call in CALLS.items():
+        for seed in range(2):
+            call(jax.random.key(seed))
+        names.clear()
+        for seed in range(3):
+            call(jax.random.key(seed))
+        print(f"{label}={sum('backend_compile' in name for name in names)}")

@@ -1,0 +1,269 @@
+"""Laws of chains in a box: of every row of the contract's table, and of chains with a velocity."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from contract_table import TABLE
+from monte_carlo import assert_moments
+from scipy.stats import norm, truncnorm
+
+from ebmjax.samplers import Sampler, batch_step, clamp, position_of, reflect, trace_chain
+
+LOW, HIGH = -1.0, 1.0
+MEAN = 1.5
+"""Of the unit normal that is restricted: it presses chains against the upper wall."""
+STEP = 0.1
+REPLICAS, NUM_STEPS = 4000, 60
+"""Steps of the slowest row here add up to 6 times the 0.4 in which a chain forgets: e^-12 is left
+of the start."""
+
+Field = Callable[[np.ndarray], np.ndarray]
+
+
+def pressed(x: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum((x - MEAN) ** 2)
+
+
+def score(x: np.ndarray) -> np.ndarray:
+    return MEAN - x
+
+
+class Move(NamedTuple):
+    """Hyperparameters in place of the table's, and the Gaussian move that they make."""
+
+    hyperparameters: dict[str, Any]
+    drift: Field
+    scale: Field
+    is_weighed: bool = False  # accepted or rejected
+    ends: tuple[float, float] = (LOW, HIGH)  # narrower where the row has a box itself
+
+
+def langevin(factor: float = 1.0, **others: Any) -> Move:
+    noise_scale = np.sqrt(2 * STEP * factor * others.get("temperature", 1.0))
+    return Move(
+        {"step_size": STEP, **others}, lambda x: STEP * factor * score(x), still(noise_scale)
+    )
+
+
+def still(noise_scale: float) -> Field:
+    return lambda x: np.full_like(x, noise_scale)
+
+
+def metric(x: np.ndarray) -> np.ndarray:
+    """G of the score's newest square alone (decay 0), whose law has one coordinate."""
+    return 1 / (1 + np.abs(score(x)))
+
+
+PSGLD = {"step_size": STEP, "decay": 0.0, "damping": 1.0}
+T = 0.7
+FREE = {"step_size": STEP, "noise_scale": 0.3}
+MALA = Move({"step_size": STEP}, lambda x: STEP * score(x), still((2 * STEP) ** 0.5), True)
+# In one coordinate a single particle of stochastic SVGD follows Langevin dynamics.
+ONE_PARTICLE = {"temperature": T, "langevin_weight": 0.5}
+MOVES = {
+    "sgld": langevin(temperature=T),
+    "sgld_free_noise": langevin()._replace(hyperparameters=FREE, scale=still(0.3)),
+    "psgld": Move(
+        {**PSGLD, "temperature": T},
+        lambda x: STEP * metric(x) * score(x),
+        lambda x: np.sqrt(2 * STEP * T * metric(x)),
+    ),
+    "psgld_image_form": Move(
+        {**PSGLD, "noise_scale": 0.3}, lambda x: STEP * metric(x) * score(x), still(0.3)
+    ),
+    # The score is positive inside the box and has slope -1, so that dG/dx = G^2.
+    "psgld_curvature": Move(
+        {**PSGLD, "temperature": T},
+        lambda x: STEP * (metric(x) * score(x) + T * metric(x) ** 2),
+        lambda x: np.sqrt(2 * STEP * T * metric(x)),
+    ),
+    "mala": MALA,
+    "tempered_mala": MALA._replace(
+        hyperparameters={"step_size": STEP, "acceptance_threshold": 0.0}
+    ),
+    "stochastic_svgd": langevin(1.5, bandwidth=0.7, **ONE_PARTICLE),
+    "stochastic_svgd_median_rule": langevin(1.5, **ONE_PARTICLE),
+    "reflected_mala": MALA._replace(ends=(-0.5, 0.5)),
+    "clamped_sgld": langevin()._replace(ends=(-0.5, 0.5)),
+    "clipped_sgld": langevin()._replace(drift=lambda x: np.clip(STEP * score(x), -0.05, 0.05)),
+    "sgld_of_clipped_score": langevin()._replace(
+        drift=lambda x: STEP * np.clip(score(x), -0.5, 0.5)
+    ),
+    "scheduled_sgld": langevin()._replace(
+        hyperparameters={"step_size": lambda step: STEP + 0.0 * step}
+    ),
+}
+DETERMINISTIC = {
+    "gradient_descent": lambda x, _: STEP * score(x),
+    "svgd": lambda x, _: STEP * score(x),
+    "svgd_fixed_bandwidth": lambda x, _: STEP * score(x),
+    "adaptive_svgd": lambda x, moment: STEP * score(x) / (0.1 + np.sqrt(moment)),
+}
+"""Rows without a law: the drift of one particle at x, given the moment of its directions."""
+
+WRAPPERS = {"reflect": reflect, "clamp": clamp}
+
+
+def place(wall: str, x: Any, low: float = LOW, high: float = HIGH) -> Any:
+    """Where a move to ``x`` ends in the box."""
+    if wall == "clamp":
+        return np.clip(x, low, high)
+    return low + np.abs((x - low + (high - low)) % (2 * (high - low)) - (high - low))
+
+
+def boxed_moments(move: Move, wall: str) -> tuple[float, float]:
+    """Mean and variance of the law that a move leaves invariant in a box, by quadrature.
+
+    Cells of 1/200 of the box, far below every noise, and one state for each wall where a clamp
+    piles chains up. The sums are midpoint rules, exact to the square of a cell.
+    """
+    low, high = move.ends
+    width = (high - low) / 200
+    ends = low + width * (np.arange(-600, 800) + 0.5)
+    cells = ends[(ends > low) & (ends < high)]
+    states = np.array([low, *cells, high]) if wall == "clamp" else cells
+    drift, scale = move.drift(states)[:, None], move.scale(states)[:, None]
+    assert width < 0.1 * scale.min()
+    assert np.all(np.abs(drift) + 5 * scale < 600 * width)
+    matrix = norm.pdf((ends - states[:, None] - drift) / scale) * width / scale
+    places = place(wall, ends, low, high)
+    if move.is_weighed:
+        # log p(z)/p(x), and the Gaussians there and back: noise z - x - drift, by the score at z.
+        noise = (ends - states[:, None] - drift) / scale
+        shift = (drift + back(move, wall, ends, places)) / scale
+        log_ratio = (places - states[:, None]) * (MEAN - (places + states[:, None]) / 2)
+        matrix *= np.exp(np.minimum(log_ratio - (noise + shift / 2) * shift, 0))
+    found = np.argmin(np.abs(places[:, None] - states), axis=1)
+    moved = matrix @ np.eye(len(states))[found]
+    moved += np.diag(1 - moved.sum(axis=1))
+    system = moved.T - np.eye(len(states))
+    system[-1] = 1.0
+    law = np.linalg.solve(system, np.eye(len(states))[-1])
+    mean = law @ states
+    return mean, law @ (states - mean) ** 2
+
+
+def back(move: Move, wall: str, ends: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The drift at the end of a move, before it is placed: odd mirrors turn it."""
+    is_turned = (wall == "reflect") & (np.gradient(places, ends) < 0)
+    return move.drift(places) * np.where(is_turned, -1, 1)
+
+
+def start(name: str) -> jax.Array:
+    """Positions of one coordinate, all over the box; for particle samplers systems of one."""
+    x = jnp.linspace(-0.9, 0.9, REPLICAS)
+    return x[:, None, None] if TABLE[name].has_particles else x
+
+
+def ends_of(sampler: Sampler, starts: jax.Array) -> jax.Array:
+    """Final positions of independent chains."""
+    states, step = jax.vmap(sampler.init)(starts), batch_step(sampler.step)
+    keys = jax.random.split(jax.random.key(0), NUM_STEPS)
+    return position_of(trace_chain(keys, states, step)[0])
+
+
+def test_every_row_is_here() -> None:
+    assert set(MOVES) | set(DETERMINISTIC) | {"pyld"} == set(TABLE)
+
+
+@pytest.mark.parametrize("wall", WRAPPERS)
+@pytest.mark.parametrize("name", MOVES)
+def test_the_law_in_a_box(name: str, wall: str) -> None:
+    """Mean and variance of independent chains, within 5 of their own standard errors."""
+    move, row = MOVES[name], TABLE[name]
+    make = partial(WRAPPERS[wall](row.make, LOW, HIGH), **row.options | move.hyperparameters)
+    draws = ends_of(make(pressed), start(name))
+    own = {"reflected_mala": "reflect", "clamped_sgld": "clamp"}.get(name, wall)
+    assert_moments(np.ravel(draws), *boxed_moments(move, own))
+
+
+@pytest.mark.parametrize("name", ["mala", "reflected_mala"])
+def test_the_law_of_mala_between_mirrors_is_the_truncated_one(name: str) -> None:
+    """Which holds the quadrature itself against a closed form."""
+    ends = MOVES[name].ends
+    truncated = truncnorm(ends[0] - MEAN, ends[1] - MEAN, MEAN)
+    expected = truncated.mean(), truncated.var()
+    np.testing.assert_allclose(boxed_moments(MOVES[name], "reflect"), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("wall", WRAPPERS)
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_what_has_no_law_moves_by_its_formula(name: str, wall: str) -> None:
+    row = TABLE[name]
+    make = partial(WRAPPERS[wall](row.make, LOW, HIGH), **row.options)
+    sampler = make(pressed, **row.hyperparameters | {"step_size": STEP})
+    x = np.float64(0.3)
+    state, moment = sampler.init(jnp.full((1, 1), x)), score(x) ** 2
+    step = jax.jit(sampler.step)
+    for _ in range(12):
+        state, _ = step(jax.random.key(0), state)
+        x = place(wall, x + DETERMINISTIC[name](x, moment))
+        np.testing.assert_allclose(np.ravel(jax.tree.leaves(state)[0]), x, rtol=1e-4)
+        moment = 0.8 * moment + 0.2 * score(x) ** 2
+
+
+def test_pyld_has_the_law_of_clamped_moves_by_its_own_box() -> None:
+    make = partial(TABLE["pyld"].make, step_size=STEP, num_inner=1, low=LOW, high=HIGH)
+    assert_moments(ends_of(make(pressed), start("pyld")), *boxed_moments(langevin(), "clamp"))
+
+
+class Underdamped(NamedTuple):
+    """A chain with a velocity."""
+
+    position: jax.Array
+    velocity: jax.Array
+    log_density: jax.Array
+    score: jax.Array
+
+
+def underdamped(log_density_fn: Any, *, step_size: float) -> Sampler:
+    """Langevin dynamics with a velocity, unit mass and friction: half a kick, drift, noise, drift,
+    half a kick (BAOAB), never rejected."""
+    value_and_score = jax.value_and_grad(log_density_fn)
+    kept = np.exp(-step_size)
+
+    def init(position: Any, key: Any = None) -> Underdamped:
+        velocity = jnp.ones_like(position)  # as a key of its own would draw
+        return Underdamped(position, velocity, *value_and_score(position))
+
+    def step(key: Any, state: Underdamped) -> tuple[Underdamped, None]:
+        velocity = state.velocity + 0.5 * step_size * state.score
+        halfway = state.position + 0.5 * step_size * velocity
+        noise = jax.random.normal(key, jnp.shape(velocity), velocity.dtype)
+        velocity = kept * velocity + np.sqrt(1 - kept**2) * noise
+        position = halfway + 0.5 * step_size * velocity
+        log_density, slope = value_and_score(position)
+        return Underdamped(position, velocity + 0.5 * step_size * slope, log_density, slope), None
+
+    return Sampler(init, step)
+
+
+def ghmc(log_density_fn: Any, *, step_size: float) -> Sampler:
+    """BlackJAX's, whose state carries a momentum; ``init`` draws it with one key for all chains."""
+    kernel = blackjax.ghmc(
+        log_density_fn, step_size, momentum_inverse_scale=jnp.ones(()), alpha=0.3, delta=0.1
+    )
+    return Sampler(lambda x, key=None: kernel.init(x, jax.random.key(7)), kernel.step)
+
+
+def normal(x: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum(x**2)
+
+
+@pytest.mark.parametrize(("make", "step_size"), [(ghmc, 0.3), (underdamped, 0.1)])
+@pytest.mark.parametrize("center", [0.0, MEAN])
+def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(
+    make: Any, step_size: float, center: float
+) -> None:
+    """N(0, 1) on [-1, 1] has variance 0.2911; with velocities that pass through walls 0.43."""
+    sampler = reflect(make, LOW, HIGH)(lambda x: normal(x - center), step_size=step_size)
+    starts = jnp.linspace(-0.9, 0.9, REPLICAS)
+    draws = ends_of(sampler, starts)
+    truncated = truncnorm(LOW - center, HIGH - center, center)
+    assert_moments(draws, truncated.mean(), truncated.var())
