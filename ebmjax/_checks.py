@@ -71,13 +71,17 @@ def check_key(name: str, key: Any, *, allow_legacy: bool = False) -> None:
         raise ValueError(f"{name} must be one key, got an array of them of shape {jnp.shape(key)}.")
 
 
-def check_keys(name: str, keys: PyTree, num: str) -> None:
-    """Raises ValueError if ``keys`` is one key, or a leaf lacks the axis of length ``num``."""
-    is_legacy = getattr(keys, "dtype", None) == jnp.uint32 and jnp.ndim(keys) == 1
-    if is_legacy or any(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(keys)):
+def check_keys(name: str, keys: PyTree, num: int | str) -> None:
+    """Raises ValueError unless every leaf of ``keys`` has an axis of length ``num``, first.
+
+    ``num`` is a number or, where any will do, the argument that gives it.
+    """
+    is_legacy_key = getattr(keys, "dtype", None) == jnp.uint32 and jnp.ndim(keys) == 1
+    shapes = [() if is_legacy_key else jnp.shape(leaf) for leaf in jax.tree.leaves(keys)]
+    if any(shape[:1] == () or (shape[0] != num and not isinstance(num, str)) for shape in shapes):
         raise ValueError(
-            f"{name} must be keys, one a row, got {name} of shape "
-            f"{jax.tree.map(jnp.shape, keys)}. From one key take jax.random.split(key, {num})."
+            f"{name} must be keys, one a row, got shape {jax.tree.map(jnp.shape, keys)}. From one "
+            f"key take jax.random.split(key, {num})."
         )
 
 

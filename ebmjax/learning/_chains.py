@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName, mean_over_members, varying_with
-from ebmjax._checks import leading_size
+from ebmjax._checks import check_keys, leading_size
 from ebmjax._precision import at_least_float32
 from ebmjax.learning._plan import ChainKind, ChainPlan, step_size
 from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_update
@@ -66,9 +66,11 @@ def run_chains(
       kinds that report it, and each kind's, prefixed by its name.
 
     Raises:
-      ValueError: while tracing, if a step size is to adapt and its sampler reports no acceptance.
+      ValueError: while tracing, if a step size is to adapt and its sampler reports no acceptance;
+        if there is not one key for each kind.
     """
     num_kinds, adapted = len(plan.kinds), dict(adaptation or {})
+    check_keys("keys", keys, num_kinds)
     ends, reports = [], {}
     for i, (name, kind) in enumerate(plan.kinds_at(adapted).items()):
         kind = replace(kind, num_steps=kind.num_steps - num_fewer)

@@ -80,18 +80,20 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
     return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
 
 
-def check_one_noise(noise_scale: Any, temperature: Any) -> None:
-    """Raises ValueError if a sampler that never rejects gets both a noise and a temperature.
+def one_temperature(noise_scale: Any, temperature: Any) -> Any:
+    """Returns ``temperature``, 1 for None, of a sampler that never rejects.
 
-    The noise alone decides what it samples, so a temperature would change nothing.
+    Raises:
+      ValueError: if there is a noise as well. It alone decides what such a sampler samples, so a
+        temperature would change nothing.
     """
-    is_default = isinstance(temperature, int | float) and temperature == 1
-    if noise_scale is not None and not is_default:
+    if noise_scale is not None and temperature is not None:
         raise ValueError(
             f"noise_scale and temperature must not be given together, got noise_scale={noise_scale}"
             f" and temperature={temperature}: the noise sets the temperature, "
             "noise_scale^2 / (2 step_size). Leave out one of them."
         )
+    return 1.0 if temperature is None else temperature
 
 
 def target_temperature(

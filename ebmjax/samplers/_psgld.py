@@ -12,9 +12,9 @@ from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     check_langevin,
-    check_one_noise,
     langevin_init,
     langevin_noise_scale,
+    one_temperature,
     propose,
     target_temperature,
 )
@@ -75,7 +75,7 @@ def psgld_step(
     *,
     step_size: Any,
     noise_scale: Any = None,
-    temperature: Any = 1.0,
+    temperature: Any = None,
     decay: Any = 0.99,
     damping: Any = 1e-5,
     curvature_drift: bool = False,
@@ -105,7 +105,8 @@ def psgld_step(
       noise_scale: None for the exact, preconditioned noise. A number, or a PyTree of them like
         ``step_size``, is the standard deviation of plain noise (the image form, thesis Alg. 9). It
         sets T in :math:`\Gamma` and in the reported acceptance, ``noise_scale^2 / (2 step_size)``.
-      temperature: T of the target, a scalar; given without ``noise_scale``.
+      temperature: T of the target, a scalar; None is 1.0 if there is no ``noise_scale``. Giving
+        both is refused.
       decay: a in [0, 1]; at 1 the metric stays as the state has it.
       damping: :math:`\lambda`, positive. While V is near zero, the step is multiplied by about ``1
         / damping``: 1e-5 suits scores of order one, images need up to 1.
@@ -124,7 +125,7 @@ def psgld_step(
     This follows Alg. 9 and Li et al.
     """
     check_one_chain(state, "score", "second_moment")
-    check_one_noise(noise_scale, temperature)
+    temperature = one_temperature(noise_scale, temperature)
     check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("damping", damping)
     check_fraction("decay", decay)
@@ -194,7 +195,7 @@ def psgld(
     *,
     step_size: Any,
     noise_scale: Any = None,
-    temperature: Any = 1.0,
+    temperature: Any = None,
     decay: Any = 0.99,
     damping: Any = 1e-5,
     curvature_drift: bool = False,
@@ -204,7 +205,7 @@ def psgld(
     Raises:
       ValueError: if ``noise_scale`` and ``temperature`` are both given.
     """
-    check_one_noise(noise_scale, temperature)
+    one_temperature(noise_scale, temperature)
     return bind(
         psgld_init,
         psgld_step,

@@ -9,8 +9,8 @@ from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
     check_langevin,
-    check_one_noise,
     langevin_init,
+    one_temperature,
     propose_isotropic,
     target_temperature,
 )
@@ -35,7 +35,7 @@ def sgld_step(
     *,
     step_size: Any,
     noise_scale: Any = None,
-    temperature: Any = 1.0,
+    temperature: Any = None,
 ) -> tuple[LangevinState, LangevinInfo]:
     r"""Takes one step of Langevin dynamics, never rejected.
 
@@ -60,8 +60,8 @@ def sgld_step(
       noise_scale: standard deviation :math:`\sigma` of the injected noise in units of the position,
         shaped as ``step_size`` may be; None for the exact Langevin value. It sets the temperature,
         :math:`\sigma^2 / 2 \epsilon`.
-      temperature: T of the target, a scalar. It makes the noise, so it is given without
-        ``noise_scale``.
+      temperature: T of the target, a scalar; None is 1.0 if there is no ``noise_scale``. It makes
+        the noise, so giving both is refused, also for T = 1.
 
     Returns:
       The new state and a ``LangevinInfo``. Its ``acceptance_prob`` is MALA's for this move, at T or
@@ -77,7 +77,7 @@ def sgld_step(
     ``noise_scale`` (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
     """
     check_one_chain(state, "score")
-    check_one_noise(noise_scale, temperature)
+    temperature = one_temperature(noise_scale, temperature)
     check_langevin(step_size, noise_scale, temperature, state.position)
     proposed, acceptance_prob = propose_isotropic(
         key,
@@ -95,7 +95,7 @@ def sgld(
     *,
     step_size: Any,
     noise_scale: Any = None,
-    temperature: Any = 1.0,
+    temperature: Any = None,
 ) -> Sampler:
     """Binds ``sgld_init`` and ``sgld_step`` to a density and hyperparameters.
 
@@ -110,7 +110,7 @@ def sgld(
       >>> state.position.shape
       (2,)
     """
-    check_one_noise(noise_scale, temperature)
+    one_temperature(noise_scale, temperature)
     return bind(
         sgld_init,
         sgld_step,

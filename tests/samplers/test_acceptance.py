@@ -123,7 +123,7 @@ def test_psgld_with_its_metric_held(noise_scale: float | None, curvature_drift: 
         log_density,
         step_size=step_size,
         noise_scale=noise_scale,
-        temperature=temperature if noise_scale is None else 1.0,
+        temperature=temperature if noise_scale is None else None,
         decay=decay,
         damping=damping,
         curvature_drift=curvature_drift,

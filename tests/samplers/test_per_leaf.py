@@ -12,6 +12,7 @@ import pytest
 
 from ebmjax import samplers
 from ebmjax.learning import run_live_chains
+from ebmjax.recipes.samplers.literal_psgld import literal_psgld
 from ebmjax.samplers import clip_drift, reflect, scheduled
 
 FORMS: dict[str, Any] = {
@@ -100,11 +101,18 @@ def test_particles_have_one_step_size(name: str) -> None:
         sampler.step(jax.random.key(0), sampler.init(particles))
 
 
-@pytest.mark.parametrize("name", ["sgld", "psgld"])
-def test_noise_and_temperature_together(name: str) -> None:
-    """The noise would win and the temperature change nothing; when bound, and by the step."""
-    both = {"step_size": 0.1, "noise_scale": 0.2, "temperature": 0.5}
-    message = "^noise_scale and temperature must not be given together.*0.2 and temperature=0.5"
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1])
+@pytest.mark.parametrize("name", ["sgld", "psgld", "literal_psgld"])
+def test_noise_and_temperature_together(name: str, temperature: float) -> None:
+    """The noise would win and the temperature change nothing; when bound, and by the step. T = 1
+    is what no temperature means, and given all the same."""
+    both = {"step_size": 0.1, "noise_scale": 0.2, "temperature": temperature}
+    message = f"^noise_scale and temperature must not be given together.*0.2 and {temperature=}"
+    if name == "literal_psgld":
+        sampler = literal_psgld(log_density, **both)
+        with pytest.raises(ValueError, match=message):
+            sampler.step(jax.random.key(0), sampler.init(POSITION["a"]))
+        return
     with pytest.raises(ValueError, match=message):
         getattr(samplers, name)(log_density, **both)
     state = getattr(samplers, f"{name}_init")(POSITION, log_density)

@@ -73,7 +73,7 @@ def test_frozen_metric_on_a_gaussian() -> None:
             log_density_fn,
             step_size=step_size,
             noise_scale=noise_scale,
-            temperature=temperature if noise_scale is None else 1.0,
+            temperature=temperature if noise_scale is None else None,
             decay=1.0,
             damping=DAMPING,
         )._replace(init=init)

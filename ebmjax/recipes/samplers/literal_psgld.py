@@ -14,7 +14,7 @@ def literal_psgld(
     *,
     step_size: Any,
     noise_scale: Any = None,
-    temperature: Any = 1.0,
+    temperature: Any = None,
     decay: Any = 0.99,
     damping: Any = 1e-5,
 ) -> Sampler:

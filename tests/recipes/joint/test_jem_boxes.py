@@ -9,8 +9,9 @@ from ebmjax.learning import ChainDensity
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.joint import checks as jem_checks
 from ebmjax.recipes.joint import parts
-from ebmjax.recipes.samplers import check
+from ebmjax.recipes.samplers import SAMPLERS, check
 from ebmjax.recipes.samplers.bind import bound as bind
+from ebmjax.recipes.samplers.blackjax_kernels import KERNELS
 from experiments.configs import jem_digits
 
 
@@ -46,6 +47,21 @@ def test_a_box_that_rejects_takes_back_what_leaves_it(name):
     for key in jax.random.split(jax.random.key(0), 5):
         state, _ = chain.step(key, chain.init(start))
         np.testing.assert_array_equal(state.position, start)
+
+
+@pytest.mark.parametrize("box", ["clamp", "reflect"])
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [(name, "nuts") for name in SAMPLERS if name != "pyld"] + [("blackjax", k) for k in KERNELS],
+)
+def test_the_box_knows_every_field_of_every_state(name, kernel, box):
+    config = jem_digits.get_config("smoke")
+    config.sampler.update(name=name, box=box, low=-0.5, high=0.5)
+    config.sampler.blackjax.kernel = kernel
+    chain = bind(parts.sampler(config), config.sampler, (2, 1, 1))(jnp.sum)
+    start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else (2,))
+    state = jax.eval_shape(chain.init, start)
+    assert jax.eval_shape(chain.step, jax.random.key(0), state)[0] == state
 
 
 @pytest.mark.parametrize("box", ["reflect", "reject"])

@@ -1,0 +1,221 @@
+"""What wrappers do with the fields of a state: turned, clipped, carried on, or refused."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from blackjax.mcmc.coupled_hmc import CoupledHMCState
+from blackjax.mcmc.hmc import HMCState
+
+from ebmjax import samplers
+from ebmjax.samplers import (
+    Sampler,
+    batch_step,
+    clamp,
+    clip_drift,
+    position_of,
+    reflect,
+    run_chain,
+    scheduled,
+    sgld,
+)
+
+
+class Ball(NamedTuple):
+    """A position that moves by its velocity, with whatever else a test puts beside them."""
+
+    position: Any
+    velocity: Any
+    log_density: Any
+    other: Any = None
+
+
+class Nested(NamedTuple):
+    """A state inside a state, and a momentum beside it."""
+
+    chain: Any
+    momentum: Any
+
+
+def ball(log_density_fn: Any, *, velocity: Any, other: Any = None) -> Sampler:
+    """Free flight: the position moves by the velocity, which stays."""
+
+    def init(position: Any, key: Any = None) -> Ball:
+        return Ball(position, velocity, log_density_fn(position), other)
+
+    def step(key: Any, state: Ball) -> tuple[Ball, None]:
+        position = jax.tree.map(jnp.add, state.position, state.velocity)
+        return state._replace(position=position, log_density=log_density_fn(position)), None
+
+    return Sampler(init, step)
+
+
+def nested_ball(log_density_fn: Any, *, velocity: Any, **others: Any) -> Sampler:
+    inner = ball(log_density_fn, velocity=velocity, **others)
+
+    def step(key: Any, state: Nested) -> tuple[Nested, None]:
+        return state._replace(chain=inner.step(key, state.chain)[0]), None
+
+    return Sampler(lambda x, key=None: Nested(inner.init(x), velocity), step)
+
+
+def flat(x: Any) -> jax.Array:
+    return 0.0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x))
+
+
+START = {"a": jnp.array([0.5, -0.5]), "b": jnp.array(0.5)}
+VELOCITY = {"a": jnp.array([0.7, -0.7]), "b": jnp.array(0.25)}
+PLACES = {
+    "reflect": ({"a": [0.8, -0.8], "b": 0.75}, {"a": [-0.7, 0.7], "b": 0.25}),
+    "clamp": ({"a": [1.0, -1.0], "b": 0.75}, {"a": [-0.7, 0.7], "b": 0.25}),
+}
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    """Up to a few roundings of numbers of order one."""
+    expected = jax.tree.map(jnp.asarray, expected, is_leaf=lambda x: isinstance(x, list))
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), found, expected)
+
+
+@pytest.mark.parametrize("make", [ball, nested_ball], ids=["alone", "nested"])
+@pytest.mark.parametrize("is_scheduled", [False, True])
+@pytest.mark.parametrize(("wall", "expected"), PLACES.items(), ids=list(PLACES))
+def test_a_velocity_turns_where_its_chain_meets_a_wall(
+    make: Any, is_scheduled: bool, wall: str, expected: Any
+) -> None:
+    """Whole PyTrees, states inside of states, and the momentum that stands beside one."""
+    wrapped = getattr(samplers, wall)(make, -1.0, 1.0)
+    wrapped = scheduled(wrapped) if is_scheduled else wrapped
+    sampler = wrapped(flat, velocity=VELOCITY)
+    state, _ = jax.jit(sampler.step)(jax.random.key(0), sampler.init(START))
+    assert_close(position_of(state), expected[0])
+    state = state.inner if is_scheduled else state
+    if make is nested_ball:
+        assert_close(state.momentum, expected[1])
+        state = state.chain
+    assert_close(state.velocity, expected[1])
+
+
+@pytest.mark.parametrize("wall", PLACES)
+def test_many_chains_turn_one_by_one(wall: str) -> None:
+    wrapped = getattr(samplers, wall)(ball, -1.0, 1.0)
+    sampler = wrapped(flat, velocity=0.4)
+    states = jax.vmap(sampler.init)(jnp.array([0.5, 0.7]))
+    states, _ = batch_step(sampler.step)(jax.random.key(0), states)
+    assert_close(states.velocity, [0.4, -0.4])
+    # A sampler of many at once, inside of the wrapper.
+    sampler = wrapped(flat, velocity=jnp.array([0.4, 0.4]))
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.5, 0.7])))
+    assert_close(state.velocity, [0.4, -0.4])
+
+
+def test_a_clamp_leaves_no_momentum_that_points_into_the_wall() -> None:
+    """Nor does it change the size of one; BlackJAX's chains, pressed against the upper wall."""
+
+    def make(log_density_fn: Any, **options: Any) -> Sampler:
+        kernel = blackjax.ghmc(log_density_fn, **options)
+        return Sampler(lambda x, key=None: kernel.init(x, jax.random.key(0)), kernel.step)
+
+    options = {"step_size": 0.5, "momentum_inverse_scale": jnp.ones(2), "alpha": 0.5, "delta": 0.1}
+    sampler = clamp(make, -1.0, 1.0)(lambda x: 0.5 * jnp.sum(x), **options)
+    step, state = jax.jit(sampler.step), sampler.init(jnp.full(2, 0.9))
+    num_turned = 0
+    for key in jax.random.split(jax.random.key(1), 20):
+        state, _ = step(key, state)
+        is_at_wall = state.position >= 1.0
+        assert not np.any(is_at_wall & (state.momentum > 0))
+        num_turned += int(np.sum(is_at_wall & (state.momentum < 0)))
+    assert num_turned > 0
+
+
+WRAPPERS = {
+    "reflect": lambda make: reflect(make, -1.0, 1.0),
+    "clamp": lambda make: clamp(make, -1.0, 1.0),
+    "clip_drift": lambda make: clip_drift(
+        lambda density, step_size, **others: make(density, **others), 1.0
+    ),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("make", [ball, nested_ball])
+@pytest.mark.parametrize(
+    ("position", "other", "name"),
+    [
+        (jnp.ones(3), jnp.ones(3), "Ball.other"),
+        (jnp.ones(()), jnp.ones(()), "Ball.other"),
+        (START, START, "Ball.other"),
+        (START, jnp.ones(3), "Ball.other"),  # all coordinates in a row
+        (jnp.ones(3), {"deep": [jnp.ones(3)]}, "list"),
+        (jnp.ones(3), Ball(None, jnp.ones(2), None), "Ball.velocity"),  # of another shape
+    ],
+)
+def test_a_field_that_no_wrapper_knows_is_refused(
+    wrapper: str, make: Any, position: Any, other: Any, name: str
+) -> None:
+    velocity = jax.tree.map(jnp.zeros_like, position)
+    options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
+    sampler = WRAPPERS[wrapper](make)(flat, velocity=velocity, other=other, **options)
+    with pytest.raises(
+        TypeError, match=f"cannot tell what to do with {name}.*velocity or momentum"
+    ):
+        sampler.init(position)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(
+    "other",
+    [None, jnp.int32(3), jnp.ones(4), jax.random.key(0), {"second_moment": jnp.ones(3)}],
+    ids=["none", "count", "length", "key", "moment"],
+)
+def test_whatever_a_mirror_leaves_unchanged_is_carried_on(wrapper: str, other: Any) -> None:
+    options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
+    make = WRAPPERS[wrapper](ball)
+    sampler = make(flat, velocity=jnp.full(3, 0.7), other=other, **options)
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full(3, 0.5)))
+    assert jax.tree.all(jax.tree.map(lambda a, b: jnp.all(a == b), state.other, other))
+
+
+@pytest.mark.parametrize("wrapper", ["reflect", "clamp", "clip_drift"])
+def test_pyld_is_told_to_take_its_own_box(wrapper: str) -> None:
+    """Around it a box would hold the hidden layer, whose gradient the state carries."""
+    make = partial(samplers.pyld, lambda x: jnp.concatenate([x, x]), num_inner=1)
+    with pytest.raises(TypeError, match=r"PYLDState\.cotangent.*For PYLD give its own low"):
+        WRAPPERS_WITH_STEP[wrapper](make)(flat, step_size=0.1).init(jnp.ones(2))
+
+
+WRAPPERS_WITH_STEP = WRAPPERS | {"clip_drift": lambda make: clip_drift(make, 1.0)}
+
+
+def test_the_position_of_a_state_inside_a_state() -> None:
+    inner = sgld(flat, step_size=0.1)
+    state = Nested(inner.init(jnp.ones(2)), None)
+    assert_close(position_of(state), [1.0, 1.0])
+
+    def step(key: Any, state: Nested) -> tuple[Nested, Any]:
+        chain, info = inner.step(key, state.chain)
+        return Nested(chain, None), info
+
+    _, positions, _ = run_chain(jax.random.key(0), state, step, 4)
+    assert positions.shape == (4, 2)
+
+
+def test_a_state_of_two_chains_has_no_one_position_but_both_are_turned() -> None:
+    one = HMCState(jnp.array(0.3), jnp.array(0.0), jnp.array(0.5))
+
+    def make(log_density_fn: Any) -> Sampler:
+        far = one._replace(position=jnp.array(1.3))
+        return Sampler(
+            lambda x, key=None: CoupledHMCState(one, one), lambda k, s: ((one, far), None)
+        )
+
+    sampler = reflect(make, -1.0, 1.0)(flat)
+    with pytest.raises(TypeError, match="position"):
+        position_of(sampler.init(jnp.zeros(())))
+    (first, second), _ = sampler.step(jax.random.key(0), None)
+    assert_close((first.position, second.position), (0.3, 0.7))
+    assert_close((first.logdensity_grad, second.logdensity_grad), (0.5, -0.5))
