@@ -66,9 +66,9 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
     of freedom. With one seed it is the paired t interval over images, which holds for these two
     trained models, not for two ways of training.
 
-    For booleans (right or wrong answers), two images are added: one that only the first model gets
-    right, one that only the second does. Without them a handful of images would decide. With them,
-    a 95 % interval excludes 0 about when McNemar's exact test rejects.
+    For booleans (right or wrong answers), two answers are added, shared by the seeds: one that only
+    the first model gets right, one that only the second does. Without them a handful of images
+    would decide. With them, a 95 % interval excludes 0 about when McNemar's exact test rejects.
 
     Args:
       values: (images,), or (seeds, images), one number for each image; or a tuple of such arrays,
@@ -84,7 +84,7 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
         ``confidence`` is not between 0 and 1.
 
     Source: crossed random effects: Cornfield & Tukey 1956, Obuchowski & Rockette 1995. Degrees of
-    freedom: Satterthwaite 1946. The two images: Bonett & Price 2012, Fagerland, Lydersen & Laake
+    freedom: Satterthwaite 1946. The two answers: Bonett & Price 2012, Fagerland, Lydersen & Laake
     2014.
 
     Example:
@@ -125,11 +125,12 @@ def _parts(name: str, values: Any) -> list[np.ndarray]:
 
 
 def _difference(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Returns (seeds, images); booleans get the two added images."""
+    """Returns (seeds, images); booleans get two more, of one answer for all seeds together."""
     found = values.astype(float) - reference.astype(float)
     if values.dtype != bool or reference.dtype != bool:
         return found
-    return np.concatenate([found, np.broadcast_to([1.0, -1.0], (len(found), 2))], axis=1)
+    added = np.broadcast_to([1.0 / len(found), -1.0 / len(found)], (len(found), 2))
+    return np.concatenate([found, added], axis=1)
 
 
 def _of_images(values: np.ndarray) -> float:

@@ -70,6 +70,38 @@ def test_the_interval_covers(of_images, of_seeds, of_pairs):
     assert covered / num > 0.95 - 5 * np.sqrt(0.95 * 0.05 / num)
 
 
+def share_rejected(rng, num, seeds, gain, mean, spread):
+    """Shares of ``num`` pairs of models told apart by their answers and by the same as numbers.
+
+    Their images are of unequal difficulty; where there are several seeds, these differ too.
+    """
+    told_apart = np.zeros(2)
+    for _ in range(num):
+        logits = mean + spread * rng.normal(size=357)
+        offsets = 0.6 * (seeds > 1) * rng.normal(size=(2, seeds, 1)) + [[[gain]], [[0.0]]]
+        ours, theirs = rng.random((2, seeds, 357)) < 1 / (1 + np.exp(-logits - offsets))
+        for i, pair in enumerate([(ours, theirs), (ours.astype(float), theirs.astype(float))]):
+            found = paired_difference(*pair)
+            told_apart[i] += not found.low <= 0 <= found.high
+    return told_apart / num
+
+
+@pytest.mark.parametrize(("seeds", "mean", "spread"), [(1, 3.0, 2.0), (3, 5.0, 0.5), (5, 5.0, 0.5)])
+def test_right_and_wrong_answers_of_equal_models_are_told_apart_as_often_as_said(
+    seeds, mean, spread
+):
+    """5 % of the time, within 5 standard errors, for one seed and for several with few mistakes."""
+    size, _ = share_rejected(np.random.default_rng(5), 1500, seeds, 0.0, mean, spread)
+    assert abs(size - 0.05) < 5 * np.sqrt(0.05 * 0.95 / 1500)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_the_added_answers_cost_no_power(seeds):
+    """Beside the same numbers without them, within 5 standard errors of the share."""
+    power, expected = share_rejected(np.random.default_rng(6), 1500, seeds, 1.0, 5.0, 0.5)
+    assert power > expected - 5 * np.sqrt(expected * (1 - expected) / 1500)
+
+
 def test_the_error_of_an_area_is_delongs():
     """Its variance from the parts, each counted pair by pair."""
     rng = np.random.default_rng(3)
