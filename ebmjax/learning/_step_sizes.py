@@ -18,7 +18,8 @@ class DualAveraging(NamedTuple):
     Attributes:
       log_step_size: scalar, of the next chains.
       log_average: scalar, averaged over updates, the later ones more: for chains after training.
-      mean_error: scalar, target minus acceptance, averaged over updates.
+      mean_error: scalar, target minus acceptance, averaged over updates; at most what makes the
+        smallest step size.
       count: scalar int32, updates.
     """
 
@@ -59,7 +60,8 @@ def dual_averaging_update(
       acceptance_prob: scalar, the mean over chains and steps.
       step_size: :math:`\epsilon_0`, as at the start.
       target: :math:`\delta`; 0.574 is the optimum of MALA in many dimensions.
-      min_step_size: below it the step size does not go.
+      min_step_size: below it the step size does not go, nor does the mean error go on to grow: at
+        the first acceptance above the target the step size rises again.
 
     Source: Hoffman & Gelman 2014, section 3.2, with their constants.
     """
@@ -69,8 +71,9 @@ def dual_averaging_update(
     # A scan's carry keeps its dtype, whatever the chains are computed in.
     error = target - jnp.asarray(acceptance_prob, jnp.float32)
     mean_error = (1.0 - weight) * state.mean_error + weight * error
-    log_step_size = jnp.log(10.0 * jnp.float32(step_size)) - jnp.sqrt(t) / GAIN * mean_error
-    log_step_size = jnp.maximum(log_step_size, jnp.log(jnp.float32(min_step_size)))
+    log_start, log_min = jnp.log(10.0 * jnp.float32(step_size)), jnp.log(jnp.float32(min_step_size))
+    mean_error = jnp.minimum(mean_error, GAIN / jnp.sqrt(t) * (log_start - log_min))
+    log_step_size = jnp.maximum(log_start - jnp.sqrt(t) / GAIN * mean_error, log_min)
     share = t**-FORGETTING
     log_average = share * log_step_size + (1.0 - share) * state.log_average
     return DualAveraging(log_step_size, log_average, mean_error, count)

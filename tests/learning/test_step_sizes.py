@@ -59,6 +59,21 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     assert float(floored.log_step_size) == pytest.approx(np.log(0.01), rel=1e-6)
 
 
+@pytest.mark.parametrize("num_bad", [5, 50, 500])
+@pytest.mark.parametrize(("acceptance", "most"), [(1.0, 1), (0.62, 3)])
+def test_a_step_size_leaves_its_floor_at_once(num_bad, acceptance, most):
+    """However long nothing was accepted. Slightly better moves than wanted take it off as well."""
+    options = {"step_size": 0.3, "target": 0.57, "min_step_size": 0.01}
+    state, log_min = dual_averaging_init(0.3), np.log(np.float32(0.01))
+    update = jax.jit(lambda state, acceptance: dual_averaging_update(state, acceptance, **options))
+    for _ in range(num_bad):
+        state = update(state, 0.0)
+    assert float(state.log_step_size) == pytest.approx(log_min, rel=1e-6)
+    for _ in range(most):
+        state = update(state, acceptance)
+    assert float(state.log_step_size) > log_min + 1e-3
+
+
 def test_a_step_size_adapts_to_acceptances_of_any_dtype():
     """It keeps the dtypes it began with, as the carry of a scan must."""
     state = dual_averaging_init(0.3)
