@@ -111,8 +111,11 @@ def gaussian_moments(
             "needs more samples than dimensions. Draw more, or use covariance='diagonal' or "
             "covariance='shrunk'."
         )
-    mean = jnp.mean(samples, axis=-2)
-    centred = samples - mean[..., None, :]
+    first = samples[..., :1, :]
+    offsets = jnp.asarray(samples - first)  # in the samples' own dtype: nothing cancels afterwards
+    mean = jnp.mean(offsets, axis=-2)
+    centred = offsets - mean[..., None, :]
+    mean = mean + first[..., 0, :]
     # TF32, an accelerator's default for float32, would leave three digits.
     products = jnp.einsum("...ni,...nj->...ij", centred, centred, precision="highest")
     full = products / (n - 1)

@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ebmjax._axes import everywhere
+from ebmjax._checks import is_traced
 from ebmjax.types import PyTree
 
 
@@ -155,7 +157,8 @@ def _per_coordinate(
 def _checked(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
     """Returns ``chains`` in float32 or wider, whole on every device."""
     name = "chains" + jax.tree_util.keystr(path)
-    chains = jnp.asarray(chains)
+    if not isinstance(chains, jax.Array):
+        chains = np.asarray(chains)
     if chains.ndim < 2 or chains.shape[0] < min_chains or chains.shape[1] < min_draws:
         raise ValueError(
             f"{name} must have shape (chains, draws, ...) with at least {min_chains} chain(s) and "
@@ -164,7 +167,21 @@ def _checked(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.
         )
     if jnp.iscomplexobj(chains):
         raise TypeError(f"{name} must hold real numbers, got dtype {chains.dtype}.")
+    is_wide = chains.dtype != jnp.float32 and chains.dtype.itemsize >= 4
+    if is_wide and not is_traced(chains):
+        chains = _near_zero(np.asarray(chains))
+    chains = jnp.asarray(chains)
     return everywhere(chains.astype(jnp.promote_types(chains.dtype, jnp.float32)))
+
+
+def _near_zero(chains: np.ndarray) -> np.ndarray:
+    """Returns every coordinate less one of its middle draws, which no diagnostic notices.
+
+    In float32, for JAX has no other by default, draws far from 0 would lose what tells them apart.
+    """
+    draws = chains.astype(np.float64).reshape(-1, *chains.shape[2:])
+    middle = np.partition(draws, len(draws) // 2, axis=0)[len(draws) // 2]
+    return (draws - np.where(np.isfinite(middle), middle, 0.0)).reshape(chains.shape)
 
 
 def _rank_scale_reduction(x: jax.Array) -> jax.Array:

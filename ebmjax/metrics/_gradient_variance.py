@@ -1,9 +1,10 @@
 """Learning-gradient variance: the thesis's, over coordinates, and over repeats."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax._axes import everywhere
@@ -58,6 +59,8 @@ def coordinate_gradient_variance(gradients: PyTree) -> jax.Array:
     check_floating("gradients", gradients)
     gradients = jax.tree.map(_at_least_single, gradients)
     size = optax.tree.size(gradients)
+    origin = next(leaf.ravel()[0] for leaf in jax.tree.leaves(gradients) if leaf.size)
+    gradients = jax.tree.map(lambda g: jnp.asarray(g - origin), gradients)
     mean = optax.tree.sum(gradients) / size
     return optax.tree.norm(jax.tree.map(lambda g: g - mean, gradients), squared=True) / size
 
@@ -103,10 +106,11 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
             f"stacked_gradients must hold at least 2 repeats on its leading axis, got {repeats}: "
             "one gradient alone shows no variance. See coordinate_gradient_variance for one."
         )
-    gradients = everywhere(jax.tree.map(_at_least_single, stacked_gradients))
+    gradients = jax.tree.map(_at_least_single, stacked_gradients)
     # Relative to the first repeat: exactly 0 if the repeats agree.
-    mean = jax.tree.map(lambda g: g[0] + jnp.mean(g - g[:1], axis=0), gradients)
-    variance = jax.tree.map(lambda g: jnp.var(g - g[:1], axis=0, ddof=1), gradients)
+    offsets = everywhere(jax.tree.map(lambda g: jnp.asarray(g - g[:1]), gradients))
+    mean = jax.tree.map(lambda g, offset: g[0] + jnp.mean(offset, axis=0), gradients, offsets)
+    variance = jax.tree.map(lambda offset: jnp.var(offset, axis=0, ddof=1), offsets)
     squared_norm = optax.tree.norm(mean, squared=True)
     summed_variance = jnp.asarray(optax.tree.sum(variance))
     return GradientVariance(
@@ -116,6 +120,7 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
     )
 
 
-def _at_least_single(gradient: jax.Array) -> jax.Array:
-    """Half-precision gradients are summed in float32."""
-    return jnp.asarray(gradient, jnp.promote_types(jnp.result_type(gradient), jnp.float32))
+def _at_least_single(gradient: Any) -> Any:
+    """Half-precision gradients are summed in float32; NumPy's float64 stay what they are."""
+    own = gradient if isinstance(gradient, jax.Array) else np.asarray(gradient)
+    return own.astype(jnp.promote_types(own.dtype, jnp.float32))

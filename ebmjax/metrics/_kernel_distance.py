@@ -166,6 +166,8 @@ def _gaussian(bandwidth: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns (n, m), from all rows of x (n, d) to all rows of y (m, d)."""
+    origin = y.mean(axis=0)  # distances do not change with it, their rounding does
+    x, y = x - origin, y - origin
     squared = np.sum(x**2, 1)[:, None] + np.sum(y**2, 1)[None] - 2 * x @ y.T
     return np.maximum(squared, 0)
 

@@ -167,3 +167,11 @@ def test_shrinkage_ends_at_the_mean_variance():
     samples = jnp.array([[1.0, -2.0], [3.0, 1.0]])  # variances 2 and 4.5
     _, covariance = gaussian_moments(samples, covariance="shrunk")
     np.testing.assert_allclose(covariance, 3.25 * np.eye(2), atol=16 * np.finfo(np.float32).eps)
+
+
+def test_samples_far_from_zero_keep_their_covariance() -> None:
+    """In NumPy's float64, whose differences here are exact."""
+    near = np.round(100 * np.random.default_rng(0).normal(size=(50, 3)))
+    mean, covariance = gaussian_moments(near + 1e8)
+    np.testing.assert_allclose(covariance, np.cov(near, rowvar=False), rtol=1e-4, atol=0.1)
+    np.testing.assert_allclose(mean, near.mean(axis=0) + 1e8, rtol=1e-7)

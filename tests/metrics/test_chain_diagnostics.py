@@ -1,7 +1,7 @@
 """R-hat and effective sample size, against arviz-stats, BlackJAX, closed forms and hand sums."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -339,3 +339,30 @@ def test_classic_r_hat_has_no_units(exponent):
     expected = scale_reduction(draws, method="classic")
     scaled = scale_reduction(np.ldexp(draws, exponent), method="classic")
     np.testing.assert_array_equal(scaled, expected)
+
+
+@pytest.mark.parametrize(
+    "diagnose",
+    [
+        potential_scale_reduction,
+        partial(potential_scale_reduction, method="classic"),
+        effective_sample_size,
+        partial(effective_sample_size, kind="tail"),
+    ],
+)
+@pytest.mark.parametrize("place", [1e8, -1e12])
+@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+def test_draws_far_from_zero_are_diagnosed_as_those_near_it(
+    diagnose: Any, place: float, dtype: Any
+) -> None:
+    """Each coordinate about a place of its own; differences of the draws are exact in float64."""
+    near = np.round(1e3 * np.random.default_rng(0).normal(size=(4, 100, 2)))
+    scale = 1 if dtype == np.int64 else 1024
+    far = (near / scale + np.array([place, 0.0])).astype(dtype)
+    found, expected = diagnose(far), diagnose(near / scale)
+    assert np.all(np.isfinite(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)  # sums of 400 float32 numbers of order 1
+    # One draw of a coordinate is infinite: the others keep their ranks.
+    far, near = far.astype(float), near / scale
+    far[0, 3, 0] = near[0, 3, 0] = np.inf
+    np.testing.assert_allclose(diagnose(far), diagnose(near), rtol=1e-5)

@@ -121,3 +121,13 @@ def test_bad_gradients_are_refused():
     for measure in (gradient_variance, coordinate_gradient_variance):
         with pytest.raises(ValueError, match="holds no arrays"):
             measure({})
+
+
+def test_gradients_far_from_zero_keep_their_spread() -> None:
+    """In NumPy's float64, whose differences here are exact."""
+    near = np.round(100 * np.random.default_rng(0).normal(size=(6, 20)))
+    far = near + 1e8
+    np.testing.assert_allclose(
+        gradient_variance(far).variance, np.mean(np.var(near, axis=0, ddof=1)), rtol=1e-5
+    )
+    np.testing.assert_allclose(coordinate_gradient_variance(far[0]), np.var(near[0]), rtol=1e-5)

@@ -159,3 +159,10 @@ def test_subsets_name_bad_arguments(num_subsets, subset_size, message):
 def test_a_median_distance_of_zero_asks_for_a_bandwidth():
     with pytest.raises(ValueError, match=r"^features_a and features_b must differ.*give a bandwid"):
         kernel_distance(np.zeros((5, 1)), np.zeros((5, 1)), kernel="rbf")
+
+
+def test_samples_far_from_zero_are_as_far_apart_as_those_near_it():
+    """Their differences are exact, and so is the mean that distances do not notice."""
+    a, b = np.round(100 * np.random.default_rng(0).normal(size=(2, 64, 3)))
+    expected = kernel_distance(a, b, kernel="rbf")
+    np.testing.assert_allclose(kernel_distance(a + 1e8, b + 1e8, kernel="rbf"), expected, rtol=1e-9)
