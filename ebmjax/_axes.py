@@ -182,11 +182,11 @@ def row_of(rows: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def set_rows(leaf: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
-    """``leaf.at[rows].set(new)``, placed like ``leaf``."""
+    """``leaf.at[rows].set(new)``, placed like ``leaf``, wherever ``rows`` and ``new`` are."""
+    rows, new = everywhere((rows, new))
     if not is_spread(leaf):
         return leaf.at[rows].set(new)
-    place = jax.typeof(leaf).sharding
-    return leaf.at[everywhere(rows)].set(everywhere(new), out_sharding=place)
+    return leaf.at[rows].set(new, out_sharding=jax.typeof(leaf).sharding)
 
 
 def everywhere(tree: Any) -> Any:

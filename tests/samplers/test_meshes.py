@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_contract import SAME_CODE, TABLE, Row, assert_same_up_to_rounding, start
+from contract_table import TABLE, Row
+from test_contract import SAME_CODE, assert_same_up_to_rounding, start
 
 from ebmjax import metrics
 from ebmjax.samplers import (
     LangevinInfo,
+    ReplayBuffer,
     batch_step,
     informative_law,
     position_of,
@@ -117,7 +119,7 @@ def test_chains_under_shard_map(name: str, varies: str) -> None:
     assert all(leaf.shape[0] == 8 for leaf in jax.tree.leaves(shapes))
 
 
-LAW = uniform_law((2,), -1.0, 1.0)
+KEY, LAW = jax.random.key(1), uniform_law((2,), -1.0, 1.0)
 
 
 def class_law() -> Any:
@@ -164,6 +166,34 @@ def test_a_replay_buffer_on_an_explicit_mesh() -> None:
     for rows in (draw.positions, kept, after.positions):
         assert jax.typeof(rows).sharding.spec[0] == "device"
     assert jax.typeof(few.positions).sharding.spec[0] is None
+
+
+PLACES = {"whole": jax.P(), "rows": jax.P("device"), "columns": jax.P(None, "device")}
+
+
+@pytest.mark.parametrize("of_slots", ["whole", "rows"])
+@pytest.mark.parametrize("of_positions", PLACES)
+@pytest.mark.parametrize("of_buffer", PLACES)
+def test_a_buffer_takes_positions_from_wherever_they_are(
+    of_buffer: str, of_positions: str, of_slots: str
+) -> None:
+    """And stays where it is; by JAX's own rules writes of other places are refused."""
+    buffer = ReplayBuffer(jnp.zeros((16, 8)))
+    slots, positions = jnp.arange(8)[::-1], jnp.arange(64.0).reshape(8, 8)
+    expected = replay_buffer_write(buffer, slots, positions).positions
+    with jax.set_mesh(mesh_of("Explicit")):
+        buffer = jax.device_put(buffer, PLACES[of_buffer])
+        slots = jax.device_put(slots, PLACES[of_slots])
+        positions = jax.device_put(positions, PLACES[of_positions])
+        for write in (replay_buffer_write, jax.jit(replay_buffer_write)):
+            found = write(buffer, slots, positions).positions
+            np.testing.assert_array_equal(found, expected)
+            assert jax.typeof(found).sharding == jax.typeof(buffer.positions).sharding
+            draw = replay_buffer_draw(KEY, ReplayBuffer(found), 8, uniform_law((8,), -1.0, 1.0),
+                                      labels=0 * slots, reinit_prob=0.5)  # fmt: skip
+            assert draw.positions.shape == (8, 8)
+            kept = select_particles(KEY, positions, jnp.sum(positions, axis=1), 4)
+            assert kept.shape == (4, 8)
 
 
 @pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
