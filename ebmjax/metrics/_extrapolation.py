@@ -117,7 +117,7 @@ def metric_at_sizes(
       [2.0, 4.0, 6.0]
     """
     rows = check_features("features", features)
-    if not all(2 <= size <= len(rows) for size in sizes):
+    if not len(sizes) or not all(2 <= size <= len(rows) for size in sizes):
         raise ValueError(f"sizes must lie from 2 to the {len(rows)} images, got sizes={sizes}.")
     keys = jax.random.split(key, len(sizes))
     subsets = (

@@ -40,7 +40,8 @@ class ConvGenerator(nn.Module):
       image_size: (H, W) of the image; None for 4 * 2^len(features) both.
 
     Raises:
-      ValueError: if a number of channels or pixels is below one or z is a scalar.
+      ValueError: if a number of channels or pixels is below one, there are no features or z is a
+        scalar.
 
     Source: thermodynamic-integration thesis and its public code (f = 64). Its Table 5 prints one
     more layer, which would double the images' side.
@@ -63,6 +64,8 @@ class ConvGenerator(nn.Module):
     def __call__(self, z: jax.Array) -> jax.Array:
         if jnp.ndim(z) == 0:
             raise ValueError("z must have shape (d,) or (..., d), got a scalar; use z[None].")
+        if not self.features:
+            raise ValueError("features must name the channels of at least one layer, got none.")
         images = z[..., None, None, :]
         sides = self._sides()
         for layer, width in enumerate((*self.features, self.channels)):

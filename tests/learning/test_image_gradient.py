@@ -96,6 +96,20 @@ def test_several_kinds_move_equal_parts():
     assert parts[0] < 1e-9 < parts[1]
 
 
+def test_every_drawn_slot_gets_its_own_chain_back():
+    """Of two kinds that shrink the distance to the mean by known shares, in six known slots."""
+    rates = (0.25, 0.5)
+    kinds = {
+        str(rate): ChainKind(sampler=partial(gradient_descent, step_size=rate / 0.8), num_steps=1)
+        for rate in rates
+    }
+    _, after, _, before = learn(draw := negatives(num_classes=1, kinds=kinds), shard_of(draw, 6))
+    old, new = (np.asarray(shard.buffer.positions) - 0.3 for shard in (before, after))
+    kept = np.median((new / old).reshape(6, -1), axis=1)
+    assert sorted(np.round(kept, 4)) == [0.5] * 3 + [0.75] * 3
+    np.testing.assert_allclose(new, kept[:, None, None, None] * old, atol=ATOL)
+
+
 def test_beta_scales_what_chains_follow_and_is_told_the_step():
     """At beta 0.5 a step is half as long, and the loss hears beta."""
     told = []

@@ -84,7 +84,7 @@ def test_metric_at_sizes_draws_without_replacement_and_anew():
     )
 
 
-@pytest.mark.parametrize("sizes", [[1, 3], [3, 11]])
+@pytest.mark.parametrize("sizes", [[1, 3], [3, 11], []])
 def test_metric_at_sizes_names_bad_sizes(sizes):
     with pytest.raises(ValueError, match="from 2 to the 10 images"):
         metric_at_sizes(jax.random.key(0), len, np.zeros((10, 2)), sizes)

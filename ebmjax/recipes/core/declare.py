@@ -215,6 +215,11 @@ def no_effect(
 
 
 def _check_range(name: str, one: Field, value: Any) -> None:
+    if isinstance(value, list | tuple) and not value and not one.values.may_be_empty:
+        raise ConfigError(
+            f"config.{name} must have at least one entry, {one.values.words}, got {value!r}. "
+            f"Set it with --config.{name}=..."
+        )
     expected = one.values.refusal(value)
     if expected is None:
         return

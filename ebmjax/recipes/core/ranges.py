@@ -32,6 +32,7 @@ class Range:
       choices: all values, where these are names.
       may_be_none: whether the field may be left without a value.
       names_code: tells the values that name code from outside the package.
+      may_be_empty: whether a tuple may have no entry.
     """
 
     words: str
@@ -41,6 +42,7 @@ class Range:
     choices: tuple[str, ...] = ()
     may_be_none: bool = False
     names_code: Callable[[str], bool] = lambda value: False
+    may_be_empty: bool = True
 
     def refusal(self, value: Any) -> str | None:
         """Words for what ``value`` must be; None if it is fine."""
@@ -94,7 +96,7 @@ RADIUS = _number("from 0 to 10000", lambda v: 0 <= v <= 1e4, 1, 2)
 WHOLE = _integer("an integer of at least 0", lambda v: v >= 0, 0, 3)
 COUNT = _integer("an integer of at least 1", lambda v: v >= 1, 1, 3)
 TWO_OR_MORE = _integer("an integer of at least 2", lambda v: v >= 2, 2, 4)
-COUNTS = replace(COUNT, kind=tuple, examples=((1,), (3, 2)))
+WIDTHS = replace(COUNT, kind=tuple, examples=((1,), (3, 2)), may_be_empty=False)
 ZERO_OR_TWO = _integer("0, or at least 2", lambda v: v == 0 or v >= 2, 0, 4)
 GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)

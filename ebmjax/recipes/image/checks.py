@@ -13,11 +13,6 @@ def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     checks.check_kept(config, checks.scores_of_samples(config))
     checks.model_options(config)
-    if not config.model.features:
-        raise ConfigError(
-            "config.model.features must have at least one entry, the width of each stage of the "
-            "network, got (). Set it with --config.model.features=(16,32), for example."
-        )
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)

@@ -22,6 +22,7 @@ from ebmjax.recipes.core.ranges import (
     POSITIVE,
     PROBABILITY,
     UP_TO_ONE,
+    WIDTHS,
     one_of,
     optional,
 )
@@ -118,7 +119,7 @@ _FIELDS: dict[str, Field] = {
     **under(
         {
             **shared(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
-            "model.features": field((16, 32), COUNT, "channels of each stage"),
+            "model.features": field((16, 32), WIDTHS, "channels of each stage"),
             "model.depth": field(1, COUNT, "residual blocks of a stage"),
             "model.num_scales": field(1, COUNT, "scales at which images are seen"),
             "model.spectral_norm": field(

@@ -20,12 +20,12 @@ from ebmjax.recipes.core.declare import (
 )
 from ebmjax.recipes.core.ranges import (
     COUNT,
-    COUNTS,
     FLAG,
     NOT_NEGATIVE,
     POSITIVE,
     TWO_OR_MORE,
     UP_TO_ONE,
+    WIDTHS,
     one_of,
     optional,
 )
@@ -119,13 +119,13 @@ _FIELDS: dict[str, Field] = {
     **under(
         {
             **shared(model={"dtype": "float32"}),
-            "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior's energy"),
+            "model.prior_hidden": field((100, 100), WIDTHS, "hidden layers of the prior's energy"),
             "model.prior_activation": field(
                 "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
             ),
             "model.generator_features": field(
                 None,
-                optional(COUNTS),
+                optional(WIDTHS),
                 "channels of the generator's stages, which double the side; None: ..., 128, 64",
             ),
             "model.generator_init": field(

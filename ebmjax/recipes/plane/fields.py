@@ -21,6 +21,7 @@ from ebmjax.recipes.core.ranges import (
     TEXT,
     TWO_OR_MORE,
     WHOLE,
+    WIDTHS,
     one_of,
     optional,
 )
@@ -89,7 +90,7 @@ FIELDS: dict[str, Field] = {
         eval={"every_epochs": 5.0},
     ),
     "data.radius": field(10.0, POSITIVE, "distance of the means from the origin", GAUSSIANS),
-    "model.hidden": field((32, 64, 64, 64), COUNT, "hidden layers of the energy"),
+    "model.hidden": field((32, 64, 64, 64), WIDTHS, "hidden layers of the energy"),
     **of_any("sampler", PLAIN, ALPHA / 2, "sampler of the negatives"),
     **sections(PLAIN, lambda name: chosen("sampler.name", name), without=SHARED),
     "sampler.num_steps": field(20, WHOLE, "steps of a chain between two updates"),

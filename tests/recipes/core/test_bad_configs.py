@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 from experiment_runs import digits
 
 from ebmjax.data import DataUnavailableError
-from ebmjax.recipes.core import families
+from ebmjax.recipes.core import declare, families
 from ebmjax.recipes.core.explain import fields_behind
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
@@ -99,6 +99,25 @@ def test_a_value_out_of_range_is_named(name, value, refused):
     message = refused(**{name: value})
     pattern = rf"config\.{re.escape(name)} must be .*, got {re.escape(repr(value))}\. Set it with"
     assert re.match(pattern, message), message
+
+
+@pytest.mark.parametrize("name", ["model.generator_features", "model.prior_hidden"])
+def test_a_network_without_layers_is_refused(name, refused):
+    message = refused(**{name: ()})
+    expected = f"config.{name} must have at least one entry, an integer of at least 1, got ()."
+    assert message.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("image", "model.features"), ("plane", "model.hidden"), ("latent", "model.prior_hidden")],
+)
+def test_no_width_of_a_family_may_be_missing(family, name):
+    fields = families.fields_of(family)
+    config = declare.defaults(fields)
+    config.update_from_flattened_dict({name: ()})
+    with pytest.raises(ConfigError, match=rf"config\.{name} must have at least one entry"):
+        declare.check(fields, config)
 
 
 @pytest.mark.parametrize("value", [math.inf, 0.0])
