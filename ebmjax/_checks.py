@@ -55,20 +55,20 @@ def _concrete(name: str, value: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
 
 
 def check_key(name: str, key: Any, *, allow_legacy: bool = False) -> None:
-    """Raises TypeError unless ``key`` is a typed random key, ValueError if it is an array of them.
+    """Raises TypeError unless ``key`` is a typed random key, or an array of them.
 
-    ``allow_legacy`` admits that of ``jax.random.PRNGKey`` as well, an array of uint32.
+    ``allow_legacy`` admits those of ``jax.random.PRNGKey`` as well, arrays of uint32.
     """
     dtype = getattr(key, "dtype", None)
     is_legacy = dtype == jnp.uint32 and jnp.ndim(key) > 0
-    if not (allow_legacy and is_legacy) and not _is_typed_key(key):
+    if allow_legacy and is_legacy:
+        return
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         got = type(key).__name__ if dtype is None else f"dtype {dtype} and shape {jnp.shape(key)}"
         raise TypeError(
             f"{name} must be a typed key: use jax.random.key(seed), not an integer and not "
             f"jax.random.PRNGKey (jax.random.wrap_key_data makes such a one typed); got {got}."
         )
-    if jnp.ndim(key) > is_legacy:
-        raise ValueError(f"{name} must be one key, got an array of them of shape {jnp.shape(key)}.")
 
 
 def check_keys(name: str, keys: PyTree, num: int | str) -> None:
@@ -83,10 +83,6 @@ def check_keys(name: str, keys: PyTree, num: int | str) -> None:
             f"{name} must be keys, one a row, got shape {jax.tree.map(jnp.shape, keys)}. From one "
             f"key take jax.random.split(key, {num})."
         )
-
-
-def _is_typed_key(key: Any) -> bool:
-    return jnp.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key)
 
 
 def check_positive(name: str, value: Any) -> None:

@@ -38,7 +38,7 @@ def run_by_default(*arguments: str) -> list[str]:
 
 
 def test_equal_calls_compile_once() -> None:
-    """Of every driver and loop of the library, though each call makes functions and arrays anew."""
+    """Every driver and loop of the library is called, with functions and arrays made anew."""
     counts = run_by_default(str(Path(__file__).with_name("program_calls.py")))
     assert len(counts) == 10
     assert [count for count in counts if not count.endswith("=0")] == []

@@ -97,7 +97,7 @@ def test_several_kinds_move_equal_parts():
 
 
 def test_every_drawn_slot_gets_its_own_chain_back():
-    """Of two kinds that shrink the distance to the mean by known shares, in six known slots."""
+    """Two kinds shrink the distance to the mean by known shares, in six known slots."""
     rates = (0.25, 0.5)
     kinds = {
         str(rate): ChainKind(sampler=partial(gradient_descent, step_size=rate / 0.8), num_steps=1)

@@ -17,7 +17,7 @@ from ebmjax.samplers import Sampler, batch_step, clamp, position_of, reflect, tr
 
 LOW, HIGH = -1.0, 1.0
 MEAN = 1.5
-"""Of the unit normal that is restricted: it presses chains against the upper wall."""
+"""Mean of the unit normal that is restricted: it presses chains against the upper wall."""
 STEP = 0.1
 REPLICAS, NUM_STEPS = 4000, 60
 """Steps of the slowest row here add up to 6 times the 0.4 in which a chain forgets: e^-12 is left
@@ -111,7 +111,7 @@ WRAPPERS = {"reflect": reflect, "clamp": clamp}
 
 
 def place(wall: str, x: Any, low: float = LOW, high: float = HIGH) -> Any:
-    """Where a move to ``x`` ends in the box."""
+    """The place in the box where a move to ``x`` ends."""
     if wall == "clamp":
         return np.clip(x, low, high)
     return low + np.abs((x - low + (high - low)) % (2 * (high - low)) - (high - low))
@@ -185,7 +185,7 @@ def test_the_law_in_a_box(name: str, wall: str) -> None:
 
 @pytest.mark.parametrize("name", ["mala", "reflected_mala"])
 def test_the_law_of_mala_between_mirrors_is_the_truncated_one(name: str) -> None:
-    """Which holds the quadrature itself against a closed form."""
+    """A closed form holds the quadrature itself."""
     ends = MOVES[name].ends
     truncated = truncnorm(ends[0] - MEAN, ends[1] - MEAN, MEAN)
     expected = truncated.mean(), truncated.var()

@@ -1,4 +1,4 @@
-"""What wrappers do with the fields of a state: turned, clipped, carried on, or refused."""
+"""Wrappers turn, clip, carry on or refuse the fields of a state."""
 
 from functools import partial
 from typing import Any, NamedTuple
