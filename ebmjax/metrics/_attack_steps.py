@@ -65,6 +65,16 @@ BALLS = {
 }
 
 
+def round_towards(images: jax.Array, x: jax.Array) -> jax.Array:
+    """Returns ``x`` in the dtype of ``images``, no coordinate farther from theirs than before."""
+    rounded = x.astype(images.dtype)
+    if rounded.dtype == x.dtype:
+        return x
+    wide = images.astype(x.dtype)
+    is_farther = jnp.abs(rounded.astype(x.dtype) - wide) > jnp.abs(x - wide)
+    return jnp.where(is_farther, jnp.nextafter(rounded, images), rounded)
+
+
 def margins_of(
     logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> jax.Array:

@@ -14,6 +14,7 @@ from ebmjax._checks import (
     check_not_negative,
     check_positive,
 )
+from ebmjax._precision import at_least_float32
 from ebmjax.metrics._attack_steps import (
     BALLS,
     LogitsFn,
@@ -22,6 +23,7 @@ from ebmjax.metrics._attack_steps import (
     is_usable,
     margins_and_gradients,
     margins_of,
+    round_towards,
 )
 from ebmjax.types import Key
 
@@ -91,6 +93,9 @@ def pgd_attack(
     of the same bracket, so it gives the same steps. But its gradient rounds to zero if the
     classifier is sure, and an attack that stands still looks like robustness.
 
+    Half-precision images move in float32. They are judged, and returned, rounded towards the clean
+    image, which does not leave the ball.
+
     **Broken at any step is broken**: the clean image, the start and every step of every restart are
     judged, and one misclassification, tie or NaN logit counts. ``adversarial`` has the smallest
     margin.
@@ -144,28 +149,35 @@ def pgd_attack(
     evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)
     judge = partial(margins_of, logits_fn, labels, num_eot)
 
+    # Half-precision images move in float32, where a step is not rounded away.
+    wide = at_least_float32(images)
+
     def project(x: jax.Array) -> jax.Array:
-        inside = images + ball.project(x - images, epsilon)
-        return jnp.clip(inside, low, high).astype(images.dtype)
+        inside = wide + ball.project(x - wide, epsilon)
+        return jnp.clip(inside, low, high).astype(wide.dtype)
 
     def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
         x, worst, had_gradient = carry
-        margins, gradients = evaluate(key, x)
-        worst = _worse(worst, x, margins)
+        judged = round_towards(images, x)
+        margins, gradients = evaluate(key, judged)
+        worst = _worse(worst, judged, margins)
         had_gradient &= is_usable(gradients) | (worst[1] <= 0)
         # A pixel whose derivative is NaN or infinite stays.
-        direction = ball.direction(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
+        usable = jnp.where(jnp.isfinite(gradients), gradients, 0.0)
+        direction = ball.direction(at_least_float32(usable))
         return (project(x + step_size * direction), worst, had_gradient), None
 
     def restart(carry: tuple[Worst, jax.Array], key: Key) -> tuple[Any, None]:
         worst, had_before = carry
         start_key, steps_key, last_key = jax.random.split(key, 3)
-        noise = ball.sample(start_key, images.shape, images.dtype)
-        start = project(images + epsilon * noise) if random_start else images
+        noise = ball.sample(start_key, wide.shape, wide.dtype)
+        start = project(wide + epsilon * noise) if random_start else wide
         keys = jax.random.split(steps_key, num_steps)
         begin = start, worst, jnp.ones(len(images), bool)
         (x, worst, had_gradient), _ = jax.lax.scan(move, begin, keys)
-        return (_worse(worst, x, judge(last_key, x)), had_before | had_gradient), None
+        judged = round_towards(images, x)
+        worst = _worse(worst, judged, judge(last_key, judged))
+        return (worst, had_before | had_gradient), None
 
     clean_key, restarts_key = jax.random.split(key)
     clean = images, judge(clean_key, images)

@@ -316,3 +316,26 @@ def test_the_attacks_of_a_curve_are_independent():
         KEY, logits_fn, images, jnp.zeros(1000, int), [0.1] * 4, norm="linf", num_steps=1
     )
     assert len(np.unique(curve)) > 1
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
+@pytest.mark.parametrize("random_start", [True, False])
+def test_no_image_leaves_the_ball_in_half_precision(norm, dtype, random_start):
+    """Where neighbours of bfloat16 are a twentieth of the radius apart, and steps shorter.
+
+    Distances in float64; up to the float32 operations of a projection, one rounding a pixel.
+    """
+    weights, images, labels = problem()
+    radius = 0.02
+    images = images.astype(dtype)
+    result = attack(linear(weights.astype(dtype)), images, labels, epsilon=radius, norm=norm,
+                    step_size=radius / 40, num_steps=60, random_start=random_start)  # fmt: skip
+    assert result.adversarial.dtype == dtype
+    moved = np.asarray(result.adversarial, np.float64) - np.asarray(images, np.float64)
+    order = {"linf": np.inf, "l2": 2}[norm]
+    distances = np.linalg.norm(moved.reshape(len(moved), -1), order, axis=1)
+    allowance = 2 * EPS * np.sqrt(moved[0].size)
+    assert np.all(distances <= radius + allowance)
+    # It does reach the walls, if not past them: a neighbour or two before them.
+    assert np.all(distances > 0.8 * radius)
