@@ -322,7 +322,7 @@ def test_the_attacks_of_a_curve_are_independent():
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
 @pytest.mark.parametrize("random_start", [True, False])
 def test_no_image_leaves_the_ball_in_half_precision(norm, dtype, random_start):
-    """Where neighbours of bfloat16 are a twentieth of the radius apart, and steps shorter.
+    """Neighbours of bfloat16 are a twentieth of the radius apart here, and steps are shorter.
 
     Distances in float64; up to the float32 operations of a projection, one rounding a pixel.
     """
