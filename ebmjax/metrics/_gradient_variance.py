@@ -106,9 +106,9 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
             f"stacked_gradients must hold at least 2 repeats on its leading axis, got {repeats}: "
             "one gradient alone shows no variance. See coordinate_gradient_variance for one."
         )
-    gradients = jax.tree.map(_at_least_single, stacked_gradients)
+    gradients = everywhere(jax.tree.map(_at_least_single, stacked_gradients))
     # Relative to the first repeat: exactly 0 if the repeats agree.
-    offsets = everywhere(jax.tree.map(lambda g: jnp.asarray(g - g[:1]), gradients))
+    offsets = jax.tree.map(lambda g: jnp.asarray(g - g[:1]), gradients)
     mean = jax.tree.map(lambda g, offset: g[0] + jnp.mean(offset, axis=0), gradients, offsets)
     variance = jax.tree.map(lambda offset: jnp.var(offset, axis=0, ddof=1), offsets)
     squared_norm = optax.tree.norm(mean, squared=True)
