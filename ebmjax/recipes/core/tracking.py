@@ -114,6 +114,15 @@ IN_EVALUATION = {
 at most eleven of them."""
 
 
+WHY_NONE = {"density_tv": "none (mass beyond the grid, or a density that is not finite)"}
+"""Reasons for which a number may be NaN."""
+
+
+def _why_none(name: str, value: Any) -> str:
+    """Returns why a number is NaN, if its reason is known; "" otherwise."""
+    return WHY_NONE.get(name, "") if math.isnan(mean_of(value)) else ""
+
+
 class Newest:
     """The newest numbers of a run, as text."""
 
@@ -124,7 +133,8 @@ class Newest:
         """Returns the numbers after ``step``; an older one says of which step it is."""
         self._found |= {name: (step, value) for name, value in row.items()}
         texts = {
-            name: f"{text} {mean_of(self._found[name][1]):.4g}"
+            name: f"{text} "
+            + (_why_none(name, value := self._found[name][1]) or f"{mean_of(value):.4g}")
             for name, text in IN_LINES.items()
             if name in self._found
         }
@@ -155,7 +165,8 @@ def table(row: dict[str, Any]) -> str:
             found[text] = with_interval(*(row[name + end] for end in ("", "_low", "_high")))
         elif name in row:
             nums = row.get(f"{name}_num_images"), row.get("sample_fid_num_images")
-            found[text] = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
+            number = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
+            found[text] = _why_none(name, row[name]) or number
     return _lines(found, row.get("extractor", ""))
 
 

@@ -116,11 +116,7 @@ class BetaMonitor(PlaneMonitor):
             return [f"beta {model['beta']:g} diverged: {model['skipped']} steps were skipped."]
         if model["is_normalisable"]:
             return []
-        return [
-            f"beta {model['beta']:g} has {model['border_mass']:.2g} of its mass on the grid at the "
-            "grid's border, so there is more beyond: no normalised density is reported. If it is "
-            "bounded at all, --config.eval.half_width= can be larger."
-        ]
+        return [f"beta {model['beta']:g} {self.not_normalised(model['border_mass'])}"]
 
     def numbers(self, log_density: np.ndarray, samples: np.ndarray) -> dict[str, float]:
         """Returns one model's numbers; NaN if its density cannot be normalised on the grid."""

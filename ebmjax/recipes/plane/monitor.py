@@ -61,6 +61,16 @@ class PlaneMonitor:
                 "Widen it."
             )
 
+    def not_normalised(self, border_mass: float) -> str:
+        """Returns why a density with so much of its mass at the border has no divergences."""
+        share = f"{border_mass:.2g} of its mass on the grid at the grid's border"
+        if border_mass == 1.0:
+            share = "all of its mass at the grid's border, or values that are not finite"
+        return (
+            f"has {share}, so there is more beyond: no normalised density is reported. If it is "
+            "bounded at all, --config.eval.half_width= can be larger."
+        )
+
     def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
         """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
         grid = self.grid

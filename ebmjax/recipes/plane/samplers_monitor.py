@@ -153,11 +153,8 @@ class SamplersMonitor(PlaneMonitor):
     def _notes(self, report: dict[str, Any]) -> Iterator[str]:
         """Returns notes that readers of the numbers need."""
         if math.isnan(report["density"]["density_tv"]):
-            yield (
-                f"The learned density has {report['density']['border_mass']:.2g} of its mass on "
-                "the grid at the grid's border, so there is more beyond: nothing is compared with "
-                "it. If it is bounded at all, --config.eval.half_width= can be larger."
-            )
+            why = self.not_normalised(report["density"]["border_mass"])
+            yield f"The learned density {why} Nothing is compared with it."
         for setting in SETTINGS:
             for name, numbers in report[setting].items():
                 if math.isnan(numbers["rhat_rank"]):

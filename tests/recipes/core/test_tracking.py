@@ -170,6 +170,18 @@ def test_the_table_of_an_evaluation_has_the_main_numbers(family):
     assert [" ".join(line.split()) for line in shown.splitlines()] == expected
 
 
+def test_a_number_that_could_not_be_measured_says_why(clock, capsys):
+    """In lines and in the table, also where one of several models has none."""
+    reason = "none (mass beyond the grid, or a density that is not finite)"
+    for value in (float("nan"), [0.5, float("nan")]):
+        lines = tracking.PlainLines(10)
+        lines.write(10, {"loss": 1.0, "density_tv": value})
+        assert f"total variation {reason}" in capsys.readouterr().out
+        assert tracking.table({"density_tv": value}).endswith(f"  {reason}")
+    lines.write(10, {"loss": 1.0, "density_tv": [0.5, 0.25]})
+    assert "total variation 0.375" in capsys.readouterr().out
+
+
 def test_of_several_repeats_the_mean_loss_is_shown(clock, capsys, monkeypatch):
     lines = tracking.PlainLines(1)
     lines.start(0)

@@ -232,6 +232,9 @@ def test_numbers_of_a_known_model(tmp_path):
     (note,) = monitor._notes({**refused, "beta": 0.5, "is_diverged": 0.0})
     assert note.startswith("beta 0.5 has ")
     assert "no normalised density is reported" in note
+    lost = monitor.numbers(np.full_like(linear, np.nan), samples)
+    (note,) = monitor._notes({**lost, "beta": 0.5, "is_diverged": 0.0})
+    assert "all of its mass at the grid's border, or values that are not finite" in note
 
 
 def test_an_energy_becomes_a_density_and_its_divergence_from_the_data(tmp_path):
