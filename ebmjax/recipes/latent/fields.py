@@ -20,6 +20,7 @@ from ebmjax.recipes.core.declare import (
 )
 from ebmjax.recipes.core.ranges import (
     COUNT,
+    COUNTS,
     FLAG,
     NOT_NEGATIVE,
     POSITIVE,
@@ -125,7 +126,7 @@ _FIELDS: dict[str, Field] = {
             ),
             "model.generator_features": field(
                 None,
-                optional(WIDTHS),
+                optional(COUNTS),
                 "channels of the generator's stages, which double the side; None: ..., 128, 64",
             ),
             "model.generator_init": field(

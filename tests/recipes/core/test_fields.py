@@ -41,7 +41,7 @@ def valid_values(one):
     """Other values of a field than its default."""
     is_tuple = isinstance(one.default, tuple)
     if one.default:
-        yield from [None] * one.values.may_be_none + [()] * is_tuple
+        yield from [None] * one.values.may_be_none + [()] * (is_tuple and one.values.may_be_empty)
     for value in one.values.examples:
         entry = (value,) if is_tuple else value
         if entry != one.default:
