@@ -1,5 +1,6 @@
 """Starts a new run from another run's end."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,11 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ebmjax._records import read_record
 from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
 from ebmjax.training._digest import as_numpy
 from ebmjax.training._leaves import revive
 from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree
+
+logger = logging.getLogger(__name__)
 
 
 class WarmStart(NamedTuple):
@@ -55,16 +59,27 @@ def warm_start(
       CheckpointDamagedError: if none of its checkpoints can be read.
     """
     directory = Path(directory).expanduser()
-    found = None
+    found, kept = None, []
     if directory.is_dir():
         with Checkpoints(directory, is_read_only=True) as checkpoints:
             found = checkpoints.read_latest()
+            kept = checkpoints.kept_steps()
     if found is None:
         raise FileNotFoundError(
             f"{directory} holds no checkpoint to start from. Name the folder of the checkpoints of "
             "a run that has saved one."
         )
     leaves, step = found
+    health = read_record(directory, step)["user"].get("health")
+    if isinstance(health, dict) and health.get("is_healthy") is False:
+        logger.warning(
+            "Checkpoint %d in %s, from which this run starts, is in bad health: its run was "
+            "diverging. Healthy ones there are of steps %s; to start from one, copy the run's "
+            "folder and remove the later checkpoints.",
+            step,
+            directory,
+            kept,
+        )
     params, difference = _of_the_other(state.params, ".params", leaves)
     if difference:
         raise CheckpointMismatchError(

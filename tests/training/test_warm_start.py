@@ -69,6 +69,18 @@ def test_it_has_the_others_parameters_and_its_own_beginning(tmp_path):
     np.testing.assert_allclose(update["weight"], -np.ones(3), rtol=3e-4)
 
 
+def test_a_start_in_bad_health_is_told_with_the_healthy_checkpoints(tmp_path, caplog):
+    with Checkpoints(tmp_path) as checkpoints:
+        for step, is_healthy in ((1, True), (3, False)):
+            state = trained(7.0)._replace(step=jnp.int32(step))
+            meta = {"health": {"is_healthy": is_healthy}}
+            checkpoints.save(step, state, meta, is_passing=not is_healthy)
+    assert warm_start(state_of(1.0), OPTIMIZER, tmp_path).step == 3
+    (said,) = caplog.messages
+    assert said.startswith(f"Checkpoint 3 in {tmp_path}, from which this run starts, is in bad")
+    assert "Healthy ones there are of steps [1]" in said
+
+
 def test_what_does_not_fit_starts_anew_and_is_named(tmp_path):
     save(tmp_path, trained(7.0, num_slots=5))
     found = warm_start(state_of(1.0), OPTIMIZER, tmp_path, ("buffer", "count"))

@@ -20,7 +20,7 @@ def about_end(path: Path, health: dict[str, Any] | None) -> list[str]:
     """Returns lines about a run in ``path`` that ended outside its band; none for a healthy one."""
     if not health or health["is_healthy"]:
         return []
-    with training.Checkpoints(path / "checkpoints") as kept:
+    with training.Checkpoints(path / "checkpoints", is_read_only=True) as kept:
         steps = kept.kept_steps()
     newest = f"of step {steps[-1]}" if steps else "not kept any more"
     return [
