@@ -69,6 +69,8 @@ def test_converter_refuses_torchvisions_network(state_dict, tmp_path):
     np.savez(tmp_path / "in.npz", **{"fc.weight": state_dict["fc.weight"][:1000]})
     with pytest.raises(ValueError, match="not the weights"):
         convert(tmp_path / "in.npz", tmp_path / "out.npz")
+    with pytest.raises(ValueError, match=r"in\.npz' exists: choose another name, or remove it\."):
+        convert(tmp_path / "in.npz", tmp_path / "in.npz")
     assert not (tmp_path / "out.npz").exists()
 
 

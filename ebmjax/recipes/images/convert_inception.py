@@ -9,6 +9,7 @@ PyTorch. Prints the SHA-256 that configurations should expect.
 
 import argparse
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -73,6 +74,8 @@ def convert(source: Path, out: Path) -> str:
     """
     if out.suffix != ".npz":
         raise ValueError(f"out must end in .npz, got out={str(out)!r}.")
+    if os.path.lexists(out):  # it may be ``source``
+        raise ValueError(f"out={str(out)!r} exists: choose another name, or remove it.")
     tensors = convert_state_dict(read_tensors(source))
     inception_variables(tensors)
     np.savez(out, allow_pickle=False, **tensors)

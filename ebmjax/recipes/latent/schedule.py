@@ -1,6 +1,5 @@
 """Powers of a latent EBM run: a power law, or placed by a pilot run and kept."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
+from ebmjax._records import read_json, saved_steps
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core import workdir as folders
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
@@ -52,6 +52,8 @@ def schedule(config: Config, workdir: Path, pilot: Callable[[jax.Array], Pilot])
     path = workdir / FILE
     if path.exists():
         return _read(path, num_intervals)
+    if saved_steps(workdir / "checkpoints"):  # whoever reads a run writes nothing in its folder
+        raise _no_schedule(path, num_intervals, "it is missing")
     found = pilot(law)
     powers = _place(found, num_intervals)
     if not (workdir / "config.json").exists():
@@ -92,7 +94,7 @@ def _is_ladder(powers: Any, num_intervals: int) -> bool:
 
 def _read(path: Path, num_intervals: int) -> Schedule:
     try:
-        kept = json.loads(path.read_text())
+        kept = read_json(path)
         powers, seconds = kept["powers"], common.Seconds(**kept["pilot_seconds"])
         is_fitting = _is_ladder(powers, num_intervals)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -105,6 +107,6 @@ def _read(path: Path, num_intervals: int) -> Schedule:
 def _no_schedule(path: Path, num_intervals: int, problem: str) -> WorkdirError:
     return WorkdirError(
         f"{path} must hold the {num_intervals + 1} powers of this run, from 0 to 1, and the "
-        f"pilot's seconds, but does not ({problem}). Remove it, and the pilot runs again and "
-        "places the same powers on the same machine; or use another --workdir."
+        f"pilot's seconds, but does not ({problem}). Put it back as it was, or use another "
+        "--workdir."
     )

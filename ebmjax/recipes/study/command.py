@@ -31,6 +31,7 @@ from typing import Any
 
 from ebmjax.recipes.core import files
 from ebmjax.recipes.core.fields import FAILED, ConfigError, WorkdirError, stop
+from ebmjax.recipes.core.run_folder import read_json
 from ebmjax.recipes.core.workdir import write_whole
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
@@ -209,7 +210,7 @@ def _claim(folder: Path, study: Study) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "table.json"
-    theirs = json.loads(path.read_text()) if path.exists() else {}
+    theirs = read_json(path) if path.exists() else {}
     foreign = [label for label in theirs if label not in study.rows]
     if foreign:
         raise WorkdirError(

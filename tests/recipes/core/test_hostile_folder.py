@@ -313,6 +313,30 @@ def test_names_of_checkpoints_are_numbers(tmp_path):
     assert "holds no checkpoint to evaluate" in refusal(lambda: recipes.load(folder))
 
 
+RUNS_CODE = re.compile(
+    r"allow_pickle=True|pickle\.loads?\(|\beval\(|\bexec\(|__import__|import_module\(|run_path\("
+)
+MAY_RUN_CODE = {
+    "__init__.py": "rooms of the package by their names",
+    "_user_function.py": "what the person at the keyboard names",
+    "data/_tfds_without_tensorflow.py": "modules of tensorflow-datasets",
+    "recipes/__main__.py": "commands",
+    "recipes/core/families.py": "families of the package",
+    "recipes/core/files.py": "configurations and what they share",
+    "recipes/core/show_configs.py": "configurations",
+    "recipes/samplers/table.py": "samplers of the package",
+    "recipes/study/command.py": "study files",
+    "training/_processes.py": "what one process of a run sends to the others",
+}
+
+
+def test_nothing_else_of_the_package_runs_or_unpickles_what_it_reads():
+    package = EXPERIMENTS.parent / "ebmjax"
+    files = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
+    found = {name for name, path in files.items() if RUNS_CODE.search(path.read_text())}
+    assert found == set(MAY_RUN_CODE)
+
+
 def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
     folder = write(tmp_path / "run", run_folder.as_json(linear()))
     for name in ("evaluation.json", "summary.json"):

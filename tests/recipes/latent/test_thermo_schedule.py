@@ -72,11 +72,17 @@ def test_another_schedule_is_refused(change, tmp_path):
     kept = strict_json(path.read_text())
     change(kept)
     path.write_text(json.dumps(kept))
-    with pytest.raises(WorkdirError, match=r"must hold the 5 powers of this run, .* Remove it"):
+    with pytest.raises(WorkdirError, match=r"must hold the 5 powers of this run, .* Put it back"):
         schedule(config, tmp_path / "run", refuse)
     path.write_text("no json")
     with pytest.raises(WorkdirError, match="JSONDecodeError"):
         schedule(config, tmp_path / "run", refuse)
+
+
+def test_no_pilot_runs_in_the_folder_of_a_run_that_has_saved(tmp_path):
+    (tmp_path / "checkpoints" / "4").mkdir(parents=True)
+    with pytest.raises(WorkdirError, match=r"schedule\.json must hold .*\(it is missing\)"):
+        schedule(digits(**ADAPTIVE), tmp_path, refuse)
 
 
 @pytest.mark.parametrize(

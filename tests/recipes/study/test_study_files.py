@@ -147,6 +147,7 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, t
         ("--config.train.epochs=3", r"error: .*config.train.epochs is no field"),
         ("--config.seed=3", r"error: --config\.seed is each run's own, .*--seeds=N says how many"),
         ("--folder=other", r"other cannot be used: its table.json is of another .* row 'theirs'"),
+        ("--folder=cut", r"cut cannot be used: cut/table.json is not a JSON object as ebmjax"),
     ],
 )
 def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
@@ -158,6 +159,8 @@ def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
     Path("broken.py").write_text("import nowhere\n")
     Path("taken").touch()
     Path("other").mkdir()
+    Path("cut").mkdir()
+    Path("cut/table.json").write_text('{"row": ')
     Path("other/table.json").write_text(json.dumps({"row": {}, "theirs": {}}))
     arguments = ["study.py", "--study=good.py", "--folder=new", argument]
     monkeypatch.setattr(sys, "argv", arguments)  # the last one counts
