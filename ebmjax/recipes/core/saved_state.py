@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebmjax._records import read_record, saved_steps
-from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
+from ebmjax.recipes.core.fields import Config, WorkdirError
 from ebmjax.recipes.core.run_folder import explained
 
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -49,23 +49,21 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
     Raises:
       WorkdirError: if it is not there; if the run diverged and neither a step nor the best state
         is asked for.
-      ConfigError: if both are.
     """
-    steps, is_best = saved_steps(folder / "checkpoints"), config.eval.get("checkpoint") == "best"
+    steps = saved_steps(folder / "checkpoints")
+    is_best = step is None and config.eval.get("checkpoint") == "best"
     if not steps:
         raise WorkdirError(
             f"--workdir {folder} holds no checkpoint to evaluate. Train first: the same command "
             "with --mode=train, or with --mode=all to train and then evaluate."
         )
-    if step is not None and is_best:
-        raise ConfigError(f"--step={step} and the best state exclude each other: leave out either.")
     if step is not None and step not in steps:
         raise WorkdirError(
             f"--workdir {folder} has no checkpoint of step {step}. It has those of the steps "
             f"{', '.join(map(str, steps))}."
         )
     newest = _newest(folder / "checkpoints", steps)
-    if step is None and is_best:
+    if is_best:
         kept = saved_steps(folder / "best")
         if not kept:
             raise WorkdirError(

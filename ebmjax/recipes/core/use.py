@@ -115,6 +115,8 @@ def _integer(low: int, high: int = MAX_INTEGER) -> Any:
 
 def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
     """Refuses a file that cannot be written, and one that something else needs, at once."""
+    if arguments.step is not None and arguments.checkpoint == "best":
+        raise ConfigError("--step and --checkpoint=best exclude each other: leave out either.")
     workdir = Path(arguments.workdir).expanduser()
     config = run_folder.config_of(workdir)
     places = [arguments.data_path or config.get("data", {}).get("path", "")]

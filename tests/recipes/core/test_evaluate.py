@@ -11,7 +11,7 @@ from experiment_runs import contents, digits, strict_json
 
 from ebmjax import training
 from ebmjax.recipes.core.evaluate import evaluate, restore
-from ebmjax.recipes.core.fields import ConfigError, WorkdirError
+from ebmjax.recipes.core.fields import WorkdirError
 from ebmjax.recipes.core.run_folder import as_json, identity
 from ebmjax.recipes.core.saved_state import find_saved
 
@@ -61,8 +61,9 @@ def test_a_step_that_was_not_saved_names_those_that_were(tmp_path):
         saved(tmp_path, step)
     with pytest.raises(WorkdirError, match=r"no checkpoint of step 15\. It has .* steps 10, 20\."):
         find_saved(tmp_path, digits(), 15)
-    with pytest.raises(ConfigError, match=r"--step=10 and the best state exclude each other"):
-        find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}), 10)
+    with pytest.raises(WorkdirError, match=r"holds no best state"):
+        find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}))
+    assert find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}), 10).step == 10
 
 
 def test_a_run_that_diverged_is_taken_only_at_a_step_that_is_named(tmp_path):

@@ -186,6 +186,7 @@ def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
         ("sample", "data/new.png", ["--data_path=data"], "one of the files of data in data"),
         ("sample", "run/new.png", [], "--out must not lie in the run's folder"),
         ("sample", "run/plots/../new.npz", ["--overwrite"], "--out must not lie in the run's fol"),
+        ("sample", "new.npz", ["--step=4", "--checkpoint=best"], "--step and --checkpoint=best ex"),
         ("sample", "linked/new.npz", [], "--out must not lie in the run's folder"),
     ],
 )
