@@ -42,7 +42,7 @@ COMPARISONS = {
 ANY_ORDER = re.compile(
     r"(max|min)(imum)?|logaddexp|hypot|varying_with|promote_types|isinstance|(get|has)attr|_?check_\w+"
 )
-MESSAGES = re.compile(r"print|warn|warning|info|debug|\w*Error|MaxNLocator|figure|opened")
+UNSEEN = re.compile(r"print|warn|warning|info|debug|\w*Error|MaxNLocator|figure|opened|eval_shape")
 LOOKS = re.compile(
     r"alpha|bbox_to_anchor|capsize|color|dpi|fig_?size|font_?size|line_?width|lw|loc|mew|ms|ncols|s"
     r"|[wh]pad|rotation|xmargin|z_?order"
@@ -194,7 +194,7 @@ class Finder(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = ast.unparse(node.func).rpartition(".")[2]
-        if MESSAGES.fullmatch(name):
+        if UNSEEN.fullmatch(name):
             return
         for left, right in [] if ANY_ORDER.fullmatch(name) else pairwise(node.args):
             swapped = self._source(right), self._source(left)

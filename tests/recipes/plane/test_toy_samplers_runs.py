@@ -1,6 +1,5 @@
 """The study of samplers in the plane: its training, its runs, what it refuses."""
 
-import json
 import math
 
 import jax
@@ -15,7 +14,6 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.plane import samplers as toy_samplers
-from ebmjax.recipes.plane import samplers_tables as toy_samplers_tables
 from ebmjax.recipes.plane.fields import COMPARED
 from experiments.configs.toy_samplers import VARIANTS, get_config
 
@@ -116,25 +114,6 @@ def test_a_run_leaves_its_numbers_and_pictures(finished):
         assert (finished / "plots" / f"{name}.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
-def test_perfect_draws_beside_the_samplers(tmp_path):
-    """On a density that is known, what is called perfect is, and locked chains stay."""
-    config = smoke(**{"eval.num_chain_steps": 420, "eval.num_samples": 400})
-    monitor = families.build(config, tmp_path).monitor
-    density = monitor.density_numbers(monitor.truth + 3.0)
-    assert density["density_tv"] == pytest.approx(0.0, abs=1e-9)
-    judge, references = monitor.references(jax.random.key(0), monitor.truth, density, 1.5 * MEANS)
-    for name in ("data", "model"):
-        assert references[name]["rhat_rank"] < 1.05
-        assert references[name]["modes"] == 4
-        # 400 draws against 400, of a mean distance of 12: E D^2 = 2 / 400 x 12; twice that.
-        assert references[name]["distance_to_model"] < math.sqrt(2 * 2 / 400 * 12)
-    assert references["locked"]["crossings"] == 0
-    assert references["locked"]["inside"] > 0.9
-    assert references["locked"]["rhat_classic"] > 5
-    assert judge(np.zeros((4, 400, 2)) + 10)["inside"] == 0
-
-
 def test_a_density_without_end_is_compared_with_nothing(tmp_path):
     monitor = families.build(smoke(), tmp_path).monitor
     slope = monitor.grid.centres.sum(axis=1).reshape(monitor.truth.shape)
@@ -146,23 +125,6 @@ def test_a_density_without_end_is_compared_with_nothing(tmp_path):
     report = {"density": density, "thesis": {}, "tuned": {}}
     (note,) = monitor._notes(report)
     assert "nothing is compared" in note
-
-
-@pytest.mark.slow
-def test_the_tables_of_a_study(finished, tmp_path):
-    for seed in range(2):
-        folder = tmp_path / "four_Gaussians" / f"seed{seed}"
-        folder.mkdir(parents=True)
-        report = json.loads((finished / "evaluation.json").read_text())
-        report["thesis"]["sgld"]["rhat_classic"] = None if seed else 19.0
-        report["thesis"]["mala"]["rhat_classic"] = 6.0 + seed
-        (folder / "evaluation.json").write_text(json.dumps(report))
-    toy_samplers_tables.study(tmp_path)
-    text = (tmp_path / "samplers.md").read_text()
-    assert "| SGLD | 19.21 | 19.00 (1 of 2) |" in text
-    assert "| MALA | 6.46 | 6.50 ± 0.71 |" in text
-    assert text.count("| *independent draws, data* |") == 2
-    assert (tmp_path / "samplers_four_Gaussians.png").stat().st_size > 10_000
 
 
 def test_every_variant_is_a_configuration(tmp_path):
