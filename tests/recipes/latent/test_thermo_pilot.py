@@ -43,7 +43,7 @@ def run_with_zeros():
 
 @pytest.fixture
 def fitted(monkeypatch):
-    """What the pilot hands to ``fit``, which here traces a step and returns the first state."""
+    """Calls of ``fit``, which here traces a step and returns the first state."""
     calls = []
 
     def fit(key, state, train_step, examples, plan, **options):
