@@ -67,7 +67,7 @@ def draw(folder: Path) -> None:
             for noise in NOISES:
                 found = {step: _values(folder, label(noise, step), path) for step in STEPS}
                 found = {step: values for step, values in found.items() if values}
-                (line,) = axis.plot(found, [np.mean(v) for v in found.values()], label=noise)
+                (line,) = axis.plot([*found], [np.mean(v) for v in found.values()], label=noise)
                 for step, values in found.items():
                     axis.plot([step] * len(values), values, ".", color=line.get_color())
             axis.set(xscale="log", xlabel="step", ylabel=title)
