@@ -17,7 +17,6 @@ from ebmjax.data._images import to_signed_unit as to_signed_unit
 from ebmjax.data._indices import batch_indices as batch_indices
 from ebmjax.data._indices import block_indices as block_indices
 from ebmjax.data._indices import epoch_indices as epoch_indices
-from ebmjax.data._load import LoadedImages as LoadedImages
 from ebmjax.data._load import is_tfds as is_tfds
 from ebmjax.data._load import load_images as load_images
 from ebmjax.data._out_of_distribution import constant_images as constant_images
@@ -27,10 +26,12 @@ from ebmjax.data._out_of_distribution import uniform_noise_images as uniform_noi
 from ebmjax.data._points import load_points as load_points
 from ebmjax.data._prepare import DataUnavailableError as DataUnavailableError
 from ebmjax.data._prepare import prepare_tfds as prepare_tfds
-from ebmjax.data._source import MissingSplitError as MissingSplitError
+from ebmjax.data._read import LoadedImages as LoadedImages
+from ebmjax.data._splits import MissingSplitError as MissingSplitError
 from ebmjax.data._tfds import load_tfds as load_tfds
 from ebmjax.data._toy import circle_means as circle_means
 from ebmjax.data._toy import gaussian_mixture_log_density as gaussian_mixture_log_density
 from ebmjax.data._toy import gaussian_mixture_points as gaussian_mixture_points
 from ebmjax.data._toy import ring_log_density as ring_log_density
 from ebmjax.data._toy import ring_points as ring_points
+from ebmjax.data._watched import DataChangedError as DataChangedError

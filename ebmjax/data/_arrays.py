@@ -1,27 +1,26 @@
-"""Reads images from an .npz file or a folder of .npy files."""
+"""Reads images from an .npz file, an .npy file or a folder of .npy files."""
 
-import contextlib
 import os
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ebmjax.data._source import TRAIN, MissingSplitError, Source, existing, with_channels
+from ebmjax.data._npy import StoredArray, is_zip, members, stored_array
+from ebmjax.data._source import Source, about_unread, check_shape, existing
+from ebmjax.data._splits import TRAIN, MissingSplitError, find_split, is_alike
 
-WHAT = "an .npz file, or a folder of .npy files"
-BROKEN = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
-"""Errors of files that are no arrays, or damaged."""
+WHAT = "an .npz file, an .npy file, or a folder of .npy files"
+KINDS = {"images": "images", "x": "images", "labels": "labels", "y": "labels"}
 
 
 def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
     """Finds a split in an .npz file, or in a folder of .npy files with the same names.
 
     "train" is ``images`` and ``labels``, ``train_images`` and ``train_labels``, or ``x_train`` and
-    ``y_train``. Any other split has its name in place of "train". Labels may be absent.
+    ``y_train``. Any other split has its name in place of "train". Labels may be absent. One .npy
+    file holds training images alone.
 
     Raises:
       FileNotFoundError: if there is no such file or folder.
@@ -29,88 +28,85 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
       ValueError: if it cannot be read, or its arrays do not fit together.
     """
     place = existing(path, WHAT)
-    names = _names(place)
-    image_names = [f"{split}_images", f"x_{split}"]
-    label_names = [f"{split}_labels", f"y_{split}"]
-    if split == TRAIN:
-        image_names, label_names = ["images", *image_names], ["labels", *label_names]
-    name = next((one for one in image_names if one in names), None)
-    if name is None:
+    names, others, open_array = _contents(place)
+    found = {name: _meaning(name) for name in names}
+    there = sorted({one[1] for one in found.values() if one is not None and one[0] == "images"})
+    try:
+        chosen = find_split(there, split, place)
+    except MissingSplitError as error:
         raise MissingSplitError(
-            f"{place} must hold the {split} images as {' or '.join(image_names)}; it holds "
-            f"{sorted(names) or 'no arrays'}."
-        )
-    shape = with_channels(_shape(place, name), name)
-    label_name = label_names[image_names.index(name)]
-    labels = None
-    if label_name in names:
-        labels = _labels(np.asarray(_load(place, label_name)), label_name, shape[0])
-
-    def read(places: np.ndarray) -> tuple[np.ndarray, set[tuple[int, ...]]]:
-        images = np.asarray(_load(place, name)[places])
-        return images.reshape(-1, *shape[1:]), {shape[1:3]}
-
-    return Source(shape[0], shape[1:], labels, read, is_on_disk=place.is_dir())
-
-
-def _names(place: Path) -> set[str]:
-    """Returns the names of the arrays in a file or folder."""
-    if place.is_dir():
-        return {file.stem for file in place.glob("*.npy")}
-    try:
-        found = np.load(place, allow_pickle=False)
-    except BROKEN as error:
-        raise ValueError(f"{place} cannot be read as {WHAT}: {error}.") from error
-    if not isinstance(found, np.lib.npyio.NpzFile):
-        raise ValueError(
-            f"{place} holds one array. Give the folder that it lies in, with images.npy and "
-            "labels.npy, or save all arrays with numpy.savez."
-        )
-    with found:
-        return set(found)
-
-
-def _shape(place: Path, name: str) -> tuple[int, ...]:
-    """Returns the shape of an array from its header, without reading the array."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_told(place, name))
-        if place.is_dir():
-            file: Any = stack.enter_context((place / f"{name}.npy").open("rb"))
-        else:
-            file = stack.enter_context(zipfile.ZipFile(place)).open(f"{name}.npy")
-        read = {(1, 0): np.lib.format.read_array_header_1_0}
-        version = np.lib.format.read_magic(file)
-        return read.get(version, np.lib.format.read_array_header_2_0)(file)[0]
-
-
-def _load(place: Path, name: str) -> np.ndarray:
-    """Returns an array; one of an .npy file stays on the disk until it is used."""
-    with _told(place, name):
-        if place.is_dir():
-            return np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        with np.load(place, allow_pickle=False) as arrays:
-            return arrays[name]
-
-
-@contextlib.contextmanager
-def _told(place: Path, name: str) -> Iterator[None]:
-    """Turns what a damaged file raises into an error that names the array."""
-    try:
-        yield
-    except BROKEN as error:
-        raise ValueError(
-            f"{name} in {place} cannot be read: {error}. Save it again as a plain array."
+            f"{place} must hold the {split} images as {split}_images or x_{split}"
+            f"{' or images' * (split == TRAIN)}; it holds {sorted(names) or 'no arrays'}.",
+            there,
         ) from error
+    name = _only(found, "images", chosen, place)
+    array = open_array(name)
+    file = array.file
+    what = f"{name} in {place}" if len(names) > 1 else str(place)
+    shape = check_shape(array.shape, array.dtype, what)
+    label_name = _only(found, "labels", chosen, place)
+    labels = None
+    if label_name:
+        labels = _labels(open_array(label_name), label_name, shape[0])
+
+    def rows(places: np.ndarray) -> np.ndarray:
+        return np.asarray(array.load()[places]).reshape(-1, *shape[1:])
+
+    unread = [name for name, meaning in found.items() if meaning is None] + others
+    return Source(
+        num_images=shape[0],
+        name_of=lambda place: f"image {place} of {what}",
+        labels=labels,
+        rows=rows,
+        shape=shape[1:],
+        dtype=array.dtype,
+        num_read=0 if file else shape[0],
+        notes=about_unread("arrays or files", unread) if split == TRAIN else (),
+        files_of=None if file is None else lambda places: [file],
+    )
 
 
-def _labels(labels: np.ndarray, name: str, num_images: int) -> np.ndarray:
+def _contents(place: Path) -> tuple[list[str], list[str], Callable[[str], StoredArray]]:
+    """Returns names of arrays, names of everything else, and the function that opens an array."""
+    if place.is_dir():
+        files = sorted(place.iterdir())
+        arrays = [file for file in files if file.suffix == ".npy" and file.name[0] != "."]
+        others = [file.name for file in files if file not in arrays]
+        return [file.stem for file in arrays], others, lambda n: stored_array(place / f"{n}.npy")
+    if is_zip(place):
+        return *members(place), partial(stored_array, place)
+    return ["images"], [], lambda name: stored_array(place)
+
+
+def _meaning(name: str) -> tuple[str, str] | None:
+    """Returns whether an array holds images or labels, and of which split; None for neither."""
+    word = name.lower()
+    if word in ("images", "labels"):
+        return word, TRAIN
+    for part, kind in KINDS.items():
+        if word.startswith(f"{part}_"):
+            return kind, name[len(part) + 1 :]
+        if word.endswith(f"_{part}"):
+            return kind, name[: -len(part) - 1]
+    return None
+
+
+def _only(found: dict[str, tuple[str, str] | None], kind: str, split: str, place: Path) -> str:
+    """Returns the array of that kind and split; "" if there is none."""
+    alike = {name: one[1] for name, one in found.items() if one and one[0] == kind}
+    alike = {name: one for name, one in alike.items() if is_alike(one, split)}
+    names = [name for name, one in alike.items() if one == split] or list(alike)
+    if len(names) > 1:
+        raise ValueError(f"{place} must hold the {kind} of {split} once, got {names}. Remove one.")
+    return next(iter(names), "")
+
+
+def _labels(array: StoredArray, name: str, num_images: int) -> np.ndarray:
     """Returns labels (N,); Keras saves CIFAR's as (N, 1)."""
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.shape != (num_images,):
-        remedy = " Save labels.argmax(axis=1) of one-hot labels." if labels.ndim == 2 else ""
+    shape = array.shape[:1] if array.shape[1:] == (1,) else array.shape
+    if shape != (num_images,):
+        remedy = " Save labels.argmax(axis=1) of one-hot labels." if len(shape) == 2 else ""
         raise ValueError(
-            f"{name} must have shape ({num_images},), one label an image, got {labels.shape}."
-            f"{remedy}"
+            f"{name} must have shape ({num_images},), one label an image, got {shape}.{remedy}"
         )
-    return labels
+    return np.asarray(array.load()).reshape(shape)

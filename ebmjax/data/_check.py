@@ -71,7 +71,7 @@ def _as_array(name: str, values: Any) -> Any:
 def _remedy(images: np.ndarray) -> str:
     """Returns the sentence that says how to turn images of this range into levels."""
     if images.dtype == bool:
-        return "Multiply by 255: numpy.uint8(255) * images."
+        return "Multiply by 255: numpy.uint8(255) * numpy.asarray(images)."
     if not np.issubdtype(images.dtype, np.number) or np.iscomplexobj(images) or not images.size:
         return "Give an array of numbers, one level a pixel and channel."
     finite = images[np.isfinite(images)]
@@ -84,11 +84,14 @@ def _remedy(images: np.ndarray) -> str:
     there += f"The values run from {low:g} to {high:g}: "
     is_whole = bool(np.all(finite == np.round(finite)))
     if low >= 0 and 1 < high <= 255:
-        return there + ("images.astype(numpy.uint8)." if is_whole else _rounded("images"))
+        array = "numpy.asarray(images)"
+        return there + (f"{array}.astype(numpy.uint8)." if is_whole else _rounded(array))
     if low >= 0 and high <= 1:
-        return there + _rounded("255 * images")
+        return there + _rounded("255 * numpy.asarray(images)")
     if low >= -1 and high <= 1:
-        return there + "ebmjax.data.from_signed_unit(images) goes back from [-1, 1] to levels."
+        return there + (
+            "ebmjax.data.from_signed_unit(numpy.asarray(images)) goes back from [-1, 1] to levels."
+        )
     return there + "rescale them so that black is 0 and white is 255, then round to numpy.uint8."
 
 
@@ -101,12 +104,12 @@ def _warn_of_likely_mistakes(images: Any) -> None:
     if height in (1, 3) and channels not in (1, 3, 4):
         warnings.warn(
             f"images of shape {images.shape} look like (N, channels, height, width); the last axis "
-            "must be that of channels: images.transpose(0, 2, 3, 1).",
+            "must be that of channels: numpy.transpose(images, (0, 2, 3, 1)).",
             stacklevel=3,
         )
     if (images[:AT_ONCE] if is_stored(images) else images).max() == 1:
         warnings.warn(
             "images have no other levels than 0 and 1 of 255, all but black. If 1 stands for "
-            "white, multiply by 255: numpy.uint8(255) * images.",
+            "white, multiply by 255: numpy.uint8(255) * numpy.asarray(images).",
             stacklevel=3,
         )

@@ -1,29 +1,75 @@
 """Reads a data set of Hugging Face's ``datasets`` that was saved on disk."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ebmjax.data._fit import fitted
-from ebmjax.data._source import TRAIN, MissingSplitError, Source, existing
+from ebmjax._stored import AT_ONCE
+from ebmjax.data._source import Source, about_unread, existing
+from ebmjax.data._splits import TRAIN, find_split, is_split
+
+NOT_INSIDE = (
+    "names a file instead of holding its image. Save the data set again with save_to_disk, which "
+    "puts images inside."
+)
 
 
 def huggingface_source(
-    path: str | os.PathLike[str] | None, split: str, image_size: int | None = None
+    path: str | os.PathLike[str] | None,
+    split: str,
+    image_column: str | None = None,
+    label_column: str | None = None,
 ) -> Source:
     """Finds a split of a data set that ``save_to_disk`` wrote.
 
-    The images are its first column of images. The labels are its first column of class labels, or
-    "label"; without one there are no classes. A data set without splits is the split "train".
+    Without names, the images are its only column of images, and the labels its only column of class
+    labels, or else integers called "label". Without such a column there are no classes. A data set
+    without splits is the split that it says it is, or "train".
 
     Raises:
       ImportError: if ``datasets`` is not installed.
       FileNotFoundError: if there is no such folder.
       MissingSplitError: if it has no such split.
-      ValueError: if it cannot be read, or has no column of images.
+      ValueError: if it cannot be read, a column is not what it must be or not the only one, or a
+        label is missing.
     """
     place = existing(path, "a folder that datasets.save_to_disk wrote")
+    parts = _parts(place)
+    rows = parts[find_split(parts, split, place)].with_format(None)
+    if not len(rows):
+        raise ValueError(f"{place}, split {split}, must have rows, got none.")
+    column, label = _columns(rows.features, place, image_column, label_column)
+    images = _encoded(rows.select_columns([column]), column)
+
+    def name_of(index: int) -> str:
+        return f"row {index} of {place} (split {split}, column {column!r})"
+
+    def pictures(places: np.ndarray) -> Iterator[bytes | None]:
+        for first in range(0, len(places), AT_ONCE):
+            block = places[first : first + AT_ONCE].tolist()
+            for index, one in zip(block, images[block][column], strict=True):
+                if one is not None and one["bytes"] is None:
+                    raise ValueError(f"{name_of(index)} {NOT_INSIDE}")
+                yield one and one["bytes"]
+
+    unread = [name for name in rows.features if name not in (column, label)]
+    files = [Path(file["filename"]) for file in rows.cache_files]
+    return Source(
+        num_images=len(rows),
+        name_of=name_of,
+        labels=None if label is None else _labels(rows, label, place),
+        pictures=pictures,
+        class_names=tuple(getattr(rows.features.get(label), "names", None) or ()),
+        notes=about_unread("columns", unread),
+        files_of=lambda places: files,
+    )
+
+
+def _parts(place: Path) -> dict[str, Any]:
+    """Returns the splits of a saved data set."""
     try:
         import datasets  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -33,40 +79,68 @@ def huggingface_source(
         ) from error
     try:
         found: Any = datasets.load_from_disk(str(place))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of many types, one for each way to be damaged
         raise ValueError(
             f"{place} cannot be read as a data set that save_to_disk wrote: {error}."
         ) from error
-    parts = found if isinstance(found, dict) else {TRAIN: found}
-    if split not in parts:
-        raise MissingSplitError(f"{place} has the splits {sorted(parts)}, and no {split!r}.")
-    rows, features = parts[split], parts[split].features
-    column = _first(features, datasets.Image)
-    if column is None or not len(rows):
-        raise ValueError(f"{place} must have a column of images, it has {dict(features)}.")
-    label = _first(features, datasets.ClassLabel) or ("label" if "label" in features else None)
-    labels = None if label is None else np.asarray(rows[label])
-    names = tuple(getattr(features.get(label), "names", None) or ())
-    first = _pixels(rows[0][column], image_size)
-
-    def read(places: np.ndarray) -> tuple[np.ndarray, set[tuple[int, ...]]]:
-        found = [row[column] for row in rows.select(places)]
-        images = [_pixels(image, image_size) for image in found]
-        shapes = {image.shape for image in images}
-        if len(shapes) > 1:
-            raise ValueError(
-                f"images of {place} must have one shape, got {sorted(shapes)[:3]}. Set image_size, "
-                "and their central squares are resized to it."
-            )
-        return np.stack(images), {(image.height, image.width) for image in found}
-
-    return Source(len(rows), first.shape, labels, read, names, is_on_disk=True)
+    if isinstance(found, dict):
+        return dict(found)
+    own = str(found.split)
+    return {own if is_split(own) else TRAIN: found}
 
 
-def _first(features: Any, kind: type) -> str | None:
-    return next((name for name, one in features.items() if isinstance(one, kind)), None)
+def _encoded(rows: Any, column: str) -> Any:
+    """Returns rows whose images come as bytes, which only ``opened`` decodes."""
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    return rows.cast_column(column, datasets.Image(decode=False))
 
 
-def _pixels(image: Any, image_size: int | None) -> np.ndarray:
-    pixels = np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
-    return fitted(pixels.reshape(*pixels.shape[:2], -1), image_size)
+def _columns(
+    features: Any, place: Path, image_column: str | None, label_column: str | None
+) -> tuple[str, str | None]:
+    """Returns the columns of images and of labels."""
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    kinds = {name: type(one).__name__ for name, one in features.items()}
+    kinds |= {name: one.dtype for name, one in features.items() if isinstance(one, datasets.Value)}
+    there = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+    pictures = [name for name, one in features.items() if isinstance(one, datasets.Image)]
+    column = _chosen("image_column", image_column, pictures, there, place)
+    if column is None:
+        raise ValueError(f"{place} must have a column of images (Image), it has {there}.")
+    classes = [name for name, one in features.items() if isinstance(one, datasets.ClassLabel)]
+    numbers = [name for name, kind in kinds.items() if "int" in kind]
+    usual = classes or [name for name in ("label", "labels") if name in numbers]
+    if label_column == "":
+        return column, None
+    if label_column is None:
+        return column, _chosen("label_column", None, usual, there, place)
+    return column, _chosen("label_column", label_column, classes + numbers, there, place)
+
+
+def _chosen(
+    argument: str, name: str | None, among: list[str], there: str, place: Path
+) -> str | None:
+    """Returns the column that is named, or the only one; None if there is none."""
+    if name is None and len(among) < 2:
+        return next(iter(among), None)
+    if name in among:
+        return name
+    got = "got none, and there are several" if name is None else f"got {name!r}"
+    raise ValueError(
+        f"{argument} must be one of {list(dict.fromkeys(among))} for {place}, {got}. Its columns "
+        f"are {there}. Set config.data.{argument}; text becomes classes by "
+        "class_encode_column of datasets."
+    )
+
+
+def _labels(rows: Any, label: str, place: Path) -> np.ndarray:
+    labels = rows.select_columns([label])[:][label]
+    missing = [index for index, one in enumerate(labels) if one is None]
+    if missing:
+        raise ValueError(
+            f"row {missing[0]} of {place} has no {label!r} ({len(missing)} such). Fill it in, or "
+            "leave the row out."
+        )
+    return np.asarray(labels)

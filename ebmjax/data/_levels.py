@@ -1,5 +1,6 @@
 """Recognises the range of pixels and turns them into levels 0 to 255."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,77 +13,137 @@ class PixelRange(NamedTuple):
     """Range of the pixels of an array.
 
     Attributes:
-      name: for people, such as "[0, 1]".
-      factor: level = factor * pixel + offset, rounded.
-      offset: see ``factor``.
+      low: pixel that is level 0.
+      high: pixel that is level 255.
+      reach: least absolute value that the largest pixel has, where nobody says the range.
     """
 
-    name: str
-    factor: float
-    offset: float
+    low: float
+    high: float
+    reach: float
+
+    @property
+    def factor(self) -> float:
+        """Returns the levels a unit of the pixels."""
+        return 255.0 / (self.high - self.low)
+
+    @property
+    def tolerance(self) -> float:
+        """Returns half a level: clipping so much moves no pixel further than rounding does."""
+        return 0.5 / self.factor
+
+    def holds(self, low: float, high: float) -> bool:
+        """Returns whether pixels from ``low`` to ``high`` lie in the range, or nearly so."""
+        return low >= self.low - self.tolerance and high <= self.high + self.tolerance
 
 
-LEVELS = PixelRange("levels 0 to 255", 1.0, 0.0)
-UNIT = PixelRange("[0, 1]", 255.0, 0.0)
-SIGNED_UNIT = PixelRange("[-1, 1]", 127.5, 127.5)
+LEVELS, UNIT, SIGNED_UNIT = "0..255", "0..1", "-1..1"
+RANGES = {
+    UNIT: PixelRange(0.0, 1.0, 0.25),
+    SIGNED_UNIT: PixelRange(-1.0, 1.0, 0.51),
+    LEVELS: PixelRange(0.0, 255.0, 64.0),
+}
+"""Ranges by name. The first that holds the pixels of the training images is theirs."""
+WORDS = "0 to 255, 0 to 1 or -1 to 1"
 
 
-def pixel_range(images: np.ndarray, what: str) -> PixelRange:
-    """Returns the range that the pixels have: levels, [0, 1] or [-1, 1].
+def to_levels(
+    images: np.ndarray, name_of: Callable[[int], str], pixels: str | None = None
+) -> tuple[np.ndarray, str, tuple[str, ...]]:
+    """Returns uint8 levels, the name of the range of the pixels, and notes.
 
-    Floats without a negative value are [0, 1] if none exceeds 1, else levels.
+    Bytes are levels, and booleans are 0 and 1. All other numbers have the range ``pixels``, or, if
+    that is None, the first of ``RANGES`` that holds them and that they use. Numbers outside by less
+    than half a level are clipped.
 
     Args:
-      images: numbers or booleans, any shape, not empty.
-      what: name of the array for messages.
+      images: numbers or booleans (n, ...), n >= 1.
+      name_of: name of an image, for messages.
+      pixels: name of the range, known from other images of the set; None to tell it from these.
 
     Raises:
       ValueError: if the pixels have another range, or some are NaN or infinite.
-      TypeError: if they are no numbers.
     """
+    if pixels is not None and pixels not in RANGES:
+        raise ValueError(f"pixels must be one of {list(RANGES)}, got {pixels!r}.")
     if images.dtype == np.uint8:
-        return LEVELS
+        _check_bytes(images, pixels)
+        return images, LEVELS, ()
+    low, high = _ends(images, name_of)
     if images.dtype == bool:
-        return UNIT
-    is_real = np.issubdtype(images.dtype, np.floating) or np.issubdtype(images.dtype, np.integer)
-    if not is_real:
-        raise TypeError(f"{what} must be an array of numbers, got dtype {images.dtype}.")
-    low, high = _ends(images, what)
-    if low < 0:
-        if np.issubdtype(images.dtype, np.floating) and low >= -1 and high <= 1:
-            return SIGNED_UNIT
-    elif np.issubdtype(images.dtype, np.floating) and high <= 1:
-        return UNIT
-    elif high <= 255:
-        return LEVELS
+        pixels = UNIT
+    found = _told(images, low, high) if pixels is None else pixels
+    one = RANGES[found]
+    is_dark = found == LEVELS and images.dtype.kind == "f" and RANGES[UNIT].holds(low, high)
+    if not one.holds(low, high) or (is_dark and high > 0):
+        raise ValueError(
+            f"pixels of all images must be in one range, {one.low:g} to {one.high:g} as those of "
+            f"the training images, got {low:g} to {high:g} (dtype {images.dtype}). Bring all "
+            "splits to one range; where the training images were taken for another, name it "
+            f"(pixels={' or '.join(RANGES)})."
+        )
+    levels, num_clipped = _rounded(images, one)
+    notes = [f"pixels are {found} and became levels" if found != LEVELS else f"pixels are {found}"]
+    if num_clipped:
+        notes.append(f"pixels just outside, clipped: {num_clipped} ({low:.8g} to {high:.8g})")
+    return levels, found, tuple(notes)
+
+
+def _told(images: np.ndarray, low: float, high: float) -> str:
+    """Returns the range of the training images.
+
+    Raises:
+      ValueError: if there is none, or they use a small part of it alone.
+    """
+    got = f"got {low:g} to {high:g} (dtype {images.dtype})"
+    is_whole = images.dtype.kind in "ui"
+    for name, one in RANGES.items():
+        if not one.holds(low, high) or (is_whole and name != LEVELS):
+            continue
+        if max(abs(low), abs(high)) >= one.reach:
+            return name
+        raise ValueError(
+            f"pixels must be in {WORDS} and use more than a quarter of that, {got}, which is "
+            f"nearly one grey if they are {name}. Rescale them, or name the range that is meant "
+            f"(pixels={' or '.join(RANGES)})."
+        )
     raise ValueError(
-        f"{what} must have pixels in 0 to 255, [0, 1] or [-1, 1], got {low:g} to {high:g} (dtype "
-        f"{images.dtype}). Give the images before they were standardised, or rescale them to "
-        "[-1, 1]."
+        f"pixels must be in {WORDS}, {got}. Give the images before they were standardised, clip "
+        "what lies outside, or rescale them to 0 to 1."
     )
 
 
-def _ends(images: np.ndarray, what: str) -> tuple[float, float]:
+def _check_bytes(images: np.ndarray, pixels: str | None) -> None:
+    if pixels not in (None, LEVELS) and images.max() <= 1:
+        raise ValueError(
+            f"pixels must be in one range, {pixels} as those of the training images, got bytes "
+            f"from {images.min()} to {images.max()}, of which 255 is white. Save them as floats, "
+            "as the training images, or multiply by 255."
+        )
+
+
+def _ends(images: np.ndarray, name_of: Callable[[int], str]) -> tuple[float, float]:
     low, high = np.inf, -np.inf
     for first in range(0, len(images), AT_ONCE):
         block = images[first : first + AT_ONCE]
         is_broken = ~np.isfinite(block)
         if is_broken.any():
             where = first + int(np.flatnonzero(is_broken.reshape(len(block), -1).any(axis=1))[0])
+            number = int(is_broken[where - first].sum())
             raise ValueError(
-                f"{what} must have finite pixels: image {where} has "
-                f"{int(is_broken.sum())} that are NaN or infinite. Repair it or leave it out."
+                f"pixels must be finite: {name_of(where)} has {number} that are NaN or infinite. "
+                "Repair it or leave it out."
             )
         low, high = min(low, float(block.min())), max(high, float(block.max()))
     return low, high
 
 
-def to_levels(images: np.ndarray, found: PixelRange) -> np.ndarray:
-    """Returns uint8 levels of pixels in the range ``found``."""
-    if images.dtype == np.uint8:
-        return images
-    levels = np.empty(images.shape, np.uint8)
+def _rounded(images: np.ndarray, one: PixelRange) -> tuple[np.ndarray, int]:
+    """Returns levels, and the number of pixels that were clipped."""
+    levels, num_clipped = np.empty(images.shape, np.uint8), 0
     for first in range(0, len(images), AT_ONCE):
         block = images[first : first + AT_ONCE].astype(np.float32)
-        levels[first : first + AT_ONCE] = np.round(found.factor * block + found.offset)
-    return levels
+        num_clipped += int(np.count_nonzero((block < one.low) | (block > one.high)))
+        block = one.factor * (np.clip(block, one.low, one.high) - one.low)
+        levels[first : first + AT_ONCE] = np.round(block)
+    return levels, num_clipped

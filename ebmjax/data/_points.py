@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ebmjax.data._limits import check_memory
+from ebmjax.data._npy import stored_array
+
 
 def load_points(path: str | os.PathLike[str]) -> np.ndarray:
     """Returns the points in an .npy file, float32 (N, 2).
@@ -18,14 +21,18 @@ def load_points(path: str | os.PathLike[str]) -> np.ndarray:
     if not place.is_file():
         raise FileNotFoundError(f"{must_be}, and there is no such file.")
     try:
-        points = np.asarray(np.load(place, allow_pickle=False), np.float32)
-    except (OSError, ValueError, TypeError, EOFError) as error:  # an .npz file, too
-        raise ValueError(f"{must_be}; it cannot be read: {error}.") from error
-    if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-        raise ValueError(f"{must_be}, got shape {points.shape}.")
+        array = stored_array(place)  # which an .npz file is not
+    except ValueError as error:
+        raise ValueError(f"{must_be}; {error}") from error
+    if array.shape[1:] != (2,) or not array.shape[0] or array.dtype.kind not in "buif":
+        raise ValueError(f"{must_be}, got shape {array.shape} and dtype {array.dtype}.")
+    check_memory(2 * 4 * array.shape[0], f"the points of {place}")
+    with np.errstate(over="ignore"):  # infinite numbers are named below
+        points = np.asarray(array.load(), np.float32)
     broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if broken.size:
         raise ValueError(
-            f"{must_be}, all finite: {broken.size} are not, the first in row {broken[0]}."
+            f"{must_be}, all finite in 32 bits: {broken.size} are not, the first in row "
+            f"{broken[0]}."
         )
     return points

@@ -103,13 +103,6 @@ def _check_name(name: str, root: Path) -> None:
     )
 
 
-def undecoded(builder: Any, split: str) -> Any:
-    """Returns the examples of a split with images as they are encoded."""
-    import tensorflow_datasets as tfds
-
-    return builder.as_data_source(split=split, decoders={"image": tfds.decode.SkipDecoding()})
-
-
 def is_prepared(builder: Any) -> bool:
     """Returns whether the builder's folder holds a copy that can be read without TensorFlow.
 

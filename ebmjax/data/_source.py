@@ -1,55 +1,56 @@
-"""The form in which every source of images answers, and its errors."""
+"""The form in which every source of images answers."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-TRAIN = "train"
-
-
-class MissingSplitError(ValueError):
-    """A data set exists, but has no such split."""
+from ebmjax.data._pictures import Survey
 
 
 class Source(NamedTuple):
-    """A split that has been found, but not read yet.
+    """A split that has been found, but not read yet: encoded pictures, or rows of an array.
 
     Attributes:
       num_images: N.
-      shape: (height, width, channels) of the images as they will be read.
-      labels: integers (N,), one for each image; None without classes.
-      read: places (n,) to images (n, height, width, channels) of one shape, and the sizes (height,
-        width) that they have in the source. Pixels are of any range that ``pixel_range`` knows.
+      name_of: name of the image at a place, for messages.
+      labels: integers, one for each image; None without classes.
+      pictures: places (n,) to pictures as ``opened`` takes them, in order; None for an array.
+      survey: what the headers of the pictures say, if the source has read them already.
+      rows: places (n,) to numbers (n, height, width, channels); None for pictures.
+      shape: (height, width, channels) of the rows.
+      dtype: of the rows.
+      num_read: images that lie in memory while rows are read: N if a file is read whole.
       class_names: names of the classes in the order of the labels; () if they have none.
-      notes: sentences about what was done to the images, for people.
+      num_classes: number of classes, if the source says it; else labels and names do.
+      notes: sentences about what was not read or was changed, for people.
       files: file of each image, below the folder of the split; () if images are no files.
-      is_on_disk: whether ``read`` takes little more memory than the images that it returns.
+      files_of: files that hold the images at some places. None if images cannot stay on the disk.
     """
 
     num_images: int
-    shape: tuple[int, ...]
-    labels: np.ndarray | None
-    read: Callable[[np.ndarray], tuple[np.ndarray, set[tuple[int, ...]]]]
+    name_of: Callable[[int], str]
+    labels: np.ndarray | None = None
+    pictures: Callable[[np.ndarray], Iterator[Any]] | None = None
+    survey: Survey | None = None
+    rows: Callable[[np.ndarray], np.ndarray] | None = None
+    shape: tuple[int, ...] = ()
+    dtype: Any = np.uint8
+    num_read: int = 0
     class_names: tuple[str, ...] = ()
+    num_classes: int | None = None
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    is_on_disk: bool = False
-
-
-def of_array(images: np.ndarray, labels: np.ndarray | None) -> Source:
-    """Returns the source of an array (N, height, width, channels) in memory."""
-    size = images.shape[1:3]
-    return Source(len(images), images.shape[1:], labels, lambda places: (images[places], {size}))
+    files_of: Callable[[np.ndarray], Iterable[Path]] | None = None
 
 
 def existing(path: str | os.PathLike[str] | None, what: str) -> Path:
     """Returns ``path`` if something is there.
 
     Raises:
-      ValueError: if no path is given.
+      ValueError: if no path is given, or it is neither a folder nor a regular file.
       FileNotFoundError: if nothing is there.
     """
     if not path:
@@ -57,36 +58,29 @@ def existing(path: str | os.PathLike[str] | None, what: str) -> Path:
     place = Path(path).expanduser()
     if not place.exists():
         raise FileNotFoundError(f"path does not exist: {place}. It must name {what}.")
+    if not (place.is_dir() or place.is_file()):
+        raise ValueError(f"path must name {what}, and {place} is a pipe, a device or a socket.")
     return place
 
 
-def check_memory(num_images: int, shape: tuple[int, ...]) -> None:
-    """Raises ValueError if so many uint8 images do not fit into the memory that is free."""
-    needed = num_images * int(np.prod(shape))
-    free = _free_bytes()
-    if free is not None and needed > free:
-        raise ValueError(
-            f"{num_images:,} images of shape {shape} need {needed / 2**30:.1f} GiB of memory, and "
-            f"{free / 2**30:.1f} GiB are free. Read fewer (max_examples) or smaller ones "
-            "(image_size)."
-        )
+def about_unread(what: str, names: Sequence[object]) -> tuple[str, ...]:
+    """Returns the note that some things were not read, with three examples; () for none."""
+    if not names:
+        return ()
+    examples = ", ".join(map(str, names[:3])) + ", ..." * (len(names) > 3)
+    return (f"{what} not read: {len(names)} ({examples})",)
 
 
-def _free_bytes() -> int | None:
-    """Returns the memory that programs can still take; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration, ValueError):
-        return None
-
-
-def with_channels(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
+def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...]:
     """Returns the shape (N, height, width, channels) of images; grey ones may lack the last axis.
 
     Raises:
-      ValueError: for another number of axes, and for channels in front of height and width.
+      TypeError: if they are not real numbers or booleans.
+      ValueError: for another number of axes or channels, and for channels in front of height and
+        width.
     """
+    if np.dtype(dtype).kind not in "buif":
+        raise TypeError(f"{what} must be an array of numbers, got dtype {dtype}.")
     if len(shape) == 3:
         shape = (*shape, 1)
     if len(shape) != 4 or 0 in shape:
@@ -99,4 +93,29 @@ def with_channels(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
             f"{what} of shape {shape} look like (N, channels, height, width); the last axis must "
             "be that of channels. Save images.transpose(0, 2, 3, 1) instead."
         )
+    if shape[3] not in (1, 3):
+        raise ValueError(
+            f"{what} must have 1 channel (grey) or 3 (colour), got {shape[3]}. Leave out "
+            "transparency: images[..., :3]."
+        )
     return shape
+
+
+def check_labels(labels: np.ndarray, name_of: Callable[[int], str]) -> np.ndarray:
+    """Returns labels as int32.
+
+    Raises:
+      TypeError: if they are not integers.
+      ValueError: if one is below 0, or needs more than 32 bits.
+    """
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
+    wrong = np.flatnonzero((labels < 0) | (labels > np.iinfo(np.int32).max))
+    if wrong.size:
+        first = int(wrong[0])
+        raise ValueError(
+            f"labels must be at least 0 and below 2**31, got {labels[first]} for {name_of(first)} "
+            f"({wrong.size} such). Number the classes 0, 1, ... and leave out images without a "
+            "class."
+        )
+    return labels.astype(np.int32)

@@ -3,16 +3,15 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ebmjax._checks import check_at_least
-from ebmjax._stored import StoredRows
-from ebmjax.data._fit import about_fitting, fitted
+from ebmjax._phases import phase
 from ebmjax.data._images import ImageData
+from ebmjax.data._limits import check_sizes
+from ebmjax.data._pictures import survey
 from ebmjax.data._prepare import (
     DataUnavailableError,
     check_is_folder_or_missing,
@@ -20,9 +19,10 @@ from ebmjax.data._prepare import (
     open_builder,
     prepare_tfds,
     remedy,
-    undecoded,
 )
-from ebmjax.data._source import MissingSplitError
+from ebmjax.data._read import read_source
+from ebmjax.data._source import Source
+from ebmjax.data._splits import MissingSplitError
 from ebmjax.data._tfds_copies import copies, other_root
 
 READ_AT_ONCE = 512
@@ -34,6 +34,7 @@ def load_tfds(
     *,
     data_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
+    fit: str = "keep",
     max_examples: int | None = None,
     prepare: bool = True,
 ) -> ImageData:
@@ -48,9 +49,10 @@ def load_tfds(
       split: "train", "test", or a slice such as "train[:1000]".
       data_dir: an existing folder that holds one folder a data set; None for tensorflow-datasets'
         default, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
-      image_size: side in pixels; None keeps the size on disk. Other images are cut to their central
-        square, then resized bilinearly (celeb_a loses 20 rows at top and bottom). The
-        thermodynamic-integration thesis resizes celeb_a without cutting, so its faces are squeezed.
+      image_size: side in pixels that images are resized to, bilinearly; None: as they are.
+      fit: what is done to images that are no squares, see ``load_images``. "keep" takes the central
+        square where images are resized (celeb_a loses 20 rows at top and bottom). "stretch" is what
+        the thermodynamic-integration thesis does, so its faces are squeezed.
       max_examples: number of examples to decode; None for all.
       prepare: whether to download and prepare a missing data set, as ``prepare_tfds`` does.
 
@@ -62,50 +64,82 @@ def load_tfds(
         format, or is damaged.
       ValueError: if there is no such data set or split, or an argument lies outside its range.
     """
-    return read_tfds(
-        name,
-        split,
-        data_dir=data_dir,
-        image_size=image_size,
-        max_examples=max_examples,
-        prepare=prepare,
-    )[0]
+    check_sizes(image_size, max_examples)
+    source, count = tfds_source(
+        name, split, data_dir=data_dir, max_examples=max_examples, prepare=prepare
+    )
+    return read_source(source, np.arange(count), image_size=image_size, fit=fit).data
 
 
-def read_tfds(
+def tfds_source(
     name: str,
     split: str,
     *,
     data_dir: str | os.PathLike[str] | None = None,
-    image_size: int | None = None,
     max_examples: int | None = None,
     prepare: bool = True,
-    on_disk: bool = False,
-) -> tuple[ImageData, int, int | None, tuple[str, ...], tuple[str, ...]]:
-    """Returns the first fields of ``LoadedImages``; the arguments are those of ``load_tfds``."""
-    if image_size is not None:
-        check_at_least("image_size", image_size, 1)
-    if max_examples is not None:
-        check_at_least("max_examples", max_examples, 1)
+) -> tuple[Source, int]:
+    """Returns a split, and the number of its first examples to read; see ``load_tfds``.
+
+    Labels and the headers of images are read at once: they lie in the same records.
+    """
     builder = _prepared_builder(name, data_dir, prepare)
+    features = dict(builder.info.features)
+    feature = features.get("image")
+    if feature is None or feature.np_dtype != np.uint8:
+        raise ValueError(
+            f"{name} must have an image of 8 bits a channel, uint8; it has "
+            f"{'none' if feature is None else feature.np_dtype}. Convert it, or load the data set "
+            "with tfds itself."
+        )
+    feature.decode_example_np = lambda encoded: encoded  # which only ``opened`` decodes
     try:
-        source = builder.as_data_source(split=split)
+        records = builder.as_data_source(split=split)
     except ValueError as error:  # for an empty slice it says "Paths sequence can not be ..."
         splits = builder.info.splits
         there = ", ".join(f"{part} ({about.num_examples})" for part, about in splits.items())
         raise MissingSplitError(
             f"split must name examples of {name}, got {split=}; {builder.data_path} has {there}. "
-            f"Take one of these, or a part such as '{next(iter(splits))}[:90%]'."
+            f"Take one of these, or a part such as '{next(iter(splits))}[:90%]'.",
+            splits,
         ) from error
-    count = min(len(source), max_examples or len(source))
-    if on_disk:
-        decoded, sizes = _stored(builder, split, source, count, image_size)
-    else:
+    count = min(len(records), max_examples or len(records))
+    labels = np.zeros(count, np.int32)
+
+    def name_of(index: int) -> str:
+        return f"example {index} of {name}, split {split}"
+
+    def first_pass() -> Iterator[Any]:
+        for index, example in enumerate(_examples(records, range(count))):
+            labels[index] = _label(example, name_of(index))
+            yield example["image"]
+
+    def pictures(places: np.ndarray) -> Iterator[Any]:
         with _told_as_damage(builder):
-            decoded, sizes = _decode(_examples(source, range(count)), count, image_size)
-    features = dict(builder.info.features)
-    num_classes = getattr(features.get("label"), "num_classes", None)
-    return decoded, len(source), num_classes, (), about_fitting(sizes, image_size)
+            for example in _examples(records, places.tolist()):
+                yield example["image"]
+
+    about = f"reading {count:,} headers and labels of {name}, split {split}"
+    with phase(about), _told_as_damage(builder):
+        told = survey(first_pass(), map(name_of, range(count)))
+    files = sorted(Path(builder.data_path).glob("*array_record*"))
+    source = Source(
+        num_images=len(records),
+        name_of=name_of,
+        labels=labels,
+        pictures=pictures,
+        survey=told,
+        num_classes=getattr(features.get("label"), "num_classes", None),
+        files_of=lambda places: files,
+    )
+    return source, count
+
+
+def _label(example: dict[str, Any], name: str) -> Any:
+    label = example.get("label", 0)
+    if np.ndim(label) or not np.issubdtype(np.asarray(label).dtype, np.integer):
+        raise ValueError(f"{name} must have one class number as its label, got {label!r}.")
+    return label
 
 
 def _prepared_builder(name: str, data_dir: Any, prepare: bool) -> Any:
@@ -160,57 +194,10 @@ def _told_as_damage(builder: Any) -> Iterator[None]:
         ) from error
 
 
-def _stored(
-    builder: Any, split: str, source: Any, count: int, image_size: int | None
-) -> tuple[ImageData, set[tuple[int, ...]]]:
-    """Returns the split with images that stay on the disk, and the sizes of the first ones.
-
-    The labels are read from end to end: they lie in the records of the images.
-    """
-    records = undecoded(builder, split)
-    num_first = min(count, READ_AT_ONCE)
-    with _told_as_damage(builder):
-        labels = [one.get("label", 0) for one in _examples(records, range(count))]
-        first, sizes = _decode(_examples(source, range(num_first)), num_first, image_size)
-
-    def read(places: np.ndarray) -> np.ndarray:
-        with _told_as_damage(builder):
-            examples = _examples(source, places.tolist())
-            return _decode(examples, len(places), image_size)[0].images
-
-    images: Any = StoredRows(read, np.arange(count), first.images.shape[1:], np.uint8)
-    return ImageData(images, np.asarray(labels, np.int32)), sizes
-
-
 def _examples(source: Any, places: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Returns the examples at ``places``, decoded in blocks: one by one is 10x slower."""
+    """Returns the examples at ``places``, read in blocks: one by one is 10x slower."""
     read: Callable[[Sequence[int]], Sequence[dict[str, Any]]] = source.__getitems__
     if not hasattr(type(source.data_source), "__getitems__"):  # tfds.testing.mock_data, parquet
         read = lambda block: [source[index] for index in block]  # noqa: E731
     for first in range(0, len(places), READ_AT_ONCE):
         yield from read(places[first : first + READ_AT_ONCE])
-
-
-def _decode(
-    examples: Iterator[dict[str, Any]], count: int, image_size: int | None
-) -> tuple[ImageData, set[tuple[int, ...]]]:
-    """Returns the split, and the sizes that its images have on disk."""
-    first = next(examples)
-    if first["image"].dtype != np.uint8:
-        raise ValueError(
-            f"images must be of 8 bits a channel, uint8; those of this data set are "
-            f"{first['image'].dtype}. Convert them, or load the data set with tfds itself."
-        )
-    shape = fitted(first["image"], image_size).shape
-    images, labels = np.empty((count, *shape), np.uint8), np.zeros(count, np.int32)
-    sizes: set[tuple[int, ...]] = set()
-    for index, example in enumerate(chain([first], examples)):
-        sizes.add(example["image"].shape[:2])
-        image = fitted(example["image"], image_size)
-        if image.shape != shape:
-            raise ValueError(
-                f"image_size must be given where images differ in size: image {index} has shape "
-                f"{image.shape}, the first {shape}."
-            )
-        images[index], labels[index] = image, example.get("label", 0)
-    return ImageData(images, labels), sizes

@@ -55,7 +55,7 @@ COLUMNS = {
     "AUROC max p(y|x) / interp": ("ood.sets.interp.max_probability.auroc", 1.0, 3),
 }
 COMMON = (
-    "--config.data.num_validation=1300",
+    "--config.data.holdout=1300",
     "--config.data.num_per_class=9",
     "--config.train.batch_size=45",
     "--config.train.positive_batch_size=45",

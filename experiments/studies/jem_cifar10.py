@@ -226,7 +226,7 @@ def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
         },
         num_seeds=1,
         common=(
-            "--config.data.num_validation=5000",
+            "--config.data.holdout=5000",
             "--config.train.keep_best=test_accuracy",
             "--config.eval.checkpoint=best",
             "--config.eval.use_test_split=True",

@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
@@ -65,17 +66,24 @@ GRID.flat[:2] = 0, 255
 @pytest.mark.parametrize(
     ("images", "remedy"),
     [
-        (GRID.astype(np.float32), "images.astype(numpy.uint8)"),
-        (GRID.astype(np.int64), "images.astype(numpy.uint8)"),
-        (GRID / 255, "numpy.round(255 * images).astype(numpy.uint8)"),
-        (GRID / 127.5 - 1, "ebmjax.data.from_signed_unit(images)"),
-        (GRID + np.linspace(0, 0.4, GRID.size).reshape(GRID.shape) * (GRID < 255), "round(images)"),
-        (GRID > 127, "numpy.uint8(255) * images"),
+        (GRID.astype(np.float32), "numpy.asarray(images).astype(numpy.uint8)"),
+        (GRID.astype(np.int64), "numpy.asarray(images).astype(numpy.uint8)"),
+        (GRID / 255, "numpy.round(255 * numpy.asarray(images)).astype(numpy.uint8)"),
+        (GRID / 127.5 - 1, "ebmjax.data.from_signed_unit(numpy.asarray(images))"),
+        (
+            GRID + np.linspace(0, 0.4, GRID.size).reshape(GRID.shape) * (GRID < 255),
+            "round(numpy.asarray(images))",
+        ),
+        (GRID > 127, "numpy.uint8(255) * numpy.asarray(images)"),
         (GRID.astype(np.float32) * 257, "black is 0 and white is 255"),
         (GRID.astype(str), "Give an array of numbers"),
     ],
 )
-def test_the_remedy_is_that_of_the_range_seen(images, remedy):
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, jax.numpy.asarray])
+def test_the_remedy_is_that_of_the_range_seen(form, images, remedy):
+    if form is jax.numpy.asarray and images.dtype.kind == "U":
+        return
+    is_flag, images = images.dtype == bool, form(images)
     with pytest.raises(TypeError) as caught:
         check_image_data(ImageData(images, LABELS), 10)
     message = str(caught.value)
@@ -84,14 +92,14 @@ def test_the_remedy_is_that_of_the_range_seen(images, remedy):
     if "images" in remedy:  # it works
         code = message.rpartition(": ")[2].partition(" goes back")[0].rstrip(".")
         mended = np.asarray(eval(code, {"numpy": np, "ebmjax": ebmjax, "images": images}))
-        expected = 255 * (GRID > 127) if images.dtype == bool else GRID
+        expected = 255 * (GRID > 127) if is_flag else GRID
         np.testing.assert_array_equal(check_image_data(ImageData(mended, LABELS)).images, expected)
 
 
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (GRID.transpose(0, 3, 1, 2), r"look like \(N, channels, .*images\.transpose\(0, 2, 3, 1\)"),
+        (GRID.transpose(0, 3, 1, 2), r"look like \(N, channels, .*transpose\(images, \(0, 2, 3, 1"),
         ((GRID > 127).astype(np.uint8), r"no other levels than 0 and 1 of 255.*multiply by 255"),
     ],
 )

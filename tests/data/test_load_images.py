@@ -8,13 +8,12 @@ import pytest
 from PIL import Image
 
 from ebmjax.data import (
-    DataUnavailableError,
+    DataChangedError,
     MissingSplitError,
     check_image_data,
     load_digits,
     load_images,
 )
-from ebmjax.data import _source as source
 from ebmjax.training import tree_digest
 
 RANDOM = np.random.default_rng(0)
@@ -121,11 +120,11 @@ def test_images_that_cannot_stay_on_the_disk_are_refused(tmp_path):
         load_images("npz", "train", path=tmp_path, on_disk=True)
 
 
-def test_a_file_that_breaks_later_is_named(tmp_path):
+def test_a_file_that_changes_later_is_named(tmp_path):
     found = load_images("folder", "train", path=write_folder(tmp_path), on_disk=True)
     for file in tmp_path.glob("*/*.png"):
         file.write_bytes(b"no image")
-    with pytest.raises(DataUnavailableError, match=r"cannot be read: .*\.png cannot be read as an"):
+    with pytest.raises(DataChangedError, match=r"\.png has another size or time of change"):
         found.data.images[:3]
 
 
@@ -144,7 +143,7 @@ def test_a_function_is_a_source(my_module):
     )
     found = load_images(name, "train")
     assert found.data.images.shape == (4, 3, 3, 1)
-    assert found.notes == ("pixels are [0, 1] and became levels",)
+    assert found.notes == ("pixels are 0..1 and became levels",)
     with pytest.raises(MissingSplitError, match="returned None"):
         load_images(name, "test")
 
@@ -153,6 +152,8 @@ def test_a_function_is_a_source(my_module):
     ("text", "expected"),
     [
         ("import nothing_of_that_name\n", "cannot be imported: ModuleNotFoundError"),
+        ("import sys\nsys.exit()\n", "cannot be imported: SystemExit"),
+        ("import sys\ndef read(split): sys.exit(3)\n", "raised SystemExit: 3"),
         ("def other(split): pass\n", r"which has \['other'\]"),
         ("def read(split): return 1 / 0\n", "raised ZeroDivisionError"),
         ("def read(split): return 3\n", r"must return \(images, labels\) or None, got a int"),
@@ -182,27 +183,6 @@ def test_arrays_have_the_usual_names(names, split, tmp_path):
     assert as_set(*load_images("npz", split, path=path).data) == as_set(IMAGES, LABELS)
 
 
-@pytest.mark.parametrize(
-    ("change", "note"),
-    [
-        (lambda x: x.astype(np.float32), "pixels are levels 0 to 255"),
-        (lambda x: x.astype(np.int64), "pixels are levels 0 to 255"),
-        (lambda x: x / 255.0, "pixels are [0, 1] and became levels"),
-        (lambda x: x / np.float32(127.5) - 1, "pixels are [-1, 1] and became levels"),
-    ],
-)
-def test_ranges_are_recognised(change, note, tmp_path):
-    found = load_images("npz", "train", path=write_npz(tmp_path, images=change(IMAGES)))
-    assert found.notes == (note,)
-    assert as_set(*found.data) == as_set(IMAGES, np.zeros(24))
-    assert found.num_classes is None
-
-
-def test_true_and_false_are_white_and_black(tmp_path):
-    found = load_images("npz", "train", path=write_npz(tmp_path, images=IMAGES > 127))
-    assert set(np.unique(found.data.images)) == {0, 255}
-
-
 def bad(images=IMAGES, **changes):
     return {"images": images, "labels": LABELS} | changes
 
@@ -213,17 +193,19 @@ def bad(images=IMAGES, **changes):
         (bad(IMAGES.transpose(0, 3, 1, 2)), ValueError, r"Save images.transpose\(0, 2, 3, 1\)"),
         (bad(IMAGES.reshape(24, -1)), ValueError, r"must have shape \(N, height, width"),
         (bad(np.concatenate([IMAGES, IMAGES[..., :1]], -1)), ValueError, "1 channel .* got 4"),
-        (bad(IMAGES[:, :, :5]), ValueError, "must be squares, got 10x5.*Set image_size"),
-        (bad((IMAGES - 128.0) / 60), ValueError, "got -2.13333 to 2.11667.*standardised"),
         (bad(IMAGES.astype(np.complex64)), TypeError, "array of numbers, got dtype complex64"),
-        (bad(np.where(IMAGES == 0, np.nan, IMAGES)), ValueError, "NaN or infinite. Repair"),
         (bad(labels=LABELS[:5]), ValueError, r"must have shape \(24,\).*got \(5,\)"),
         (bad(labels=np.eye(3)[LABELS]), ValueError, "argmax"),
         (bad(labels=LABELS / 2), TypeError, "labels must be integers, got dtype float64"),
-        (bad(labels=LABELS - 1), ValueError, "labels must be at least 0, got -1"),
+        (
+            bad(labels=LABELS - 1),
+            ValueError,
+            r"labels must be at least 0 and .*, got -1 for image 0",
+        ),
+        (bad(labels=LABELS + 2**31), ValueError, r"labels must .* below 2\*\*31, got 2147483648"),
         ({"pictures": IMAGES}, MissingSplitError, r"it holds \['pictures'\]"),
-        (bad(np.array([None])), ValueError, "must have shape"),
-        ({"images": np.array([[[None]]])}, ValueError, "images in .* cannot be read.*plain array"),
+        (bad(np.zeros(3)), ValueError, "must have shape"),
+        (bad(np.array([[[None]]])), ValueError, "images in .* Python objects.*never unpickled"),
     ],
 )
 def test_mistakes_of_arrays_are_named(arrays, error, expected, tmp_path):
@@ -234,7 +216,7 @@ def test_mistakes_of_arrays_are_named(arrays, error, expected, tmp_path):
 def test_files_that_are_no_arrays_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"path does not exist: .*nothing.npz"):
         load_images("npz", "train", path=tmp_path / "nothing.npz")
-    with pytest.raises(ValueError, match=r"path must name an .npz file"):
+    with pytest.raises(ValueError, match=r"path must name an .npz file, an .npy file"):
         load_images("npz", "train")
     with pytest.raises(MissingSplitError, match="it holds no arrays"):
         load_images("npz", "train", path=tmp_path)
@@ -245,17 +227,16 @@ def test_files_that_are_no_arrays_are_named(tmp_path):
     (tmp_path / "cut.npz").write_bytes(cut[:300] + bytes(500) + cut[800:])
     with pytest.raises(ValueError, match=r"images in .*cut.npz cannot be read"):
         load_images("npz", "train", path=tmp_path / "cut.npz")
-    np.save(tmp_path / "one.npy", IMAGES)
-    with pytest.raises(ValueError, match=r"holds one array\. Give the folder"):
-        load_images("npz", "train", path=tmp_path / "one.npy")
 
 
-def test_more_images_than_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "_free_bytes", lambda: 20 * 300)
-    path = write_npz(tmp_path, images=IMAGES, labels=LABELS)
-    with pytest.raises(ValueError, match=r"24 images of shape \(10, 10, 3\) need .* GiB"):
-        load_images("npz", "train", path=path)
-    assert load_images("npz", "train", path=path, max_examples=20).data.images.shape[0] == 20
+@pytest.mark.parametrize("name", ["npz", "npy"])
+def test_one_npy_file_holds_training_images_alone(name, tmp_path):
+    np.save(tmp_path / "mine.npy", IMAGES)
+    found = load_images(name, "train", path=tmp_path / "mine.npy")
+    assert as_set(*found.data) == as_set(IMAGES, np.zeros(24))
+    assert (found.num_classes, found.notes) == (None, ())
+    with pytest.raises(MissingSplitError, match="must hold the test images"):
+        load_images(name, "test", path=tmp_path / "mine.npy")
 
 
 def test_a_folder_has_splits_or_is_the_training_images(tmp_path):
@@ -278,17 +259,6 @@ def test_grey_files_have_one_channel_and_a_mixture_three(tmp_path):
     assert found.notes == ("some images are grey and some in colour: all became RGB",)
 
 
-def test_sizes_may_differ_where_images_are_resized(tmp_path):
-    write_folder(tmp_path)
-    Image.fromarray(IMAGES[0].repeat(2, axis=0)).save(tmp_path / "a" / "tall.png")
-    with pytest.raises(ValueError, match=r"must have one size.*\(height, width\). Set image_size"):
-        load_images("folder", "train", path=tmp_path)
-    found = load_images("folder", "train", path=tmp_path, image_size=5)
-    assert found.data.images.shape == (25, 5, 5, 3)
-    cut = "resized from 2 sizes from 10x10 to 20x10 after a cut to the central square"
-    assert found.notes == (cut,)
-
-
 @pytest.mark.parametrize("name", ["npz", "folder", "huggingface"])
 def test_nothing_is_resized_in_silence(name, tmp_path):
     write = {
@@ -308,7 +278,9 @@ def test_classes_without_images_are_told(tmp_path):
 
 
 def test_mistakes_of_a_folder_are_named(tmp_path):
-    with pytest.raises(ValueError, match=r"holds no images \(.png, .jpg, .jpeg\)"):
+    with pytest.raises(
+        ValueError, match=r"holds no images \(.png, .jpg, .jpeg, .jfif, .webp, .bmp\)"
+    ):
         load_images("folder", "train", path=tmp_path)
     write_folder(tmp_path)
     (tmp_path / "d").mkdir()

@@ -88,21 +88,6 @@ def test_resizing_is_pillows_bilinear():
     np.testing.assert_array_equal(fitted(image, 7), np.asarray(expected))
 
 
-def test_images_of_different_sizes_ask_for_image_size():
-    examples = [{"image": np.zeros((side, 4, 1), np.uint8)} for side in (4, 4, 5)]
-    with pytest.raises(ValueError, match=r"image_size must be given .*image 2 .*\(5, 4, 1\)"):
-        _tfds._decode(iter(examples), 3, None)
-    assert _tfds._decode(iter(examples), 3, 4)[0].images.shape == (3, 4, 4, 1)
-
-
-@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
-def test_images_that_are_not_of_8_bits_are_refused(dtype):
-    """They would be wrapped around, or cut to 0."""
-    examples = [{"image": np.full((4, 4, 1), 300, dtype)}]
-    with pytest.raises(ValueError, match=rf"8 bits a channel, uint8; .* are {np.dtype(dtype)}"):
-        _tfds._decode(iter(examples), 1, None)
-
-
 def test_a_missing_data_dir_is_named(tmp_path):
     missing = tmp_path / "nowhere"
     with pytest.raises(FileNotFoundError, match=f"data_dir does not exist: {missing}.*make the"):

@@ -43,7 +43,7 @@ FIELDS = {
             "path": "",
             "placement": "device",
             "max_train": NUM_POINTS,
-            "num_validation": 4,
+            "holdout": 4.0,
         },
         train={
             "start_from": "",
@@ -99,9 +99,9 @@ def linear(variant="", **overrides):
 
 
 def points(config):
-    """Features in (1, 2) and labels of slope 1; the last ``num_validation`` are held out."""
+    """Features in (1, 2) and labels of slope 1; the last ``holdout`` are held out."""
     x = 1.0 + np.random.default_rng(0).uniform(size=NUM_POINTS).astype(np.float32)
-    kept = config.data.max_train - config.data.num_validation
+    kept = config.data.max_train - int(config.data.holdout)
     return {"x": x[:kept], "y": x[:kept]}
 
 

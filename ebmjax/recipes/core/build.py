@@ -183,10 +183,10 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
         return
     section = config.data
     limit = "num_points" if "num_points" in section else "max_train"
-    num_held_out = section.get("num_validation", 0)
+    num_held_out = int(section.get("holdout") or 0)  # by now a number, no fraction
     if size <= num_examples + num_held_out:
         raise ConfigError(
-            f"config.data.num_validation={num_held_out} leaves {num_examples} of "
+            f"config.data.holdout={num_held_out} leaves {num_examples} of "
             f"{num_examples + num_held_out} training images (config.data.max_train="
             f"{section.max_train}), which must be at least config.train.{name}={size}. Hold out "
             "fewer, or take a smaller batch."

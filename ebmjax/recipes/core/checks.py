@@ -82,7 +82,7 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
     """Raises ConfigError for an impossible choice, and for one that test images would make.
 
     Args:
-      config: ``data.num_validation``, ``train.keep_best`` and ``eval.checkpoint`` are read.
+      config: ``data.holdout``, ``train.keep_best`` and ``eval.checkpoint`` are read.
       numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
     """
     name = config.train.keep_best
@@ -93,10 +93,10 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
         )
     if name:
         choose("train.keep_best", name, {one: one for one in numbers})
-    if name.startswith("test_") and not config.data.num_validation:
+    if name.startswith("test_") and not config.data.holdout:
         raise ConfigError(
             f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
-            "hold training images out for the choice with --config.data.num_validation=N."
+            "hold training images out for the choice with --config.data.holdout=0.2."
         )
     if config.eval.checkpoint == "best" and not name:
         raise ConfigError(

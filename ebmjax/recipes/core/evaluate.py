@@ -63,7 +63,7 @@ def restore(
 
 def _split(config: Config) -> str:
     """Returns the evaluated images: "test", or "validation" for those held out of training."""
-    is_held_out = config.data.get("num_validation") and not config.eval.use_test_split
+    is_held_out = config.data.get("holdout") and not config.eval.use_test_split
     return "validation" if is_held_out else "test"
 
 
@@ -105,7 +105,7 @@ def evaluate(
         "evaluation_seconds": round(time.perf_counter() - started, 3),
     }
     if "data" in config:  # toy families have fresh points in place of a split
-        report["split"] = _split(config)
+        report["split"] = _split(experiment.config or config)
     workdir.write_json(path / "evaluation.json", report)
     # Some families draw no plots.
     drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""

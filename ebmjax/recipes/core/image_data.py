@@ -1,6 +1,8 @@
 """Reads the images of a run from the source that ``config.data`` names."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ebmjax import data
 from ebmjax._stored import rows_of
@@ -10,6 +12,11 @@ from ebmjax.recipes.core.fields import Config, ConfigError
 ABOUT_RANDOM = (
     "FID compares features of a random network, because a classifier's need five classes; "
     "--config.eval.inception_weights=FILE takes Inception's"
+)
+
+DEFAULT_HOLDOUT = 0.2
+NO_TEST_SPLIT = (
+    f"no split 'test': the images held out, config.data.holdout={DEFAULT_HOLDOUT}, stand for it"
 )
 
 
@@ -32,10 +39,10 @@ class Images(NamedTuple):
 def load(config: Config) -> tuple[Images, Config]:
     """Returns the checked images of ``config.data``, and ``config`` with what they decide.
 
-    In the configuration that is returned, ``image_size``, ``num_classes``, ``max_train`` and
-    ``max_test`` are those of the images; 0 classes are images without labels. Fields that the
-    configuration leaves to the images have values (see ``by_images``). The test split is read only
-    if something uses it.
+    In the configuration that is returned, ``image_size``, ``num_classes``, ``max_train``,
+    ``max_test`` and ``pixels`` are those of the images, and ``holdout`` is a number; 0 classes are
+    images without labels. Fields that the configuration leaves to the images have values (see
+    ``by_images``). The test split is read only if something uses it.
 
     Raises:
       ConfigError: if the images do not fit the configuration, or cannot be read.
@@ -44,6 +51,7 @@ def load(config: Config) -> tuple[Images, Config]:
     config = config.copy_and_resolve_references()
     section = config.data
     found = _load(config, "train", section.max_train, on_disk=section.placement == "disk")
+    section.pixels = found.pixels
     if section.num_classes is None:
         section.num_classes = found.num_classes or 0
     if section.num_classes and found.empty_classes:
@@ -54,27 +62,68 @@ def load(config: Config) -> tuple[Images, Config]:
         )
     train = _checked(config, found, "train")
     section.max_train = len(train.labels)
-    num_kept = len(train.labels) - section.num_validation
-    if num_kept < 1:
-        raise ConfigError(
-            f"config.data.num_validation must leave training images: it is "
-            f"{section.num_validation} of {len(train.labels)} (config.data.max_train)."
-        )
-    side = train.images.shape[1]
-    about = [_about("train", train, found, section.num_classes, section.num_validation)]
-    if section.num_validation:
-        held_out = data.ImageData(*(array[num_kept:] for array in train))
-        train = data.ImageData(*(rows_of(array, slice(num_kept)) for array in train))
-        if not config.eval.use_test_split:
-            section.image_size = side
-            return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
-    found_test = _load(config, section.test_split, section.max_test)
+    found_test, about = None, []
+    if not section.holdout or config.eval.use_test_split:
+        found_test = _load_test(config)
+    if section.holdout is None:
+        section.holdout = 0 if found_test else DEFAULT_HOLDOUT
+        if not found_test:
+            about.append(NO_TEST_SPLIT)
+    section.holdout = number_held_out(section.holdout, section.max_train, section.max_holdout)
+    about.insert(0, _about("train", train, found, section.num_classes, int(section.holdout)))
+    section.image_size, held_out = train.images.shape[1], None
+    if section.holdout:
+        train, held_out = _divided(train, int(section.holdout), bool(section.num_classes))
+    if found_test is None:
+        assert held_out is not None
+        return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
     test = _checked(config, found_test, section.test_split)
     _check_alike(config, found, found_test)
-    section.max_test, section.image_size = len(test.labels), side
+    section.max_test = len(test.labels)
     about.append(_about(section.test_split, test, found_test, section.num_classes))
-    monitored = held_out if section.num_validation else test
-    return _with_choices(Images(train, monitored, test, tuple(about)), config)
+    return _with_choices(Images(train, held_out or test, test, tuple(about)), config)
+
+
+def number_held_out(holdout: float, total: int, limit: int | None) -> int:
+    """Returns the number of training images that are held out.
+
+    Args:
+      holdout: a fraction below 1, or a number.
+      total: training images that there are.
+      limit: most images held out; None for any.
+
+    Raises:
+      ConfigError: if none is left for training.
+    """
+    number = int(holdout) if holdout >= 1 else round(holdout * total)
+    number = min(max(number, int(holdout > 0)), total if limit is None else limit)
+    if number >= total:
+        raise ConfigError(
+            f"config.data.holdout must leave training images: it is {holdout:g} of {total} "
+            "(config.data.max_train)."
+        )
+    return number
+
+
+def _divided(
+    train: data.ImageData, number: int, has_classes: bool
+) -> tuple[data.ImageData, data.ImageData]:
+    """Returns images to train on and images held out, the last ones of each class by its share.
+
+    More images held out include fewer.
+    """
+    labels = train.labels if has_classes else np.zeros_like(train.labels)
+    from_last = np.argsort(labels[::-1], kind="stable")
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    chosen = from_last[np.argsort(shares, kind="stable")[:number]]
+    is_held = np.zeros(len(labels), bool)
+    is_held[len(labels) - 1 - chosen] = True
+    kept, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    return (
+        data.ImageData(*(rows_of(array, kept) for array in train)),
+        data.ImageData(*(array[held] for array in train)),
+    )
 
 
 def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
@@ -110,30 +159,60 @@ def _about(
     return ", ".join(parts)
 
 
+def _load_test(config: Config) -> data.LoadedImages | None:
+    """Returns the test split; None if there is none, and held-out images may stand for it.
+
+    Raises:
+      ConfigError: see ``load``; also if there is another split, which may be meant.
+    """
+    section = config.data
+    try:
+        return _load(config, section.test_split, section.max_test)
+    except _MissingSplitError as error:
+        is_open = section.holdout is None and section.test_split == "test"
+        if is_open and not error.others:
+            return None
+        raise
+
+
+class _MissingSplitError(ConfigError):
+    """The data have no such split, but ``others``, which are not for training."""
+
+    def __init__(self, message: str, others: list[str]):
+        super().__init__(message)
+        self.others = others
+
+
 def _load(
     config: Config, split: str, limit: int | None, on_disk: bool = False
 ) -> data.LoadedImages:
     section = config.data
+    options: dict[str, Any] = {
+        name: section[name] or None
+        for name in ("path", "image_size", "pixels", "test_split", "image_column", "label_column")
+    }
     try:
         return data.load_images(
             section.name,
             split,
-            path=section.path or None,
-            image_size=section.image_size,
+            fit=section.fit,
             max_examples=limit,
             on_disk=on_disk,
+            **options,
         )
     except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
         raise type(error)(
             f"{error} Set name and folder with --config.data.name= and --config.data.path=."
         ) from error
     except data.MissingSplitError as error:
+        name = next(iter(error.others), "NAME")
         hint = (
-            " Without images for tests, judge by training images that are held out, "
-            "--config.data.num_validation=N, or name another split, --config.data.test_split=NAME."
+            f" Judge by another split, --config.data.test_split={name}, or by training images that "
+            "are held out, --config.data.holdout=0.2."
         )
-        raise ConfigError(f"{_where(config, split)}: {error}{hint * (split != 'train')}") from error
-    except (TypeError, ValueError, ImportError) as error:
+        message = f"{_where(config, split)}: {error}{hint * (split != 'train')}"
+        raise _MissingSplitError(message, error.others) from error
+    except (TypeError, ValueError, ImportError, OSError) as error:
         where = f"{_where(config, split)}{', config.data.placement=disk' * on_disk}"
         raise ConfigError(f"{where}: {error}") from error
 

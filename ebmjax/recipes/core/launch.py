@@ -14,6 +14,7 @@ import jax
 
 from ebmjax import training
 from ebmjax._phases import tell_phases
+from ebmjax.data import DataChangedError
 from ebmjax.recipes.core import (
     best,
     build,
@@ -34,7 +35,7 @@ from ebmjax.recipes.core.workdir_lock import only_process
 
 TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
 
-BROKE_OFF = (WriteError, training.DivergenceError)
+BROKE_OFF = (WriteError, DataChangedError, training.DivergenceError)
 """Errors of a run that had begun; the others leave everything as it was."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ebmjax._user_function import is_function_name
 from ebmjax.recipes.core.declare import (
     Field,
     Fields,
@@ -19,6 +20,7 @@ from ebmjax.recipes.core.ranges import (
     FLAG,
     FRACTION,
     FUNCTION,
+    HOLDOUT,
     NAME,
     NOT_NEGATIVE,
     POSITIVE,
@@ -42,7 +44,12 @@ BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
 
 ROBUST = chosen("loss.name", "beta", what="the robust objective")
 BUFFER = given("sampler.buffer.size", "a replay buffer")
-HELD_OUT = given("data.num_validation", "training images held out")
+HELD_OUT = given("data.holdout", "training images held out")
+ARRAYS = When(
+    "an array, config.data.name=npz, npy or FILE.py:FUNCTION",
+    lambda config: config["data.name"] in ("npz", "npy") or is_function_name(config["data.name"]),
+)
+HUGGING_FACE = chosen("data.name", "huggingface")
 WEIGHTS = given("eval.inception_weights", "the weights that it is the hash of")
 SEVERAL_SHARDS = When(
     "several shards to divide the batch among, config.mesh.num_shards above 1",
@@ -61,14 +68,14 @@ _KNOWN: Fields = {
     "data.name": field(
         "",
         SOURCE,
-        "digits, npz, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
+        "digits, npz, npy, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
     ),
     "data.path": field(
         "",
         TEXT,
         "file or folder of the data; empty: tensorflow-datasets' own folder",
         When(
-            "a source that lies there, config.data.name=npz, folder, huggingface or a "
+            "a source that lies there, config.data.name=npz, npy, folder, huggingface or a "
             "tensorflow-datasets name",
             lambda config: config["data.name"] != "digits",
         ),
@@ -77,14 +84,30 @@ _KNOWN: Fields = {
     "data.image_size": field(
         None, optional(COUNT), "side that images are resized to, in pixels; None: as they are"
     ),
+    "data.fit": field(
+        "crop",
+        one_of("crop", "pad", "stretch", "refuse"),
+        "images that are no squares: the central square, black borders, another shape, an error",
+    ),
+    "data.pixels": field(
+        None,
+        optional(one_of("0..255", "0..1", "-1..1")),
+        "range of pixels that are not saved as bytes; None: told from the training images",
+        ARRAYS,
+    ),
+    "data.image_column": field("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
+    "data.label_column": field("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),
     "data.num_classes": field(
         None, optional(WHOLE), "number of classes; None: as the data have; 0: labels are not used"
     ),
     "data.max_train": field(1, optional(COUNT), "training images that are used; None: all"),
     "data.max_test": field(1, optional(COUNT), "test images that are used; None: all"),
-    "data.num_validation": field(
-        0, WHOLE, "training images held out; evaluations then use them instead of the test split"
+    "data.holdout": field(
+        None,
+        optional(HOLDOUT),
+        "training images held out, a part or a number; None: 0.2 without a test split, else 0",
     ),
+    "data.max_holdout": field(None, optional(COUNT), "most images held out; None: any"),
     "data.placement": field(
         "device",
         one_of("device", "host", "disk"),

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from ebmjax import training
 from ebmjax._records import saved_steps
 from ebmjax.recipes.core import workdir
@@ -34,7 +32,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
     assert experiment.warm_start is not None  # in every family that has the field
     try:
         theirs = read_config(other)["data"]
-        _check_held_out(config, len(jax.tree.leaves(experiment.data)[0]), other, theirs)
+        _check_held_out(config, experiment.config or config, other, theirs)
         check_free(other)
         return experiment.warm_start(other / "checkpoints")
     except (
@@ -46,22 +44,33 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
         raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
 
 
-def _check_held_out(config: Config, num_kept: int, other: Path, theirs: dict[str, Any]) -> None:
-    """Raises ConfigError if the other run was trained on images after the first ``num_kept``."""
-    ours = config.data
+def _check_held_out(config: Config, ours: Config, other: Path, theirs: dict[str, Any]) -> None:
+    """Raises ConfigError if the other run may have been trained on images that this one holds out.
+
+    Args:
+      config: the run's configuration.
+      ours: the same with what its data decide, so its numbers are those of the images.
+      other: the other run's folder.
+      theirs: section ``data`` of its configuration.
+    """
+    asked, there, names = config.data, ours.data, ("name", "max_train", "holdout")
     if "max_train" not in theirs:  # points of the plane
         return
-    total = num_kept + ours.num_validation
-    their_total = total if theirs["max_train"] is None else theirs["max_train"]
-    if ours.max_train is None or total < ours.max_train:  # all that there are
-        their_total = min(their_total, total)
-    their_kept = their_total - theirs["num_validation"]
-    if ours.num_validation and theirs["name"] == ours.name and their_kept > num_kept:
+    if not there.holdout or theirs["name"] != asked.name:
+        return
+    if all(theirs[name] == asked[name] for name in names):
+        return
+    total, their_total = there.max_train, theirs["max_train"]
+    if asked.max_train is None or total < asked.max_train:  # all that there are
+        their_total = min(their_total or total, total)
+    share = theirs["holdout"] or 0
+    their_number = min(share * (total if share < 1 else 1), theirs.get("max_holdout") or total)
+    if their_total != total or their_number < there.holdout:
         raise ConfigError(
-            f"config.data.num_validation={ours.num_validation} of max_train={ours.max_train} holds "
-            f"out images that the run in {other} was trained on, which has num_validation="
-            f"{theirs['num_validation']} of {theirs['max_train']}. Start from a run that has held "
-            "out the same, or set --config.data.num_validation=0."
+            f"config.data.holdout={there.holdout:g} of max_train={total} holds out images "
+            f"that the run in {other} may have learnt from, which has holdout={theirs['holdout']} "
+            f"of {theirs['max_train']}. Start from a run that has held out the same, or set "
+            "--config.data.holdout=0."
         )
 
 

@@ -20,7 +20,8 @@ class TrainedRun(NamedTuple):
     """The model of a run.
 
     Attributes:
-      config: its configuration, with what recoveries changed (``config.train.on_divergence``).
+      config: its configuration, with what recoveries changed (``config.train.on_divergence``) and
+        what its data decided.
       params: PyTree of its parameters.
       apply: pure function of parameters and a batch: logits (joint), energies (image, plane), or
         the generator's images (latent).
@@ -91,7 +92,7 @@ def load(
     used = experiment.use(jax.device_get(state))
     first = jax.tree.leaves(experiment.data)[0]
     return TrainedRun(
-        config,
+        experiment.config or config,
         *used,
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),

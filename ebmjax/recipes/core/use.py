@@ -152,7 +152,7 @@ def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
         with phase(f"scoring {len(points):,} points"):
             return run.score(points)
     try:
-        split, found = _read(arguments.data, arguments.split, run.input_shape[0])
+        split, found = _read(arguments.data, arguments.split, run)
     except (TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"--data={arguments.data}: {error}") from error
     for note in found.notes:
@@ -171,16 +171,23 @@ def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
         return {**named, **run.score(images[order])}
 
 
-def _read(place: str, split: str | None, image_size: int) -> tuple[str, Any]:
+def _read(place: str, split: str | None, run: Any) -> tuple[str, Any]:
     """Returns the name of a split, and its images: that of ``split``, or else of ``SPLITS``."""
     from ebmjax import data
 
-    name = _source(place)
-    path = None if name == place else place
+    name, section = _source(place), run.config.data
+    options = {
+        "path": None if name == place else place,
+        "image_size": run.input_shape[0],
+        "fit": section.fit,
+        "pixels": section.pixels,
+        "image_column": section.image_column or None,
+        "label_column": "",
+    }
     wanted = [split] if split else SPLITS
     for one in wanted:
         try:
-            return one, data.load_images(name, one, path=path, image_size=image_size)
+            return one, data.load_images(name, one, **options)
         except data.MissingSplitError as error:
             if one == wanted[-1]:
                 raise ValueError(f"{error} Name a split with --split=NAME.") from error

@@ -77,7 +77,7 @@ def user_networks(
         )
         for network, part in zip(found, parts, strict=True):
             _check(network, part, has_state)
-    except Exception as error:  # whatever the user's own code raises
+    except (Exception, SystemExit) as error:  # whatever the user's own code raises
         kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"config.model.factory={name!r}{_place(function, error)}: {kind}{error}"
@@ -171,7 +171,7 @@ def _kind(found: Any) -> str:
     return f"a {type(found).__name__}"
 
 
-def _place(function: Callable[..., Any], error: Exception) -> str:
+def _place(function: Callable[..., Any], error: BaseException) -> str:
     """Returns the line of the user's module in which ``error`` arose, in words."""
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     lines = [

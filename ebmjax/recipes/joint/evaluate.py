@@ -92,7 +92,7 @@ class JointEvaluation:
         plots.reliability(self.workdir, bins, report["classification"])
         arrays: dict[str, Any] = {"labels": self.test.labels, "logits": found["logits"]}
         report["images_sha256"] = tree_digest(self.test.images)
-        judged_by = "validation" if self.config.data.num_validation else "test"
+        judged_by = "validation" if self.config.data.holdout else "test"
         report["over_training"] = {"split": judged_by, **over_training(read_rows(self.workdir))}
         if sets:
             report["ood"] = {

@@ -52,7 +52,7 @@ def check_sets(config: Config, test: np.ndarray) -> None:
     if len(test) < 2:
         raise ConfigError(
             "config.eval.num_ood compares test images with mixtures of two of them, and there is "
-            f"{len(test)}: give the run at least 2 (config.data.max_test, num_validation), or set "
+            f"{len(test)}: give the run at least 2 (config.data.max_test, holdout), or set "
             "--config.eval.num_ood=0."
         )
     for name in config.eval.ood_tfds:
@@ -67,6 +67,7 @@ def _tfds_images(config: Config, name: str, test: np.ndarray) -> np.ndarray:
             "test",
             data_dir=_tfds_folder(config),
             image_size=test.shape[1],
+            fit=config.data.fit,
             max_examples=len(test),
             prepare=False,
         ).images

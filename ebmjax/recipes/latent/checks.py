@@ -159,7 +159,7 @@ def _check_control_variates(config: Config) -> None:
 
 def check_test_images(config: Config, num_test: int) -> None:
     """Raises ConfigError where ``num_test`` images are too few for ``config.eval.num_test``."""
-    held = "num_validation" if config.data.num_validation else "max_test"
+    held = "holdout" if config.data.holdout else "max_test"
     if config.eval.num_test > num_test:
         raise ConfigError(
             f"config.eval.num_test must be at most {num_test}, the number of test images "
@@ -168,10 +168,10 @@ def check_test_images(config: Config, num_test: int) -> None:
 
 
 def _check_sizes(config: Config) -> None:
-    held = config.data.num_validation or config.data.max_test
-    num_test = config.eval.num_test
-    if held is not None and num_test is not None:
-        check_test_images(config, held)
+    num_test, held = config.eval.num_test, config.data.holdout or 0
+    limit = int(held) if held >= 1 else None if held else config.data.max_test
+    if limit is not None and num_test is not None:
+        check_test_images(config, limit)
     # Without a number, the images decide, and this check comes again.
     if num_test is not None and config.eval.evidence_images > num_test:
         raise ConfigError(

@@ -166,15 +166,18 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             r"--config\.eval\.evidence_chains=48 .*evidence_divergences=False",
         ),
         (
-            {"data.num_validation": 140},
-            r"config\.data\.num_validation=140 leaves 4 of 144 training images .*at least config\."
+            {"data.holdout": 140, "data.max_holdout": None},
+            r"config\.data\.holdout=140 leaves 4 of 144 training images .*at least config\."
             r"train\.batch_size=72\.",
         ),
         (
             {"train.num_epochs": 2**31 - 1},
             r"config\.train\.num_epochs=2147483647 makes more steps than 2147483647, .* has 2\.",
         ),
-        ({"data.max_test": 20}, r"config\.eval\.num_test must be at most 20, .* got 24"),
+        (
+            {"data.max_test": 20, "eval.num_test": 24},
+            r"config\.eval\.num_test must be at most 20, .* got 24",
+        ),
         (
             {"eval.evidence_images": 25},
             r"config\.eval\.evidence_images must be at most 24, .* got 25",

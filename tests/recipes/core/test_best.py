@@ -87,7 +87,7 @@ def test_no_state_was_best(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ({"data.num_validation": 0}, r"by the images that it is judged by: .*num_validation=N"),
+        ({"data.holdout": 0}, r"by the images that it is judged by: .*holdout=0\.2"),
         ({"train.keep_best": "loss"}, "config.train.keep_best must be one of"),
         (
             {"train.keep_best": "", "eval.checkpoint": "best"},
@@ -102,7 +102,7 @@ def test_choices_that_cannot_be_made(overrides, expected):
 
 def test_samples_are_compared_with_training_images_and_choose_without_held_out_ones():
     checks.check_kept(
-        linear(**{"data.num_validation": 0, "train.keep_best": "sample_fid"}),
+        linear(**{"data.holdout": 0, "train.keep_best": "sample_fid"}),
         checks.IS_HIGHER_BETTER,
     )
 
@@ -169,12 +169,15 @@ def test_another_evaluation_may_take_the_newest_state_and_the_held_out_images(ru
 def test_a_joint_model_is_judged_and_evaluated_on_the_images_that_it_should(tmp_path):
     config = jem_digits.get_config("smoke")
     config.loss.generative_weight = 0.0  # a classifier alone is soon built
-    config.data.num_validation = 20
+    config.data.holdout = 20
     config.eval.use_test_split = True
     experiment = families.build(config, tmp_path)
     train, test = data.load_digits("train"), data.load_digits("test")
-    last = config.data.max_train
-    np.testing.assert_array_equal(experiment.monitor.test.images, train.images[last - 20 : last])
+    held, kept = experiment.monitor.test.images, experiment.data.images
+    assert len(held) == 20
+    read = train.images[: config.data.max_train]
+    both = sorted(image.tobytes() for images in (held, kept) for image in images)
+    assert both == sorted(image.tobytes() for image in read)
     np.testing.assert_array_equal(
         experiment.evaluate.test.images, test.images[: config.data.max_test]
     )
@@ -233,7 +236,7 @@ def test_a_damaged_best_state_says_what_to_do(run, tmp_path):
 
 def test_a_start_that_has_seen_the_held_out_images_is_refused(run, tmp_path):
     start = CHOSEN | {"train.start_from": str(run)}
-    with pytest.raises(ConfigError, match=r"num_validation=5 of .* out images that the run in"):
-        launch(linear(**start, **{"data.num_validation": 5}), NAME, str(tmp_path / "run"))
+    with pytest.raises(ConfigError, match=r"holdout=5 of .* out images that the run in"):
+        launch(linear(**start, **{"data.holdout": 5}), NAME, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
     assert launch(linear(**start), NAME, str(tmp_path / "run")) is None

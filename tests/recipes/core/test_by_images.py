@@ -149,7 +149,7 @@ def own(tmp_path, family, num=120, labels=True, num_held_out=24):
     images = np.random.default_rng(0).integers(0, 256, (num, 9, 9, 3), np.uint8)
     arrays = {"images": images} | ({"labels": np.arange(num) % 2} if labels else {})
     np.savez(tmp_path / "mine.npz", **arrays)
-    arguments = {"name": "npz", "path": tmp_path / "mine.npz", "num_validation": num_held_out}
+    arguments = {"name": "npz", "path": tmp_path / "mine.npz", "holdout": num_held_out}
     return command_line.read(
         f"configs/{family}.py", [f"--config.data.{name}={v}" for name, v in arguments.items()]
     )
@@ -183,9 +183,9 @@ def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_pat
 def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
     for num, held_out, message in (
         (20, 8, r"batch_size must be at most .*, got 32 with 12 .* Take a smaller batch"),
-        (40, 10, r"num_validation=10 leaves 30 of 40 .* smaller batch"),
-        (1, 0, r"split test: .*--config\.data\.num_validation=N"),
-        (1, 1, r"num_validation must leave training images: it is 1 of 1"),
+        (40, 10, r"holdout=10 leaves 30 of 40 .* smaller batch"),
+        (1, 0, r"split test: .*--config\.data\.holdout=0\.2"),
+        (1, 1, r"holdout must leave training images: it is 1 of 1"),
     ):
         config = own(tmp_path, family, num=num, num_held_out=held_out)
         with pytest.raises(ConfigError, match=message):

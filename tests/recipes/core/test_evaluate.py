@@ -101,7 +101,9 @@ def test_a_run_on_other_data_is_not_evaluated(tmp_path):
 def test_a_report_says_of_which_evaluation_it_is(tmp_path):
     config = digits(**{"eval.num_test": 7})
     state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
-    evaluate(tmp_path, config, SimpleNamespace(evaluate=lambda state: {"answer": 42}), state)
+    evaluate(
+        tmp_path, config, SimpleNamespace(config=None, evaluate=lambda state: {"answer": 42}), state
+    )
     report = strict_json((tmp_path / "evaluation.json").read_text())
     assert report["eval"] == as_json(config)["eval"]
     assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")

@@ -23,7 +23,7 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
         return {"number": 1.5}
 
     state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
-    experiment = SimpleNamespace(evaluate=report, check_evaluate=None)
+    experiment = SimpleNamespace(config=None, evaluate=report, check_evaluate=None)
     evaluate.evaluate(tmp_path, digits(), experiment, state)
     assert strict_json((tmp_path / "evaluation.json").read_text())["number"] == 1.5
     said = capsys.readouterr().out
@@ -39,7 +39,7 @@ def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):
         return {}
 
     state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
-    experiment = SimpleNamespace(evaluate=report, check_evaluate=None)
+    experiment = SimpleNamespace(config=None, evaluate=report, check_evaluate=None)
     evaluate.evaluate(tmp_path, digits(), experiment, state)
     text = "3 of 4 attacked images had no usable gradient"
     assert strict_json((tmp_path / "evaluation.json").read_text())["warnings"] == [text, text]

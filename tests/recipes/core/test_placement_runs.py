@@ -1,5 +1,8 @@
 """Runs whose training images lie on the device, in memory or in files are the same run."""
 
+import os
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -8,9 +11,10 @@ from small_configs import configuration
 
 from ebmjax import training
 from ebmjax._stored import is_stored
+from ebmjax.data import DataChangedError
 from ebmjax.recipes.core import build, families, workdir
 from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.core.launch import BROKE_OFF, launch
 
 FAMILIES = {
     "joint": {"sampler.buffer.law": "informative", "data.num_per_class": 30},
@@ -33,7 +37,7 @@ def config_of(family, folder, placement):
         "data.name": "npz",
         "data.path": str(folder),
         "data.placement": placement,
-        "data.num_validation": 24,
+        "data.holdout": 24,
         **dict.fromkeys(["data.image_size", "data.num_classes", "data.max_train", "data.max_test"]),
         **FAMILIES[family],
     }
@@ -88,6 +92,32 @@ def test_a_finished_run_is_the_same_from_the_host(smoke, tmp_path):
     assert launch(config, "configs/thermo_digits.py:smoke", str(tmp_path)) is None
     assert rows_of(tmp_path) == rows_of(smoke)
     workdir.check(tmp_path, digits())  # another sitting may find the images elsewhere
+
+
+def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
+    """With one line that names the file. What was saved is whole, so the run goes on afterwards."""
+    images = shutil.copytree(folder, tmp_path / "images") / "images.npy"
+    config = config_of("image", images.parent, "disk")
+    config.data.max_train = 88
+    path, build_family = tmp_path / "run", families.build
+    times = [(0, 0)]
+
+    def monitor(state, step):
+        if step and times:
+            os.utime(images, times.pop())
+        return {}
+
+    def built(*arguments):
+        return build_family(*arguments)._replace(monitor=monitor)
+
+    monkeypatch.setattr(families, "build", built)
+    with pytest.raises(DataChangedError, match=r"images\.npy has another size or time") as caught:
+        launch(config, "configs/igebm_digits.py:smoke", str(path))
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, BROKE_OFF)  # exit code 1
+    assert not (path / "summary.json").exists()
+    assert launch(config, "configs/igebm_digits.py:smoke", str(path)) is None
+    assert [row["step"] for row in rows_of(path)] == list(range(9))
 
 
 def test_images_that_cannot_stay_on_the_disk_are_refused_by_their_field(tmp_path):

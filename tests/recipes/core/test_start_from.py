@@ -4,7 +4,6 @@ import json
 import shutil
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from experiment_runs import contents, rows_of, strict_json, summary_of
 from linear_family import NAME, linear
@@ -81,12 +80,15 @@ def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path
         ((1940, 200), (1940, 200), False),
         ((1500, 200), (1940, 200), False),
         ((1940, 200), (1940, 199), True),
-        ((1000, 100), (900, 0), False),
+        ((1440, 0.1), (1440, 144), False),
+        ((1440, 144), (1440, 0.09), True),
+        ((1000, 100), (900, 90), True),  # other images of each class
+        ((1440, 200), (1440, None), True),  # where there is a test split, none
         ((1440, 0), (1440, 0), False),
     ],
 )
 def test_images_held_out_are_counted_from_those_that_there_are(ours, theirs, is_refused, tmp_path):
-    """(max_train, num_validation) of two runs on 1440 images."""
+    """(max_train, holdout) of two runs on 1440 images."""
     if not is_refused:
         assert started(tmp_path, ours, theirs) == "started"
         return
@@ -99,12 +101,13 @@ def test_what_a_run_on_other_data_learnt_is_held_out_by_nobody(tmp_path):
 
 
 def started(folder, ours, theirs, their_data="points"):
-    """The start of a run on points from another; (max_train, num_validation) of both."""
-    names = ("data.max_train", "data.num_validation")
+    """The start of a run on points from another; (max_train, holdout) of both."""
+    names = ("data.max_train", "data.holdout")
     other = linear(**{"data.name": their_data, **dict(zip(names, theirs, strict=True))})
     (folder / "config.json").write_text(json.dumps(workdir.as_json(other)))
     config = linear(**{"train.start_from": str(folder), **dict(zip(names, ours, strict=True))})
-    experiment = SimpleNamespace(
-        data=np.zeros(min(ours[0], 1440) - ours[1]), warm_start=lambda folder: "started"
-    )
+    decided = config.copy_and_resolve_references()
+    decided.data.max_train = min(ours[0], 1440)
+    decided.data.holdout = ours[1] * (decided.data.max_train if ours[1] < 1 else 1)
+    experiment = SimpleNamespace(config=decided, warm_start=lambda folder: "started")
     return start_from.warm_start(config, folder / "new", experiment)

@@ -19,6 +19,7 @@ from ebmjax import recipes
 from ebmjax.recipes.core import run_folder, trained, use
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.outputs import OUTPUTS
+from experiments.configs import jem_digits
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 1), np.uint8)
 MEANS = IMAGES.mean((1, 2, 3)).astype(np.float32)
@@ -39,6 +40,8 @@ def run(tmp_path, monkeypatch):
 
     params = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros((), np.float32)}
     model = SimpleNamespace(input_shape=(8, 8, 1), score=score, sample=sample, params=params)
+    model.config = jem_digits.get_config()
+    model.config.data.pixels = "0..255"  # as the images that it was trained on
     monkeypatch.setattr(trained, "load", lambda folder, **_: model)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "run"
@@ -109,8 +112,10 @@ def function(folder):
 
 def huggingface(folder):
     datasets = pytest.importorskip("datasets")
-    features = datasets.Features({"image": datasets.Image()})
+    kinds = {name: datasets.ClassLabel(names=["a", "b"]) for name in ("fine", "coarse")}
+    features = datasets.Features({"image": datasets.Image(), **kinds})  # labels are not needed
     rows = {"image": [Image.fromarray(image.squeeze()) for image in IMAGES]}
+    rows |= dict.fromkeys(kinds, [0, 1, 0, 1, 0, 1, None])
     parts = {"test": datasets.Dataset.from_dict(rows, features)}
     datasets.DatasetDict(parts).save_to_disk(str(folder / "own"))
     return folder / "own"
@@ -226,12 +231,14 @@ def test_an_existing_file_is_replaced_where_asked_for(run, tmp_path, monkeypatch
         (["--data=own.npz", "--split=val"], "must hold the val images as val_images or x_val"),
         (["--data=own"], "Name a split with --split=NAME."),
         (["--data=leave.py:read"], "SystemExit"),
+        (["--data=unit.npz"], "0 to 255 as those of the training images, got 0 to 1 (dtype float"),
     ],
 )
 def test_images_that_cannot_be_scored_are_named(
     further, expected, run, tmp_path, capsys, monkeypatch
 ):
     np.savez("own.npz", images=np.zeros((3, 8, 8, 3), np.uint8))
+    np.savez("unit.npz", images=np.linspace(0, 1, 128).reshape(2, 8, 8))
     (tmp_path / "own").mkdir()
     np.save(tmp_path / "own" / "x_other.npy", IMAGES)
     (tmp_path / "leave.py").write_text("import sys\nsys.exit(3)\n")

@@ -92,7 +92,11 @@ from experiments.configs import igebm_cifar10
         ),
         ("", {"model.num_scales": 4}, "cannot be halved"),
         ("", {"model.features": ()}, "config.model.features must have at least one entry"),
-        ("", {"data.num_validation": 60}, "num_validation=60 leaves 4 of 64 .*batch_size=16"),
+        (
+            "",
+            {"data.holdout": 60, "data.max_holdout": None},
+            "holdout=60 leaves 4 of 64 .*batch_size=16",
+        ),
         (
             "",
             {"eval.num_generated": 1},

@@ -18,7 +18,7 @@ OWN = "ebmjax.data.load_digits:any"  # a name of data other than the packaged di
     [
         ({}, "digits_features"),
         ({"data.image_size": 16, "data.num_classes": None}, "digits_features"),
-        ({"data.num_validation": 20, "data.max_train": 100}, "digits_features"),
+        ({"data.holdout": 20, "data.max_train": 100}, "digits_features"),
         ({"data.num_classes": 0}, "digits_features"),
         ({"data.image_size": 12}, "classifier_features"),
         ({"data.name": OWN, "data.num_classes": 5}, "classifier_features"),

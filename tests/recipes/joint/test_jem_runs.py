@@ -208,12 +208,12 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
         ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
         (
-            {"data.num_validation": 60},
-            r"config.data.num_validation=60 leaves 4 of 64 .* config.train.batch_size=16",
+            {"data.holdout": 60, "data.max_holdout": None},
+            r"config.data.holdout=60 leaves 4 of 64 .* config.train.batch_size=16",
         ),
         (
-            {"data.num_validation": 47, "train.positive_batch_size": 20},
-            r"config.data.num_validation=47 leaves 17 .* config.train.positive_batch_size=20",
+            {"data.holdout": 47, "data.max_holdout": None, "train.positive_batch_size": 20},
+            r"config.data.holdout=47 leaves 17 .* config.train.positive_batch_size=20",
         ),
         ({"sampler.dtype": "float64"}, "config.sampler.dtype must be one of"),
         (

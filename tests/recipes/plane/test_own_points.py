@@ -53,9 +53,12 @@ def test_both_models_are_built_of_own_points(module, tmp_path):
         (POINTS[:1], "differ in both coordinates"),
         (POINTS[:0], r"got shape \(0, 2\)"),
         (POINTS[:, :1], r"got shape \(400, 1\)"),
-        (np.where(POINTS > 0.9, np.nan, POINTS), "all finite: .* are not, the first in row"),
+        (
+            np.where(POINTS > 0.9, np.nan, POINTS),
+            "all finite in 32 bits: .* are not, the first in row",
+        ),
         (np.zeros((5, 2)), "differ in both coordinates"),
-        (np.array([["a", "b"]] * 3), "cannot be read"),
+        (np.array([["a", "b"]] * 3), "and dtype <U1"),
     ],
 )
 def test_mistakes_of_points_name_the_file(points, expected, tmp_path):

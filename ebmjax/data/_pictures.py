@@ -1,0 +1,213 @@
+"""Judges and decodes an encoded picture, in the same way for every source."""
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ebmjax._extras import needs_experiments
+from ebmjax.data._fit import fitted, fitted_shape
+from ebmjax.data._limits import MAX_PIXELS
+
+FORMATS = {
+    "PNG": (".png",),
+    "JPEG": (".jpg", ".jpeg", ".jfif"),
+    "WEBP": (".webp",),
+    "BMP": (".bmp",),
+}
+"""Formats that are read, and how files of them are called. No other decoder sees the content."""
+SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
+KNOWN = "PNG, JPEG, WebP or BMP"
+
+GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr")
+"""Modes of Pillow with eight bits a channel or fewer."""
+ORIENTATION = 0x0112
+SIDEWAYS = 5
+"""From here on the tag exchanges rows and columns, before it turns their order."""
+UPSIDE_DOWN, MIRRORED = (3, 4, 7, 8), (2, 3, 6, 7)
+"""Tags that turn the order of the rows, and that of the columns."""
+
+
+class Survey(NamedTuple):
+    """Facts that the headers of pictures tell.
+
+    Attributes:
+      is_grey: whether all are grey; otherwise all become RGB.
+      sizes: sizes (height, width) that there are, and the first picture of each.
+      notes: sentences about what will be changed.
+    """
+
+    is_grey: bool
+    sizes: dict[tuple[int, int], str]
+    notes: tuple[str, ...]
+
+
+def opened(encoded: Any, name: str) -> Any:
+    """Returns a picture with its header read and judged; its pixels are not yet decoded.
+
+    Args:
+      encoded: a path, bytes, an image of Pillow, or uint8 (height, width, channels).
+      name: of the picture, for messages.
+
+    Raises:
+      ImportError: if Pillow is not installed.
+      ValueError: if it is missing, no regular file, of another format, damaged, of more than 8 bits
+        a channel, or too large.
+    """
+    with needs_experiments("reading images", "pillow"):
+        from PIL import Image, UnidentifiedImageError
+
+    if encoded is None:
+        raise ValueError(f"{name} has no image. Add it, or leave this one out.")
+    if isinstance(encoded, Path) and not encoded.is_file():
+        raise ValueError(
+            f"{name} must be a regular file or a link to one, and is a folder, a pipe, a device or "
+            "a broken link. Remove it."
+        )
+    try:
+        if isinstance(encoded, np.ndarray):
+            image = Image.fromarray(encoded[..., 0] if encoded.shape[2:] == (1,) else encoded)
+        elif isinstance(encoded, Image.Image):
+            image = encoded  # the user's own, which is left open
+        else:
+            file = encoded if isinstance(encoded, Path) else io.BytesIO(encoded)
+            image = Image.open(file, formats=tuple(FORMATS))
+    except UnidentifiedImageError as error:
+        raise ValueError(
+            f"{name} cannot be read as an image: its content is not {KNOWN}. Convert it, or "
+            "remove it."
+        ) from error
+    except Exception as error:  # of many types, one for each way to be damaged
+        raise _unreadable(name, error) from error
+    try:
+        _judge(image, name)
+    except ValueError:
+        if image is not encoded:
+            image.close()
+        raise
+    return image.copy() if image is encoded else image
+
+
+def _judge(image: Any, name: str) -> None:
+    """Raises ValueError for a picture that would not become the pixels that a viewer shows."""
+    if image.format not in (None, "MPO", *FORMATS):  # MPO: a JPEG with further pictures
+        raise ValueError(
+            f"{name} must be {KNOWN}, got {image.format}. Convert it first, by convert('RGB')."
+        )
+    has_16_bits = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+    if image.mode not in GREY + COLOUR or has_16_bits:
+        raise ValueError(
+            f"{name} must have at most 8 bits a channel, got an image of Pillow's mode "
+            f"{image.mode!r}{', 16 bits a channel' * has_16_bits}. Scale it to 0 to 255 and save "
+            "it again."
+        )
+    if image.width * image.height > MAX_PIXELS:
+        raise ValueError(
+            f"{name} must have at most {MAX_PIXELS:,} pixels, got {image.height}x{image.width}. "
+            "Save it smaller."
+        )
+
+
+def _unreadable(name: str, error: Exception) -> ValueError:
+    reason = str(error) or type(error).__name__
+    return ValueError(f"{name} cannot be read as an image: {reason}. Repair it or remove it.")
+
+
+def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
+    """Reads the headers of pictures.
+
+    Raises:
+      ImportError, ValueError: see ``opened``.
+    """
+    modes: set[str] = set()
+    sizes: dict[tuple[int, int], str] = {}
+    changed, first, total = Counter[str](), dict[str, str](), 0
+    for encoded, name in zip(pictures, names, strict=True):
+        total += 1
+        with opened(encoded, name) as image:
+            turn = _turn(image)
+            facts = {
+                "turned as the EXIF tag says": turn > 1,
+                "made opaque: transparency is dropped": image.has_transparency_data,
+                "read without further frames": getattr(image, "n_frames", 1) > 1,
+            }
+            size = (image.width, image.height) if turn >= SIDEWAYS else image.size[::-1]
+            modes.add(image.mode)
+        sizes.setdefault(size, name)
+        for words in (words for words, holds in facts.items() if holds):
+            changed[words] += 1
+            first.setdefault(words, name)
+    is_grey = modes <= set(GREY)
+    notes = [
+        f"{number} of {total} images {words} (first {first[words]})"
+        for words, number in changed.items()
+    ]
+    if not is_grey and modes & set(GREY):
+        notes.insert(0, "some images are grey and some in colour: all became RGB")
+    return Survey(is_grey, sizes, tuple(notes))
+
+
+def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) -> tuple[int, int]:
+    """Returns the height and width that pictures of ``sizes`` become.
+
+    Raises:
+      ValueError: if there is none, see ``fitted_shape``.
+    """
+    shapes: dict[tuple[int, int], str] = {}
+    for one, name in sizes.items():
+        try:
+            shapes.setdefault(fitted_shape(*one, size, fit), f"{one[0]}x{one[1]} for {name}")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    if len(shapes) > 1:
+        first, second = list(shapes.values())[:2]
+        raise ValueError(
+            f"images must have one size, got {first} and {second} (height x width). Set "
+            f"image_size, for example to {min(map(min, shapes))}, and all are resized to it."
+        )
+    return next(iter(shapes))
+
+
+def decoded(
+    pictures: Iterable[Any],
+    names: Sequence[str],
+    shape: tuple[int, int, int],
+    size: int | None,
+    fit: str,
+) -> np.ndarray:
+    """Returns pictures as uint8 (n, *shape), with 1 or 3 channels, turned as their EXIF tags say.
+
+    Raises:
+      ValueError: see ``opened``; also if one is damaged behind its header.
+    """
+    images = np.empty((len(names), *shape), np.uint8)
+    for index, (encoded, name) in enumerate(zip(pictures, names, strict=True)):
+        with opened(encoded, name) as image:
+            images[index] = fitted(_pixels(image, name, shape[-1] == 1), size, fit)
+    return images
+
+
+def _pixels(image: Any, name: str, is_grey: bool) -> np.ndarray:
+    try:
+        image.load()
+        image.info.pop("transparency", None)  # Pillow warns where it drops that itself
+        pixels = np.asarray(image.convert("L" if is_grey else "RGB"))
+    except Exception as error:  # cut short or damaged, in one of many ways
+        raise _unreadable(name, error) from error
+    turn, pixels = _turn(image), pixels.reshape(*pixels.shape[:2], -1)
+    if turn >= SIDEWAYS:
+        pixels = pixels.transpose(1, 0, 2)
+    rows, columns = (slice(None, None, -1 if turn in one else 1) for one in (UPSIDE_DOWN, MIRRORED))
+    return np.ascontiguousarray(pixels[rows, columns])
+
+
+def _turn(image: Any) -> int:
+    """Returns the orientation that the EXIF tag tells, 1 to 8; 1 is upright, as without a tag."""
+    try:
+        turn = image.getexif().get(ORIENTATION, 1) if "exif" in image.info else 1
+    except Exception:  # a tag that nobody can read, which viewers leave out, too
+        return 1
+    return turn if turn in range(1, 9) else 1

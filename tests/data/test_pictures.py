@@ -1,0 +1,280 @@
+"""Pictures are judged alike in every source, and nothing about them vanishes."""
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+from picture_sources import ENCODED, encoded, fake_tfds, load, png
+from PIL import Image, ImageOps
+
+from ebmjax.data import load_images
+
+RANDOM = np.random.default_rng(0)
+COLOUR = RANDOM.integers(0, 256, (6, 6, 3), np.uint8)
+GREY = RANDOM.integers(0, 256, (6, 6), np.uint8)
+WIDE = RANDOM.integers(0, 256, (4, 6, 3), np.uint8)
+SIXTEEN = np.linspace(0, 65535, 36).reshape(6, 6).astype(np.uint16)
+TIFF = encoded(GREY, "TIFF")
+sources = pytest.mark.parametrize("source", ENCODED)
+
+
+@sources
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (encoded(SIXTEEN), "at most 8 bits a channel, got an image of Pillow's mode 'I;16'"),
+        # Pillow would keep the high bytes and say nothing.
+        (png(6, 6, 16, 2, (b"\0" + bytes(36)) * 6), "mode 'RGB', 16 bits a channel"),
+        (png(6, 6, 16, 6, (b"\0" + bytes(48)) * 6), "mode 'RGBA', 16 bits a channel"),
+        (TIFF, "its content is not PNG, JPEG, WebP or BMP"),
+        (b"", "its content is not PNG"),
+        (encoded(COLOUR)[:90], "cannot be read as an image: .*Repair it or remove it"),
+        (png(100_000, 100_000, 8, 0, b""), "at most 67,108,864 pixels, got 100000x100000"),
+    ],
+    ids=["grey of 16", "colour of 16", "alpha of 16", "TIFF", "nothing", "cut short", "huge"],
+)
+def test_what_is_no_picture_of_bytes_is_refused_by_name(
+    source, picture, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    with pytest.raises(ValueError, match=expected) as caught:
+        load(source, tmp_path, [encoded(COLOUR), picture], monkeypatch)
+    named = {"folder": "/s/1.png", "huggingface": "row 1 of", "tfds": "example 1 of some_set"}
+    assert named[source] in str(caught.value)
+
+
+@sources
+def test_an_eps_never_reaches_ghostscript(source, tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    def run(*arguments, **options):
+        raise AssertionError("Ghostscript was to run")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", run)
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 6 6\n%%EndComments\nshowpage\n"
+    with pytest.raises(ValueError, match="its content is not PNG, JPEG, WebP or BMP"):
+        load(source, tmp_path, [eps], monkeypatch)
+
+
+@sources
+@pytest.mark.parametrize("tag", range(10))
+def test_pictures_are_turned_as_their_tag_says(source, tag, tmp_path, monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = tag
+    picture = encoded(WIDE, exif=exif)
+    found = load(source, tmp_path, [picture], monkeypatch, fit="pad")
+    with (
+        Image.open(tmp_path / "s" / "0.png") if source == "folder" else Image.fromarray(WIDE) as it
+    ):
+        it.getexif()[0x0112] = tag
+        shown = np.asarray(ImageOps.exif_transpose(it))
+    whole = found.data.images[0]
+    rows, columns = ((6 - side) // 2 for side in shown.shape[:2])
+    np.testing.assert_array_equal(whole[rows : 6 - rows, columns : 6 - columns], shown)
+    assert any("1 of 1 images turned" in note for note in found.notes) == (2 <= tag <= 8)
+    height, width = shown.shape[:2]
+    assert found.notes[-1].endswith(f"(fit=pad) from {height}x{width}")
+
+
+@sources
+def test_a_broken_tag_turns_nothing(source, tmp_path, monkeypatch):
+    picture = encoded(COLOUR, exif=b"Exif\0\0no tag at all")
+    found = load(source, tmp_path, [picture], monkeypatch)
+    np.testing.assert_array_equal(found.data.images[0], COLOUR)
+
+
+@sources
+def test_grey_and_colour_become_colour(source, tmp_path, monkeypatch):
+    found = load(source, tmp_path, [encoded(GREY), encoded(COLOUR)], monkeypatch)
+    assert found.notes == ("some images are grey and some in colour: all became RGB",)
+    images = {image.tobytes() for image in found.data.images}
+    assert images == {GREY[..., None].repeat(3, -1).tobytes(), COLOUR.tobytes()}
+
+
+@sources
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparency_is_dropped_and_counted(source, mode, tmp_path, monkeypatch):
+    alpha = Image.fromarray(np.uint8([[0, 255] * 3] * 6))
+    if mode == "P":
+        image, options = Image.fromarray(COLOUR).quantize(8), {"transparency": bytes([0, 9])}
+    else:
+        image, options = Image.fromarray(COLOUR).convert(mode[:-1]), {}
+        image.putalpha(alpha)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = load(source, tmp_path, [encoded(image, **options)], monkeypatch)
+    (note,) = found.notes
+    assert note.startswith("1 of 1 images made opaque: transparency is dropped (first ")
+    opaque = np.asarray(image.convert("L" if mode == "LA" else "RGB")).reshape(6, 6, -1)
+    np.testing.assert_array_equal(found.data.images[0], opaque)
+
+
+@sources
+def test_further_frames_are_counted(source, tmp_path, monkeypatch):
+    more = [Image.fromarray(255 - COLOUR)]
+    picture = encoded(COLOUR, "WEBP", save_all=True, append_images=more, lossless=True)
+    found = load(source, tmp_path, [picture], monkeypatch)
+    assert found.notes[0].startswith("1 of 1 images read without further frames (first ")
+    np.testing.assert_array_equal(found.data.images[0], COLOUR)
+
+
+@sources
+def test_other_formats_are_read(source, tmp_path, monkeypatch):
+    pictures = [encoded(COLOUR), encoded(COLOUR, "BMP"), encoded(COLOUR, "WEBP", lossless=True)]
+    found = load(source, tmp_path, pictures, monkeypatch)
+    assert found.notes == ()
+    assert {image.tobytes() for image in found.data.images} == {COLOUR.tobytes()}
+
+
+@sources
+@pytest.mark.parametrize(
+    ("fit", "size", "expected", "note"),
+    [
+        ("crop", None, WIDE[:, 1:5], "cut to the central square (fit=crop) from 4x6"),
+        ("crop", 4, WIDE[:, 1:5], "cut to the central square (fit=crop) from 4x6"),
+        (
+            "pad",
+            None,
+            np.pad(WIDE, ((1, 1), (0, 0), (0, 0))),
+            "padded to a square with black (fit=pad) from 4x6",
+        ),
+        (
+            "stretch",
+            4,
+            np.asarray(Image.fromarray(WIDE).resize((4, 4), Image.Resampling.BILINEAR)),
+            "stretched to a square (fit=stretch) from 4x6",
+        ),
+    ],
+)
+def test_rectangles_become_squares(source, fit, size, expected, note, tmp_path, monkeypatch):
+    options = {"fit": fit, "image_size": size}
+    found = load(source, tmp_path, [encoded(WIDE)], monkeypatch, **options)
+    np.testing.assert_array_equal(found.data.images[0], expected)
+    assert found.notes == (note,)
+    np.savez(tmp_path / "same.npz", images=WIDE[None])
+    array = load_images("npz", "train", path=tmp_path / "same.npz", **options)
+    np.testing.assert_array_equal(array.data.images[0], expected)
+    assert array.notes == (note,)
+
+
+@sources
+def test_rectangles_are_refused_on_demand(source, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"squares, got 4x6 .*crop \(the central square\), pad"):
+        load(source, tmp_path, [encoded(WIDE)], monkeypatch, fit="refuse")
+    np.save(tmp_path / "same.npy", WIDE[None])
+    with pytest.raises(ValueError, match=r"squares, got 4x6 .*crop \(the central square\), pad"):
+        load_images("npy", "train", path=tmp_path / "same.npy", fit="refuse")
+    with pytest.raises(ValueError, match=r"fit must be one of \['crop', 'pad', 'stretch', 'ref"):
+        load_images("npy", "train", path=tmp_path / "same.npy", fit="cut")
+
+
+@sources
+def test_sizes_may_differ_where_images_are_resized(source, tmp_path, monkeypatch):
+    pictures = [encoded(COLOUR), encoded(COLOUR.repeat(2, axis=0)), encoded(COLOUR[:5, :5])]
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=r"one size, got .*Set image_size, for example to 5"):
+        load(source, tmp_path / "a", pictures, monkeypatch)
+    found = load(source, tmp_path / "b", pictures, monkeypatch, image_size=5)
+    assert found.data.images.shape == (3, 5, 5, 3)
+    cut = "cut to the central square (fit=crop) and resized from 3 sizes from 5x5 to 12x6"
+    assert found.notes == (cut,)
+
+
+def make(place, *names):
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(encoded(COLOUR) if name.endswith(".png") else b"text")
+
+
+def test_files_that_are_not_read_are_counted_once(tmp_path):
+    make(
+        tmp_path, "a/0.png", "a/deep/1.png", "a/notes.txt", "b/2.png", "b/._2.png", ".hidden/3.png"
+    )
+    found = load_images("folder", "train", path=tmp_path)
+    assert sorted(found.files) == ["a/0.png", "b/2.png"]
+    assert found.notes == ("files not read: 4 (.hidden/3.png, a/deep/1.png, a/notes.txt, ...)",)
+
+
+def test_a_note_cannot_disturb_a_terminal(tmp_path):
+    make(tmp_path, "0.png", "\x1b[2J\nodd\udcff")
+    (note,) = load_images("folder", "train", path=tmp_path).notes
+    assert note == "files not read: 1 (?[2J?odd?)"
+
+
+def test_files_beside_splits_are_counted_with_the_training_images(tmp_path):
+    make(tmp_path, "train/0.png", "test/1.png", "labels.csv", "masks/notes.txt")
+    found = load_images("folder", "train", path=tmp_path)
+    assert found.notes == ("files not read: 2 (labels.csv, masks/)",)
+    assert load_images("folder", "test", path=tmp_path).notes == ()
+
+
+@pytest.mark.parametrize("kind", ["broken link", "device", "pipe"])
+def test_only_regular_files_are_opened(kind, tmp_path):
+    """Opening the pipe would wait for ever."""
+    make(tmp_path, "0.png")
+    odd = tmp_path / "1.png"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    else:
+        odd.symlink_to("/dev/zero" if kind == "device" else tmp_path / "nothing.png")
+    with pytest.raises(ValueError, match=r"1\.png must be a regular file or a link to one"):
+        load_images("folder", "train", path=tmp_path)
+
+
+def test_links_to_files_are_followed(tmp_path):
+    make(tmp_path, "elsewhere/0.png")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "0.png").symlink_to(tmp_path / "elsewhere" / "0.png")
+    assert load_images("folder", "train", path=tmp_path / "set").num_found == 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_data_sets_of_more_than_8_bits_are_refused(dtype, monkeypatch):
+    """They would be wrapped around, or cut to 0."""
+    fake_tfds(monkeypatch, [{"image": encoded(GREY)}], dtype)
+    with pytest.raises(ValueError, match=rf"8 bits a channel, uint8; it has {np.dtype(dtype)}"):
+        load_images("some_set", "train")
+
+
+def test_labels_of_data_sets_are_class_numbers(monkeypatch):
+    fake_tfds(monkeypatch, [{"image": encoded(GREY), "label": 1}] * 2, label=3)
+    found = load_images("some_set", "train")
+    assert (found.data.labels.tolist(), found.num_classes) == ([1, 1], 3)
+    fake_tfds(monkeypatch, [{"image": encoded(GREY), "label": np.array([1, 2])}], label=3)
+    with pytest.raises(ValueError, match=r"example 0 of some_set.* must have one class number"):
+        load_images("some_set", "train")
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        ("[Image.new('L', (6, 6)), None]", "image 1 of .* has no image"),
+        ("[Image.new('I', (6, 6))]", "at most 8 bits a channel, got .* mode 'I'"),
+        ("[Image.new('F', (6, 6))]", "at most 8 bits a channel, got .* mode 'F'"),
+        ("[Image.open(io.BytesIO(TIFF))]", "must be PNG, JPEG, WebP or BMP, got TIFF. Convert it"),
+        ("[np.zeros((6, 6)), np.zeros((6, 5))]", "must be one array, and their shapes differ"),
+        ("np.array([[[None]]])", "must be an array of numbers, got dtype object"),
+    ],
+)
+def test_what_a_function_returns_is_judged_alike(images, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    header = f"import io\nimport numpy as np\nfrom PIL import Image\nTIFF = {TIFF!r}\n"
+    (tmp_path / "mine.py").write_text(f"{header}def read(split):\n    return {images}, None\n")
+    with pytest.raises((ValueError, TypeError), match=expected):
+        load_images(f"{tmp_path}/mine.py:read", "train")
+
+
+def test_a_function_may_return_pictures(tmp_path, monkeypatch):
+    """They are left open for the user's own use."""
+    Image.fromarray(COLOUR).save(tmp_path / "picture.png")
+    (tmp_path / "mine.py").write_text(
+        "from PIL import Image\n"
+        f"PICTURES = [Image.open({str(tmp_path / 'picture.png')!r}), Image.new('L', (6, 6))]\n"
+        "def read(split): return PICTURES, [0, 1]\n"
+    )
+    for _ in range(2):
+        found = load_images(f"{tmp_path}/mine.py:read", "train")
+        images = [image.tobytes() for image in found.data.images]
+        assert images[found.data.labels.tolist().index(0)] == COLOUR.tobytes()
