@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
 
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.core.quick_compilation import quick_flags
 
 if "--rehearse" in sys.argv:  # before JAX starts
@@ -495,4 +496,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -49,6 +49,7 @@ from jax.experimental import topologies
 from jax.sharding import PartitionSpec
 from sampler_throughput import at_least_one
 
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import FAILED, Config, stop
 from ebmjax.training._block import make_block
@@ -188,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

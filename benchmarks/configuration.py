@@ -38,6 +38,7 @@ import numpy as np
 from sampler_throughput import at_least_one
 
 from ebmjax import metrics, training
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import Config, stop
 
@@ -85,6 +86,7 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
         make = partial(families.build, config, Path(folder))
         experiment = explain.build_or_explain(config, make)
     key, plan = build.train_key(config), experiment.plan
+    num_examples = len(jax.tree.leaves(experiment.data)[0])
     step_seconds, compile_seconds = [], 0.0
     if num_blocks:
         placement = build.placement(config)
@@ -93,7 +95,7 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
     return Cost(
         step_seconds=step_seconds,
         compile_seconds=compile_seconds,
-        steps_per_epoch=plan.total_steps // config.train.num_epochs,
+        steps_per_epoch=num_examples // plan.streams[0],  # the images may choose the epochs
         total_steps=plan.total_steps,
         flops=step_flops(experiment, key) if has_flops else None,
         peak_bytes=memory.get("peak_bytes_in_use"),
@@ -219,4 +221,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

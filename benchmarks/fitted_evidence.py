@@ -7,6 +7,7 @@ and exact draws of every power posterior, as the configurations at published siz
 the draws. Nats: errors are means over independent repeats, with their standard errors.
 """
 
+import argparse
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
+from ebmjax.recipes.__main__ import quietly
 
 D, OUTPUTS, SCALE, REPEATS = 80, 192, 0.3, 64
 POWERS = latent.power_schedule(10, 6.0)
@@ -78,6 +80,9 @@ def _mean(values: jax.Array) -> str:
 
 def main() -> None:
     """Prints the table."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     for name, spectrum in SPECTRA.items():
         print(f"{name} singular values")
         for row in rows(spectrum):
@@ -85,4 +90,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -10,6 +10,7 @@ of a whole process, from its start to exit code 2; of several the slowest is pri
 the machine must have stopped.
 """
 
+import argparse
 import ast
 import os
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ebmjax.recipes.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.core import command_line, explain, families
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,6 +124,9 @@ def refusal_seconds(config: str, mistake: str) -> float:
 
 def main() -> None:
     """Prints the table."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     print(f"lines outside tests: {sizes('ebmjax', 'experiments')[1]}")
     print("experiments: {} files, {} lines".format(*sizes("experiments")))
     found = arrows()
@@ -136,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -32,6 +32,7 @@ from _jem_step import make_classifier, make_plan, time_train_step
 from sampler_throughput import at_least_one, seconds
 
 from ebmjax import learning, losses
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.types import Key, PyTree
 
 TORCH = "PyTorch"
@@ -203,4 +204,4 @@ def report(rows: list[Row], head: str, folder: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -48,6 +48,7 @@ from sampler_throughput import (
 )
 
 from ebmjax import networks, samplers
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.types import LogDensityFn, Sampler
 
 STEP_SIZE = 1e-3
@@ -312,4 +313,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -38,6 +38,7 @@ import numpy as np
 from sampler_throughput import at_least_one
 
 from ebmjax import training
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.core import build, command_line, explain, families, launch
 from ebmjax.recipes.core.fields import Config, stop
 
@@ -216,6 +217,8 @@ def main() -> None:
     if options.memory == bool(options.config) or (options.memory and rest):
         parser.error("give either --config=FILE and fields of it, or --memory.")
     config = None if options.memory else command_line.read(options.config, rest)
+    if config is not None and "placement" not in config.data:
+        parser.error(f"--config={options.config} has no images to place: give one of images.")
     launch.use_compilation_cache()
     if options.of:
         print(train_a_little(options.of, options.placement, options.blocks))
@@ -234,4 +237,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -23,6 +23,7 @@ import optax
 from sampler_throughput import at_least_one, seconds
 
 from ebmjax import latent, learning, networks, samplers, training
+from ebmjax.recipes.__main__ import quietly
 
 LATENT_DIM, BATCH_SIZE, IMAGE_SHAPE = 16, 75, (8, 8, 1)
 TOGETHER, VMAPPED, ALONE = "repeat_step", "vmapped", "single runs"
@@ -105,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

@@ -24,6 +24,7 @@ import numpy as np
 
 from ebmjax import networks, samplers
 from ebmjax.recipes import samplers as recipes
+from ebmjax.recipes.__main__ import quietly
 from ebmjax.types import LogDensityFn, Sampler
 
 SAMPLERS = {
@@ -238,4 +239,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

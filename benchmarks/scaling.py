@@ -27,6 +27,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from sampler_throughput import at_least_one, seconds
 
 from ebmjax import data, training
+from ebmjax.recipes.__main__ import quietly
 
 
 def device_counts(available: int, batch_size: int) -> list[int]:
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    quietly(main)

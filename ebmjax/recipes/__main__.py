@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import ModuleType
 
@@ -15,9 +16,12 @@ COMMANDS = {
     "run": "ebmjax.recipes.core.run",
     "study": "ebmjax.recipes.study.command",
     "fields": "ebmjax.recipes.core.show_fields",
-    "list": "ebmjax.recipes.core.show_configs",
+    "list": "ebmjax.recipes.study.show",
     **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.core.use"),
 }
+
+STOPS_WITH_STDIN = "EBMJAX_STOPS_WITH_STDIN"
+"""Variable of the environment that makes the command stop when its stdin is closed."""
 
 USAGE = """usage: ebmjax COMMAND ...
 
@@ -51,9 +55,23 @@ def quietly(work: Callable[[], None]) -> None:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _silence()
         sys.exit(128 + signal.SIGPIPE)
+
+
+def stop_with_stdin() -> None:
+    """Waits until stdin is closed, and then stops this process as a SIGTERM does.
+
+    Its output goes nowhere from then on, because its reader has gone, too.
+    """
+    os.read(sys.stdin.fileno(), 1)
+    _silence()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _silence() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:
@@ -62,6 +80,8 @@ def main() -> None:
 
 
 def _hand_over() -> None:
+    if os.environ.pop(STOPS_WITH_STDIN, ""):
+        threading.Thread(target=stop_with_stdin, daemon=True).start()
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h"):
         print(USAGE)

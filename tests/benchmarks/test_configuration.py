@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from ebmjax.recipes.core import command_line
 from ebmjax.training import Plan
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -77,6 +78,16 @@ def test_a_configuration_is_timed_and_nothing_is_left(module, monkeypatch, capsy
         "to compile",
     ]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["joint", "image", "latent"])
+def test_the_images_may_choose_the_number_of_epochs(name, module):
+    """The configurations of anyone's images leave ``train.num_epochs`` to them."""
+    config = command_line.read(name, [])
+    cost = module.measure(config, num_blocks=0, has_flops=False)
+    assert config.train.num_epochs is None
+    assert cost.steps_per_epoch == 1440 // config.train.batch_size
+    assert cost.total_steps % cost.steps_per_epoch == 0
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,14 @@ def test_every_placement_is_timed_in_turn(module, tmp_path, monkeypatch, capsys)
     assert row == ["disk", "500", "1.000", "(1.000-1.000)", "700", "1.000", "(1.000-1.000)"]
 
 
+def test_points_have_no_placement(module, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["placement.py", "--config=configs/toy_beta.py"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 2
+    assert "--config=configs/toy_beta.py has no images to place" in capsys.readouterr().err
+
+
 def test_memory_is_a_row_for_every_placement(module, monkeypatch):
     monkeypatch.setattr(module, "in_a_process", lambda folder, *_: int(folder.name) * 2**20)
     rows = [line.split() for line in module.memory(10, 3, 1).splitlines()]

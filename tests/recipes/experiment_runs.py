@@ -10,6 +10,8 @@ from pathlib import Path
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
+from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.study import columns
 from experiments.configs import thermo_digits
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -45,6 +47,13 @@ def rows_of(workdir):
 
 def summary_of(workdir):
     return strict_json((workdir / "summary.json").read_text())
+
+
+def unlisted(workdir, family):
+    """Numbers of a run's reports that ``study/columns.py`` does not name, so no column could be."""
+    report = summary_of(workdir) | strict_json((workdir / "evaluation.json").read_text())
+    numbers = {name for name, one in flatten(report).items() if type(one) in (int, float)}
+    return {n for n in numbers if n[:5] != "eval." and not columns.is_known(n, family)}
 
 
 def contents(folder):

@@ -1,5 +1,6 @@
 """A study whose runs are none: what they would write, without training."""
 
+import io
 import subprocess
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Finished:
     pid = 0
 
     def __init__(self, returncode, stderr):
-        self.returncode, self.stderr = returncode, stderr
+        self.returncode, self.stdout, self.stderr = returncode, [], io.StringIO(stderr)
 
     def __enter__(self):
         return self
@@ -37,8 +38,8 @@ class Finished:
     def __exit__(self, *reason):
         pass
 
-    def communicate(self):
-        return None, self.stderr
+    def wait(self):
+        return self.returncode
 
 
 def fake_runs(monkeypatch):

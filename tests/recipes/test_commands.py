@@ -36,6 +36,7 @@ SCRIPTS = [
 ]
 NAMED_ONLY = re.compile(r"\.\.\.|=$|^ebmjax \w+$")
 PROGRAM = r"(?:\w+=\S+ )*(?:python|ebmjax|pip|pytest) "
+NAME_AND_EXTRAS = r"([\w.-]+?)((?:\[\w+\])?)(?:[<>=].*)?$"
 NOTE = """#!/bin/sh
 printf '%s\\037' "${0##*/}" "$@" >> "$NOTES"
 printf '\\036' >> "$NOTES"
@@ -130,6 +131,8 @@ def at_work(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     monkeypatch.chdir(tmp_path)
     Path("tests").symlink_to(REPOSITORY / "tests")
+    Path("FOLDER").mkdir()  # data that a command names
+    Path("FILE").touch()
     for name, text in files().items():
         Path(name).write_text(text)
     return monkeypatch
@@ -218,10 +221,19 @@ def ebmjax(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
 
 
 def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
-    """Checks that the project has those of its extras that a command installs."""
+    """Checks what a command installs: extras that exist, and packages as the tests install them.
+
+    No package index has this project: a page names the folder of a clone.
+    """
     known = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    asked = re.findall(r"(?:^| )(?:ebmjax|\.)\[(\w+)\]", " ".join(arguments))
-    assert set(asked) <= known["optional-dependencies"].keys()
+    extras = known["optional-dependencies"]
+    of_tests = dict(re.match(NAME_AND_EXTRAS, one).groups() for one in extras["test"])
+    for name, asked in (re.match(NAME_AND_EXTRAS, one).groups() for one in arguments[1:]):
+        assert name != "ebmjax", "pip install CLONE[EXTRA]"
+        if name in (".", "CLONE"):
+            assert asked.strip("[]") in extras
+        else:
+            assert asked == of_tests.get(name, ""), "as the extra test has it"
 
 
 def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:

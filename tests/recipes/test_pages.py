@@ -13,7 +13,7 @@ from pages import TEXTS, blocks, files
 
 import ebmjax
 from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.study.command import read
+from ebmjax.recipes.study import study_file
 
 ROOMS = (
     "data",
@@ -37,7 +37,9 @@ def configs():
 
 
 CONFIGS = configs()
-STUDIES = {path.name: set(read(path)) for path in sorted((EXPERIMENTS / "studies").glob("*.py"))}
+STUDIES = {
+    path.name: set(study_file.read(path)) for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
+}
 FIELDS = {name for config in CONFIGS.values() for name in flatten(config["get_config"]().to_dict())}
 SECTIONS = {name.rpartition(".")[0] for name in FIELDS}
 
@@ -108,6 +110,18 @@ def test_every_row_of_the_papers_links_a_number_or_says_why_there_is_none():
     assert len(rows) > 80  # the pattern still finds them
     is_said = re.compile(r"measured$|-+$|.*(\]\(results/|\bGPU\b|\bbecause \w+)")
     assert [row for row, cell in measured.items() if not is_said.match(cell)] == []
+
+
+def test_published_numbers_stand_beside_rows_of_their_study():
+    """Their labels are those that ``--rows`` takes."""
+    section = TEXTS["docs/papers.md"].partition("## Tables of published numbers")[2]
+    found = re.findall(r"^\| [^|]+ \| `(studies/\S+?)` \| ([^|]+) \|", section, re.MULTILINE)
+    assert len(found) == 12
+    for name, cells in found:
+        rows = study_file.load(name).rows
+        labels = re.findall(r"`([^`]+)`: (?:[\d.]+|diverges|gradient)", cells)
+        assert labels
+        assert set(labels) <= set(rows), name
 
 
 LEDGER = "docs/results/README.md"

@@ -12,7 +12,7 @@ from ebmjax.recipes.core.fields import flatten
 from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.parts import model_of
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 
 # Tables 3 and 4 of the thermodynamic-integration thesis. It varies p and the batch size; its 5
 # repeats are those of studies/thermo_images.py. Its batch of 75 is 72 here, for 8 devices.

@@ -3,7 +3,7 @@
 import pytest
 from config_checks import fields
 
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 
 # Appendix M of the robust-objective paper: step size alpha and output scale o.
 SCENARIOS = {

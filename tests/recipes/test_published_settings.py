@@ -5,7 +5,7 @@ import pytest
 from config_checks import chosen, fields
 
 from ebmjax.recipes.joint.ood import ood_sets
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 from experiments.configs import sadajem_cifar10
 
 JEM = {

@@ -9,7 +9,7 @@ from experiment_runs import digits
 from ebmjax import metrics
 from ebmjax.recipes.core.workdir import as_json
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 
 REPEATS = 3
 VARIANCES = (

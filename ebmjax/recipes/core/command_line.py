@@ -26,13 +26,13 @@ def read(
     return values.config
 
 
-def without_effect(config: str, arguments: Sequence[str]) -> set[str]:
+def without_effect(config: str, arguments: Sequence[str], where: str = "") -> set[str]:
     """Returns the names of the fields that ``arguments`` set and that then have no effect.
 
     Raises:
       SystemExit: as ``parse``, but not for fields out of range.
     """
-    found = read(config, arguments, is_checked=False)
+    found = read(config, arguments, is_checked=False, where=where)
     fields = families.fields_of(found.family)
     return {name for name in typed(arguments) if declare.no_effect(fields, found, name)}
 

@@ -60,6 +60,11 @@ def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
     return table[value]
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Returns "1 run", "2 runs"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Returns " Did you mean 'a' or 'b'?" with the nearest of ``names``; empty if none is near.
 

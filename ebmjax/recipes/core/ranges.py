@@ -110,6 +110,7 @@ GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
+PATH = replace(TEXT, words="a path, or empty")
 OURS = frozenset(
     f"ebmjax.networks:{name}"
     for name in ("ConvClassifier", "ConvGenerator", "LatentEnergy", "MLPEnergy", "ResidualEnergy")

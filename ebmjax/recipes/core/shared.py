@@ -23,6 +23,7 @@ from ebmjax.recipes.core.ranges import (
     HOLDOUT,
     NAME,
     NOT_NEGATIVE,
+    PATH,
     POSITIVE,
     PROBABILITY,
     SEED,
@@ -72,7 +73,7 @@ _KNOWN: Fields = {
     ),
     "data.path": field(
         "",
-        TEXT,
+        PATH,
         "file or folder of the data; empty: tensorflow-datasets' own folder",
         When(
             "a source that lies there, config.data.name=npz, npy, folder, huggingface or a "
@@ -158,7 +159,7 @@ _KNOWN: Fields = {
     "optimizer.b1": field(0.9, FRACTION, "Adam's decay of the mean gradient"),
     "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
     "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
-    "train.start_from": field("", TEXT, "folder of another run to begin with; empty: none"),
+    "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
     "train.num_epochs": field(1, COUNT, "epochs of the run"),
     "train.batch_size": field(1, COUNT, "examples in an update"),
@@ -207,7 +208,7 @@ _KNOWN: Fields = {
         None, optional(COUNT), "steps of --mode=eval's own chains; None: ten times training's"
     ),
     "eval.inception_weights": field(
-        "", TEXT, "file of Inception-v3 weights; empty: a classifier of the data judges"
+        "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),
     "eval.inception_sha256": field("", TEXT, "hash that the weights' file must have", WEIGHTS),
 }

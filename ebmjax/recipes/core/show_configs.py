@@ -1,37 +1,42 @@
-"""Prints the configuration files and their variants: ``ebmjax list``."""
+"""Reads the heads of configuration and study files, and makes a table of configurations."""
 
 import ast
 import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from ebmjax.recipes.core import declare, files
-from ebmjax.recipes.core.fields import stop
+from ebmjax.recipes.core import declare
 
-USAGE = """usage: ebmjax list [FOLDER]
 
-Prints every configuration file with its first line and its variants. FOLDER is where they lie, by
-default configs/ or experiments/configs/ of the current folder, or else the project's own."""
+def defined(path: Path) -> tuple[str, set[str]]:
+    """Returns the first line of a file's docstring, and the names that the file defines.
+
+    Nothing is run. A file that is no Python has neither.
+    """
+    try:
+        tree = ast.parse(path.read_text())
+    except (OSError, SyntaxError, ValueError):
+        return "", set()
+    names = {getattr(node, "name", "") for node in tree.body}
+    names |= {node.id for one in tree.body for node in ast.walk(one) if isinstance(node, ast.Name)}
+    return (ast.get_docstring(tree) or "").partition("\n")[0], names
 
 
 def configurations(folder: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """Path, first line and variants of every configuration file in a folder."""
     for path in sorted(folder.glob("*.py")):
-        text = ast.get_docstring(ast.parse(path.read_text())) or ""
-        get_config = runpy.run_path(str(path)).get("get_config")
-        if get_config is not None:
-            yield path, text.partition("\n")[0], _variants(get_config)
+        text, names = defined(path)
+        if "get_config" in names:
+            yield path, text, variants(path)
 
 
-def _variants(get_config: Any) -> list[str]:
-    """The variants that ``get_config`` offers when it is asked for one that is not there."""
+def variants(path: Path) -> list[str]:
+    """The variants that a file offers when it is asked for one that is not there."""
     try:
-        get_config("?")
+        runpy.run_path(str(path))["get_config"]("?")
     except declare.UnknownVariantError as error:
         return error.known
-    except (TypeError, ValueError, KeyError):  # a file with words of its own for it
+    except (Exception, SystemExit):  # a file with words of its own for it, or that cannot be run
         pass
     return []
 
@@ -39,28 +44,7 @@ def _variants(get_config: Any) -> list[str]:
 def table(folder: Path) -> str:
     """The configurations of a folder as a table of Markdown."""
     lines = ["| config | what it trains | variants |", "|---|---|---|"]
-    for path, text, variants in configurations(folder):
-        names = ", ".join(f"`{name}`" for name in variants)
+    for path, text, known in configurations(folder):
+        names = ", ".join(f"`{name}`" for name in known)
         lines.append(f"| `{path.name}` | {text} | {names} |")
     return "\n".join(lines)
-
-
-def main() -> None:
-    """Reads the command line and prints.
-
-    Raises:
-      SystemExit: if there are no configuration files.
-    """
-    arguments = sys.argv[1:]
-    if arguments and arguments[0] in ("--help", "-h"):
-        print(USAGE)
-        return
-    places = [Path("configs"), Path("experiments/configs"), files.PROJECT / "configs"]
-    folders = [Path(arguments[0])] if arguments else [place for place in places if place.is_dir()]
-    if not folders or not any(folders[0].glob("*.py")):
-        stop(f"no configuration files in {folders[0] if folders else 'configs/'}: name a folder.")
-    for path, text, variants in configurations(folders[0]):
-        is_ours = path.is_relative_to(files.PROJECT)
-        print(f"{path.relative_to(files.PROJECT) if is_ours else path}\n  {text}")
-        if variants:
-            print(f"  :{' :'.join(variants)}")

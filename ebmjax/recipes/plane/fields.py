@@ -17,8 +17,8 @@ from ebmjax.recipes.core.ranges import (
     FINITE,
     FLAG,
     GRID,
+    PATH,
     POSITIVE,
-    TEXT,
     TWO_OR_MORE,
     WHOLE,
     WIDTHS,
@@ -70,7 +70,7 @@ FIELDS: dict[str, Field] = {
         one_of("gmm", "circles", "gaussians", "npy"),
         "eight weighted Gaussians, four circles, four equal Gaussians, or your points (npy)",
     ),
-    "data.path": field("", TEXT, "an .npy file of points (N, 2)", OWN),
+    "data.path": field("", PATH, "an .npy file of points (N, 2)", OWN),
     **shared(
         data={"num_points": 50_000},
         model={"activation": "leaky_relu_0.05"},

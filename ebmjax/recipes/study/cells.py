@@ -13,6 +13,7 @@ from ebmjax.recipes.core import workdir
 from ebmjax.recipes.core.command_line import read, typed, without_effect
 from ebmjax.recipes.core.extractor_names import with_extractor
 from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.study.checks import check_study
 from ebmjax.recipes.study.reader import Run, folder_name
 
 RUN = ("-m", "ebmjax.recipes", "run")
@@ -37,6 +38,10 @@ class Study:
     num_seeds: int = 5
     common: tuple[str, ...] = ()
     draw: Callable[[Path], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for what cannot be a study."""
+        check_study(self)
 
 
 @dataclass(frozen=True)
@@ -81,13 +86,12 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
       overrides: ``--config.FIELD=VALUE`` for every run; they win over the study's.
 
     Raises:
-      ConfigError: if two rows would share a folder, or an override has no effect in any.
-      SystemExit: if a row's configuration is wrong; the message names the mistake.
+      ConfigError: if an override has no effect in any row.
+      SystemExit: if a row's configuration is wrong; the message names the row and the mistake.
     """
-    _check_folders(study)
     rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
     _check_overrides(rows, overrides)
-    configs = {label: read(config, arguments) for label, (config, arguments) in rows.items()}
+    configs = {label: read(*row, where=_row(label)) for label, row in rows.items()}
     return [
         _cell(label, *rows[label], configs[label], folder, number)
         for number in range(num_seeds)
@@ -112,8 +116,13 @@ def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, l
     together = [*study.common, *arguments, *overrides]
     if len(together) == len(arguments):
         return config, together
-    unused = without_effect(config, together) - {*typed(arguments)}
+    unused = without_effect(config, together, _row(label)) - {*typed(arguments)}
     return config, [argument for argument in together if not unused & {*typed([argument])}]
+
+
+def _row(label: str) -> str:
+    """Returns the beginning of a message about a row."""
+    return f"row {label!r}: "
 
 
 def _check_overrides(rows: Mapping[str, tuple[str, list[str]]], overrides: Sequence[str]) -> None:
@@ -146,17 +155,6 @@ def _cell(
 def num_repeats(config: Config) -> int:
     """Returns the number of repeats that a run of ``config`` trains at once."""
     return config.train.get("num_repeats", 1)
-
-
-def _check_folders(study: Study) -> None:
-    owners: dict[str, str] = {}
-    for label in study.rows:
-        other = owners.setdefault(folder_name(label), label)
-        if other != label:
-            raise ConfigError(
-                f"rows {other!r} and {label!r} of the study would share the folder "
-                f"{folder_name(label)!r}: blanks and slashes become _ and -. Rename one of them."
-            )
 
 
 def from_both_ends(labels: Sequence[str]) -> list[str]:

@@ -1,6 +1,8 @@
 """Runs the cells of a study as jobs of a cluster, one cell a job, by submitit."""
 
 import contextlib
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -15,6 +17,14 @@ SLURM = "--slurm."
 MAX_TIMEOUTS = 100
 """Sittings of a run that reach the time limit before its job is given up."""
 POLL_SECONDS = 10.0
+SEVERAL = re.compile(r"N|n|nodes?|(?:ntasks?|array)(?:-.*)?")
+"""Options of sbatch by which a job has several tasks or nodes, or is several jobs."""
+
+
+ONE_TASK = (
+    "A run of a study is one process of one machine, with all the GPUs that --slurm.gres=gpu:N "
+    'gives it. A run over several machines is a job of your own: "srun ebmjax run --distributed".'
+)
 
 
 class CellJob:
@@ -30,7 +40,13 @@ class CellJob:
         self._outcome: Future[str] | None = None
 
     def __call__(self) -> str:
-        """Returns the status, as ``jobs.run``."""
+        """Returns the status, as ``jobs.run``.
+
+        Raises:
+          ConfigError: if the job has several tasks, each of which would run the cell.
+        """
+        if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
+            raise ConfigError(f"the job has {os.environ['SLURM_NTASKS']} tasks. {ONE_TASK}")
         # In a thread, so that the signal's handler can wait for the run to end.
         with ThreadPoolExecutor(1) as pool:
             self._outcome = pool.submit(run, self.cell, (), self._running)
@@ -60,8 +76,8 @@ def executor_of(name: str, folder: Path, num_jobs: int | None, arguments: Sequen
       arguments: of the command line; those that begin with "--slurm." are options of sbatch.
 
     Raises:
-      ConfigError: if submitit or Slurm is missing, "time" is not a number of minutes, or an
-        argument has no value or no effect.
+      ConfigError: if submitit or Slurm is missing, "time" is not a number of minutes, an option
+        gives a job several tasks, or an argument has no value or no effect.
     """
     ours = [argument for argument in arguments if argument.startswith(SLURM)]
     if name == "slurm":
@@ -88,6 +104,12 @@ def _slurm_executor(folder: Path, num_jobs: int | None, options: Mapping[str, st
             f"got {options.get('time', 'none')}. A run that needs longer is queued again and "
             "continues."
         )
+    others = {name: value for name, value in options.items() if name != "time"}
+    for name, value in others.items():
+        if SEVERAL.fullmatch(name) and value != "1":
+            raise ConfigError(
+                f"--slurm.{name}={value} would start a run several times in one folder. {ONE_TASK}"
+            )
     try:
         import submitit
     except ImportError as error:
@@ -101,7 +123,6 @@ def _slurm_executor(folder: Path, num_jobs: int | None, options: Mapping[str, st
         raise ConfigError(
             f"--executor=slurm finds no Slurm here: {error} Start the study where you submit jobs."
         ) from error
-    others = {name: value for name, value in options.items() if name != "time"}
     executor.update_parameters(
         name="ebmjax",
         slurm_time=int(options["time"]),

@@ -4,146 +4,52 @@
   python experiments/study.py --study=studies/thermo_digits.py:quick
   python experiments/study.py --study=studies/jem_digits.py --config.train.batch_size=32
 
-A study file names its rows and columns. A row is a configuration with a variant. A column is a
-number of summary.json or evaluation.json, or a list with one number for each repeat of the run.
-Every cell is a run (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k, or of the seeds from
-k on if it trains several repeats at once. Finished and diverged runs are not repeated; interrupted
-runs continue. Ctrl-C and SIGTERM reach the runs. table.md and table.json are written after every
-run, figures at the end. With --jobs=N every run has a share of the CPUs. --rows='SVGD*' 'JEM, K =
-?' runs only rows whose labels match; the table keeps all rows.
+A study file names its rows and columns; "ebmjax list STUDY" prints them. A row is a configuration
+with a variant. A column is a number of summary.json or evaluation.json, or a list with one number
+for each repeat of the run. Every cell is a run (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of
+seed k, or of the seeds from k on if it trains several repeats at once. Finished and diverged runs
+are not repeated; interrupted runs continue. Everything is checked before the first run. Ctrl-C and
+SIGTERM reach the runs, which also stop if this command is killed. table.md and table.json are
+written after every run, figures at the end. With --jobs=N every run has a share of the CPUs.
+--rows='SVGD*' 'JEM, K = ?' runs only rows whose labels match; the table keeps all rows.
 
 With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
 such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
 their time limit save, are queued again and continue. The command waits for the jobs.
 
---config.FIELD=VALUE, any number of times, changes a field of every run after its row's arguments. A
-folder whose runs have another value is refused."""
+--config.FIELD=VALUE sets a field in every run. It may be given several times, and it wins over the
+row's own value. A folder whose runs have another value of the field is refused."""
 
 import argparse
 import fnmatch
-import json
-import runpy
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
-from ebmjax.recipes.core import files
-from ebmjax.recipes.core.fields import FAILED, ConfigError, WorkdirError, stop
+from ebmjax._phases import phase, say, tell_phases
+from ebmjax.recipes.core.fields import (
+    FAILED,
+    ConfigError,
+    WorkdirError,
+    counted,
+    did_you_mean,
+    stop,
+)
 from ebmjax.recipes.core.run_folder import read_json
-from ebmjax.recipes.core.workdir import write_whole
+from ebmjax.recipes.core.workdir import check_writable
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
+from ebmjax.recipes.study.checks import check_argument, check_data
 from ebmjax.recipes.study.cluster import SLURM, executor_of, run_on
-from ebmjax.recipes.study.errors import add_errors, markdown
+from ebmjax.recipes.study.columns import check_columns
 from ebmjax.recipes.study.jobs import run_each
-from ebmjax.recipes.study.table_entry import entry
-
-
-def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Returns, by label and column, the numbers over seeds and repeats that were run.
-
-    None stands for a seed or repeat without the number, such as a diverged one. Rows whose runs
-    keep numbers image by image also have "test_set_error" and "difference_from".
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for label in study.rows:
-        ran = [cell for cell in all_cells if cell.label == label and cell.status != "missing"]
-        numbers = [cell.numbers() if cell.status == "done" else None for cell in ran]
-        repeats = [cell.repeats for cell in ran]
-        diverged = sum(
-            num if one is None else one.get("diverged_repeats", 0)
-            for one, num in zip(numbers, repeats, strict=True)
-        )
-        row: dict[str, Any] = {"diverged": diverged, "finished": sum(repeats) - diverged}
-        row["recovered"] = sum(
-            num for one, num in zip(numbers, repeats, strict=True) if one and one.get("recoveries")
-        )
-        for heading, (name, factor, _) in study.columns.items():
-            values = _every([_descend(one, name) for one in numbers], repeats)
-            row[heading] = [None if value is None else factor * value for value in values]
-        found[label] = row
-    add_errors(study, all_cells, found)
-    return found
-
-
-def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
-    """Returns the number of every run, or of every repeat if runs have a list."""
-    is_each_repeat = any(isinstance(values, list) for values in by_run)
-    lists = (
-        values if isinstance(values, list) else [values] * (num if is_each_repeat else 1)
-        for values, num in zip(by_run, repeats, strict=True)
-    )
-    return [value for values in lists for value in values]
-
-
-def _descend(tree: Any, name: str) -> Any:
-    """Returns the value under ``name``: a number, a list over repeats, or None."""
-    for part in name.split("."):
-        if not isinstance(tree, dict) or part not in tree:
-            return None
-        tree = tree[part]
-    return tree
-
-
-def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the table: mean and standard deviation over seeds and repeats, and how runs ended.
-
-    A number that some runs lack says how many have it, diverged ones included. The test set's error
-    and paired differences from the first row are shown if known. The last column, if any run
-    recovered, counts those that diverged on the way and finished with other settings than the
-    row's (``config.train.on_divergence``).
-    """
-    ends = ["diverged", *["recovered"] * any(row.get("recovered") for row in found.values())]
-    headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", *ends]
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    for label, row in found.items():
-        entries = [label]
-        for heading, (_, _, decimals) in study.columns.items():
-            error = row.get("test_set_error", {}).get(heading)
-            entries.append(entry(row[heading], decimals, error))
-        entries += [str(row["finished"] + row["diverged"]), *(str(row[end]) for end in ends)]
-        lines.append("| " + " | ".join(entries) + " |")
-    return "\n".join([*lines, *markdown(study, found)]) + "\n"
-
-
-def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
-    """Writes table.md and table.json, each whole or not at all."""
-    found = table(study, all_cells)
-    write_whole(folder / "table.md", as_markdown(study, found))
-    write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
-
-
-def load(name: str) -> Study:
-    """Returns the study of ``FILE[:VARIANT]``; the file is found from here or experiments/."""
-    path, _, variant = name.partition(":")
-    studies = read(files.find(path, "studies", "study"))
-    if variant not in studies:
-        choices = ", ".join(path + (f":{one}" if one else "") for one in studies)
-        stop(f"{path} has no variant {variant!r}. There are {choices}.")
-    return studies[variant]
-
-
-def read(path: Path) -> Mapping[str, Study]:
-    """Returns the studies of a file by variant, "" for a single one."""
-    try:
-        namespace = runpy.run_path(str(path))
-    except Exception as error:  # whatever the file does
-        stop(f"{path} cannot be run: {type(error).__name__}: {error}")
-    studies = namespace.get("STUDIES", {"": namespace.get("STUDY")})
-    if not all(isinstance(study, Study) for study in studies.values()):
-        stop(
-            f"{path} must define STUDY, a Study from ebmjax.recipes.study, or STUDIES, such "
-            "studies by variant."
-        )
-    return studies
-
-
-def default_folder(name: str) -> Path:
-    """Returns ``runs/studies/<file>[_<variant>]`` in the current folder."""
-    path, _, variant = name.partition(":")
-    return Path("runs") / "studies" / "_".join(filter(None, (Path(path).stem, variant)))
+from ebmjax.recipes.study.study_file import default_folder, load
+from ebmjax.recipes.study.table import tell_absent, write
 
 
 def run_all(
@@ -161,24 +67,58 @@ def run_all(
     machine, ``num_jobs`` at a time.
     """
     failures: list[Cell] = []
+    ours = matching(all_cells, patterns)
+    ended = [cell for cell in ours if cell.status != "missing"]
+    text = plan(ours, len(ended), "jobs of Slurm" if executor else f"{num_jobs} at a time")
 
     def tell(cell: Cell, status: str) -> None:
         num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
-        after = f" after {num} recoveries" if num else ""
-        print(f"{cell.label}, seed {cell.seed}: {status}{after}", flush=True)
+        after = f" after {counted(num, 'recovery', 'recoveries')}" if num else ""
+        _say(cell, f"{status}{after}")
         if status not in ("done", "diverged"):
             failures.append(cell)
         write(study, all_cells, folder)
 
-    if executor is None:
-        run_each(matching(all_cells, patterns), num_jobs, tell)
-    else:
-        run_on(executor, matching(all_cells, patterns), tell)
+    with tell_phases("stdout"), phase(text) as note:
+        if executor is None:
+            run_each(ours, num_jobs, tell, _newest_lines(note))
+        else:
+            run_on(executor, ours, tell)
     print((folder / "table.md").read_text())
-    _tell_absent(study, all_cells)
+    tell_absent(study, all_cells)
     if study.draw is not None:
         study.draw(folder)
     return len(failures)
+
+
+def plan(ours: Sequence[Cell], num_ended: int, how: str) -> str:
+    """Returns what will run, such as "3 rows x 2 seeds = 6 runs, 2 at a time; 1 ended before"."""
+    num_rows = len({cell.label for cell in ours})
+    seeds = counted(len(ours) // num_rows, "seed")
+    runs = f"{counted(num_rows, 'row')} x {seeds} = {counted(len(ours), 'run')}, {how}"
+    return runs + f"; {num_ended} ended before" * bool(num_ended)
+
+
+def _newest_lines(note: Callable[[str], None]) -> Callable[[Cell, str], None]:
+    """Returns ``heard(cell, line)``, which notes the newest line of every running cell; "" ends."""
+    lines: dict[str, str] = {}
+    lock = threading.Lock()  # every run has a thread that reads its lines
+
+    def heard(cell: Cell, line: str) -> None:
+        name = f"{cell.label}, seed {cell.seed}"
+        with lock:
+            if line and name not in lines:
+                _say(cell, "started")
+            lines[name] = line
+            if not line:
+                del lines[name]
+            note("; ".join(f"{name}: {shorten(line, 100)}" for name, line in lines.items()))
+
+    return heard
+
+
+def _say(cell: Cell, text: str) -> None:
+    say(f"{time.strftime('%H:%M:%S')} {cell.label}, seed {cell.seed}: {text}")
 
 
 def matching(all_cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
@@ -186,20 +126,15 @@ def matching(all_cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
     return [cell for cell in all_cells if any(fnmatch.fnmatchcase(cell.label, p) for p in patterns)]
 
 
-def _check_patterns(all_cells: Sequence[Cell], patterns: Sequence[str]) -> None:
-    """Ends the program at the first pattern that no row matches."""
+def _check_patterns(study: Study, patterns: Sequence[str]) -> None:
+    """Raises ConfigError at the first pattern that no row matches."""
     for pattern in patterns:
-        if not matching(all_cells, [pattern]):
-            labels = ", ".join(repr(label) for label in dict.fromkeys(c.label for c in all_cells))
-            stop(f"--rows={pattern!r} matches no row of the study. Its rows are {labels}.")
-
-
-def _tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
-    """Prints columns for which no finished run has a number: perhaps misspelled."""
-    numbers = [cell.numbers() for cell in all_cells if cell.status == "done"]
-    for heading, (name, _, _) in study.columns.items():
-        if numbers and all(_descend(one, name) is None for one in numbers):
-            print(f"No finished run has a {name}, for the column {heading!r}.")
+        if not fnmatch.filter(study.rows, pattern):
+            near = did_you_mean(pattern.strip("*?"), study.rows)
+            labels = ", ".join(map(repr, study.rows))
+            raise ConfigError(
+                f"--rows={pattern!r} matches no row of the study.{near} Its rows are {labels}."
+            )
 
 
 def _claim(folder: Path, study: Study) -> None:
@@ -209,6 +144,7 @@ def _claim(folder: Path, study: Study) -> None:
       WorkdirError: if its table has a row of another study.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder)
     path = folder / "table.json"
     theirs = read_json(path) if path.exists() else {}
     foreign = [label for label in theirs if label not in study.rows]
@@ -218,26 +154,12 @@ def _claim(folder: Path, study: Study) -> None:
         )
 
 
-def _check_overrides(arguments: Sequence[str]) -> None:
-    """Ends the program at the first argument that changes no field of every run."""
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        if not name.startswith("--config.") or not equals:
-            stop(
-                f"unexpected argument {argument!r}; --config.FIELD=VALUE changes a field of "
-                "every run."
-            )
-        if name == "--config.seed":
-            stop(
-                "--config.seed is each run's own, from 0 on; --seeds=N says how many runs a "
-                "row has."
-            )
-
-
 def main() -> None:
-    """Reads the command line."""
+    """Reads the command line, checks everything and runs."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
@@ -252,19 +174,22 @@ def main() -> None:
         "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
     )
     options, rest = parser.parse_known_args()
-    overrides = [argument for argument in rest if not argument.startswith(SLURM)]
-    _check_overrides(overrides)
-    study = load(options.study)
-    folder = Path(options.folder or default_folder(options.study)).expanduser()
-    num_seeds = study.num_seeds if options.seeds is None else options.seeds
-    if num_seeds < 1:
-        stop(f"--seeds must be at least 1, got {num_seeds}.")
     try:
-        all_cells = cells(study, folder, num_seeds, overrides)
+        for name in ("jobs", "seeds"):
+            if getattr(options, name) is not None and getattr(options, name) < 1:
+                raise ConfigError(f"--{name} must be at least 1, got {getattr(options, name)}.")
+        overrides = [argument for argument in rest if not argument.startswith(SLURM)]
+        for argument in overrides:
+            check_argument(argument, f"unexpected argument {argument!r}:")
+        study = load(options.study)
+        folder = Path(options.folder or default_folder(options.study)).expanduser()
+        all_cells = cells(study, folder, options.seeds or study.num_seeds, overrides)
+        _check_patterns(study, options.rows)
+        study = with_extractors(study, all_cells)
+        notes = check_columns(study.columns, {cell.config.family for cell in all_cells})
         for cell in all_cells:
             cell.check()
-        _check_patterns(all_cells, options.rows)
-        study = with_extractors(study, all_cells)
+        check_data([cell for cell in matching(all_cells, options.rows) if cell.status == "missing"])
         executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
     except (ConfigError, WorkdirError) as error:
         stop(error)
@@ -272,15 +197,15 @@ def main() -> None:
         _claim(folder, study)
     except (OSError, WorkdirError) as error:
         stop(f"--folder={folder} cannot be used: {error}")
+    print(*notes, sep="\n", end="\n" * bool(notes), flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
     try:
-        num_jobs = max(options.jobs or 1, 1)
-        num_failed = run_all(study, all_cells, folder, num_jobs, options.rows, executor)
-    except ConfigError as error:
+        num_failed = run_all(study, all_cells, folder, options.jobs or 1, options.rows, executor)
+    except (ConfigError, WorkdirError) as error:
         stop(error)
     except KeyboardInterrupt:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     if num_failed:
-        stop(f"{num_failed} runs failed.", FAILED)
+        stop(f"{counted(num_failed, 'run')} failed.", FAILED)
     sys.exit(0)

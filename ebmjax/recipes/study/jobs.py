@@ -7,7 +7,9 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from ebmjax.recipes.__main__ import STOPS_WITH_STDIN
 from ebmjax.recipes.core import workdir
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.cells import Cell
@@ -17,11 +19,23 @@ DIVERGED = "Training diverged"
 INTERRUPTED = {code for s in (signal.SIGINT, signal.SIGTERM) for code in (-s, 128 + s)}
 
 
-def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str], None]) -> None:
-    """Runs missing cells and yields the status of one cell at a time.
+Told = Callable[[Cell, str], None]
+"""Takes a cell and what is to be said of it."""
+
+
+def run_each(
+    all_cells: Iterable[Cell], num_jobs: int, tell: Told, hear: Told = lambda cell, line: None
+) -> None:
+    """Runs missing cells.
 
     An exception that ends this early, such as Ctrl-C, is raised again after the running runs have
     stopped. They get a SIGTERM, on which they save.
+
+    Args:
+      all_cells: the cells.
+      num_jobs: runs at the same time.
+      tell: takes a cell and its status, one cell at a time.
+      hear: takes a cell and a line that its run prints; "" when it has ended.
     """
     lock, free = threading.Lock(), queue.SimpleQueue[list[int]]()
     running = Running()
@@ -31,7 +45,7 @@ def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Callable[[Cell, str
     def run_one(cell: Cell) -> None:
         share = free.get()
         try:
-            status = run(cell, share, running)
+            status = run(cell, share, running, hear)
         finally:
             free.put(share)  # otherwise waiting cells would wait for ever
         with lock:
@@ -69,10 +83,12 @@ class Running:
         self._processes.discard(process)
 
 
-def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
+def run(
+    cell: Cell, cpus: Collection[int], running: Running, hear: Told = lambda cell, line: None
+) -> str:
     """Runs a missing cell, only on ``cpus`` if given.
 
-    It is in ``running`` while it runs.
+    It is in ``running`` while it runs. It stops by itself, as at a SIGTERM, if this process ends.
 
     Returns:
       The status, or the last lines of an error.
@@ -80,13 +96,27 @@ def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
     if cell.status != "missing":
         return cell.status
     with subprocess.Popen(
-        cell.command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        cell.command,
+        stdin=subprocess.PIPE,  # which closes with this process, however that ends
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=os.environ | {STOPS_WITH_STDIN: "1"},
     ) as process:
         running.add(process)
         if cpus:
             os.sched_setaffinity(process.pid, cpus)
-        _, errors = process.communicate()
+        hear(cell, "starting")
+        assert process.stdout is not None  # both are pipes
+        assert process.stderr is not None
+        lines = threading.Thread(target=_pass_on, args=(process.stdout, partial(hear, cell)))
+        lines.start()
+        errors = process.stderr.read()
+        process.wait()
+        lines.join()
         running.discard(process)
+        hear(cell, "")
     if DIVERGED in errors:
         workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder
         (cell.folder / reader.DIVERGED).write_text(errors)
@@ -95,6 +125,12 @@ def run(cell: Cell, cpus: Collection[int], running: Running) -> str:
     if cell.status == "missing":
         return f"failed with exit code {process.returncode}: {errors.strip()[-400:]}"
     return cell.status
+
+
+def _pass_on(lines: Iterable[str], hear: Callable[[str], None]) -> None:
+    """Calls ``hear`` with every line that is not empty."""
+    for line in filter(None, map(str.strip, lines)):
+        hear(line)
 
 
 def shares(num_jobs: int) -> list[list[int]]:

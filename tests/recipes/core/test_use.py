@@ -115,7 +115,7 @@ def huggingface(folder):
     kinds = {name: datasets.ClassLabel(names=["a", "b"]) for name in ("fine", "coarse")}
     features = datasets.Features({"image": datasets.Image(), **kinds})  # labels are not needed
     rows = {"image": [Image.fromarray(image.squeeze()) for image in IMAGES]}
-    rows |= dict.fromkeys(kinds, [0, 1, 0, 1, 0, 1, None])
+    rows |= {kind: [0, 1, 0, 1, 0, 1, None] for kind in kinds}
     parts = {"test": datasets.Dataset.from_dict(rows, features)}
     datasets.DatasetDict(parts).save_to_disk(str(folder / "own"))
     return folder / "own"

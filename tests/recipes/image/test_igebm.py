@@ -8,7 +8,7 @@ import shutil
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of
+from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of, unlisted
 from igebm_smoke import smoke
 from PIL import Image
 from use_checks import check_use
@@ -19,7 +19,7 @@ from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.tracking import evaluation_table
 from ebmjax.recipes.image import figures as igebm_figures
 from ebmjax.recipes.image.evaluate import worst
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 
 
@@ -37,6 +37,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     for name in ("sample_fid", "acceptance_implied", "chain_mala_step_size", "sample_energy"):
         assert np.isfinite(summary[name]), name
     report = strict_json((finished / "evaluation.json").read_text())
+    assert unlisted(finished, "image") == set()
     shown = evaluation_table(report).splitlines()
     assert len(shown) == 8
     assert sum(" ± " in line for line in shown) == 4  # buffer, chains, starts and Gaussians

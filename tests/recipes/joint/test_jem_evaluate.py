@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import contents, run_script, strict_json
+from experiment_runs import contents, run_script, strict_json, unlisted
 from linear_family import NAME, linear
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
@@ -22,7 +22,8 @@ from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.tracking import evaluation_table
 from ebmjax.recipes.joint.chains import trained
 from ebmjax.recipes.study.cells import cells, with_extractors
-from ebmjax.recipes.study.command import _descend, load, table
+from ebmjax.recipes.study.study_file import load
+from ebmjax.recipes.study.table import descend, table
 from experiments.configs import jem_digits
 
 SCORES = ("log_density", "max_probability", "negative_score_norm")
@@ -65,6 +66,7 @@ def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
     (copied / "evaluation.json").unlink()
     shutil.rmtree(copied / "plots")
     assert evaluate(smoke(), copied) is None
+    assert unlisted(run, "joint") == set()
     first, second = report_of(run), report_of(copied)
     assert first.pop("evaluation_seconds") > 0
     assert second.pop("evaluation_seconds") > 0
@@ -147,7 +149,7 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
     for name in names:
         (parts,) = per_image.read(run, name)
         number = sum(float(np.mean(part, dtype=np.float64)) for part in parts.values())
-        np.testing.assert_allclose(number, _descend(report, name), rtol=0, atol=300 * EPS)
+        np.testing.assert_allclose(number, descend(report, name), rtol=0, atol=300 * EPS)
         error = metrics.sampling_error(tuple(parts.values()))
         assert report["test_set_error"][name] == error
     (right,) = per_image.read(run, "classification.accuracy")
@@ -189,7 +191,7 @@ def test_the_columns_of_samples_are_in_a_report(name, run):
     numbers = {number for number, _, _ in load(f"studies/{name}").columns.values()}
     found = {number for number in numbers if number.startswith("generation.")}
     assert {"generation.fresh.rms_displacement", STARTS} <= found
-    assert all(_descend(report_of(run), number) is not None for number in found)
+    assert all(descend(report_of(run), number) is not None for number in found)
 
 
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from ebmjax.recipes.joint import figures as jem_figures
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 
 DARKEST, BRIGHTEST = (68, 1, 84), (253, 231, 37)  # of viridis
 

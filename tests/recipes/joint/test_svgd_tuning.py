@@ -15,7 +15,7 @@ from ebmjax.recipes.core.command_line import read as configuration
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.files import beside
 from ebmjax.recipes.joint import parts
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 
 tuning = beside(str(EXPERIMENTS / "studies" / "jem_digits.py"), "svgd_tuning.py")
 TEN = ["--config.data.num_per_class=1"]

@@ -20,7 +20,7 @@ from ebmjax.recipes.latent.figure_data import (
     variants,
 )
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 from experiments.studies.thermo_digits import FINER_BATCHES, UPDATES
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import digits, rows_of
+from experiment_runs import digits, rows_of, unlisted
 
 from ebmjax.latent import LatentParams
 from ebmjax.recipes.core.launch import launch
@@ -68,6 +68,7 @@ def test_a_run_reports_them_along_training_and_at_the_end(tmp_path):
     assert launch(config, "thermo_digits.py:smoke", str(tmp_path), "all") is None
     rows = rows_of(tmp_path)
     report = json.loads((tmp_path / "evaluation.json").read_text())
+    assert unlisted(tmp_path, "latent") == set()
     params = latent_params(config)
     share = size(params.generator) / size(params)
     for found, mean in ((rows[-1], "mean_"), (report, "")):

@@ -9,7 +9,7 @@ from experiment_runs import digits, rows_of, summary_of
 
 from ebmjax.recipes.core import families, per_image
 from ebmjax.recipes.core.launch import launch
-from ebmjax.recipes.study.command import _descend
+from ebmjax.recipes.study.table import descend
 from ebmjax.training import Checkpoints, select_repeat
 from experiments.studies.thermo_digits import COLUMNS
 
@@ -99,7 +99,7 @@ def test_the_full_evaluation_holds_them_too(runs):
     assert np.shape(both["test_images"]["fid"]) == np.shape(both["gaussian"]["fid"]) == ()
     ways = both["fresh"]["rms_displacement"]
     assert 0 < one["fresh"]["rms_displacement"] == pytest.approx(ways[0], rel=1e-3)
-    absent = {name for name, _, _ in COLUMNS.values() if _descend(report, name) is None}
+    absent = {name for name, _, _ in COLUMNS.values() if descend(report, name) is None}
     assert absent == {"evidence.ais.mean"}  # not asked for here
     errors = per_image.read(runs / "both", "test_reconstruction_error", 2)
     np.testing.assert_allclose(

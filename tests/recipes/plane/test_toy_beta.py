@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS, contents, rows_of, strict_json, summary_of
+from experiment_runs import EXPERIMENTS, contents, rows_of, strict_json, summary_of, unlisted
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
@@ -23,7 +23,7 @@ from ebmjax.recipes.plane import beta as toy_beta
 from ebmjax.recipes.plane import beta_plots as toy_beta_plots
 from ebmjax.recipes.plane.beta_monitor import name_of
 from ebmjax.recipes.plane.grid import mass
-from ebmjax.recipes.study.command import read
+from ebmjax.recipes.study.study_file import read
 from experiments.configs.toy_beta import get_config
 
 
@@ -181,6 +181,7 @@ def test_a_run_leaves_its_numbers_and_panels(finished):
     summary = summary_of(finished)
     report = strict_json((finished / "evaluation.json").read_text())
     assert set(report["by_beta"]) == {"0", "0_5"}
+    assert unlisted(finished, "plane") == set()
     for i, numbers in enumerate(report["by_beta"].values()):
         assert numbers["sample_tv"] == summary["sample_tv"][i]
         assert 0 < report["perfect_sampler"]["sample_tv"] < numbers["sample_tv"] <= 1

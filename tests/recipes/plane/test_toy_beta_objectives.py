@@ -9,7 +9,7 @@ from ebmjax.recipes.core.run_folder import as_json
 from ebmjax.recipes.plane.beta_objectives import by_setting, objectives
 from ebmjax.recipes.plane.fields import configure
 from ebmjax.recipes.plane.grid import Grid, normalised
-from ebmjax.recipes.study.command import load
+from ebmjax.recipes.study.study_file import load
 
 GRID = Grid(2.0, 40)
 TRUTH = normalised(-8.0 * np.sum(GRID.centres**2, axis=1), GRID)

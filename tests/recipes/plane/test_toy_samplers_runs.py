@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from experiment_runs import rows_of, strict_json, summary_of
+from experiment_runs import rows_of, strict_json, summary_of, unlisted
 from PIL import Image
 
 from ebmjax.recipes.core import families
@@ -83,6 +83,7 @@ def finished(tmp_path_factory):
 def test_a_run_leaves_its_numbers_and_pictures(finished):
     report = strict_json((finished / "evaluation.json").read_text())
     assert summary_of(finished)["steps"] == 16
+    assert unlisted(finished, "plane") == set()
     assert {"energy_gap", "chain_acceptance_prob", "density_tv"} <= set(rows_of(finished)[-1])
     with np.load(finished / "evaluation.npz") as arrays:
         for setting in ("thesis", "tuned"):

@@ -1,5 +1,5 @@
 """Every row of every study is a run that the command line takes: its file, fields, ranges
-and what may not go together."""
+and what may not go together. Every column is a number that such runs report."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from ebmjax.recipes.core import declare, families
 from ebmjax.recipes.core.command_line import typed
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.command import read
+from ebmjax.recipes.study.cells import cells, with_extractors
+from ebmjax.recipes.study.columns import check_columns
+from ebmjax.recipes.study.study_file import read
 
 STUDIES = {
     f"{path.name}:{variant}": study
@@ -21,8 +22,11 @@ STUDIES = {
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_row_is_a_run_whose_arguments_have_an_effect(name):
-    for cell in cells(STUDIES[name], Path("nowhere"), 1):
+def test_every_row_is_a_run_whose_arguments_have_an_effect_and_columns_a_number(name):
+    made = cells(STUDIES[name], Path("nowhere"), 1)
+    columns = with_extractors(STUDIES[name], made).columns
+    assert check_columns(columns, {cell.config.family for cell in made}) == []
+    for cell in made:
         fields = families.fields_of(cell.config.family)
         for field in typed(cell.command):
             is_unused = declare.no_effect(fields, cell.config, field)

@@ -1,16 +1,17 @@
 """experiments/study.py: which runs it starts, and which it skips."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from study_problem import STUDY, Finished, fake_runs, run
 
-from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, command
 from ebmjax.recipes.study.cells import cells, from_both_ends
-from ebmjax.recipes.study.command import run_all
+from ebmjax.recipes.study.command import plan, run_all
 
 
 def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
@@ -93,12 +94,6 @@ def test_neighbours_in_the_table_do_not_start_together(labels, order):
     assert "".join(from_both_ends(labels)) == order
 
 
-def test_two_rows_of_one_folder_are_refused(tmp_path):
-    rows = dict.fromkeys(("a/b c", "other", "a-b_c"), "configs/thermo_digits.py")
-    with pytest.raises(ConfigError, match=r"rows 'a/b c' and 'a-b_c' .* the folder 'a-b_c'"):
-        cells(Study(rows, {}), tmp_path, 1)
-
-
 def test_what_is_done_or_diverged_is_not_run_again(tmp_path, monkeypatch):
     calls = fake_runs(monkeypatch)
     made = cells(STUDY, tmp_path, 2)
@@ -109,8 +104,8 @@ def test_what_is_done_or_diverged_is_not_run_again(tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_is_told_and_stays_missing(tmp_path, monkeypatch):
-    failed = Finished(2, "Traceback ...\nerror: no such data")
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: failed)
+    failed = partial(Finished, 2, "Traceback ...\nerror: no such data")
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: failed())
     (cell, *_) = cells(STUDY, tmp_path, 1)
     for _ in range(2):
         assert run([cell]) == ["failed with exit code 2: Traceback ...\nerror: no such data"]
@@ -137,7 +132,50 @@ def test_rows_are_chosen_by_their_labels(tmp_path, monkeypatch):
 
 
 def test_failures_are_counted(tmp_path, monkeypatch, capsys):
-    failed = Finished(2, "error: no such data")
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: failed)
+    failed = partial(Finished, 2, "error: no such data")
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: failed())
     assert run_all(STUDY, cells(STUDY, tmp_path, 1), tmp_path, 1) == 2
     assert "plain, a, seed 0: failed with exit code 2" in capsys.readouterr().out
+
+
+def test_a_study_says_what_it_will_run_and_when_a_run_begins_and_ends(
+    tmp_path, monkeypatch, capsys
+):
+    fake_runs(monkeypatch)
+    made = cells(STUDY, tmp_path, 2)
+    run_all(STUDY, made[:1], tmp_path, 1)
+    first = capsys.readouterr().out.splitlines()
+    assert first[0] == "1 row x 1 seed = 1 run, 1 at a time"
+    assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in first[1:3]] == [
+        "plain, a, seed 0: started",
+        "plain, a, seed 0: done",
+    ]
+    run_all(STUDY, made, tmp_path, 2)
+    assert capsys.readouterr().out.startswith(
+        "2 rows x 2 seeds = 4 runs, 2 at a time; 1 ended before\n"
+    )
+    assert plan(made, 0, "jobs of Slurm") == "2 rows x 2 seeds = 4 runs, jobs of Slurm"
+
+
+def test_the_newest_line_of_every_running_run_is_told(tmp_path, monkeypatch):
+    """So that a study is not silent while a run takes hours."""
+    notes = []
+    heard = command._newest_lines(notes.append)
+    a, b = cells(STUDY, tmp_path, 1)
+    for cell, line in (
+        (a, "starting"),
+        (b, "starting"),
+        (a, "step 5"),
+        (b, ""),
+        (a, "x " * 99),
+        (a, ""),
+    ):
+        heard(cell, line)
+    assert notes == [
+        "plain, a, seed 0: starting",
+        "plain, a, seed 0: starting; other/b, seed 0: starting",
+        "plain, a, seed 0: step 5; other/b, seed 0: starting",
+        "plain, a, seed 0: step 5",
+        f"plain, a, seed 0: {'x ' * 47}[...]",
+        "",
+    ]

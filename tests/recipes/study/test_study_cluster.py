@@ -89,6 +89,17 @@ def test_a_preempted_job_saves_and_is_queued_again(local, tmp_path):
     assert (tmp_path / "two" / "saved").exists()
 
 
+def test_a_job_of_several_tasks_runs_nothing(tmp_path, monkeypatch):
+    """Whatever gave it several: each task would run the cell, in the same folder."""
+    job = CellJob(cell(tmp_path, "one", WRITE))
+    monkeypatch.setenv("SLURM_NTASKS", "32")
+    with pytest.raises(ConfigError, match="the job has 32 tasks"):
+        job()
+    assert job.cell.status == "missing"
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert job() == "done"
+
+
 def test_a_job_is_queued_again_only_after_its_run_has_saved(tmp_path):
     """Slurm ends a job as soon as it is queued again."""
     job = CellJob(cell(tmp_path, "two", TWO_SITTINGS))
@@ -191,6 +202,18 @@ def test_a_refused_job_is_said(fake_slurm, tmp_path):
         ("slurm", ["--slurm.time=1:30:00"], r"a whole number; got 1:30:00"),
         ("slurm", ["--slurm.time"], r"unexpected argument '--slurm\.time'; --slurm\.NAME=VALUE"),
         ("slurm", ["--slurm.time=5"], r"finds no Slurm here: .*srun"),
+        (
+            "slurm",
+            ["--slurm.time=5", "--slurm.nodes=4", "--slurm.ntasks-per-node=8"],
+            r"--slurm\.nodes=4 would start a run several times in one folder.*gres=gpu:N",
+        ),
+        ("slurm", ["--slurm.time=5", "--slurm.ntasks-per-node=8"], r"\.ntasks-per-node=8 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.ntasks=2"], r"\.ntasks=2 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.n=2"], r"\.n=2 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.nodes=2-4"], r"\.nodes=2-4 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.array=0-9"], r"\.array=0-9 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.nodes=1"], r"finds no Slurm here"),
+        ("slurm", ["--slurm.time=5", "--slurm.nodelist=a"], r"finds no Slurm here"),
         ("local", ["--slurm.time=5"], r"--slurm\.time=5 has no effect without --executor=slurm"),
     ],
 )

@@ -8,8 +8,8 @@ from PIL import Image
 
 from ebmjax.recipes.core.run_folder import as_json
 from ebmjax.recipes.joint import plots as jem_plots
-from ebmjax.recipes.study.command import load
 from ebmjax.recipes.study.figures import over_training
+from ebmjax.recipes.study.study_file import load
 from experiments.configs import jem_digits
 
 GAP = (("energy_gap", "log_density_gap"), "gap", "linear")

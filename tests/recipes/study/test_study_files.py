@@ -8,24 +8,29 @@ from pathlib import Path
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.cells import _check_folders, cells
-from ebmjax.recipes.study.command import default_folder, load, main, read
+from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.core.workdir import as_json, prepare, write_json
+from ebmjax.recipes.study import Study, command
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.columns import check_columns
+from ebmjax.recipes.study.command import main
+from ebmjax.recipes.study.study_file import default_folder, load, read
 
 
 def test_a_study_file_has_variants(tmp_path):
     path = tmp_path / "several.py"
     path.write_text(
         "from ebmjax.recipes.study import Study\n"
-        "STUDIES = {'': Study({}, {}, num_seeds=1), 'quick': Study({}, {}, num_seeds=2)}\n"
+        "rows = {'row': 'joint'}\n"
+        "STUDIES = {'': Study(rows, {}, num_seeds=1), 'quick': Study(rows, {}, num_seeds=2)}\n"
     )
     assert (load(str(path)).num_seeds, load(f"{path}:quick").num_seeds) == (1, 2)
-    with pytest.raises(SystemExit, match=r"no variant 'slow'. There .*several.py, .*py:quick\."):
+    with pytest.raises(ConfigError, match=r"no variant 'slow'. There .*several.py, .*py:quick\."):
         load(f"{path}:slow")
-    with pytest.raises(SystemExit, match=r"no variant 'quick'. There are studies/lebm_digits.py\."):
-        load("studies/lebm_digits.py:quick")
+    with pytest.raises(ConfigError, match=r"no variant 'quick'. There are lebm_digits\."):
+        load("lebm_digits:quick")
     assert default_folder("studies/several.py") == Path("runs/studies/several")
-    assert default_folder("several.py:quick") == Path("runs/studies/several_quick")
+    assert default_folder("several:quick") == Path("runs/studies/several_quick")
 
 
 def test_a_study_file_is_found_from_experiments():
@@ -34,12 +39,80 @@ def test_a_study_file_is_found_from_experiments():
     assert "JEM, SGLD" in loaded.rows
 
 
-def test_other_files_are_refused(tmp_path):
+@pytest.fixture(autouse=True)
+def no_run(monkeypatch):
+    """A mistake that is not found would start runs, which take minutes."""
+
+    def begin(*_):
+        raise AssertionError("a run would begin")
+
+    monkeypatch.setattr(command, "run_all", begin)
+
+
+FILES = {
+    "STUDY = 3": "own.py must define STUDY, a Study",
+    "STUDIES = []": "own.py must define STUDY, a Study",
+    "STUDIES = {}": "own.py must define STUDY, a Study",
+    "STUDIES = {'a': 3}": "own.py must define STUDY, a Study",
+    "\n\nx = (": "own.py, line 3: SyntaxError: '.' was never closed",
+    "import nowhere": "own.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
+    "import sys\nsys.exit(0)": "own.py, line 2: SystemExit: 0",
+    "STUDY = Study(ROWS)": r"line 3: TypeError: .*missing .* 'columns'",
+    "STUDY = Study(ROWS, {}, seeds=3)": r"line 3: TypeError: .*argument 'seeds'",
+    "STUDY = Study({}, {})": "rows must be a dict of at least one row; got {}",
+    "STUDY = Study(['joint'], {})": r"rows must be a dict; got \['joint'\]",
+    "STUDY = Study({3: 'joint'}, {})": "the label of a row must be a line of text; got 3",
+    "STUDY = Study({'': 'joint'}, {})": "the label of a row must be a line of text; got ''",
+    "STUDY = Study({'a\\nb': 'joint'}, {})": "the label of a row must be a line of text; got",
+    "STUDY = Study({'x' * 300: 'joint'}, {})": "the label of a row must be a line of text; got",
+    "STUDY = Study({'..': 'joint'}, {})": r"row '\.\.' cannot have the folder '\.\.': rename it",
+    "STUDY = Study({'table.md': 'joint'}, {})": r"cannot have the folder 'table\.md'",
+    "STUDY = Study({'a': 'joint', 'A': 'joint'}, {})": "rows 'a' and 'A' .* share the folder 'A'",
+    "STUDY = Study({'a/b': 'joint', 'a-b': 'joint'}, {})": "'a/b' and 'a-b' .* folder 'a-b'",
+    "STUDY = Study({'a': 3}, {})": r"row 'a' must be 'CONFIG\[:VARIANT\]', or a list of it.*got 3",
+    "STUDY = Study({'a': []}, {})": r"row 'a' must be .*got \[\]",
+    "STUDY = Study({'a': ''}, {})": r"row 'a' must be .*got ''",
+    "STUDY = Study({'a': ['joint', 3]}, {})": "row 'a' must be .*got",
+    "STUDY = Study({'a': ['joint', 'seed=3']}, {})": "row 'a' has 'seed=3', but only --config",
+    "STUDY = Study({'a': ['joint', '--config.seed=3']}, {})": "row 'a' has .*seed is each run's",
+    "STUDY = Study(ROWS, ['fid'])": r"columns must be a dict; got \['fid'\]",
+    "STUDY = Study(ROWS, {'acc': 'accuracy'})": r"column 'acc' must be \(name, factor, decimals\)",
+    "STUDY = Study(ROWS, {'acc': ('accuracy',)})": r"column 'acc' must be .*got \('accuracy',\)",
+    "STUDY = Study(ROWS, {'acc': ('accuracy', '1', 1)})": "column 'acc' must be",
+    "STUDY = Study(ROWS, {'acc': ('accuracy', True, 1)})": "column 'acc' must be",
+    "STUDY = Study(ROWS, {'acc': ('accuracy', float('nan'), 1)})": "column 'acc' must be",
+    "STUDY = Study(ROWS, {'acc': ('accuracy', 1, -1)})": "column 'acc' must be",
+    "STUDY = Study(ROWS, {'acc': ('accuracy', 1, 1.0)})": "column 'acc' must be",
+    "STUDY = Study(ROWS, {'acc': ('', 1, 1)})": "column 'acc' must be",
+    "STUDY = Study(ROWS, {'acc': None})": "column 'acc' must be .*got None",
+    "STUDY = Study(ROWS, {3: ('a', 1, 1)})": "the heading of a column, 3, must be text",
+    "STUDY = Study(ROWS, {}, num_seeds=0)": "num_seeds must be an integer of at least 1; got 0",
+    "STUDY = Study(ROWS, {}, num_seeds='2')": "num_seeds must be .*got '2'",
+    "STUDY = Study(ROWS, {}, num_seeds=True)": "num_seeds must be .*got True",
+    "STUDY = Study(ROWS, {}, common='--config.a=1')": "common must be a tuple",
+    "STUDY = Study(ROWS, {}, common=('-v',))": "common has '-v', but only --config.FIELD=VALUE",
+    "STUDY = Study(ROWS, {}, draw=3)": "draw must be a function or None; got 3",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_mistakes_in_a_study_file_are_named(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    head = "from ebmjax.recipes.study import Study\nROWS = {'row': 'joint'}\n"
+    Path("own.py").write_text(head * ("Study(" in text) + text)
+    monkeypatch.setattr(sys, "argv", ["study.py", "--study=own"])
+    with pytest.raises(SystemExit, match=FILES[text]) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"{ended.value}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["own.py"]
+
+
+def test_a_file_that_is_not_there_is_told_with_those_that_are():
     with pytest.raises(SystemExit, match=r"no study file 'nothing.py' .*studies/jem_digits\.py"):
         load("nothing.py")
-    (tmp_path / "empty.py").write_text("STUDY = 3")
-    with pytest.raises(SystemExit, match="must define STUDY"):
-        load(str(tmp_path / "empty.py"))
+    with pytest.raises(SystemExit, match=r"Did you mean 'jem_digits'.* `ebmjax list` prints all"):
+        load("jem_digit.py")
 
 
 STUDIES = [
@@ -47,11 +120,6 @@ STUDIES = [
     for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
     for variant in read(path)
 ]
-
-
-@pytest.mark.parametrize(("name", "variant"), STUDIES)
-def test_the_rows_of_a_study_have_folders_of_their_own(name, variant):
-    _check_folders(load(f"studies/{name}:{variant}"))
 
 
 def told(number):
@@ -120,32 +188,111 @@ def test_rows_whose_starts_score_as_real_images_do_have_one_from_noise(study, la
     ("row", "expected"),
     [
         ("configs/nothing.py", "no configuration file 'configs/nothing.py'"),
-        ("configs/thermo_digits.py:unknown", "unknown"),
-        (
-            ["configs/thermo_digits.py", "--config.train.num_epoch=3"],
-            "num_epoch is no field",
-        ),
-        (["configs/thermo_digits.py", "--config.train.num_epochs=few"], "num_epochs.*few"),
+        ("configs/thermo_digits.py:unknown", "unknown variant 'unknown'; there are smoke"),
+        (["thermo_digits", "--config.train.num_epoch=3"], ".*num_epoch is no field.*num_epochs"),
+        (["thermo_digits", "--config.train.num_epochs=few"], ".*num_epochs.*few"),
+        (["thermo_digits", "--config.train.batch_size=0"], "config.train.batch_size must be"),
+        (["thermo_digits", "--config.loss.kl_weight=2.0"], ".*kl_weight=2.0 has no effect here"),
     ],
 )
-def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, expected, tmp_path):
+@pytest.mark.parametrize("common", [(), ("--config.train.log_every=2",)])
+def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, common, expected, tmp_path):
     rows = {"good": "configs/thermo_digits.py", "bad": row}
-    with pytest.raises(SystemExit, match=f"error: .*{expected}"):
-        cells(Study(rows, {}), tmp_path, 1)
+    with pytest.raises(SystemExit, match=f"error: row 'bad': {expected}") as ended:
+        cells(Study(rows, {}, common=common), tmp_path, 1)
+    assert ended.value.code == 2
+
+
+COLUMNS = {
+    "clasification.acuracy": r"'clasification\.acuracy'\. Did .* 'classification\.accuracy'",
+    "generation.fresh.fid": r"Did you mean 'generation\.fresh\.fid_\{extractor\}' or",
+    "fid": "Did you mean 'sample_fid' or 'start_fid'",
+    "acuracy": "Did you mean 'accuracy' or 'test_accuracy'",
+    "over_training.last.los": r"Did you mean 'over_training\.last\.loss'",
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_mistyped_column_is_found_before_the_first_run(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(
+        "from ebmjax.recipes.study import Study\n"
+        f"STUDY = Study({{'row': 'joint'}}, {{'typo': ({name!r}, 1.0, 1)}})\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["study.py", "--study=own.py"])
+    with pytest.raises(SystemExit, match=f"column 'typo': .*{COLUMNS[name]}") as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"{ended.value}\n"
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "who"),
+    [("joint", "my.xyzzy", "your own part"), ("linear", "clasification.accuracy", "linear")],
+)
+def test_a_column_that_only_your_own_part_can_fill_is_told_at_the_beginning(family, name, who):
+    (line,) = check_columns({"mine": (name, 1.0, 1)}, {family})
+    assert line.endswith(f"known to hold {name!r}. It stays empty unless {who} adds it.")
+    assert check_columns({"seconds": ("run_seconds", 1.0, 1)}, {family}) == []
+
+
+NAMED = {
+    "--config.data.path=no.npz --config.data.name=npz": r"data\.path='no\.npz' does not exist",
+    "--config.data.path=~/no --config.data.name=mnist": r"data\.path='~/no' does not exist",
+    "--config.eval.inception_weights=no.npz": r"config\.eval\.inception_weights='no\.npz' does not",
+    "--config.train.start_from=runs/no": r"config\.train\.start_from='runs/no' does not exist",
+    "--config.model.factory=no.py:make": r"'no\.py:make' must be FILE\.py:FUNCTION",
+    "--config.model.factory=own.py:mke": r"'own\.py:mke' must name a function of 'own\.py'",
+    "--config.data.name=own.py:mke": r"'own\.py:mke' must name a function of 'own\.py'",
+}
+
+
+@pytest.mark.parametrize("arguments", NAMED)
+@pytest.mark.parametrize("is_done", [False, True])
+def test_what_a_row_names_must_be_there_before_the_first_run(
+    arguments, is_done, tmp_path, monkeypatch, capsys
+):
+    """For rows that still have to run: the data of finished ones may be gone."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text("def make():\n    pass\n")
+    Path("study.py").write_text(
+        "from ebmjax.recipes.study import Study\n"
+        f"ROWS = {{'good': 'joint', 'bad': ['joint', *{arguments.split()}]}}\n"
+        "STUDY = Study(ROWS, {}, num_seeds=1)\n"
+    )
+    monkeypatch.setattr(command, "run_all", lambda *_: 0)
+    if is_done:
+        (_, cell) = cells(load("study.py"), Path("runs/studies/study"), 1)
+        prepare(cell.folder, cell.config)
+        write_json(cell.folder / "evaluation.json", {"eval": as_json(cell.config)["eval"]})
+    monkeypatch.setattr(sys, "argv", ["study.py", "--study=study.py"])
+    with pytest.raises(SystemExit, match=None if is_done else NAMED[arguments]) as ended:
+        main()
+    assert ended.value.code == (0 if is_done else 2)
+    if not is_done:
+        assert str(ended.value).startswith("error: row 'bad': ")
+        assert capsys.readouterr().err == f"{ended.value}\n"
+        assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
     ("argument", "expected"),
     [
-        ("--seeds=0", "error: --seeds must be at least 1, got 0."),
+        ("--seeds=0", r"error: --seeds must be at least 1, got 0\."),
+        ("--jobs=0", r"error: --jobs must be at least 1, got 0\."),
+        ("--jobs=-2", r"error: --jobs must be at least 1, got -2\."),
         ("--folder=taken", r"error: --folder=taken cannot be used: .*File exists"),
-        ("--study=broken.py", r"error: broken.py cannot be run: ModuleNotFoundError: .*nowhere"),
-        ("new", r"error: unexpected argument 'new'; --config\.FIELD=VALUE changes a field of"),
-        ("--rows=ros*", r"error: --rows='ros\*' matches no row of the study. Its rows are 'row'\."),
-        ("--sedes=1", r"error: unexpected argument '--sedes=1'; "),
-        ("--config.eval.every", r"error: unexpected argument '--config\.eval\.every'; "),
+        ("new", r"error: unexpected argument 'new': only --config\.FIELD=VALUE changes a field of"),
+        (
+            "--rows=ros*",
+            r"error: --rows='ros\*' matches no row .*mean 'row'\? Its rows are 'row'\.",
+        ),
+        ("--sedes=1", r"error: unexpected argument '--sedes=1': "),
+        ("--seed=1", r"error: unexpected argument '--seed=1': "),
+        ("--config.eval.every", r"error: unexpected argument '--config\.eval\.every': "),
         ("--config.train.epochs=3", r"error: .*config.train.epochs is no field"),
-        ("--config.seed=3", r"error: --config\.seed is each run's own, .*--seeds=N says how many"),
+        ("--config.seed=3", r"error: .*the seed is each run's own, .*--seeds=N, or num_seeds"),
         ("--folder=other", r"other cannot be used: its table.json is of another .* row 'theirs'"),
         ("--folder=cut", r"cut cannot be used: cut/table.json is not a JSON object as ebmjax"),
     ],
@@ -156,7 +303,6 @@ def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
         "from ebmjax.recipes.study import Study\n"
         "STUDY = Study({'row': 'configs/toy_beta.py'}, {})\n"
     )
-    Path("broken.py").write_text("import nowhere\n")
     Path("taken").touch()
     Path("other").mkdir()
     Path("cut").mkdir()

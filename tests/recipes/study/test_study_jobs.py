@@ -122,8 +122,58 @@ def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
         assert process.wait(timeout=30) == -signal.SIGTERM
 
 
+# A run of ``PATIENT`` as a study starts it, so that it watches for the study's end.
+WATCHED = f"""
+import threading
+from ebmjax.recipes.__main__ import stop_with_stdin
+threading.Thread(target=stop_with_stdin, daemon=True).start()
+{PATIENT}
+"""
+# Two jobs at a time, as ``study.py --jobs=2`` runs them.
+JOBS = """
+import pathlib, sys
+from ebmjax.recipes.study.cells import Cell
+from ebmjax.recipes.study.jobs import run_each
+from experiments.configs import thermo_digits
+config, code, *folders = thermo_digits.get_config(), *sys.argv[1:]
+cells = [Cell(f, 0, pathlib.Path(f), [sys.executable, "-c", code, f], config) for f in folders]
+run_each(cells, len(cells), print, lambda cell, line: None)
+"""
+
+
+@pytest.mark.parametrize("num_jobs", [1, 2])
+def test_runs_stop_when_their_study_is_killed(num_jobs, tmp_path):
+    """Also by a signal that nothing can catch. As at a SIGTERM, they have time to save."""
+    folders = [tmp_path / name for name in "ab"[:num_jobs]]
+    for folder in folders:
+        folder.mkdir()
+    study = subprocess.Popen([sys.executable, "-c", JOBS, WATCHED, *map(str, folders)])
+    wait_until(lambda: all((folder / "running").exists() for folder in folders))
+    study.kill()
+    study.wait()
+    wait_until(lambda: all((folder / "asked").exists() for folder in folders), 60)
+
+
+def test_lines_of_a_run_are_heard_and_its_command_knows_its_study(tmp_path):
+    code = (
+        "import os, sys; print(); print('step 5', os.environ['EBMJAX_STOPS_WITH_STDIN'])\n"
+        "print('x' * 10**6, file=sys.stderr); print('step 6', flush=True); sys.exit(3)"
+    )
+    cell = Cell("a", 0, tmp_path / "a", [sys.executable, "-c", code], CONFIG)
+    told, heard = [], []
+    run_each(
+        [cell],
+        1,
+        lambda cell, status: told.append(status),
+        lambda cell, line: heard.append(line),
+    )
+    assert told == ["failed with exit code 3: " + "x" * 400]
+    assert heard == ["starting", "step 5 1", "step 6", ""]
+
+
 @pytest.mark.slow
-def test_sigterm_stops_a_study_and_its_run(tmp_path):
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_stops_a_study_and_its_run(tmp_path, signum):
     row = [f"{LINEAR}:long", f"--config.data.path={tmp_path}"]
     (tmp_path / "small.py").write_text(
         "from ebmjax.recipes.study import Study\n"
@@ -135,12 +185,16 @@ def test_sigterm_stops_a_study_and_its_run(tmp_path):
     workdir = tmp_path / "all" / "row" / "seed0"
     waits = workdir / "plots" / "weight_000014.txt"
     wait_until(lambda: waits.exists() or study.poll() is not None)
-    study.terminate()
+    study.send_signal(signum)
+    if signum == signal.SIGKILL:
+        study.wait()
     (tmp_path / "hold").unlink()
     _, errors = study.communicate(timeout=200)
-    assert study.returncode == 130
-    assert errors == "Interrupted, and so are its runs. The same command continues.\n"
+    if signum == signal.SIGTERM:
+        assert study.returncode == 130
+        assert errors == "Interrupted, and so are its runs. The same command continues.\n"
     # The run has saved what it had and is gone: nothing is added to its rows.
+    wait_until(lambda: (workdir / "checkpoints" / str(last_step(workdir))).is_dir())
     step = last_step(workdir)
     assert 14 <= step < 120
     assert (workdir / "checkpoints" / str(step)).is_dir()

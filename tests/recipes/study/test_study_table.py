@@ -11,7 +11,8 @@ from study_problem import STUDY, fake_runs, run
 from ebmjax.recipes.core.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, with_extractors
-from ebmjax.recipes.study.command import _tell_absent, as_markdown, main, run_all, table, write
+from ebmjax.recipes.study.command import main, run_all
+from ebmjax.recipes.study.table import as_markdown, table, tell_absent, write
 
 
 def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
@@ -24,8 +25,7 @@ def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
     assert (found["other/b"]["finished"], found["other/b"]["diverged"]) == (1, 1)
     lines = as_markdown(STUDY, found).splitlines()
     assert lines[0] == "|  | accuracy \\| % | seconds | absent | seeds | diverged |"
-    spread = statistics.stdev([50.0, 75.0])
-    assert lines[2] == f"| plain, a | 62.5 ± {spread:.1f} | 10 ± 1 | - | 2 | 0 |"
+    assert lines[2] == "| plain, a | 62.5 ± 17.7 [-96.3, 221.3] | 10 ± 1 [4, 17] | - | 2 | 0 |"
     assert lines[3] == "| other/b | 50.0 (1 of 2) | 10 (1 of 2) | - | 2 | 1 |"
     write(STUDY, made, tmp_path)
     assert (tmp_path / "table.md").read_text().splitlines() == lines
@@ -54,7 +54,7 @@ def test_a_run_of_several_repeats_counts_each(tmp_path):
     assert (found["lost"]["finished"], found["lost"]["diverged"]) == (0, 3)
     spread = statistics.stdev([10.0, 30.0, 10.0, 30.0])
     lines = as_markdown(study, found).splitlines()
-    assert lines[2] == f"| many | 20.0 ± {spread:.1f} (4 of 6) | 7 ± 0 | 6 | 2 |"
+    assert lines[2] == f"| many | 20.0 ± {spread:.1f} [1.6, 38.4] (4 of 6) | 7 ± 0 | 6 | 2 |"
     assert lines[3] == "| lost | - | - | 3 | 3 |"
 
     (made[2].folder / "diverged.txt").write_text("Training diverged")  # "many" again
@@ -77,8 +77,8 @@ def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
     found = table(study, made)
     assert found["row"]["R-hat"] == [29.6, None, None, None]
     lines = as_markdown(study, found).splitlines()
-    assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 (3 of 4) | 4 | 1 |"
-    _tell_absent(study, made)
+    assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 [6, 10] (3 of 4) | 4 | 1 |"
+    tell_absent(study, made)
     assert capsys.readouterr().out == ""  # one run has it
 
 
@@ -129,6 +129,8 @@ def test_a_heading_names_the_extractors_of_the_rows(own, of_all, features, tmp_p
 
 def test_a_table_names_the_extractor_of_its_runs(tmp_path, monkeypatch):
     fake_runs(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.npz").touch()
     path = tmp_path / "judged.py"
     path.write_text(
         "from ebmjax.recipes.study import Study\n"

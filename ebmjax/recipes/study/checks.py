@@ -1,0 +1,141 @@
+"""Checks a study before its first run: what its file says, and whether its data are there."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ebmjax._shown import shown
+from ebmjax._user_function import is_function_name, user_function
+from ebmjax.recipes.core import declare, families
+from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.ranges import FUNCTION, PATH
+from ebmjax.recipes.study.reader import folder_name
+
+if TYPE_CHECKING:
+    from ebmjax.recipes.study.cells import Cell, Study
+
+TAKEN = {"", ".", "..", "slurm", "table.md", "table.json"}
+"""Names in a study's folder that no row can have."""
+
+COLUMN = "(name, factor, decimals), such as ('classification.accuracy', 100.0, 1)"
+ROW = "'CONFIG[:VARIANT]', or a list of it and further '--config.FIELD=VALUE'"
+
+
+def check_study(study: "Study") -> None:
+    """Raises ConfigError for anything of the wrong type or out of range in ``study``."""
+    for name in ("rows", "columns"):
+        _expect(isinstance(getattr(study, name), Mapping), name, "a dict", getattr(study, name))
+    _expect(len(study.rows) > 0, "rows", "a dict of at least one row", study.rows)
+    for label, row in study.rows.items():
+        _check_row(label, row)
+    _check_folders([*study.rows])
+    for heading, column in study.columns.items():
+        _expect(_is_text(heading), f"the heading of a column, {heading!r},", "text", heading)
+        _expect(_is_column(column), f"column {heading!r}", COLUMN, column)
+    is_count = type(study.num_seeds) is int and study.num_seeds >= 1
+    _expect(is_count, "num_seeds", "an integer of at least 1", study.num_seeds)
+    _expect(_is_texts(study.common), "common", "a tuple of '--config.FIELD=VALUE'", study.common)
+    for argument in study.common:
+        check_argument(argument, f"common has {argument!r}, but")
+    _expect(study.draw is None or callable(study.draw), "draw", "a function or None", study.draw)
+
+
+def check_argument(argument: str, where: str) -> None:
+    """Raises ConfigError unless an argument is ``--config.FIELD=VALUE`` of another field than seed.
+
+    Args:
+      argument: of all runs, or of a row's.
+      where: beginning of the message.
+    """
+    name, equals, _ = argument.partition("=")
+    if not name.startswith("--config.") or not equals:
+        raise ConfigError(f"{where} only --config.FIELD=VALUE changes a field of runs.")
+    if name == "--config.seed":
+        raise ConfigError(
+            f"{where} the seed is each run's own, from 0 on; --seeds=N, or num_seeds of the "
+            "study, says how many runs a row has."
+        )
+
+
+def check_data(cells: Sequence["Cell"]) -> None:
+    """Raises ConfigError if a file or function that a row's fields name is not there."""
+    seen: set[str] = set()
+    for cell in cells:
+        named = _named(cell.config)
+        new = {str(sorted(named.items()))} - seen
+        seen |= new
+        if new:
+            try:
+                _check_named(cell.config, named)
+            except (ValueError, OSError) as error:
+                raise ConfigError(f"row {cell.label!r}: {error}") from error
+
+
+def _expect(is_right: bool, what: str, expected: str, got: Any) -> None:
+    if not is_right:
+        raise ConfigError(f"{what} must be {expected}; got {shown(repr(got))}.")
+
+
+def _check_row(label: Any, row: Any) -> None:
+    _expect(
+        _is_text(label) and label.isprintable() and len(folder_name(label).encode()) < 200,
+        "the label of a row",
+        "a line of text",
+        label,
+    )
+    parts = [row] if isinstance(row, str) else row
+    _expect(_is_texts(parts) and len(parts) > 0 and parts[0] != "", f"row {label!r}", ROW, row)
+    for argument in parts[1:]:
+        check_argument(argument, f"row {label!r} has {argument!r}, but")
+
+
+def _check_folders(labels: Sequence[str]) -> None:
+    owners: dict[str, str] = {}
+    for label in labels:
+        name = folder_name(label)
+        if name in TAKEN:
+            raise ConfigError(f"row {label!r} cannot have the folder {name!r}: rename it.")
+        other = owners.setdefault(name.casefold(), label)
+        if other != label:
+            raise ConfigError(
+                f"rows {other!r} and {label!r} of the study would share the folder {name!r}: "
+                "blanks and slashes become _ and -. Rename one of them."
+            )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+
+
+def _is_column(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        return False
+    name, factor, decimals = value
+    is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
+    is_count = type(decimals) is int and decimals >= 0
+    return _is_text(name) and is_number and math.isfinite(factor) and factor != 0 and is_count
+
+
+def _named(config: Config) -> dict[str, Any]:
+    """Returns the fields of ``config`` that name something outside of it, with their values."""
+    fields = families.fields_of(config.family)
+    outside = {"data.name", *(name for name in fields if fields[name].values in (PATH, FUNCTION))}
+    return {
+        name: config[name]
+        for name in sorted(outside & set(fields))
+        if config[name] and not declare.no_effect(fields, config, name)
+    }
+
+
+def _check_named(config: Config, named: Mapping[str, Any]) -> None:
+    for name, value in named.items():
+        if families.fields_of(config.family)[name].values is PATH:
+            if not Path(value).expanduser().exists():
+                raise ConfigError(f"config.{name}={value!r} does not exist, from {Path.cwd()}.")
+        elif is_function_name(value):
+            user_function(value)

@@ -1,0 +1,94 @@
+"""Writes a study's table: table.md and table.json."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ebmjax.recipes.core.workdir import write_whole
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import Cell
+from ebmjax.recipes.study.errors import add_errors, markdown
+from ebmjax.recipes.study.table_entry import entry
+
+
+def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    """Returns, by label and column, the numbers over seeds and repeats that were run.
+
+    None stands for a seed or repeat without the number, such as a diverged one. ``add_errors``
+    adds the rest.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for label in study.rows:
+        ran = [cell for cell in all_cells if cell.label == label and cell.status != "missing"]
+        numbers = [cell.numbers() if cell.status == "done" else None for cell in ran]
+        repeats = [cell.repeats for cell in ran]
+        diverged = sum(
+            num if one is None else one.get("diverged_repeats", 0)
+            for one, num in zip(numbers, repeats, strict=True)
+        )
+        row: dict[str, Any] = {"diverged": diverged, "finished": sum(repeats) - diverged}
+        row["recovered"] = sum(
+            num for one, num in zip(numbers, repeats, strict=True) if one and one.get("recoveries")
+        )
+        for heading, (name, factor, _) in study.columns.items():
+            values = _every([descend(one, name) for one in numbers], repeats)
+            row[heading] = [None if value is None else factor * value for value in values]
+        found[label] = row
+    add_errors(study, all_cells, found)
+    return found
+
+
+def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
+    """Returns the number of every run, or of every repeat if runs have a list; None for others."""
+    is_each_repeat = any(isinstance(values, list) for values in by_run)
+    lists = (
+        values if isinstance(values, list) else [values] * (num if is_each_repeat else 1)
+        for values, num in zip(by_run, repeats, strict=True)
+    )
+    return [one if isinstance(one, int | float) else None for values in lists for one in values]
+
+
+def descend(tree: Any, name: str) -> Any:
+    """Returns the value under ``name``: a number, a list over repeats, or None."""
+    for part in name.split("."):
+        if not isinstance(tree, dict) or part not in tree:
+            return None
+        tree = tree[part]
+    return tree
+
+
+def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the table: mean and standard deviation over seeds and repeats, and how runs ended.
+
+    A number that some runs lack says how many have it, diverged ones included. The test set's
+    error, an interval of the mean and paired differences from the first row are shown if known. The
+    last column, if any run recovered, counts those that diverged on the way and finished with other
+    settings than the row's (``config.train.on_divergence``).
+    """
+    ends = ["diverged", *["recovered"] * any(row.get("recovered") for row in found.values())]
+    headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", *ends]
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for label, row in found.items():
+        entries = [label]
+        for heading, (_, _, decimals) in study.columns.items():
+            also = (row.get(name, {}).get(heading) for name in ("test_set_error", "interval"))
+            entries.append(entry(row[heading], decimals, *also))
+        entries += [str(row["finished"] + row["diverged"]), *(str(row[end]) for end in ends)]
+        lines.append("| " + " | ".join(entries) + " |")
+    return "\n".join([*lines, *markdown(study, found)]) + "\n"
+
+
+def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
+    """Writes table.md and table.json, each whole or not at all."""
+    found = table(study, all_cells)
+    write_whole(folder / "table.md", as_markdown(study, found))
+    write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
+
+
+def tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
+    """Prints columns for which no finished run has a number: perhaps misspelled."""
+    numbers = [cell.numbers() for cell in all_cells if cell.status == "done"]
+    for heading, (name, _, _) in study.columns.items():
+        if numbers and all(descend(one, name) is None for one in numbers):
+            print(f"No finished run has a {name}, for the column {heading!r}.")

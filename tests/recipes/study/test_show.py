@@ -1,0 +1,93 @@
+"""``ebmjax list``: configurations, studies, and the rows of a study."""
+
+import re
+import sys
+
+import pytest
+from experiment_runs import EXPERIMENTS, REPOSITORY
+
+from ebmjax.recipes.core import show_configs
+from ebmjax.recipes.study import show, study_file
+
+
+@pytest.fixture
+def listed(monkeypatch, capsys):
+    """Lines of ``ebmjax list ARGUMENTS``."""
+
+    def listed(*arguments):
+        monkeypatch.setattr(sys, "argv", ["ebmjax list", *arguments])
+        show.main()
+        return capsys.readouterr().out.splitlines()
+
+    return listed
+
+
+def test_every_configuration_and_study_is_listed_with_its_variants(listed, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    lines = listed()
+    for kind in ("configs", "studies"):
+        for path in (EXPERIMENTS / kind).glob("*.py"):
+            assert f"{kind}/{path.name}" in lines
+    assert "  :long :shifted :restricted :degenerate :negative" in "\n".join(lines)
+    place = lines.index("studies/chains.py")
+    assert lines[place + 1].startswith("  Profiles of chains")
+    assert lines[place + 2] == "  6 rows x 3 seeds; :igebm 6 rows x 3 seeds"
+    page = (REPOSITORY / "docs/experiments.md").read_text()
+    (shown,) = re.findall(r"\n\$ ebmjax list\n(.*?)```", page, re.DOTALL)
+    assert len(shown.splitlines()) > 3
+    assert set(shown.splitlines()) <= set(lines)
+
+
+def test_a_study_is_listed_with_its_rows_and_columns(listed):
+    lines = listed("studies/jem_digits.py:time")
+    study = study_file.load("jem_digits:time")
+    assert lines[2] == "  :time 4 rows x 5 seeds"
+    assert lines[3].endswith(": configs/jem_digits.py --config.eval.landscape_points=11")
+    assert [re.match(" *'(.*?)': ", line)[1] for line in lines[3:7]] == [*study.rows]
+    assert lines[7].startswith("    columns: 'accuracy, %', ")
+    both = listed("jem_digits")  # a configuration and a study of this name
+    heads = [line for line in both if not line.startswith(" ")]
+    assert [head[-24:] for head in heads] == [
+        "ts/configs/jem_digits.py",
+        "ts/studies/jem_digits.py",
+    ]
+
+
+OWN = {
+    "mine.py": '"""Mine.\n\nMore."""\ndef get_config():\n    return {}\n',
+    "broken.py": "import nowhere\ndef get_config():\n    return {}\n",
+    "table.py": '"""Table."""\nfrom ebmjax.recipes.study import Study\nSTUDY = Study({}, {})\n',
+    "train.py": "print('I am a program and shall not be run.')\n",
+    "page.py": "this is no Python\n",
+}
+
+
+def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, tmp_path):
+    for name, text in OWN.items():
+        (tmp_path / name).write_text(text)
+    assert listed(str(tmp_path)) == [
+        f"{tmp_path}/broken.py",
+        "  ",
+        f"{tmp_path}/mine.py",
+        "  Mine.",
+        f"{tmp_path}/table.py",
+        "  Table.",
+        f"  {tmp_path}/table.py: rows must be a dict of at least one row; got {{}}.",
+    ]
+    assert [*show_configs.configurations(tmp_path)][1] == (tmp_path / "mine.py", "Mine.", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nothing"], "no configuration or study file 'nothing'"),
+        (["."], "no configuration or study in .: name a folder"),
+        (["a", "b"], "ebmjax list takes one folder or file, got also 'b'"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments, expected, listed, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        listed(*arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: {expected}")
