@@ -77,7 +77,9 @@ def check_keys(name: str, keys: PyTree, num: int | str) -> None:
     ``num`` is a number or, where any will do, the argument that gives it.
     """
     is_legacy_key = getattr(keys, "dtype", None) == jnp.uint32 and jnp.ndim(keys) == 1
-    shapes = [() if is_legacy_key else jnp.shape(leaf) for leaf in jax.tree.leaves(keys)]
+    shapes: list[tuple[int, ...]] = [
+        () if is_legacy_key else jnp.shape(leaf) for leaf in jax.tree.leaves(keys)
+    ]
     if any(shape[:1] == () or (shape[0] != num and not isinstance(num, str)) for shape in shapes):
         raise ValueError(
             f"{name} must be keys, one a row, got shape {jax.tree.map(jnp.shape, keys)}. From one "

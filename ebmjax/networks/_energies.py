@@ -19,14 +19,14 @@ class MLPEnergy(nn.Module):
     would make it piecewise constant.
 
     Attributes:
-      hidden: widths of the hidden layers.
+      hidden: widths of the hidden layers; without any the energy is linear.
       activation: elementwise.
       dtype: dtype of the hidden layers; the last layer and the energy are always float32.
 
     Weights start LeCun normal, biases at zero.
 
     Raises:
-      ValueError: if a width is below one, there is none or the position is a scalar.
+      ValueError: if a width is below one or the position is a scalar.
 
     Example:
       >>> energy = MLPEnergy()
@@ -45,8 +45,6 @@ class MLPEnergy(nn.Module):
             raise ValueError(
                 "position must have shape (d,) or (..., d), got a scalar; use position[None]."
             )
-        if not self.hidden:
-            raise ValueError("hidden must hold the width of at least one layer, got none.")
         for width in self.hidden:
             check_at_least("every width in hidden", width, 1)
             position = self.activation(nn.Dense(width, dtype=self.dtype)(position))

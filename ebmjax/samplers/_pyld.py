@@ -170,8 +170,11 @@ def pyld_step(
     position = jax.tree.map(outer_move, like, outer_steps, frozen_score(like))
     keys = jax.random.split(key, num_inner)
     position, _ = settled(inner_move, keys, position)
-    loop = partial(jax.lax.scan, lambda x, key: inner_move(key, x))
-    position, _ = run_program(loop, position, keys)
+
+    def one_move(x: PyTree, key: Any) -> tuple[PyTree, None]:
+        return inner_move(key, x)
+
+    position, _ = run_program(partial(jax.lax.scan, one_move), position, keys)
     state = pyld_init(position, first_layer_fn, head_fn)
     return state, PYLDInfo(state.log_density)
 

@@ -373,7 +373,6 @@ def test_a_network_has_second_derivatives_in_both_modes():
             lambda: ConvClassifier(3).init(jax.random.key(0), jnp.zeros((8, 8))),
             "images must have shape",
         ),
-        (lambda: MLPEnergy(()).init(jax.random.key(0), jnp.zeros(2)), "hidden must hold the width"),
         (lambda: ConvGenerator((), 1).init(jax.random.key(0), jnp.zeros(4)), "features must name"),
         (lambda: MLPEnergy((8, 0)).init(jax.random.key(0), jnp.zeros(2)), "hidden"),
         (lambda: ConvGenerator((8,), 1).init(jax.random.key(0), jnp.zeros(())), "got a scalar"),

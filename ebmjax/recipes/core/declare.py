@@ -185,7 +185,7 @@ def from_json(one: Field, name: str, value: Any) -> Any:
     if isinstance(value, list) == is_many and value is not None:
         is_whole = type(one.default) is not int or type(value) is int
         if is_whole and one.values.refusal(value) is None:
-            return tuple(value) if is_many else value
+            return tuple(value) if isinstance(value, list) else value
     many = "a list, every entry " * is_many
     raise ConfigError(f"config.{name} must be {many}{one.values.words}, got {shown(repr(value))}.")
 

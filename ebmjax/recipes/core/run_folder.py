@@ -123,7 +123,8 @@ def config_of(folder: Path) -> Config:
 
 def _as_config(saved: dict[str, Any]) -> Config:
     family = saved.get("family")
-    choose("family", family if isinstance(family, str) else shown(family), families.FAMILIES)
+    family = family if isinstance(family, str) else shown(family)
+    choose("family", family, families.FAMILIES)
     fields, flat = families.fields_of(family), flatten(saved)
     config = declare.defaults(fields)
     for name in sorted(flat.keys() | fields.keys()):

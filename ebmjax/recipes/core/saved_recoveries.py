@@ -79,7 +79,7 @@ def read(path: Path, config: Config) -> list[Recovery]:
     file = path / FILE
     if not file.exists():
         return []
-    saved = run_folder.read_json(file).get("recoveries")
+    saved: Any = run_folder.read_json(file).get("recoveries")
     try:
         _check(saved, families.fields_of(config.family))
         return [Recovery(**one) for one in saved]

@@ -35,8 +35,8 @@ def check_derivative(refine: Refine, network: Network, shape: tuple[int, ...]) -
         return jnp.sum(refine(model, key, images))
 
     key, images = jax.random.key(0), jax.ShapeDtypeStruct((2, *shape), jnp.float32)
-    parameters = jax.eval_shape(network.init, key, images)
-    model = Trained(*parameters, jax.ShapeDtypeStruct((), jnp.float32), {})
+    params, statistics = jax.eval_shape(network.init, key, images)
+    model = Trained(params, statistics, jax.ShapeDtypeStruct((), jnp.float32), {})
     try:
         jax.eval_shape(jax.grad(summed), images, model, key)
     except ValueError as error:

@@ -26,7 +26,6 @@ from ebmjax.recipes.core.ranges import (
     POSITIVE,
     TWO_OR_MORE,
     UP_TO_ONE,
-    WIDTHS,
     one_of,
     optional,
 )
@@ -125,7 +124,9 @@ _FIELDS: dict[str, Field] = {
     **under(
         {
             **shared(model={"dtype": "float32"}),
-            "model.prior_hidden": field((100, 100), WIDTHS, "hidden layers of the prior's energy"),
+            "model.prior_hidden": field(
+                (100, 100), COUNT, "hidden layers of the prior's energy; none: it is linear"
+            ),
             "model.prior_activation": field(
                 "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
             ),

@@ -14,7 +14,8 @@ OF_EVERY_RUN = """
     (wall|compile|run|pilot|evaluation)_seconds
     over_training.((first|best)_(sample_fid|test_accuracy|density_tv)|best_sample_is)
     over_training.(first|best)_(step|accuracy_step|density_step)
-    over_training.(start_fid|start_is|lowest_acceptance|largest_loss)
+    over_training.((sample|start)_fid_error|(start|gaussian|test_images)_fid)
+    over_training.(fid_minus_starts(|_low|_high)|start_is|lowest_acceptance|largest_loss)
 """
 """Numbers of the last row of metrics.jsonl, and of summary.json."""
 
@@ -58,7 +59,8 @@ PATTERNS = {
         accuracy cross_entropy test_(accuracy|ece|nll|brier|log_density) buffer_log_density
         {below("classification", "accuracy ece nll brier num_images")}
         {below("ood.mean_auroc", "(log_density|max_probability|negative_score_norm)")}
-        {below("ood.sets.*", "(log_density|max_probability|negative_score_norm).*")} ood.num_images
+        {below("ood.sets.*", "(log_density|max_probability|negative_score_norm).*")}
+        ood.num_images ood.sets.*.num_images
         robustness.(|refined.)(|by_gradient.*.)(|usable_gradient.)(linf|l2).*
         robustness.(|refined.)protocol.*
         {of_generation("(buffer|fresh|conditional|buffer_selected)")} landscape.*

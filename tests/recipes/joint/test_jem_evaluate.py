@@ -243,11 +243,6 @@ def test_another_configuration_is_refused(copied):
     assert "loss.energy_l2 was 0.01 and is now 0.5" in message
 
 
-def test_an_unfinished_run_is_refused(copied):
-    shutil.rmtree(copied / "checkpoints" / "8")
-    assert "of step 4 of 8. Continue it" in refusal(WorkdirError, smoke(), copied)
-
-
 def test_a_folder_without_a_run_is_refused(copied, tmp_path):
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "empty", tmp_path / "missing"):

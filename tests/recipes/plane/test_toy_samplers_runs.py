@@ -125,7 +125,7 @@ def test_a_density_without_end_is_compared_with_nothing(tmp_path):
     assert math.isnan(judge(np.random.default_rng(0).normal(size=(4, 40, 2)))["distance_to_model"])
     report = {"density": density, "thesis": {}, "tuned": {}}
     (note,) = monitor._notes(report)
-    assert "nothing is compared" in note
+    assert note.endswith("Nothing is compared with it.")
 
 
 def test_every_variant_is_a_configuration(tmp_path):

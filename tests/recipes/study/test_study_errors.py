@@ -148,9 +148,12 @@ def test_rows_are_compared_with_the_first_that_has_runs_on_the_same_images(study
     lines = below.splitlines()
     assert lines[0] == "|  | accuracy \\| % | -NLL | seeds |"
     same, better = (line.split(" | ") for line in lines[2:4])
-    assert same[0] == "| same"
-    assert same[1].startswith("+0.6 (-")
-    assert same[1].endswith("), not told apart")
+    pair = found["same"]["difference_from"]["first"]["accuracy | %"]
+    low, high = pair["low"], pair["high"]
+    assert same[:2] == [
+        "| same",
+        f"+0.6 ({low:.1f} to {high:.1f})" + ", not told apart" * (low < 0),
+    ]
     assert better[1].startswith("+10.1 (")
     assert "told" not in better[1]
     assert better[3] == "2 |"

@@ -205,8 +205,8 @@ def test_a_row_that_cannot_be_run_is_told_before_the_others_run(row, common, exp
 
 COLUMNS = {
     "clasification.acuracy": r"'clasification\.acuracy'\. Did .* 'classification\.accuracy'",
-    "generation.fresh.fid": r"Did you mean 'generation\.fresh\.fid_\{extractor\}' or",
-    "fid": "Did you mean 'sample_fid' or 'start_fid'",
+    "generation.fresh.fdi": r"Did you mean 'generation\.fresh\.fid' or",
+    "samplefid": "Did you mean 'sample_fid'",
     "acuracy": "Did you mean 'accuracy' or 'test_accuracy'",
     "over_training.last.los": r"Did you mean 'over_training\.last\.loss'",
 }
