@@ -101,7 +101,7 @@ COUNTS = replace(WIDTHS, kind=tuple, examples=((1,), (3, 2)))
 ZERO_OR_TWO = _integer("0, or at least 2", lambda v: v == 0 or v >= 2, 0, 4)
 HOLDOUT = _number(
     "0, a fraction below 1, or a whole number",
-    lambda v: 0 <= v < ONE or (v >= 1 and v == math.floor(v)),
+    lambda v: 0 <= v < ONE or v % 1 == 0 < v,
     0,
     0.2,
     5,

@@ -1,6 +1,7 @@
 """The refinement of attacked images by the run's sampler."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,8 @@ def check_derivative(refine: Refine, network: Network, shape: tuple[int, ...]) -
 
     key, images = jax.random.key(0), jax.ShapeDtypeStruct((2, *shape), jnp.float32)
     params, statistics = jax.eval_shape(network.init, key, images)
-    model = Trained(params, statistics, jax.ShapeDtypeStruct((), jnp.float32), {})
+    smoothing: Any = jax.ShapeDtypeStruct((), jnp.float32)
+    model = Trained(params, statistics, smoothing, {})
     try:
         jax.eval_shape(jax.grad(summed), images, model, key)
     except ValueError as error:

@@ -325,7 +325,7 @@ MAY_RUN_CODE = {
     "recipes/core/files.py": "configurations and what they share",
     "recipes/core/show_configs.py": "configurations",
     "recipes/samplers/table.py": "samplers of the package",
-    "recipes/study/command.py": "study files",
+    "recipes/study/study_file.py": "study files",
     "training/_processes.py": "what one process of a run sends to the others",
 }
 

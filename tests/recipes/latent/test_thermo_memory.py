@@ -21,8 +21,13 @@ def hidden(weight, z):
 WEIGHT = jax.ShapeDtypeStruct((1000, 16), jnp.float32)
 
 
+def smoke(**overrides):
+    return digits(**{"eval.num_test": 24} | overrides)
+
+
 def programs(**overrides):
-    step, reconstructions, evidence = thermo_memory.programs(digits(**overrides), hidden, WEIGHT)
+    config = smoke(**overrides)
+    step, reconstructions, evidence = thermo_memory.programs(config, hidden, WEIGHT)
     return step.num_bytes, reconstructions.num_bytes, evidence.num_bytes
 
 
@@ -106,9 +111,9 @@ def test_the_largest_program_is_refused_by_the_fields_that_make_it(
     overrides, expected, monkeypatch
 ):
     monkeypatch.setattr(thermo_memory, "available_bytes", lambda: 2**27)
-    thermo_memory.check_memory(digits(), hidden, WEIGHT)
+    thermo_memory.check_memory(smoke(), hidden, WEIGHT)
     with pytest.raises(ConfigError, match=expected):
-        thermo_memory.check_memory(digits(**overrides), hidden, WEIGHT)
+        thermo_memory.check_memory(smoke(**overrides), hidden, WEIGHT)
 
 
 def test_the_machine_says_how_much_it_has():

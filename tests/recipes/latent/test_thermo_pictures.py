@@ -8,7 +8,15 @@ from thermo_study_folder import LOST, labels, make
 
 from ebmjax.recipes.latent import figure_runs as runs
 from ebmjax.recipes.latent import figure_sweeps as sweeps
-from ebmjax.recipes.latent.figure_data import gather, points, quadratic, regimes, series, variants
+from ebmjax.recipes.latent.figure_data import (
+    at_infinity,
+    gather,
+    points,
+    quadratic,
+    regimes,
+    series,
+    variants,
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +94,10 @@ def test_samples_come_with_their_scores(study, panels):
             assert title.startswith(words(row.label)), draw
         np.testing.assert_array_equal(
             drawn[0].images[0].get_array()[1:9, 1:9, 0],
-            expected[0].samples("kid_rbf.infinity")[0][0, ..., 0],
+            expected[0].samples(at_infinity("kid_rbf"))[0][0, ..., 0],
         )
-    report = measured["tempered p=0.1"]
-    kid, fid = (report[score]["infinity"][0] for score in ("kid_rbf", "fid"))
+    scores = measured["tempered p=0.1"]["generation"]["fresh"]["at_sizes"]
+    kid, fid = (scores[score]["infinity"][0] for score in ("kid_rbf", "fid"))
     first = words(panels(runs.sweep_samples, "tempered")[0].get_title())
     assert first.endswith(f"repeat 0: KID {1000 * kid:.3g}e-3, FID {fid:.3g}")
 
@@ -128,7 +136,7 @@ def test_a_score_is_drawn_against_every_variance_regime_by_regime(study, panels)
     assert [axes.get_title() for axes in drawn[0]] == list(found)
     for line, (variance, label) in zip(drawn, sweeps.VARIANCES.items(), strict=True):
         for axes, mine in zip(line, found.values(), strict=True):
-            expected = points(mine, variance, "fid.infinity")
+            expected = points(mine, variance, at_infinity("fid"))
             at, x_spread, y_spread = bars_of(axes.containers[0])
             np.testing.assert_allclose(at, np.stack([expected.x, expected.y], 1))
             np.testing.assert_allclose(x_spread, expected.x_spread, rtol=1e-6)
@@ -171,14 +179,14 @@ def test_variants_lie_over_the_sweep_in_the_panel_of_their_exponent(study, panel
 
 
 def points_of(rows):
-    return points(rows, next(iter(sweeps.VARIANCES)), "fid.infinity")
+    return points(rows, next(iter(sweeps.VARIANCES)), at_infinity("fid"))
 
 
 def test_numbers_are_drawn_against_the_time_of_training(study, panels):
     rows = study[1]
     kid, evidence = panels(sweeps.against_time)
     estimators = sorted({row.estimator for row in rows})
-    for axes, name in ((kid, "kid_rbf.infinity"), (evidence, "evidence.ais.mean")):
+    for axes, name in ((kid, at_infinity("kid_rbf")), (evidence, "evidence.ais.mean")):
         assert [one.get_label() for one in axes.containers] == estimators
         for container, estimator in zip(axes.containers, estimators, strict=True):
             mine = [row for row in rows if row.estimator == estimator]
