@@ -12,3 +12,8 @@ def shown(value: Any) -> str:
         return text
     shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
     return f"{text[:MAX_SHOWN]}... (a {type(value).__name__}{shape})"
+
+
+def printable(text: str) -> str:
+    """Returns ``text`` in which odd names, of files or fields, cannot disturb a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -28,6 +28,7 @@ from ebmjax.data._prepare import DataUnavailableError as DataUnavailableError
 from ebmjax.data._prepare import prepare_tfds as prepare_tfds
 from ebmjax.data._read import LoadedImages as LoadedImages
 from ebmjax.data._splits import MissingSplitError as MissingSplitError
+from ebmjax.data._tfds import check_prepared as check_prepared
 from ebmjax.data._tfds import load_tfds as load_tfds
 from ebmjax.data._toy import circle_means as circle_means
 from ebmjax.data._toy import gaussian_mixture_log_density as gaussian_mixture_log_density

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from ebmjax.data._limits import check_memory
 from ebmjax.data._npy import StoredArray, is_zip, members, stored_array
 from ebmjax.data._source import Source, about_unread, check_shape, existing
 from ebmjax.data._splits import TRAIN, MissingSplitError, find_split, is_alike
 
 WHAT = "an .npz file, an .npy file, or a folder of .npy files"
+BYTES_AN_IMAGE = 32
+"""Memory for a label and a place in the order, with what is made on the way."""
 KINDS = {"images": "images", "x": "images", "labels": "labels", "y": "labels"}
 
 
@@ -44,6 +47,7 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
     file = array.file
     what = f"{name} in {place}" if len(names) > 1 else str(place)
     shape = check_shape(array.shape, array.dtype, what)
+    check_memory(BYTES_AN_IMAGE * shape[0], f"labels and order of {shape[0]:,} images")
     label_name = _only(found, "labels", chosen, place)
     labels = None
     if label_name:

@@ -8,7 +8,15 @@ import numpy as np
 
 from ebmjax.data._pictures import SUFFIXES
 from ebmjax.data._source import Source, about_unread, existing
-from ebmjax.data._splits import NAMES, TRAIN, MissingSplitError, find_split, is_alike, is_split
+from ebmjax.data._splits import (
+    NAMES,
+    TRAIN,
+    MissingSplitError,
+    find_split,
+    is_alike,
+    is_split,
+    look_like_splits,
+)
 
 ENDINGS = ", ".join(SUFFIXES)
 
@@ -26,7 +34,8 @@ def folder_source(
     Raises:
       FileNotFoundError: if there is no such folder.
       MissingSplitError: if it has no such split.
-      ValueError: if there are no images, a class has none, or splits and classes are mixed.
+      ValueError: if there are no images, a class has none, or splits and classes are mixed or
+        cannot be told apart.
     """
     place, unread = _of_split(existing(path, "a folder of images"), split, test_split)
     folders = _folders(place)
@@ -77,6 +86,12 @@ def _of_split(place: Path, split: str, test_split: str | None) -> tuple[Path, li
         if is_split(one.name) or any(is_alike(one.name, name) for name in named)
     ]
     if not splits:
+        if alike := look_like_splits(one.name for one in folders):
+            raise ValueError(
+                f"{place} must hold folders of splits or folders of classes, and {alike[:4]} look "
+                "like splits of other names. Rename them to train and test, or, if they are "
+                "classes, put them into a folder 'train'."
+            )
         if split == TRAIN:
             return place, []
         raise MissingSplitError(f"{place} has no folder {split!r}.")

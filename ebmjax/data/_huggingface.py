@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ebmjax._records import read_json
 from ebmjax._stored import AT_ONCE
 from ebmjax.data._source import Source, about_unread, existing
 from ebmjax.data._splits import TRAIN, find_split, is_split
@@ -78,6 +79,7 @@ def _parts(place: Path) -> dict[str, Any]:
             f'({error}): pip install "ebmjax[huggingface]"'
         ) from error
     try:
+        _check_files(place)
         found: Any = datasets.load_from_disk(str(place))
     except Exception as error:  # of many types, one for each way to be damaged
         raise ValueError(
@@ -87,6 +89,20 @@ def _parts(place: Path) -> dict[str, Any]:
         return dict(found)
     own = str(found.split)
     return {own if is_split(own) else TRAIN: found}
+
+
+def _check_files(place: Path) -> None:
+    """Raises ValueError for a pipe or a device, which ``datasets`` would wait for, inside or named.
+
+    It opens the files that state.json names, wherever they are.
+    """
+    for file in (*place.glob("*"), *place.glob("*/*")):
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ValueError(f"{file.relative_to(place)} is no regular file")
+        if file.name == "state.json":
+            names = [one["filename"] for one in read_json(file)["_data_files"]]
+            if names != [Path(name).name for name in names]:
+                raise ValueError(f"{file.relative_to(place)} names files outside of its folder")
 
 
 def _encoded(rows: Any, column: str) -> Any:
@@ -111,7 +127,7 @@ def _columns(
         raise ValueError(f"{place} must have a column of images (Image), it has {there}.")
     classes = [name for name, one in features.items() if isinstance(one, datasets.ClassLabel)]
     numbers = [name for name, kind in kinds.items() if "int" in kind]
-    usual = classes or [name for name in ("label", "labels") if name in numbers]
+    usual = classes or [name for name in numbers if name.lower() in ("label", "labels")]
     if label_column == "":
         return column, None
     if label_column is None:

@@ -84,6 +84,8 @@ def to_levels(
         )
     levels, num_clipped = _rounded(images, one)
     notes = [f"pixels are {found} and became levels" if found != LEVELS else f"pixels are {found}"]
+    if found == SIGNED_UNIT and low >= 0:
+        notes.append(f"none is below 0 ({low:g} to {high:g}): are they 0..1, unlike others?")
     if num_clipped:
         notes.append(f"pixels just outside, clipped: {num_clipped} ({low:.8g} to {high:.8g})")
     return levels, found, tuple(notes)

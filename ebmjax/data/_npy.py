@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ def members(file: Path) -> tuple[list[str], list[str]]:
     """
     with _told(str(file)), zipfile.ZipFile(file) as opened:
         names = opened.namelist()
+        if twice := [name for name, number in Counter(names).items() if number > 1]:
+            raise ValueError(f"it has {twice[0]!r} twice")
     arrays = [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
     return arrays, [name for name in names if not name.endswith(".npy")]
 

@@ -1,8 +1,9 @@
 """Judges and decodes an encoded picture, in the same way for every source."""
 
+import contextlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,8 +46,9 @@ class Survey(NamedTuple):
     notes: tuple[str, ...]
 
 
-def opened(encoded: Any, name: str) -> Any:
-    """Returns a picture with its header read and judged; its pixels are not yet decoded.
+@contextlib.contextmanager
+def opened(encoded: Any, name: str) -> Iterator[Any]:
+    """Yields a picture with its header read and judged; its pixels are not yet decoded.
 
     Args:
       encoded: a path, bytes, an image of Pillow, or uint8 (height, width, channels).
@@ -84,11 +86,10 @@ def opened(encoded: Any, name: str) -> Any:
         raise _unreadable(name, error) from error
     try:
         _judge(image, name)
-    except ValueError:
+        yield image
+    finally:
         if image is not encoded:
             image.close()
-        raise
-    return image.copy() if image is encoded else image
 
 
 def _judge(image: Any, name: str) -> None:
@@ -97,7 +98,8 @@ def _judge(image: Any, name: str) -> None:
         raise ValueError(
             f"{name} must be {KNOWN}, got {image.format}. Convert it first, by convert('RGB')."
         )
-    has_16_bits = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+    # "BGR;16" is a BMP's, of 16 bits a pixel.
+    has_16_bits = any(";16B" in str(tile[3]) for tile in getattr(image, "tile", ()))
     if image.mode not in GREY + COLOUR or has_16_bits:
         raise ValueError(
             f"{name} must have at most 8 bits a channel, got an image of Pillow's mode "
@@ -191,13 +193,19 @@ def decoded(
 
 
 def _pixels(image: Any, name: str, is_grey: bool) -> np.ndarray:
+    turn = _turn(image)
     try:
-        image.load()
-        image.info.pop("transparency", None)  # Pillow warns where it drops that itself
-        pixels = np.asarray(image.convert("L" if is_grey else "RGB"))
+        plain = image.copy()
+        plain.info.pop("transparency", None)  # Pillow warns where it drops that itself
+        pixels = np.asarray(plain.convert("L" if is_grey else "RGB"))
     except Exception as error:  # cut short or damaged, in one of many ways
         raise _unreadable(name, error) from error
-    turn, pixels = _turn(image), pixels.reshape(*pixels.shape[:2], -1)
+    if _turn(plain) != turn:  # a PNG may have the tag behind its pixels, which viewers show unlike
+        raise ValueError(
+            f"{name} says behind its pixels how to turn it (EXIF), where few programs look. Turn "
+            "it and save it again."
+        )
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
     if turn >= SIDEWAYS:
         pixels = pixels.transpose(1, 0, 2)
     rows, columns = (slice(None, None, -1 if turn in one else 1) for one in (UPSIDE_DOWN, MIRRORED))

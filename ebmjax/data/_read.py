@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ebmjax._shown import printable
 from ebmjax._stored import AT_ONCE, StoredRows
 from ebmjax.data._fit import about_fitting, fitted, fitted_shape
 from ebmjax.data._images import ImageData
@@ -85,16 +86,11 @@ def read_source(
         source.num_images,
         num_classes,
         source.class_names,
-        tuple(map(_printable, (*notes, *reading.notes))),
+        tuple(map(printable, (*notes, *reading.notes))),
         empty_classes,
         tuple(source.files[place] for place in places) if source.files else (),
         found,
     )
-
-
-def _printable(note: str) -> str:
-    """Returns a note in which a file's odd name cannot disturb a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in note)
 
 
 def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str) -> _Reading:

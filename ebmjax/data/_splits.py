@@ -1,5 +1,6 @@
 """Recognises the names of splits, in any case and in the usual words."""
 
+import re
 from collections.abc import Iterable
 
 TRAIN = "train"
@@ -12,6 +13,7 @@ WORDS = {
 """Words that name a split. Case does not count."""
 
 NAMES = ", ".join(word for words in WORDS.values() for word in words)
+WITHIN = re.compile(rf"(?<![a-z])({NAMES.replace(', ', '|')})(set|data|images?|split)?(?![a-z])")
 
 
 class MissingSplitError(ValueError):
@@ -55,6 +57,16 @@ def find_split(names: Iterable[str], split: str, where: object) -> str:
     if len(found) > 1 and (split == TRAIN or split not in found):
         raise ValueError(f"{where} must have one split {split!r}, got {found}. Rename all but one.")
     return split if split in found else found[0]
+
+
+def look_like_splits(names: Iterable[str]) -> list[str]:
+    """Returns the names that hold the word of a split, as "train_set" and "val2017" do.
+
+    It returns none unless training images and others are among them: a class may be a "test tube".
+    """
+    held = {name: match[1] for name in names if (match := WITHIN.search(name.lower()))}
+    is_train = {word in WORDS[TRAIN] for word in held.values()}
+    return sorted(held) if len(is_train) == 2 else []
 
 
 def _meaning(name: str) -> str:

@@ -135,6 +135,15 @@ def tfds_source(
     return source, count
 
 
+def check_prepared(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
+    """Raises unless a data set is there to be read; downloads and writes nothing.
+
+    Raises:
+      FileNotFoundError, NotADirectoryError, DataUnavailableError, ValueError: see ``load_tfds``.
+    """
+    _prepared_builder(name, data_dir, prepare=False)
+
+
 def _label(example: dict[str, Any], name: str) -> Any:
     label = example.get("label", 0)
     if np.ndim(label) or not np.issubdtype(np.asarray(label).dtype, np.integer):

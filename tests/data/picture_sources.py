@@ -25,15 +25,16 @@ def encoded(image, kind="PNG", **options):
     return file.getvalue()
 
 
-def png(width, height, depth, colour, rows):
-    """A PNG of any header, whose pixels are the bytes ``rows``."""
+def png(width, height, depth, colour, rows, last=()):
+    """A PNG of any header, whose pixels are the bytes ``rows``; ``last`` stands behind them."""
 
     def chunk(name, content):
         check = struct.pack(">I", zlib.crc32(name + content))
         return struct.pack(">I", len(content)) + name + content + check
 
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b"")
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows))]
+    parts += [*(chunk(*one) for one in last), chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 

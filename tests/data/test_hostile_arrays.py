@@ -64,6 +64,19 @@ def test_a_member_larger_than_memory_is_refused_by_its_header(tmp_path, never_re
         load(place)
 
 
+def test_more_labels_than_memory_are_refused_before_any_is_made(tmp_path, never_read):
+    """Files with holes: the order of the images alone would fill the memory."""
+    shapes = {"images": (10**11, 1, 1, 1), "labels": (10**11,)}
+    for name, shape in shapes.items():
+        with (tmp_path / f"{name}.npy").open("wb") as file:
+            file.write(header(shape))
+            file.truncate(len(header(shape)) + 10**11)
+    for place in (tmp_path, tmp_path / "images.npy"):
+        for options in ({}, {"max_examples": 1}, {"on_disk": True}):
+            with pytest.raises(ValueError, match="order of 100,000,000,000 images need"):
+                load(place, **options)
+
+
 def test_few_images_of_a_large_member_need_the_member_whole(tmp_path, never_read, monkeypatch):
     np.savez(tmp_path / "all.npz", images=IMAGES)
     np.save(tmp_path / "all.npy", IMAGES)
@@ -137,6 +150,14 @@ def test_members_that_cannot_be_opened_are_named(offset, value, reason, tmp_path
     place = write_npz(tmp_path / "a.npz", header(IMAGES.shape) + IMAGES.tobytes())
     with pytest.raises(ValueError, match=rf"images in .*a\.npz cannot be read: .*{reason}"):
         load(flagged(place, offset, value))
+
+
+def test_a_member_that_is_there_twice_is_refused(tmp_path):
+    place = write_npz(tmp_path / "a.npz", header(IMAGES.shape) + IMAGES.tobytes())
+    with zipfile.ZipFile(place, "a") as file, pytest.warns(UserWarning, match="Duplicate name"):
+        file.writestr("images.npy", header(IMAGES.shape) + bytes(IMAGES.nbytes))
+    with pytest.raises(ValueError, match=r"cannot be read: it has 'images\.npy' twice"):
+        load(place)
 
 
 def test_a_member_without_its_ending_is_none(tmp_path):

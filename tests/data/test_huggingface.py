@@ -1,5 +1,6 @@
 """Columns of a Hugging Face data set are chosen by name; what is missing is named by its row."""
 
+import json
 import os
 import time
 
@@ -120,6 +121,23 @@ def test_a_damaged_set_is_named(damage, tmp_path):
     file.write_bytes(b"{}")
     with pytest.raises(ValueError, match=r"set cannot be read as a data set that save_to_disk"):
         load(place)
+
+
+@pytest.mark.parametrize("name", ["pipe.arrow", "{tmp_path}/pipe.arrow", "../pipe.arrow"])
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    place = write_rows(tmp_path / "set", {"image": IMAGES})
+    os.mkfifo((tmp_path if "/" in name else place) / "pipe.arrow")
+    state = json.loads((place / "state.json").read_text())
+    state["_data_files"] = [{"filename": name.format(tmp_path=tmp_path)}]
+    (place / "state.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"pipe\.arrow is no regular|names files outside of its"):
+        load(place)
+
+
+def test_a_column_of_labels_is_known_in_any_case(tmp_path):
+    columns = {"image": IMAGES, "Label": COARSE}
+    place = write_rows(tmp_path / "set", columns, lambda d: {"Label": d.Value("int64")})
+    assert sorted(load(place).data.labels.tolist()) == COARSE
 
 
 def test_a_set_that_changes_is_noticed(tmp_path):

@@ -1,6 +1,7 @@
 """Pictures are judged alike in every source, and nothing about them vanishes."""
 
 import os
+import struct
 import warnings
 
 import numpy as np
@@ -75,6 +76,33 @@ def test_pictures_are_turned_as_their_tag_says(source, tag, tmp_path, monkeypatc
     assert any("1 of 1 images turned" in note for note in found.notes) == (2 <= tag <= 8)
     height, width = shown.shape[:2]
     assert found.notes[-1].endswith(f"(fit=pad) from {height}x{width}")
+
+
+@sources
+def test_a_tag_behind_the_pixels_turns_nothing_in_silence(source, tmp_path, monkeypatch):
+    """Headers do not show it, so no note would count it."""
+    for tag in (1, 6):
+        exif = Image.Exif()
+        exif[0x0112] = tag
+        rows = b"".join(b"\0" + row.tobytes() for row in COLOUR)
+        picture = png(6, 6, 8, 2, rows, [(b"eXIf", exif.tobytes()[6:])])
+        (tmp_path / str(tag)).mkdir()
+        if tag == 1:
+            found = load(source, tmp_path / "1", [picture], monkeypatch)
+            np.testing.assert_array_equal(found.data.images[0], COLOUR)
+            continue
+        with pytest.raises(ValueError, match="says behind its pixels how to turn it"):
+            load(source, tmp_path / "6", [picture], monkeypatch)
+
+
+@sources
+def test_a_bitmap_of_16_bits_a_pixel_has_at_most_6_bits_a_channel(source, tmp_path, monkeypatch):
+    masks = struct.pack("<III", 0xF800, 0x07E0, 0x001F)
+    about = struct.pack("<IiiHHIIiiII", 40, 2, 1, 1, 16, 3, 4, 0, 0, 0, 0)
+    head = b"BM" + struct.pack("<IHHI", 70, 0, 0, 66)
+    picture = head + about + masks + struct.pack("<HH", 0xF800, 0x001F)
+    found = load(source, tmp_path, [picture], monkeypatch, fit="stretch", image_size=2)
+    assert found.data.images[0, 0].tolist() == [[255, 0, 0], [0, 0, 255]]
 
 
 @sources
@@ -253,6 +281,10 @@ def test_labels_of_data_sets_are_class_numbers(monkeypatch):
         ("[Image.new('L', (6, 6)), None]", "image 1 of .* has no image"),
         ("[Image.new('I', (6, 6))]", "at most 8 bits a channel, got .* mode 'I'"),
         ("[Image.new('F', (6, 6))]", "at most 8 bits a channel, got .* mode 'F'"),
+        (
+            "[Image.open(io.BytesIO(SHORT))]",
+            "image 0 of .* cannot be read as an image: .*Repair it",
+        ),
         ("[Image.open(io.BytesIO(TIFF))]", "must be PNG, JPEG, WebP or BMP, got TIFF. Convert it"),
         ("[np.zeros((6, 6)), np.zeros((6, 5))]", "must be one array, and their shapes differ"),
         ("np.array([[[None]]])", "must be an array of numbers, got dtype object"),
@@ -261,6 +293,7 @@ def test_labels_of_data_sets_are_class_numbers(monkeypatch):
 def test_what_a_function_returns_is_judged_alike(images, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     header = f"import io\nimport numpy as np\nfrom PIL import Image\nTIFF = {TIFF!r}\n"
+    header += f"SHORT = {encoded(COLOUR)[:-40]!r}\n"
     (tmp_path / "mine.py").write_text(f"{header}def read(split):\n    return {images}, None\n")
     with pytest.raises((ValueError, TypeError), match=expected):
         load_images(f"{tmp_path}/mine.py:read", "train")
@@ -278,3 +311,14 @@ def test_a_function_may_return_pictures(tmp_path, monkeypatch):
         found = load_images(f"{tmp_path}/mine.py:read", "train")
         images = [image.tobytes() for image in found.data.images]
         assert images[found.data.labels.tolist().index(0)] == COLOUR.tobytes()
+
+
+def test_what_was_changed_of_a_functions_pictures_is_counted_too(tmp_path):
+    more = [Image.fromarray(255 - COLOUR)]
+    frames = encoded(COLOUR, save_all=True, append_images=more)
+    (tmp_path / "mine.py").write_text(
+        "import io\nfrom PIL import Image\n"
+        f"def read(split): return [Image.open(io.BytesIO({frames!r}))], None\n"
+    )
+    (note,) = load_images(f"{tmp_path}/mine.py:read", "train").notes
+    assert note.startswith("1 of 1 images read without further frames (first ")

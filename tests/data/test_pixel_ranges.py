@@ -102,6 +102,8 @@ def test_the_same_picture_has_the_same_level_in_every_split(tmp_path):
     test = load(tmp_path, np.abs(signed), "test", pixels=train.pixels)
     expected = np.round((np.abs(signed).astype(np.float32) + 1) * 127.5).astype(np.uint8)
     assert as_set(test.data.images) == as_set(expected)
+    assert "none is below 0 (0.00392157 to 1)" in test.notes[1]
+    assert len(load(tmp_path, signed, "test", pixels=train.pixels).notes) == 1
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,30 @@ def test_splits_and_classes_are_not_mixed(also, tmp_path):
         load_images("folder", "train", path=place)
 
 
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("training_set", "test_set"),
+        ("seg_train", "seg_test"),
+        ("train2017", "val2017"),
+        ("TrainSet", "testset"),
+        ("train images", "Test-Images"),
+    ],
+)
+def test_splits_of_other_names_are_no_classes(train, test, tmp_path):
+    """Training would learn the test images, and which of the two an image is from."""
+    place = write_folder(tmp_path, **{train: 100, test: 200})
+    with pytest.raises(ValueError, match=r"look like splits of other names\. Rename them"):
+        load_images("folder", "train", path=place)
+    classes = write_folder(tmp_path / "classes" / "train", **{train: 100, test: 200})
+    assert load_images("folder", "train", path=classes.parent).num_found == 6
+
+
+def test_a_class_may_have_the_word_of_a_split_in_its_name(tmp_path):
+    place = write_folder(tmp_path, **{"test tube": 100, "developer": 200, "trainer": 50})
+    assert len(load_images("folder", "train", path=place).class_names) == 3
+
+
 def test_images_beside_splits_are_refused(tmp_path):
     place = write_folder(tmp_path, train=100)
     (place / "train" / "0.png").rename(place / "stray.png")

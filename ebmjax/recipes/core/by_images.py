@@ -117,6 +117,11 @@ def choose(config: Config, images: Images) -> list[str]:
         if is_open and declare.no_effect(fields, config, name) is None:
             found[name] = rule(config, images)
             config.update_from_flattened_dict({name: found[name]})
+    if found.get("sampler.buffer.law") == "informative":  # with equal blocks for the classes
+        blocks = max(config.data.num_classes, 1) * config.mesh.num_shards
+        size = config.sampler.buffer.size
+        if size is not None and size % blocks and size > blocks:
+            found["sampler.buffer.size"] = config.sampler.buffer.size = size - size % blocks
     if not found:
         return []
     listed = ", ".join(f"{name}={value}" for name, value in found.items())

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from ebmjax._shown import shown
 from ebmjax.recipes.core.extractor_names import RANDOM, extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.core.ranges import MAX_SEED
@@ -159,12 +160,12 @@ def model_options(config: Config) -> dict[str, Any]:
     text = config.model.options
     try:
         options = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         options = error
     if not isinstance(options, dict):
-        why = f" ({options})" if isinstance(options, ValueError) else ""
+        why = f" ({options})" if isinstance(options, Exception) else ""
         raise ConfigError(
             "config.model.options must be a JSON object, names in double quotes, such as "
-            f"--config.model.options='{{\"width\": 32}}'; got {text!r}{why}."
+            f"--config.model.options='{{\"width\": 32}}'; got {shown(repr(text))}{why}."
         )
     return options

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ebmjax._phases import say
+from ebmjax._shown import printable
 
 Config = Any
 """An ``ml_collections.ConfigDict``; its fields are beyond the sight of type checkers."""
@@ -40,7 +41,7 @@ def stop(message: object, code: int = REFUSED) -> NoReturn:
     Raises:
       SystemExit: whose text is the line that was printed.
     """
-    ending = SystemExit(f"error: {message}")
+    ending = SystemExit("\n".join(map(printable, f"error: {message}".split("\n"))))
     print(ending, file=sys.stderr, flush=True)
     ending.code = code
     raise ending

@@ -45,7 +45,8 @@ def check_out(
     for one in filter(None, data):
         source = Path(one).expanduser().resolve()
         is_inside = place.is_relative_to(source) and (out.exists() or out.suffix == ".png")
-        if is_inside or (out.exists() and source.is_file() and out.samefile(source)):
+        files = [source, *source.rglob("*")] if out.is_file() else []  # links among them, too
+        if is_inside or any(file.is_file() and out.samefile(file) for file in files):
             raise ConfigError(f"--out must not be one of the files of data in {one}, got {out}.")
     if out.is_dir():
         raise ConfigError(f"--out must be a file, and {out} is a folder.")
@@ -76,7 +77,8 @@ def _csv(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             columns[name] = array
         else:
             columns |= {f"{name}_{i}": column for i, column in enumerate(array.T)}
-    with path.open("w", newline="") as file:
+    # Names of files may be any bytes; they are written as they are.
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         writer = csv.writer(file)
         writer.writerow(["image", *columns])
         writer.writerows(

@@ -133,7 +133,7 @@ def _as_config(saved: dict[str, Any]) -> Config:
         if name in fields:
             flat[name] = declare.from_json(fields[name], name, flat[name])
         elif not name.startswith("sampler.blackjax."):  # whose kernels have further options
-            raise ConfigError(f"config.{name} is no field of the family {family}.")
+            raise ConfigError(f"config.{shown(name)} is no field of the family {family}.")
     with config.unlocked():
         config.update_from_flattened_dict(flat)
     return config

@@ -90,7 +90,7 @@ def _newest(directory: Path, steps: Sequence[int]) -> Saved:
             try:
                 meta = read_record(directory, step)["user"]
                 total, is_diverged = int(meta["total_steps"]), bool(meta["is_diverged"])
-            except (ValueError, KeyError, TypeError, *ABSENT):
+            except (ValueError, OverflowError, KeyError, TypeError, *ABSENT):
                 continue
             return Saved(step, step, total, False, is_diverged, meta)
     raise WorkdirError(

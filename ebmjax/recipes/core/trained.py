@@ -1,11 +1,13 @@
 """Loads the model of a run: to sample, to score, to be called from your own code."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
+from ebmjax import data
 from ebmjax._phases import phase
 from ebmjax.recipes.core import declare, evaluate, families, recover, run_folder
 from ebmjax.recipes.core.explain import build_or_explain
@@ -47,7 +49,8 @@ def load(
 ) -> TrainedRun:
     """Returns the model of a run; the data that it was trained on must be there.
 
-    It says on stderr which state that is. The folder is data and stays as it is. Code from outside
+    It says on stderr which state that is. The folder is data and stays as it is, and a data set of
+    tensorflow-datasets that is not there is not fetched. Code from outside
     ebmjax that its configuration names is run only if you name it again, or allow it.
 
     Args:
@@ -83,6 +86,9 @@ def load(
     config.update_from_flattened_dict(dotted)
     config = recover.remedied(config, recover.read_complete(path, config))
     found = find_saved(path, config, step)
+    if "max_train" in config.data and data.is_tfds(config.data.name):  # no points of the plane
+        with contextlib.suppress(ValueError):  # which building explains
+            data.check_prepared(config.data.name, config.data.path or None)
     with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
         experiment = build_or_explain(config, lambda: families.build(config, path))
     if experiment.use is None:

@@ -60,6 +60,16 @@ def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_c
     assert ("chains start from uniform noise" in line) == (law == "uniform")
 
 
+@pytest.mark.parametrize(("num_classes", "size"), [(2, 2000), (3, 1998), (7, 1995), (3000, 2000)])
+def test_the_buffer_of_a_classifier_has_equal_blocks_for_any_classes(num_classes, size):
+    """With more classes than slots it stays, and is refused."""
+    config = joint.get_config()
+    config.data.num_classes = num_classes
+    config, line = chosen(config, 1000, 100, (2, 2, 1))
+    assert config.sampler.buffer.size == size
+    assert (f"sampler.buffer.size={size}" in line) == (size < 2000)
+
+
 def test_a_run_says_why_chains_start_from_noise_and_what_to_do():
     config = joint.get_config()
     config.data.num_classes = 10

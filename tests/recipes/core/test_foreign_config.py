@@ -213,3 +213,12 @@ def test_a_run_whose_checkpoints_do_not_name_their_configuration_is_of_another_v
 def test_the_end_of_a_run_is_known_from_its_description(finished):
     found = find_saved(finished, linear())
     assert (str(found), found.is_end) == ("finished: step 10 of 10", True)
+
+
+def test_a_checkpoint_of_endless_steps_is_damaged(tmp_path):
+    config = linear()
+    meta = {"total_steps": float("inf"), "is_diverged": False}
+    with training.Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        checkpoints.save(4, {"weight": np.ones(2)}, meta)
+    with pytest.raises(WorkdirError, match=r"None of the checkpoints \[4\] .* can be read back"):
+        find_saved(tmp_path, config)

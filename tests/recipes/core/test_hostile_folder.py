@@ -11,7 +11,7 @@ from experiment_runs import EXPERIMENTS, contents
 from linear_family import NAME, linear
 from use_checks import command
 
-from ebmjax import recipes
+from ebmjax import data, recipes
 from ebmjax._user_function import user_function
 from ebmjax.recipes.core import declare, families, run_folder, use
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
@@ -347,3 +347,39 @@ def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
     from ebmjax.recipes.core.workdir import check_evaluated
 
     assert "was made with another config.eval" in refusal(lambda: check_evaluated(folder, linear()))
+
+
+@pytest.mark.parametrize("data_path", ["", "elsewhere"])
+def test_no_reader_fetches_a_data_set_that_the_folder_names(
+    data_path, whole, tmp_path, monkeypatch
+):
+    """It would be written where the folder says, after a download."""
+
+    def fetch(*_):
+        raise AssertionError("a data set was to be prepared")
+
+    monkeypatch.setattr(data._tfds, "prepare_tfds", fetch)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    named = {"data.name": "mnist", "data.path": data_path and str(tmp_path / data_path)}
+    folder = hostile(tmp_path / "run", "image", **named)
+    with pytest.raises(data.DataUnavailableError, match="mnist is not prepared: there is no"):
+        recipes.load(folder)
+
+
+def test_names_from_a_stranger_cannot_disturb_a_terminal(tmp_path, monkeypatch, capsys):
+    saved = run_folder.as_json(linear())
+    folder = write(tmp_path / "run", saved | {"\x1b[2J\nerror: \u202e": 1})
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "sample", folder, "s.png")
+    said = capsys.readouterr().err
+    assert "config.?[2J error: ? is no field" in said
+    assert said.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize("options", ['{"a":' + "[" * 5000, "[" * 5000 + "]" * 5000])
+def test_options_nested_too_deep_are_one_line(options, whole, tmp_path):
+    named = {"model.factory": "ebmjax.networks:MLPEnergy", "model.options": options}
+    said = refusal(lambda: recipes.load(hostile(tmp_path / "run", "image", **named)))
+    assert "config.model.options must be a JSON object" in said
+    assert len(said) < 500

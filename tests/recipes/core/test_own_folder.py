@@ -82,6 +82,7 @@ def test_the_packages_configurations_and_studies_need_no_checkout(here):
     ("arguments", "expected"),
     [
         (["run", "--config=nothing.py"], "no configuration file 'nothing.py'"),
+        (["sample", "--workdir=~nobody.here", "--out=x.png"], "a path begins with ~ and the name"),
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
         (
             ["train"],

@@ -5,6 +5,7 @@ What the commands write of real models is tested with each family (``use_checks`
 
 import csv
 import json
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -160,6 +161,20 @@ def test_every_source_is_scored_into_every_format(
         assert "file" not in found
 
 
+@pytest.mark.parametrize("ending", OUTPUTS["score"])
+def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
+    names = ['a, "b".png', "c\nd.png", os.fsdecode(b"\xff.png"), "été 日本.PNG"]
+    files(tmp_path / "own", names + [f"z{index}.png" for index in range(3)])
+    command(monkeypatch, "score", run, f"scores{ending}", "--data=own")
+    if ending == ".npz":
+        with np.load("scores.npz", allow_pickle=False) as arrays:
+            found = arrays["file"].tolist()
+    else:
+        with open("scores.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
+            found = [row["file"] for row in csv.DictReader(file)]
+    assert found == sorted([*names, "z0.png", "z1.png", "z2.png"])
+
+
 def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
     for ending in OUTPUTS["export"]:
         command(monkeypatch, "export", run, tmp_path / f"p{ending}")
@@ -189,6 +204,7 @@ def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
         ("score", "data/a.npz", ["--data=data", "--overwrite"], "one of the files of data in data"),
         ("sample", "own.npz", ["--data_path=own.npz", "--overwrite"], "one of the files of data"),
         ("sample", "data/new.png", ["--data_path=data"], "one of the files of data in data"),
+        ("sample", "pictured.png", ["--data_path=data", "--overwrite"], "one of the files of data"),
         ("sample", "run/new.png", [], "--out must not lie in the run's folder"),
         ("sample", "run/plots/../new.npz", ["--overwrite"], "--out must not lie in the run's fol"),
         ("sample", "new.npz", ["--step=4", "--checkpoint=best"], "--step and --checkpoint=best ex"),
@@ -206,6 +222,8 @@ def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
     (tmp_path / "folder.npz").mkdir()
     (tmp_path / "data").mkdir()
     shutil.copy("own.npz", "data/a.npz")
+    (tmp_path / "pictured.png").write_text("a picture")
+    (tmp_path / "data" / "linked.png").symlink_to("../pictured.png")
     (unloaded / "plots").mkdir()
     before = contents(tmp_path)
     with pytest.raises(SystemExit) as ended:
