@@ -13,7 +13,7 @@ from use_checks import command
 
 from ebmjax import data, recipes
 from ebmjax._user_function import user_function
-from ebmjax.recipes.core import declare, families, run_folder, use
+from ebmjax.recipes.core import declare, families, run_folder, trained, use
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.study.reader import Run
@@ -128,7 +128,7 @@ def built(monkeypatch):
 @pytest.fixture
 def whole(finished, monkeypatch):
     """Makes a folder look whole: with a state to use, which is never read here."""
-    monkeypatch.setattr(recipes.core.trained, "find_saved", lambda *_: "a state")
+    monkeypatch.setattr(trained, "find_saved", lambda *_: "a state")
 
 
 def built_from(folder, **given):
