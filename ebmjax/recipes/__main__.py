@@ -24,7 +24,7 @@ STOPS_WITH_STDIN = "EBMJAX_STOPS_WITH_STDIN"
 """Variable of the environment that makes the command stop when its stdin is closed."""
 
 NO_HOME = "Could not determine home directory."
-"""What ``Path.expanduser`` raises for an unknown user."""
+"""Message of the error that ``Path.expanduser`` raises for an unknown user."""
 
 USAGE = """usage: ebmjax COMMAND ...
 

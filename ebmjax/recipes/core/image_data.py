@@ -202,7 +202,8 @@ def _load(
         )
     except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
         raise type(error)(
-            f"{error} Set name and folder with --config.data.name= and --config.data.path=."
+            f"{error} Set --config.data.name= and --config.data.path= of run, or --data_path= of "
+            "sample, score and export."
         ) from error
     except data.MissingSplitError as error:
         name = next(iter(error.others), "NAME")

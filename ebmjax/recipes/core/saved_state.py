@@ -54,8 +54,8 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
     is_best = step is None and config.eval.get("checkpoint") == "best"
     if not steps:
         raise WorkdirError(
-            f"--workdir {folder} holds no checkpoint to evaluate. Train first: the same command "
-            "with --mode=train, or with --mode=all to train and then evaluate."
+            f"--workdir {folder} holds no checkpoint to use. Train first: `ebmjax run` with its "
+            "configuration and this --workdir."
         )
     if step is not None and step not in steps:
         raise WorkdirError(
@@ -68,7 +68,8 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
         if not kept:
             raise WorkdirError(
                 f"--workdir {folder} holds no best state: it monitored no finite number to choose "
-                "one by after the first step. Take --config.eval.checkpoint=newest."
+                "one by after the first step. Take the newest: --checkpoint=newest of sample, score "
+                "and export, --config.eval.checkpoint=newest of run."
             )
         step = kept[-1]
     found = newest._replace(step=newest.step if step is None else step, is_best=is_best)

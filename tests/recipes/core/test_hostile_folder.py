@@ -310,7 +310,7 @@ def test_names_of_checkpoints_are_numbers(tmp_path):
     folder = write(tmp_path / "run", run_folder.as_json(linear()))
     for name in ("..4", "-1", "04", "²", "٣", "4.damaged", "1e3", "9" * 40):
         (folder / "checkpoints" / name).mkdir(parents=True)
-    assert "holds no checkpoint to evaluate" in refusal(lambda: recipes.load(folder))
+    assert "holds no checkpoint to use" in refusal(lambda: recipes.load(folder))
 
 
 RUNS_CODE = re.compile(
