@@ -34,8 +34,8 @@ def folder_source(
     Raises:
       FileNotFoundError: if there is no such folder.
       MissingSplitError: if it has no such split.
-      ValueError: if there are no images, a class has none, or splits and classes are mixed or
-        cannot be told apart.
+      ValueError: if there are no images, a class has none, or splits and classes are mixed, or
+        classes have names like splits.
     """
     place, unread = _of_split(existing(path, "a folder of images"), split, test_split)
     folders = _folders(place)

@@ -225,7 +225,7 @@ def test_a_data_dir_that_is_missing(refused, tmp_path):
     missing = tmp_path / "nowhere"
     message = refused(FileNotFoundError, **CIFAR10, **{"data.path": str(missing)})
     assert message.startswith(f"data_dir does not exist: {missing}.")
-    assert message.endswith("with --config.data.name= and --config.data.path=.")
+    assert message.endswith("or --data_path= of sample, score and export.")
     assert not missing.exists()
 
 
