@@ -25,12 +25,23 @@ def run_program(function: Callable[..., Any], *arguments: Any) -> Any:
 
     Inside jit, vmap, grad and the like this is the plain call.
     """
+    return make_program(function, *arguments)(*arguments)
+
+
+def make_program(function: Callable[..., Any], *examples: Any) -> Callable[..., Any]:
+    """Returns what ``run_program`` calls, for many arguments of the shapes of ``examples``.
+
+    Whatever ``function`` reads besides its arguments is read now, and no more.
+    """
     if jax.config.jax_disable_jit or not _is_outside():  # type: ignore[attr-defined]
-        return function(*arguments)
-    traced, shapes = jax.make_jaxpr(lambda *args: function(*args), return_shape=True)(*arguments)
-    leaves = jax.tree.leaves(arguments)
-    results = _program(_Trace(traced.jaxpr))(traced.consts, leaves)
-    return jax.tree.unflatten(jax.tree.structure(shapes), results)
+        return function
+    traced, shapes = jax.make_jaxpr(lambda *args: function(*args), return_shape=True)(*examples)
+    program, structure = _program(_Trace(traced.jaxpr)), jax.tree.structure(shapes)
+
+    def run(*arguments: Any) -> Any:
+        return jax.tree.unflatten(structure, program(traced.consts, jax.tree.leaves(arguments)))
+
+    return run
 
 
 def _is_outside() -> bool:

@@ -6,8 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ebmjax import latent, metrics, optim, samplers
+from ebmjax import evaluate, latent, metrics, optim, samplers
+from ebmjax.data import ImageData
 from ebmjax.samplers import batch_step, run_chain, sgld, trace_chain
 
 
@@ -19,6 +21,19 @@ def start() -> Any:
     return jax.vmap(sgld(parabola, step_size=0.1).init)(jnp.ones((2, 3)))
 
 
+def attacked(key: Any) -> tuple[Any, Any, jax.Array, jax.Array]:
+    """A key, a classifier made anew, and two images with their labels."""
+    weights = jax.random.normal(key, (4, 2))
+    return key, lambda key, x: x.reshape(2, 4) @ weights, jnp.zeros((2, 2, 2)), jnp.array([0, 1])
+
+
+def new_classifier(key: Any) -> Callable[[jax.Array], jax.Array]:
+    weights = jax.random.normal(key, (4, 2))
+    return lambda x: x.reshape(len(x), 4) @ weights
+
+
+ATTACK: dict[str, Any] = {"norm": "linf", "num_steps": 2}
+TEST = ImageData(np.zeros((2, 2, 2, 1), np.uint8), np.array([0, 1]))
 law = samplers.uniform_law((2,), -1.0, 1.0)
 tilt = partial(samplers.mala, step_size=0.3)
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -52,6 +67,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "landscape": lambda key: metrics.energy_landscape(
         lambda w: jnp.sum(w**2), jnp.ones(2), jnp.ones(2), jnp.arange(2.0), [0.0, 1.0], [0.0, 1.0]
     ),
+    "pgd_attack": lambda key: metrics.pgd_attack(*attacked(key), epsilon=0.1, **ATTACK),
+    "robust_accuracy_curve": lambda key: metrics.robust_accuracy_curve(
+        *attacked(key), jnp.array([0.0, 0.1]), **ATTACK
+    ),
+    "robustness": lambda key: evaluate.robustness(key, new_classifier(key), TEST, num_steps=2),
+    "classifier": lambda key: evaluate.classifier(new_classifier(key), TEST),
     "sam": lambda key: optim.sam_gradients(lambda w: (jnp.sum(w**2), {}), jnp.ones(2), rho=0.1),
 }
 

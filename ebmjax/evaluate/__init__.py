@@ -1,8 +1,8 @@
 """The numbers of a run's evaluation, for your own loop: functions and arrays in, dictionaries out.
 
 Names are those of ``evaluation.json``. Images are uint8 (N, H, W, C), as ``ImageData`` holds them.
-Your functions of images see float32 (N, H, W, C) in [-1, 1]. If they are
-``jax.tree_util.Partial(fn, params)``, new parameters compile nothing again.
+Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at every call; new
+parameters of the same shapes compile nothing again.
 """
 
 from ebmjax.evaluate._classifier import classification as classification

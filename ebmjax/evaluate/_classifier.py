@@ -10,18 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, metrics
-from ebmjax._checks import check_finite, check_labels
+from ebmjax._checks import check_at_least, check_finite, check_labels
+from ebmjax._programs import make_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, out_of_distribution
 
 LogitsFn = Callable[[jax.Array], jax.Array]
 """``logits_fn(images)``: float32 (N, H, W, C) in [-1, 1] to (N, classes)."""
-
-
-def as_partial(function: Callable[..., Any]) -> jax.tree_util.Partial:
-    """Returns ``function`` as a PyTree, so that compiled programs take its arrays as arguments."""
-    is_partial = isinstance(function, jax.tree_util.Partial)
-    return function if is_partial else jax.tree_util.Partial(function)
 
 
 def as_floats(images: Any) -> Any:
@@ -74,13 +69,14 @@ def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[s
     """
     images = as_floats(images)
     check_finite("images", images)
-    batch = jax.tree_util.Partial(_scores, as_partial(logits_fn))
-    return metrics.extract_in_batches(batch, images, batch_size)
+    check_at_least("batch_size", batch_size, 1)
 
+    def of_batch(images: jax.Array) -> dict[str, jax.Array]:
+        return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 
-@jax.jit
-def _scores(logits_fn: LogitsFn, images: jax.Array) -> dict[str, jax.Array]:
-    return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
+    shape = (batch_size, *jnp.shape(images)[1:])
+    program = make_program(of_batch, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
+    return metrics.extract_in_batches(program, images, batch_size)
 
 
 def classifier(

@@ -10,6 +10,7 @@ import numpy as np
 
 from ebmjax import latent
 from ebmjax._checks import check_at_least
+from ebmjax._programs import run_program
 from ebmjax.evaluate._classifier import as_floats
 from ebmjax.samplers import mala
 from ebmjax.types import Key
@@ -87,19 +88,14 @@ def evidence(
     )
     _check(methods, settings)
     observations = as_floats(images)
-    scales = {name: float(getattr(model, name)) for name in ("base_scale", "likelihood_scale")}
+
+    def run(name: str, key: Key, params: Any, observations: Any) -> latent.Estimate:
+        return METHODS[name](key, params, model, observations, settings)
+
     report = {}
     for i, name in enumerate(methods):
-        estimate = jax.device_get(
-            _run(
-                jax.random.fold_in(key, i),
-                params,
-                observations,
-                name=name,
-                model=model._replace(**scales),
-                settings=settings,
-            )
-        )
+        arguments = jax.random.fold_in(key, i), params, observations
+        estimate = jax.device_get(run_program(partial(run, name), *arguments))
         is_trapezium = name == "thermodynamic" and not with_divergences
         report["trapezium" if is_trapezium else name] = {
             "log_evidence": estimate.value,
@@ -128,19 +124,6 @@ def _check(methods: Sequence[str], settings: Settings) -> None:
             f"num_chains must be a multiple of {NUM_GROUPS}, and at least {2 * NUM_GROUPS}, for "
             f"'smc', got {num}."
         )
-
-
-@partial(jax.jit, static_argnames=("name", "model", "settings"))
-def _run(
-    key: Key,
-    params: latent.LatentParams,
-    observations: jax.Array,
-    *,
-    name: str,
-    model: latent.LatentModel,
-    settings: Settings,
-) -> latent.Estimate:
-    return METHODS[name](key, params, model, observations, settings)
 
 
 def _image_by_image(

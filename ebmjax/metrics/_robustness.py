@@ -15,8 +15,10 @@ from ebmjax._checks import (
     check_positive,
 )
 from ebmjax._precision import at_least_float32
+from ebmjax._programs import run_program
 from ebmjax.metrics._attack_steps import (
     BALLS,
+    Ball,
     LogitsFn,
     check_images,
     check_labels,
@@ -145,7 +147,36 @@ def pgd_attack(
     check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
     images, labels = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
     step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
-    ball = BALLS[norm]
+    attack = partial(
+        _attack,
+        logits_fn,
+        ball=BALLS[norm],
+        box=(low, high),
+        num_steps=num_steps,
+        num_restarts=num_restarts,
+        random_start=random_start,
+        num_eot=num_eot,
+    )
+    found = run_program(attack, key, images, labels, epsilon, step_size)
+    warn_without_gradient(found.had_gradient)
+    return found
+
+
+def _attack(
+    logits_fn: LogitsFn,
+    key: Key,
+    images: jax.Array,
+    labels: jax.Array,
+    epsilon: Any,
+    step_size: Any,
+    *,
+    ball: Ball,
+    box: tuple[Any, Any],
+    num_steps: int,
+    num_restarts: int,
+    random_start: bool,
+    num_eot: int,
+) -> PGDResult:
     evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)
     judge = partial(margins_of, logits_fn, labels, num_eot)
 
@@ -154,7 +185,7 @@ def pgd_attack(
 
     def project(x: jax.Array) -> jax.Array:
         inside = wide + ball.project(x - wide, epsilon)
-        return jnp.clip(inside, low, high).astype(wide.dtype)
+        return jnp.clip(inside, *box).astype(wide.dtype)
 
     def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
         x, worst, had_gradient = carry
@@ -186,7 +217,6 @@ def pgd_attack(
     (worst, had_gradient), _ = jax.lax.scan(restart, (clean, needs_none), restart_keys)
     adversarial, margins = worst
     had_gradient |= margins <= 0
-    warn_without_gradient(had_gradient)
     return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
 
 
@@ -217,8 +247,6 @@ def robust_accuracy_curve(
     Radius 0 gives the clean accuracy. The attacks are independent, so the curve may rise. An image
     broken at one radius is broken at every larger one. So if the curve rises by more than a few
     images, the attack is too weak: use more steps or restarts.
-
-    Each call outside ``jit`` compiles again; jit it for many batches of images.
 
     Args:
       key: split over the radii.
@@ -262,7 +290,8 @@ def robust_images(
         return found.is_correct, found.had_gradient
 
     keys = jax.random.split(key, len(epsilons))
-    is_correct, had_gradient = jax.lax.map(survivors, (keys, epsilons))
+    loop = partial(jax.lax.map, survivors)
+    is_correct, had_gradient = run_program(loop, (keys, epsilons))
     warn_without_gradient(had_gradient)
     return is_correct
 

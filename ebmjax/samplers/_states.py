@@ -55,9 +55,15 @@ def map_state(
       velocity: from the old position and a velocity or momentum to the new one.
 
     Raises:
-      TypeError: if a field is shaped like the position and has none of the names above, or a
-        gradient or velocity is not shaped like it.
+      TypeError: if there is no position, a field has as many numbers as one and none of the names
+        above, or a gradient or velocity is not shaped like it.
     """
+    if not _is_leaf(state) and next(_positions(state), None) is None:
+        raise TypeError(
+            f"a wrapper finds no field named {' or '.join(POSITIONS)} in {type(state).__name__}. "
+            "Let the state be a NamedTuple, a dictionary, or a dataclass that is registered by "
+            "jax.tree_util.register_dataclass, with the position in such a field."
+        )
     turns = dict.fromkeys(GRADIENTS, gradient) | dict.fromkeys(VELOCITIES, velocity)
 
     def visit(node: Any, outer: Any) -> Any:
@@ -71,10 +77,10 @@ def map_state(
                 return position(part)
             if name in EVEN or part is None:
                 return part
-            is_vector = here is not None and _is_like(here, part)
-            if name in turns and is_vector:
+            if name in turns and here is not None and _is_like(here, part):
                 return turns[name](here, part)
-            if name in turns or is_vector or name == "cotangent":
+            near = found if here is None else [here]
+            if name in turns or name == "cotangent" or any(_is_vector(x, part) for x in near):
                 raise TypeError(_unknown(node, name, part, here))
             return part if _is_leaf(part) else visit(part, here)
 
@@ -122,13 +128,16 @@ def _positions(node: Any) -> Iterator[PyTree]:
 
 
 def _is_like(position: PyTree, part: Any) -> bool:
-    """Returns whether ``part`` is floating point and shaped like ``position``, or like its row."""
-    leaves, expected = jax.tree.leaves(part), jax.tree.leaves(position)
-    if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves):
+    """Returns whether ``part`` has the structure and shapes of ``position``."""
+    return jax.tree.map(jnp.shape, part) == jax.tree.map(jnp.shape, position)
+
+
+def _is_vector(position: PyTree, part: Any) -> bool:
+    """Returns whether ``part`` is like ``position``, or an array of as many numbers."""
+    leaves, size = jax.tree.leaves(part), sum(map(jnp.size, jax.tree.leaves(position)))
+    if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in leaves):
         return False
-    if jax.tree.structure(part) == jax.tree.structure(position):
-        return [jnp.shape(leaf) for leaf in leaves] == [jnp.shape(leaf) for leaf in expected]
-    return _is_leaf(part) and jnp.shape(part) == (sum(map(jnp.size, expected)),)
+    return _is_like(position, part) or (_is_leaf(part) and jnp.size(part) == size)
 
 
 def check_state(state: Any, *fields: str) -> None:

@@ -127,8 +127,8 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
 
     Raises:
       ValueError: unless ``low < high``; from the sampler, unless both broadcast to the position.
-      TypeError: from ``init``, for a state with a field that is shaped like the position and has no
-        name that wrappers know.
+      TypeError: from ``init``, for a state without a position, or with a field that holds as many
+        numbers as the position and has no name that wrappers know.
     """
     check_interval(low, high)
 

@@ -150,6 +150,8 @@ WRAPPERS = {
         (jnp.ones(()), jnp.ones(()), "Ball.other"),
         (START, START, "Ball.other"),
         (START, jnp.ones(3), "Ball.other"),  # all coordinates in a row
+        (jnp.ones((2, 2)), jnp.ones((1, 4)), "Ball.other"),
+        (jnp.ones(3), jnp.ones((3, 1), complex), "Ball.other"),
         (jnp.ones(3), {"deep": [jnp.ones(3)]}, "list"),
         (jnp.ones(3), Ball(None, jnp.ones(2), None), "Ball.velocity"),  # of another shape
     ],
@@ -164,6 +166,36 @@ def test_a_field_that_no_wrapper_knows_is_refused(
         TypeError, match=f"cannot tell what to do with {name}.*velocity or momentum"
     ):
         sampler.init(position)
+
+
+@jax.tree_util.register_pytree_node_class
+class Nameless:
+    """A state that JAX takes apart by number, though it has the attributes."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.position, self.velocity = parts
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
+        return (self.position, self.velocity), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, parts: tuple[Any, ...]) -> "Nameless":
+        return cls(*parts)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(
+    "make_state",
+    [Nameless, lambda *parts: parts, lambda x, v: {"q": x, "p": v}],
+    ids=["nameless", "pair", "other_names"],
+)
+def test_a_state_whose_position_is_not_found_is_refused(wrapper: str, make_state: Any) -> None:
+    """Its walls would let everything through."""
+    sampler = Sampler(lambda x, key=None: make_state(x, x), lambda key, state: (state, None))
+    options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
+    wrapped = WRAPPERS[wrapper](lambda density, **others: sampler)(flat, **options)
+    with pytest.raises(TypeError, match=r"no field named .*position in .*register_dataclass"):
+        wrapped.init(jnp.ones(3))
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
