@@ -17,6 +17,7 @@ from ebmjax.data._images import to_signed_unit as to_signed_unit
 from ebmjax.data._indices import batch_indices as batch_indices
 from ebmjax.data._indices import block_indices as block_indices
 from ebmjax.data._indices import epoch_indices as epoch_indices
+from ebmjax.data._load import check_source as check_source
 from ebmjax.data._load import is_tfds as is_tfds
 from ebmjax.data._load import load_images as load_images
 from ebmjax.data._out_of_distribution import constant_images as constant_images

@@ -1,6 +1,7 @@
 """Reads a split of images from any source by name."""
 
 import os
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from ebmjax.data._function import function_source, of_array
 from ebmjax.data._huggingface import huggingface_source
 from ebmjax.data._indices import epoch_indices
 from ebmjax.data._limits import check_sizes
+from ebmjax.data._prepare import open_builder
 from ebmjax.data._read import LoadedImages, read_source
+from ebmjax.data._source import Source
 from ebmjax.data._tfds import tfds_source
 
 NEED_PATH = ("npz", "npy", "folder", "huggingface")
@@ -80,12 +83,7 @@ def load_images(
       >>> load_images("digits", "test", max_examples=100).data.images.shape
       (100, 8, 8, 1)
     """
-    if name.endswith((".npz", ".npy")) or ("/" in name and os.path.exists(name)):
-        raise ValueError(
-            f"name must say what kind of source it is, and is a path, {name!r}. Give that as path, "
-            "with the name npz (an .npz file, an .npy file or a folder of them) or folder (of "
-            "image files)."
-        )
+    _check_is_no_path(name)
     check_sizes(image_size, max_examples)
     if name == "digits":
         source = of_array(*load_digits(split), name)  # pyright: ignore[reportArgumentType]
@@ -94,15 +92,51 @@ def load_images(
         source, count = tfds_source(name, split, data_dir=path, max_examples=max_examples)
         places = np.arange(count)
     else:
-        sources = {
-            "npz": lambda: array_source(path, split),
-            "npy": lambda: array_source(path, split),
-            "folder": lambda: folder_source(path, split, test_split),
-            "huggingface": lambda: huggingface_source(path, split, image_column, label_column),
-        }
-        source = sources.get(name, lambda: function_source(name, split, path))()
+        source = _own_source(name, split, path, test_split, image_column, label_column)
         places = epoch_indices(0, 0, source.num_images)[:max_examples]
     with phase(f"reading {len(places):,} images, split {split}"):
         return read_source(
             source, places, image_size=image_size, fit=fit, pixels=pixels, on_disk=on_disk
         )
+
+
+def check_source(
+    name: str,
+    split: str,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    test_split: str | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+) -> None:
+    """Raises as ``load_images`` does if there is no such source or split; reads no image.
+
+    A data set of tensorflow-datasets may be one that is still to be prepared. A function is not
+    called.
+    """
+    _check_is_no_path(name)
+    if is_tfds(name):
+        open_builder(name, path)
+    elif name in NEED_PATH:
+        _own_source(name, split, path, test_split, image_column, label_column)
+
+
+def _check_is_no_path(name: str) -> None:
+    if name.endswith((".npz", ".npy")) or ("/" in name and os.path.exists(name)):
+        raise ValueError(
+            f"name must say what kind of source it is, and is a path, {name!r}. Give that as path, "
+            "with the name npz (an .npz file, an .npy file or a folder of them) or folder (of "
+            "image files)."
+        )
+
+
+def _own_source(
+    name: str, split: str, path: Any, test_split: Any, image_column: Any, label_column: Any
+) -> Source:
+    sources = {
+        "npz": lambda: array_source(path, split),
+        "npy": lambda: array_source(path, split),
+        "folder": lambda: folder_source(path, split, test_split),
+        "huggingface": lambda: huggingface_source(path, split, image_column, label_column),
+    }
+    return sources.get(name, lambda: function_source(name, split, path))()

@@ -93,6 +93,11 @@ def _explained(error: BaseException, config: str, names: Collection[str]) -> str
         for name in sorted({*names} - known):
             hint = did_you_mean(name, known)
             return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
+    if isinstance(error, flags.IllegalFlagValueError):  # "flag --config.NAME=VALUE: ..."
+        name, _, rest = str(error).removeprefix("flag --config.").partition("=")
+        one = families.fields_of(read(config, [], is_checked=False).family).get(name)
+        if one is not None:
+            return declare.refusal_of(one, name, rest.partition(": ")[0])
     return str(error).strip().splitlines()[-1]
 
 

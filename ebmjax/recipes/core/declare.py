@@ -186,8 +186,14 @@ def from_json(one: Field, name: str, value: Any) -> Any:
         is_whole = type(one.default) is not int or type(value) is int
         if is_whole and one.values.refusal(value) is None:
             return tuple(value) if isinstance(value, list) else value
+    raise ConfigError(refusal_of(one, name, value))
+
+
+def refusal_of(one: Field, name: str, value: Any) -> str:
+    """Returns the message for a value that is not of the field's kind."""
+    is_many = isinstance(one.default, tuple) or one.values.kind is tuple
     many = "a list, every entry " * is_many
-    raise ConfigError(f"config.{name} must be {many}{one.values.words}, got {shown(repr(value))}.")
+    return f"config.{name} must be {many}{one.values.words}, got {shown(repr(value))}."
 
 
 def named_code(fields: Fields, config: Config) -> dict[str, str]:

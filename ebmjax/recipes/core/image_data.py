@@ -1,5 +1,7 @@
 """Reads the images of a run from the source that ``config.data`` names."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,23 +185,39 @@ class _MissingSplitError(ConfigError):
         self.others = others
 
 
+def check(config: Config) -> None:
+    """Raises as ``load`` if the source of ``config.data`` or its training images are not there.
+
+    Reads no image.
+    """
+    with _told(config, "train"):
+        data.check_source(config.data.name, "train", **_named(config))
+
+
+def _named(config: Config, *others: str) -> dict[str, Any]:
+    names = ("path", "test_split", "image_column", "label_column", *others)
+    return {name: config.data[name] or None for name in names}
+
+
 def _load(
     config: Config, split: str, limit: int | None, on_disk: bool = False
 ) -> data.LoadedImages:
-    section = config.data
-    options: dict[str, Any] = {
-        name: section[name] or None
-        for name in ("path", "image_size", "pixels", "test_split", "image_column", "label_column")
-    }
-    try:
+    with _told(config, split, on_disk):
         return data.load_images(
-            section.name,
+            config.data.name,
             split,
-            fit=section.fit,
+            fit=config.data.fit,
             max_examples=limit,
             on_disk=on_disk,
-            **options,
+            **_named(config, "image_size", "pixels"),
         )
+
+
+@contextlib.contextmanager
+def _told(config: Config, split: str, on_disk: bool = False) -> Iterator[None]:
+    """Names the fields in errors of a source."""
+    try:
+        yield
     except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
         raise type(error)(
             f"{error} Set --config.data.name= and --config.data.path= of run, or --data_path= of "

@@ -68,7 +68,7 @@ def check_data(cells: Sequence["Cell"]) -> None:
         if new:
             try:
                 _check_named(cell.config, named)
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, RuntimeError) as error:
                 raise ConfigError(f"row {cell.label!r}: {error}") from error
 
 
@@ -139,3 +139,7 @@ def _check_named(config: Config, named: Mapping[str, Any]) -> None:
                 raise ConfigError(f"config.{name}={value!r} does not exist, from {Path.cwd()}.")
         elif is_function_name(value):
             user_function(value)
+    if "data.test_split" in families.fields_of(config.family) and config.data.name != "digits":
+        from ebmjax.recipes.core import image_data  # which loads JAX
+
+        image_data.check(config)

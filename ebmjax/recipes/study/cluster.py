@@ -17,7 +17,7 @@ SLURM = "--slurm."
 MAX_TIMEOUTS = 100
 """Sittings of a run that reach the time limit before its job is given up."""
 POLL_SECONDS = 10.0
-SEVERAL = re.compile(r"N|n|nodes?|(?:ntasks?|array)(?:-.*)?")
+SEVERAL = re.compile(r"N|n|nodes?|(?:n?tasks?|array)(?:-.*)?")
 """Options of sbatch by which a job has several tasks or nodes, or is several jobs."""
 
 
@@ -106,7 +106,7 @@ def _slurm_executor(folder: Path, num_jobs: int | None, options: Mapping[str, st
         )
     others = {name: value for name, value in options.items() if name != "time"}
     for name, value in others.items():
-        if SEVERAL.fullmatch(name) and value != "1":
+        if SEVERAL.fullmatch(name.replace("_", "-")) and value != "1":
             raise ConfigError(
                 f"--slurm.{name}={value} would start a run several times in one folder. {ONE_TASK}"
             )

@@ -208,6 +208,8 @@ def test_a_refused_job_is_said(fake_slurm, tmp_path):
             r"--slurm\.nodes=4 would start a run several times in one folder.*gres=gpu:N",
         ),
         ("slurm", ["--slurm.time=5", "--slurm.ntasks-per-node=8"], r"\.ntasks-per-node=8 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.ntasks_per_node=8"], r"\.ntasks_per_node=8 would"),
+        ("slurm", ["--slurm.time=5", "--slurm.tasks-per-node=8"], r"\.tasks-per-node=8 would"),
         ("slurm", ["--slurm.time=5", "--slurm.ntasks=2"], r"\.ntasks=2 would"),
         ("slurm", ["--slurm.time=5", "--slurm.n=2"], r"\.n=2 would"),
         ("slurm", ["--slurm.time=5", "--slurm.nodes=2-4"], r"\.nodes=2-4 would"),

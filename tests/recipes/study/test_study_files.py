@@ -245,6 +245,10 @@ NAMED = {
     "--config.model.factory=no.py:make": r"'no\.py:make' must be FILE\.py:FUNCTION",
     "--config.model.factory=own.py:mke": r"'own\.py:mke' must name a function of 'own\.py'",
     "--config.data.name=own.py:mke": r"'own\.py:mke' must name a function of 'own\.py'",
+    "--config.data.name=mnistt": r"config\.data\.name='mnistt', .*tensorflow-datasets",
+    "--config.data.path=own.py --config.data.name=folder": r"own\.py must be a folder of images",
+    "--config.data.path=own.py --config.data.name=npz": r"\.path=.own\.py., split train",
+    "--config.data.path=no_images --config.data.name=folder": r"no_images holds no images",
 }
 
 
@@ -256,6 +260,7 @@ def test_what_a_row_names_must_be_there_before_the_first_run(
     """For rows that still have to run: the data of finished ones may be gone."""
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text("def make():\n    pass\n")
+    Path("no_images").mkdir()
     Path("study.py").write_text(
         "from ebmjax.recipes.study import Study\n"
         f"ROWS = {{'good': 'joint', 'bad': ['joint', *{arguments.split()}]}}\n"
