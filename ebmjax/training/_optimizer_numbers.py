@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -48,7 +49,7 @@ def describe_optimizer(train_step: Any, state: TrainState) -> dict[str, Any]:
         operations = [*_operations(jax.make_jaxpr(one_update)(jax.eval_shape(lambda: state)))]
     except Exception:  # such as a mean over an axis that only the step knows
         return found
-    numbers = {abs(float(f"{one:.6g}")) for one in operations if isinstance(one, float)}
+    numbers = [abs(float(f"{one:.6g}")) for one in operations if isinstance(one, float)]
     found["numbers"] = sorted(numbers)
     found["digest"] = hashlib.sha256(repr(operations).encode()).hexdigest()
     return found
@@ -84,7 +85,7 @@ def tell_differences(
             )
     is_comparable = theirs["versions"] == ours["versions"] and theirs["digest"] and ours["digest"]
     if is_comparable and theirs["digest"] != ours["digest"]:
-        before, now = set(theirs["numbers"]), set(ours["numbers"])
+        before, now = Counter(theirs["numbers"]), Counter(ours["numbers"])
         logger.warning(
             "The optimiser (its learning rate, a schedule or another number) is not the one that "
             "checkpoint %d was made with: %s then, %s now. The new one is used from here on. To "

@@ -49,6 +49,7 @@ def test_another_rate_is_said_with_the_one_that_is_used(kind, tmp_path, caplog):
     assert "rate" in said
     assert "checkpoint 10" in said.lower()
     assert ("The new one is used" in said) == is_new
+    assert ("0.1 then, " in said) == is_new  # also if another number of the optimiser is 0.1
     assert ("that is used: 0.1" in said) != is_new
     before = sitting(tmp_path / "same", make(0.1), 10)
     moved = jnp.abs(after.params["weight"] - before.params["weight"]).max()

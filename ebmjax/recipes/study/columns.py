@@ -58,7 +58,6 @@ PATTERNS = {
         {OF_CHAINS} {OF_SAMPLES}
         accuracy cross_entropy test_(accuracy|ece|nll|brier|log_density) buffer_log_density
         {below("classification", "accuracy ece nll brier num_images")}
-        {below("ood.mean_auroc", "(log_density|max_probability|negative_score_norm)")}
         {below("ood.sets.*", "(log_density|max_probability|negative_score_norm).*")}
         ood.num_images ood.sets.*.num_images
         robustness.(|refined.)(|by_gradient.*.)(|usable_gradient.)(linf|l2).*
