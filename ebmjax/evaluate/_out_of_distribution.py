@@ -1,6 +1,6 @@
 """Sets of other images, and how well scores tell them from a model's own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -84,7 +84,7 @@ def out_of_distribution(
         name: {
             "num_images": _number(theirs),
             **{
-                score: {k: float(v) for k, v in _detection(ours, theirs[score]).items()}
+                score: {k: float(v) for k, v in _told(_detection, ours, theirs[score]).items()}
                 for score, ours in inside.items()
             },
         }
@@ -97,7 +97,15 @@ def _number(scores: Mapping[str, Any]) -> int:
     return len(next(iter(scores.values())))
 
 
-@jax.jit
+def _told(numbers_of: Callable[[Any, Any], Any], inside: Any, outside: Any) -> Any:
+    """Returns numbers of two sets of scores; NaN where a score is, which only jit lets through.
+
+    Outside of jit scores are ranked as they are, and not rounded to float32 before.
+    """
+    has_nan = any(np.isnan(scores).any() for scores in (inside, outside))
+    return (jax.jit(numbers_of) if has_nan else numbers_of)(inside, outside)
+
+
 def _detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
     return {
         "auroc": metrics.auroc(in_scores, out_scores),
@@ -113,10 +121,9 @@ def areas_by_image(
     tested: Mapping[str, np.ndarray], others: Mapping[str, Mapping[str, np.ndarray]]
 ) -> dict[str, Parts]:
     """Returns the area of every score and set, image by image."""
-    parts_of = jax.jit(metrics.auroc_parts)
     found: dict[str, Parts] = {}
     for score, inside in tested.items():
         for name, other in others.items():
-            ours, theirs = (np.asarray(part) for part in parts_of(inside, other[score]))
+            ours, theirs = map(np.asarray, _told(metrics.auroc_parts, inside, other[score]))
             found[f"ood.sets.{name}.{score}.auroc"] = {TEST: ours, name: theirs}
     return found

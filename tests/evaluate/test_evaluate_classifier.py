@@ -88,11 +88,12 @@ def test_sets_outside_are_told_from_as_many_test_images():
     assert ood.keys() == {"sets", "num_images"}, "no mean over sets that differ"
 
 
-def test_an_energy_is_a_score():
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_an_energy_is_a_score(offset):
     """Six pairs of eight are in order, and both classes may be the positive one."""
     found = evaluate.out_of_distribution(
-        {"log_density": np.array([1.0, 2.0, 3.0, 4.0])},
-        {"other": {"log_density": np.array([0.0, 2.5])}},
+        {"log_density": offset + np.array([1.0, 2.0, 3.0, 4.0])},
+        {"other": {"log_density": offset + np.array([0.0, 2.5])}},
     )["sets"]["other"]["log_density"]
     assert found["auroc"] == pytest.approx(0.75)
     # The lowest of the four inside lets one of the two outside pass.
