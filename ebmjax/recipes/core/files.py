@@ -26,7 +26,7 @@ def find(path: str, folder: str, kind: str, where: str = "") -> Path:
 
     Args:
       path: as the user gave it, absolute or relative; "joint" stands for configs/joint.py.
-      folder: "configs" or "studies", where the project keeps such files.
+      folder: "configs" or "studies", where the project keeps such files; "*" for both.
       kind: word for such a file, for the error.
       where: beginning of the error, such as the row of a study.
 
@@ -36,7 +36,7 @@ def find(path: str, folder: str, kind: str, where: str = "") -> Path:
     found = places(path, folder)
     if found:
         return found[0]
-    names = sorted(f"{folder}/{p.name}" for p in (PROJECT / folder).glob("*.py"))
+    names = sorted(f"{p.parent.name}/{p.name}" for p in PROJECT.glob(f"{folder}/*.py"))
     near = did_you_mean(Path(path).stem, (Path(name).stem for name in names))
     hint = f"{near} `ebmjax list` prints all." if near else f" There are {', '.join(names)}."
     stop(f"{where}no {kind} file {path!r} from {Path.cwd()}, nor among the project's.{hint}")

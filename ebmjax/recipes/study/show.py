@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ebmjax.recipes.core import files, show_configs
-from ebmjax.recipes.core.fields import ConfigError, counted, stop
+from ebmjax.recipes.core.fields import ConfigError, counted, did_you_mean, stop
 from ebmjax.recipes.study import Study, study_file
 
 USAGE = """usage: ebmjax list [FOLDER | FILE[:VARIANT]]
@@ -67,20 +67,25 @@ def _file(name: str) -> Iterator[str]:
     path, _, variant = name.partition(":")
     places = {kind: files.places(path, kind)[:1] for kind in ("configs", "studies")}
     if not any(places.values()):
-        files.find(path, "studies", "configuration or study")
+        files.find(path, "*", "configuration or study")
+    known: list[str] = []
     for file in dict.fromkeys(one for found in places.values() for one in found):
         text, names = show_configs.defined(file)
         if "get_config" in names:
             yield from _head(file, text)
-            yield f"  :{' :'.join(show_configs.variants(file))}"
+            known += (variants := show_configs.variants(file))
+            yield f"  :{' :'.join(variants)}"
         if names & {"STUDY", "STUDIES"}:
             yield from _head(file, text)
             try:
                 studies = study_file.read(file)
             except ConfigError as error:
                 stop(error)
+            known += studies
             for one in [variant] if variant in studies else studies:
                 yield from _rows(one, studies[one])
+    if variant and variant not in known:
+        stop(f"{path} has no variant {variant!r}.{did_you_mean(variant, known)}")
 
 
 def _head(path: Path, text: str) -> Iterator[str]:

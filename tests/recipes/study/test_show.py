@@ -62,6 +62,13 @@ OWN = {
 }
 
 
+def test_a_mistyped_name_is_compared_with_both_kinds_of_file(listed, capsys):
+    for name, meant in (("jont", "joint"), ("own_dta", "own_data")):
+        with pytest.raises(SystemExit):
+            listed(name)
+        assert f"Did you mean '{meant}'" in capsys.readouterr().err
+
+
 def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, tmp_path):
     for name, text in OWN.items():
         (tmp_path / name).write_text(text)
@@ -81,6 +88,8 @@ def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, t
     ("arguments", "expected"),
     [
         (["nothing"], "no configuration or study file 'nothing'"),
+        (["joint:smok"], "joint has no variant 'smok'. Did you mean 'smoke'?"),
+        (["toy_samplers:quik"], "toy_samplers has no variant 'quik'. Did you mean 'quick'?"),
         (["."], "no configuration or study in .: name a folder"),
         (["a", "b"], "ebmjax list takes one folder or file, got also 'b'"),
     ],
