@@ -84,7 +84,7 @@ def out_of_distribution(
         name: {
             "num_images": _number(theirs),
             **{
-                score: {k: float(v) for k, v in _told(_detection, ours, theirs[score]).items()}
+                score: {k: float(v) for k, v in _compare(_detection, ours, theirs[score]).items()}
                 for score, ours in inside.items()
             },
         }
@@ -97,7 +97,7 @@ def _number(scores: Mapping[str, Any]) -> int:
     return len(next(iter(scores.values())))
 
 
-def _told(numbers_of: Callable[[Any, Any], Any], inside: Any, outside: Any) -> Any:
+def _compare(numbers_of: Callable[[Any, Any], Any], inside: Any, outside: Any) -> Any:
     """Returns numbers of two sets of scores; NaN where a score is, which only jit lets through.
 
     Outside of jit scores are ranked as they are, and not rounded to float32 before.
@@ -124,6 +124,6 @@ def areas_by_image(
     found: dict[str, Parts] = {}
     for score, inside in tested.items():
         for name, other in others.items():
-            ours, theirs = map(np.asarray, _told(metrics.auroc_parts, inside, other[score]))
+            ours, theirs = map(np.asarray, _compare(metrics.auroc_parts, inside, other[score]))
             found[f"ood.sets.{name}.{score}.auroc"] = {TEST: ours, name: theirs}
     return found

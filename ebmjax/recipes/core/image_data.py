@@ -186,15 +186,17 @@ class _MissingSplitError(ConfigError):
 
 
 def check(config: Config) -> None:
-    """Raises as ``load`` if the source of ``config.data`` or its training images are not there.
+    """Raises as ``load`` if the source of ``config.data`` or a split that it needs is not there.
 
     Reads no image.
     """
-    with _told(config, "train"):
-        data.check_source(config.data.name, "train", **_named(config))
+    needs_test = config.data.holdout == 0 or config.eval.use_test_split
+    for split in ("train", *[config.data.test_split] * needs_test):
+        with _name_fields(config, split):
+            data.check_source(config.data.name, split, **_options_of(config))
 
 
-def _named(config: Config, *others: str) -> dict[str, Any]:
+def _options_of(config: Config, *others: str) -> dict[str, Any]:
     names = ("path", "test_split", "image_column", "label_column", *others)
     return {name: config.data[name] or None for name in names}
 
@@ -202,19 +204,19 @@ def _named(config: Config, *others: str) -> dict[str, Any]:
 def _load(
     config: Config, split: str, limit: int | None, on_disk: bool = False
 ) -> data.LoadedImages:
-    with _told(config, split, on_disk):
+    with _name_fields(config, split, on_disk):
         return data.load_images(
             config.data.name,
             split,
             fit=config.data.fit,
             max_examples=limit,
             on_disk=on_disk,
-            **_named(config, "image_size", "pixels"),
+            **_options_of(config, "image_size", "pixels"),
         )
 
 
 @contextlib.contextmanager
-def _told(config: Config, split: str, on_disk: bool = False) -> Iterator[None]:
+def _name_fields(config: Config, split: str, on_disk: bool = False) -> Iterator[None]:
     """Names the fields in errors of a source."""
     try:
         yield

@@ -249,6 +249,7 @@ NAMED = {
     "--config.data.path=own.py --config.data.name=folder": r"own\.py must be a folder of images",
     "--config.data.path=own.py --config.data.name=npz": r"\.path=.own\.py., split train",
     "--config.data.path=no_images --config.data.name=folder": r"no_images holds no images",
+    "--config.data.path=abc --config.data.name=folder --config.data.holdout=0": "no folder 'test'",
 }
 
 
@@ -261,6 +262,8 @@ def test_what_a_row_names_must_be_there_before_the_first_run(
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text("def make():\n    pass\n")
     Path("no_images").mkdir()
+    Path("abc/a").mkdir(parents=True)
+    Path("abc/a/one.png").touch()
     Path("study.py").write_text(
         "from ebmjax.recipes.study import Study\n"
         f"ROWS = {{'good': 'joint', 'bad': ['joint', *{arguments.split()}]}}\n"
