@@ -63,8 +63,8 @@ def _as_array(name: str, values: Any) -> Any:
         return np.asarray(values)
     except ValueError:
         raise ValueError(
-            f"{name} must all have one shape, got a list whose entries differ. Cut or resize them "
-            "to one size first."
+            f"{name} must all have one shape, got a list whose entries differ. "
+            f"{'Give one integer an image' if name == 'labels' else 'Resize them to one size'}."
         ) from None
 
 

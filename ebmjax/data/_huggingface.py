@@ -144,10 +144,10 @@ def _chosen(
     if name in among:
         return name
     got = "got none, and there are several" if name is None else f"got {name!r}"
+    able = f"one of {list(dict.fromkeys(among))}" if among else "empty: no column is able"
     raise ValueError(
-        f"{argument} must be one of {list(dict.fromkeys(among))} for {place}, {got}. Its columns "
-        f"are {there}. Set config.data.{argument}; text becomes classes by "
-        "class_encode_column of datasets."
+        f"{argument} must be {able} for {place}, {got}. Its columns are {there}. Set "
+        f"config.data.{argument}; text becomes classes by class_encode_column of datasets."
     )
 
 

@@ -52,6 +52,8 @@ def test_arrays_come_back_from_lists():
     np.testing.assert_array_equal(checked.labels, labels[:5])
     with pytest.raises(ValueError, match="images must all have one shape, got a list"):
         check_image_data(ImageData([images[0], images[0, :4]], [0, 1]), 10)
+    with pytest.raises(ValueError, match=r"labels must all have .*Give one integer an image"):
+        check_image_data(ImageData(images[:2], [0, [1, 2]]), 10)
 
 
 def test_labels_that_stand_for_no_class_may_be_any_integers():

@@ -88,7 +88,7 @@ def test_what_is_no_class_is_no_label(values, feature, tmp_path):
     found = load(place)
     assert found.num_classes is None
     assert found.notes == ("columns not read: 1 (label)",)
-    with pytest.raises(ValueError, match=r"label_column must be one of \[\] .*class_encode_column"):
+    with pytest.raises(ValueError, match=r"label_column must be empty: no .*class_encode_column"):
         load(place, label_column="label")
 
 

@@ -184,6 +184,10 @@ def test_rectangles_become_squares(source, fit, size, expected, note, tmp_path, 
     array = load_images("npz", "train", path=tmp_path / "same.npz", **options)
     np.testing.assert_array_equal(array.data.images[0], expected)
     assert array.notes == (note,)
+    for numbers in (WIDE / 255, WIDE / np.float32(127.5) - 1, WIDE.astype(float)):
+        np.savez(tmp_path / "same.npz", images=numbers[None])
+        array = load_images("npz", "train", path=tmp_path / "same.npz", **options)
+        np.testing.assert_array_equal(array.data.images[0], expected)
 
 
 @sources

@@ -9,12 +9,18 @@ RUNNING_CHAINS = ("running", "running_chains")
 """Policies whose chains are normalised by running statistics, each on its own."""
 
 
-def check(config: Config) -> None:
-    """Raises ConfigError at the first pair of fields that do not go together."""
+def check(config: Config, about_images: str = "") -> None:
+    """Raises ConfigError at the first pair of fields that do not go together.
+
+    Args:
+      config: of the family.
+      about_images: what was read, and what was not.
+    """
     if config.data.num_classes == 0:
         raise ConfigError(
-            "config.family=joint trains a classifier, and the images have no labels: add them, or "
-            "take a configuration that needs none, such as configs/image.py or configs/latent.py."
+            f"config.family=joint trains a classifier, and the images have no labels"
+            f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
+            "needs none, such as configs/image.py or configs/latent.py."
         )
     has_energy = bool(config.loss.generative_weight)
     has_samples = has_energy and config.sampler.buffer.size is not None

@@ -22,7 +22,7 @@ from ebmjax.training import init_state, make_train_step, warm_start
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``joint/fields.py`` for the fields)."""
     images, config = image_data.load(config)
-    checks.check(config)
+    checks.check(config, images.about[0])
     train, test = images.train, images.monitored
     learnt = parts.learnt_images(config, train)
     streams = (config.train.positive_batch_size,)

@@ -185,7 +185,7 @@ def test_labels_may_be_absent(family, tmp_path):
 
 def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):
     config = own(tmp_path, "joint", labels=False)
-    with pytest.raises(ConfigError, match=r"have no labels: .* configs/image\.py or .*latent\.py"):
+    with pytest.raises(ConfigError, match=r"have no labels \(.*\): .* configs/image\.py or"):
         families.build(config, tmp_path / "run")
 
 

@@ -241,7 +241,9 @@ def test_images_without_labels_are_for_energies_and_latent_models(family, tmp_pa
     config = own(tmp_path, family, **{"data.holdout": 24})
     config.data.path = str(tmp_path / "plain.npz")
     if family == "joint":
-        with pytest.raises(ConfigError, match="the images have no labels: add them"):
+        np.savez(tmp_path / "plain.npz", images=IMAGES, kind=np.arange(len(IMAGES)))
+        unread = r"no labels \(train 120 .*, arrays or files not read: 1 \(kind\)\): add them"
+        with pytest.raises(ConfigError, match=unread):
             families.build(config, tmp_path / "run")
         return
     about = families.build(config, tmp_path / "run").about_data
