@@ -17,6 +17,7 @@ from ebmjax._records import saved_steps
 from ebmjax._shown import shown
 from ebmjax.recipes.core import declare, families
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, choose, flatten
+from ebmjax.recipes.core.ranges import FINITE
 
 # Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.path", "data.placement")
@@ -132,11 +133,19 @@ def _as_config(saved: dict[str, Any]) -> Config:
             raise ConfigError(f"config.{name} is missing.")
         if name in fields:
             flat[name] = declare.from_json(fields[name], name, flat[name])
-        elif not name.startswith("sampler.blackjax."):  # whose kernels have further options
+        elif not _is_further_option(fields, name, flat[name]):
             raise ConfigError(f"config.{shown(name)} is no field of the family {family}.")
     with config.unlocked():
         config.update_from_flattened_dict(flat)
     return config
+
+
+def _is_further_option(fields: declare.Fields, name: str, value: Any) -> bool:
+    """Returns whether it is an option of a kernel of BlackJAX, which may have more than fields."""
+    kernel, _, option = name.rpartition(".")
+    is_kernel = kernel.startswith("sampler.blackjax.") and kernel.count(".") == 2
+    is_here = is_kernel and any(one.startswith(f"{kernel}.") for one in fields)
+    return is_here and option.isidentifier() and (value in (True, False) or FINITE.holds(value))
 
 
 def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> None:
