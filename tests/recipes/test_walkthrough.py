@@ -37,7 +37,7 @@ def test_the_commands_train_evaluate_sample_score_and_load(programs, tmp_path):
     assert finished.returncode == 0, finished.stderr
     out = finished.stdout
     assert "train 64 of 1,400, 8x8x1, 10 classes" in out
-    assert "AUROC of log p(x) against other images" in out  # the evaluation's table
+    assert "AUROC of log p(x), near images" in out  # the evaluation's table
     assert "samples (16, 8, 8, 1)" in out
     accuracy = float(re.search(r"^accuracy ([\d.]+)$", out, re.MULTILINE)[1])
     assert 0 < accuracy < 1

@@ -37,7 +37,7 @@ def schedule(config: Config, workdir: Path, pilot: Callable[[jax.Array], Pilot])
     finds. The run's folder keeps the result, which a continued or evaluated run reads.
 
     Args:
-      config: the run's configuration.
+      config: the run's configuration, as it was given; the folder keeps it.
       workdir: the run's folder; made if there is a pilot's result to keep.
       pilot: function from the power law of ``config.loss`` to a pilot's mean log likelihoods.
 

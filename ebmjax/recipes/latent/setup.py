@@ -32,6 +32,7 @@ from ebmjax.training import (
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
+    as_given = config
     images, config = image_data.load(config)
     checks.check(config)
     train, test = images.train, images.monitored
@@ -47,7 +48,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         params = init(common.root_keys(config)[0])
         return thermo_pilot.run(config, model, params, optimizer, examples, law)
 
-    schedule = from_first(lambda: thermo_schedule.schedule(config, workdir, pilot))
+    schedule = from_first(lambda: thermo_schedule.schedule(as_given, workdir, pilot))
     gradient_fn = parts.gradient_fn(config, model, schedule.powers)
 
     def initial_state(repeat: int) -> TrainState:

@@ -14,6 +14,7 @@ from PIL import Image
 from use_checks import check_use
 
 from ebmjax import data
+from ebmjax.data._function import of_array
 from ebmjax.recipes.core.launch import launch
 from ebmjax.recipes.core.over_training import over_training
 from ebmjax.recipes.core.tracking import evaluation_table
@@ -210,14 +211,13 @@ def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
         assert name == "cifar10"
         del options
         num = 64 if split == "train" else 32
-        found = data.ImageData(images[:num], (np.arange(num) % 10).astype(np.int32))
-        return found, num, 10
+        return of_array(images[:num], np.arange(num, dtype=np.int32) % 10, name), num
 
-    monkeypatch.setattr("ebmjax.data._load.read_tfds", load)
+    monkeypatch.setattr("ebmjax.data._load.tfds_source", load)
     workdir = tmp_path / "run"
     assert launch(module.get_config("smoke"), "configs/x.py:smoke", str(workdir), "all") is None
     report = strict_json((workdir / "evaluation.json").read_text())
-    assert report["fresh"]["num_images"] == 20
+    assert report["generation"]["fresh"]["num_images"] == 20
     if module is shortrun_cifar10:
         check_columns(workdir, "shortrun_cifar10")
 

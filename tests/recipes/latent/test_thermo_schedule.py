@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import digits, strict_json, summary_of
 
 from ebmjax import latent
-from ebmjax.recipes.core import workdir
+from ebmjax.recipes.core import families, workdir
 from ebmjax.recipes.core.build import Seconds
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
@@ -124,6 +124,17 @@ def test_the_pilots_seconds_are_part_of_the_training():
     found = thermo_cost.cost(gradient_fn, jnp.ones(3), num_steps=10, pilot_seconds=7.0)
     assert found["pilot_seconds"] == 7.0
     assert found["train_seconds"] == 7.0 + 10 * found["seconds_per_step"]
+
+
+def test_the_pilots_folder_belongs_to_the_configuration_as_it_was_given(tmp_path, monkeypatch):
+    """Not to the one whose open fields, such as the held-out images, the images have chosen."""
+    config = digits(**ADAPTIVE)
+    found = Pilot(LOOKED, jnp.sqrt(LOOKED), Seconds(1, 0))
+    monkeypatch.setattr(thermo_pilot, "run", lambda *_: found)
+    assert config.data.holdout is None
+    families.build(config, tmp_path / "run")
+    assert (tmp_path / "run" / FILE).exists()
+    workdir.check(tmp_path / "run", config)
 
 
 @pytest.mark.slow
