@@ -1,6 +1,6 @@
 """Adds to the means in a study's table: errors, intervals and paired differences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,15 +102,19 @@ def markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     reference = next(name for name, _ in pairs.values())
     headings = [h for h in study.columns if any(h in columns for _, columns in pairs.values())]
     lines += ["", f"Difference from {reference} on the same images, 95 % interval:", ""]
-    escaped = [heading.replace("|", "\\|") for heading in headings]
-    lines += ["| " + " | ".join(["", *escaped, "seeds"]) + " |", "|---" * (len(headings) + 2) + "|"]
+    lines += [line_of(["", *headings, "seeds"]), "|---" * (len(headings) + 2) + "|"]
     for label, (_, columns) in pairs.items():
         entries = [_entry(columns.get(h), study.columns[h][2]) for h in headings]
         seeds = sorted({pair["seeds"] for pair in columns.values()})
-        lines.append("| " + " | ".join([label, *entries, ", ".join(map(str, seeds))]) + " |")
+        lines.append(line_of([label, *entries, ", ".join(map(str, seeds))]))
     if any(pair["seeds"] == 1 for _, columns in pairs.values() for pair in columns.values()):
         lines += ["", "With one seed an interval is of these two runs, not of two ways to train."]
     return lines
+
+
+def line_of(texts: Iterable[str]) -> str:
+    """Returns a line of a Markdown table."""
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 
 def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict[int, Run]]:

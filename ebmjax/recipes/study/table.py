@@ -8,7 +8,7 @@ from typing import Any
 from ebmjax.recipes.core.workdir import write_whole
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.errors import add_errors, markdown
+from ebmjax.recipes.study.errors import add_errors, line_of, markdown
 from ebmjax.recipes.study.table_entry import entry
 
 
@@ -67,15 +67,15 @@ def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
     settings than the row's (``config.train.on_divergence``).
     """
     ends = ["diverged", *["recovered"] * any(row.get("recovered") for row in found.values())]
-    headings = ["", *(name.replace("|", "\\|") for name in study.columns), "seeds", *ends]
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    headings = ["", *study.columns, "seeds", *ends]
+    lines = [line_of(headings), "|" + "---|" * len(headings)]
     for label, row in found.items():
         entries = [label]
         for heading, (_, _, decimals) in study.columns.items():
             also = (row.get(name, {}).get(heading) for name in ("test_set_error", "interval"))
             entries.append(entry(row[heading], decimals, *also))
         entries += [str(row["finished"] + row["diverged"]), *(str(row[end]) for end in ends)]
-        lines.append("| " + " | ".join(entries) + " |")
+        lines.append(line_of(entries))
     return "\n".join([*lines, *markdown(study, found)]) + "\n"
 
 

@@ -27,6 +27,8 @@ def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
     assert lines[0] == "|  | accuracy \\| % | seconds | absent | seeds | diverged |"
     assert lines[2] == "| plain, a | 62.5 ± 17.7 [-96.3, 221.3] | 10 ± 1 [4, 17] | - | 2 | 0 |"
     assert lines[3] == "| other/b | 50.0 (1 of 2) | 10 (1 of 2) | - | 2 | 1 |"
+    renamed = {label.replace(",", "|"): row for label, row in found.items()}
+    assert as_markdown(STUDY, renamed).splitlines()[2].startswith("| plain\\| a | 62.5 ")
     write(STUDY, made, tmp_path)
     assert (tmp_path / "table.md").read_text().splitlines() == lines
     assert strict_json((tmp_path / "table.json").read_text()) == found
