@@ -1,7 +1,7 @@
 """The few types every room of the library shares."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 
@@ -24,7 +24,11 @@ Step = Callable[[Key, Any], tuple[Any, Any]]
 """``step(key, state) -> (state, info)``: one transition with everything else bound."""
 
 
-class Sampler(NamedTuple):
+State = TypeVar("State")
+Info = TypeVar("Info")
+
+
+class Sampler(NamedTuple, Generic[State, Info]):
     """A transition kernel with its density and hyperparameters bound.
 
     The same protocol as BlackJAX's ``SamplingAlgorithm``, so either drops into
@@ -36,8 +40,8 @@ class Sampler(NamedTuple):
       step: ``step(key, state) -> (state, info)``.
     """
 
-    init: Callable[..., Any]
-    step: Step
+    init: Callable[..., State]
+    step: Callable[[Key, State], tuple[State, Info]]
 
 
 def acceptance_of(info: Any) -> Any:

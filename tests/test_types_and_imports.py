@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import typing
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -295,6 +296,22 @@ def test_a_missing_package_names_the_extra(
 
 def test_sampler_is_blackjax_protocol() -> None:
     assert Sampler._fields == ("init", "step")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in dir(ebmjax.samplers) if hasattr(ebmjax.samplers, f"{name}_step")]
+)
+def test_type_checkers_know_the_state_and_the_info_of_a_sampler(name: str) -> None:
+    bound, step = (getattr(ebmjax.samplers, name + end) for end in ("", "_step"))
+    found = typing.get_type_hints(bound)["return"]
+    assert typing.get_origin(found) is Sampler
+    assert typing.get_args(found) == typing.get_args(typing.get_type_hints(step)["return"])
+
+
+def test_what_recipes_load_late_is_listed() -> None:
+    for name in ("TrainedRun", "load"):
+        assert name in dir(ebmjax.recipes)
+        assert getattr(ebmjax.recipes, name).__name__ == name
 
 
 def modules_with_examples() -> list[str]:

@@ -1,12 +1,22 @@
 """Recipes: from a configuration to a finished run, and back to its model (``load``)."""
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ebmjax.recipes.core.trained import TrainedRun as TrainedRun
+    from ebmjax.recipes.core.trained import load as load
+
+_LATE = ("TrainedRun", "load")
 
 
 def __getattr__(name: str) -> Any:
     """Imports ``load`` when it is first used: commands that refuse a field need no JAX."""
-    if name == "load":
-        from ebmjax.recipes.core.trained import load
-
-        return load
+    if name in _LATE:
+        return getattr(importlib.import_module("ebmjax.recipes.core.trained"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Names of the module, with those that are not loaded yet."""
+    return sorted({*globals(), *_LATE})

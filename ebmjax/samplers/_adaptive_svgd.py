@@ -137,7 +137,7 @@ def adaptive_svgd(
     damping: Any = 1e-6,
     bandwidth: Any = None,
     axis_name: AxisName = None,
-) -> Sampler:
+) -> Sampler[AdaptiveSVGDState, AdaptiveSVGDInfo]:
     """Binds ``adaptive_svgd_init`` and ``adaptive_svgd_step``."""
     return bind(
         adaptive_svgd_init,

@@ -15,7 +15,7 @@ from ebmjax._axes import rows_like, settled
 from ebmjax._checks import check_at_least, check_key, check_keys, leading_size
 from ebmjax._programs import run_program
 from ebmjax.samplers._states import check_step, position_of
-from ebmjax.types import Key, PyTree, Step
+from ebmjax.types import Info, Key, PyTree, State, Step
 
 
 def _check_chain(state: Any, step: Step) -> None:
@@ -72,12 +72,12 @@ def batch_step(step: Step) -> BatchStep:
 
 def trace_chain(
     keys: PyTree,
-    state: Any,
-    step: Step,
+    state: State,
+    step: Callable[[Key, State], tuple[State, Any]],
     report: Callable[[Any, Any], PyTree] = lambda state, info: None,
     *,
     unroll: int = 1,
-) -> tuple[Any, PyTree]:
+) -> tuple[State, PyTree]:
     """Takes a step for each key and keeps what ``report(state, info)`` returns of every step.
 
     For chains whose positions would fill the memory. ``run_chain`` keeps positions and infos.
@@ -119,14 +119,14 @@ def trace_chain(
 
 def run_chain(
     key: Key,
-    state: Any,
-    step: Step,
+    state: State,
+    step: Callable[[Key, State], tuple[State, Info]],
     num_steps: int,
     *,
     burn_in: int = 0,
     thinning: int = 1,
     unroll: int = 1,
-) -> tuple[Any, PyTree, PyTree]:
+) -> tuple[State, PyTree, Info]:
     """Takes ``num_steps`` steps and keeps every ``thinning``-th position after ``burn_in``.
 
     The trajectory depends on ``key`` and ``num_steps`` alone. Burn-in and thinning choose what is

@@ -65,7 +65,9 @@ def gradient_descent_step(
     return state, GradientDescentInfo(state.log_density)
 
 
-def gradient_descent(log_density_fn: LogDensityFn, *, step_size: Any) -> Sampler:
+def gradient_descent(
+    log_density_fn: LogDensityFn, *, step_size: Any
+) -> Sampler[LangevinState, GradientDescentInfo]:
     """Binds ``gradient_descent_init`` and ``gradient_descent_step``.
 
     Example:

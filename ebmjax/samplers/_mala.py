@@ -95,7 +95,7 @@ def mala(
     step_size: Any,
     noise_scale: Any = None,
     temperature: Any = 1.0,
-) -> Sampler:
+) -> Sampler[LangevinState, LangevinInfo]:
     """Binds ``mala_init`` and ``mala_step`` to a density and hyperparameters.
 
     Example:

@@ -199,7 +199,7 @@ def psgld(
     decay: Any = 0.99,
     damping: Any = 1e-5,
     curvature_drift: bool = False,
-) -> Sampler:
+) -> Sampler[PSGLDState, PSGLDInfo]:
     """Binds ``psgld_init`` and ``psgld_step`` to a density and hyperparameters.
 
     Raises:

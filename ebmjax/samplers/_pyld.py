@@ -190,7 +190,7 @@ def pyld(
     outer_step_size: Any = 0.0,
     low: Any = -jnp.inf,
     high: Any = jnp.inf,
-) -> Sampler:
+) -> Sampler[PYLDState, PYLDInfo]:
     """Binds ``pyld_init`` and ``pyld_step`` to a density in two parts and hyperparameters.
 
     ``scheduled`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,

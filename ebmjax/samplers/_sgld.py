@@ -96,7 +96,7 @@ def sgld(
     step_size: Any,
     noise_scale: Any = None,
     temperature: Any = None,
-) -> Sampler:
+) -> Sampler[LangevinState, LangevinInfo]:
     """Binds ``sgld_init`` and ``sgld_step`` to a density and hyperparameters.
 
     Raises:

@@ -189,7 +189,7 @@ def stochastic_svgd(
     temperature: Any = 1.0,
     langevin_weight: Any = 1e-3,
     axis_name: AxisName = None,
-) -> Sampler:
+) -> Sampler[SVGDState, SVGDInfo]:
     """Binds ``stochastic_svgd_init`` and ``stochastic_svgd_step``."""
     return bind(
         stochastic_svgd_init,

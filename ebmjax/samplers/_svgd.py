@@ -279,7 +279,7 @@ def svgd(
     step_size: Any,
     bandwidth: Any = None,
     axis_name: AxisName = None,
-) -> Sampler:
+) -> Sampler[SVGDState, SVGDInfo]:
     """Binds ``svgd_init`` and ``svgd_step`` to a density and hyperparameters."""
     return bind(
         svgd_init,

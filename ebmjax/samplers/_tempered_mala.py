@@ -149,7 +149,7 @@ def tempered_mala(
     acceptance_threshold: Any = 0.5,
     temperature_growth: Any = 10.0,
     acceptance_decay: Any = 0.9,
-) -> Sampler:
+) -> Sampler[TemperedMALAState, TemperedMALAInfo]:
     """Binds ``tempered_mala_init`` (at ``temperature``) and ``tempered_mala_step``."""
     return bind(
         partial(tempered_mala_init, temperature=temperature),
