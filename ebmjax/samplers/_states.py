@@ -137,7 +137,8 @@ def _is_vector(position: PyTree, part: Any) -> bool:
     leaves, size = jax.tree.leaves(part), sum(map(jnp.size, jax.tree.leaves(position)))
     if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in leaves):
         return False
-    return _is_like(position, part) or (_is_leaf(part) and jnp.size(part) == size)
+    is_array = _is_leaf(part) and jnp.ndim(part) > 0  # a scalar beside one coordinate is none
+    return _is_like(position, part) or (is_array and jnp.size(part) == size)
 
 
 def check_state(state: Any, *fields: str) -> None:

@@ -210,6 +210,9 @@ def test_whatever_a_mirror_leaves_unchanged_is_carried_on(wrapper: str, other: A
     sampler = make(flat, velocity=jnp.full(3, 0.7), other=other, **options)
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full(3, 0.5)))
     assert jax.tree.all(jax.tree.map(lambda a, b: jnp.all(a == b), state.other, other))
+    # A number beside a position of one coordinate is not that coordinate's.
+    one = make(flat, velocity=jnp.full(1, 0.7), other=jnp.float32(0.5), **options)
+    assert one.init(jnp.full(1, 0.5)).other == 0.5
 
 
 @pytest.mark.parametrize("wrapper", ["reflect", "clamp", "clip_drift"])
