@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from ebmjax import data
+from ebmjax._checks import check_at_least
 from ebmjax._phases import phase
 from ebmjax.recipes.core import declare, evaluate, families, recover, run_folder
 from ebmjax.recipes.core.explain import build_or_explain
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError
 from ebmjax.recipes.core.saved_state import find_saved
+from ebmjax.types import Key
 
 MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
 """Fields that a caller may always give; others only where they name code."""
@@ -96,10 +99,17 @@ def load(
     with phase(f"reading the state of step {found.step:,}"):
         state, found = evaluate.restore(path, experiment, found, is_named=step is not None)
     used = experiment.use(jax.device_get(state))
+
+    def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        check_at_least("num", num, 1)
+        if num_steps is not None:
+            check_at_least("num_steps", num_steps, 1)
+        return used.sample(key, num, num_steps)
+
     first = jax.tree.leaves(experiment.data)[0]
     return TrainedRun(
         experiment.config or config,
-        *used,
+        *used._replace(sample=sample),
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),
         is_finished=found.is_end,

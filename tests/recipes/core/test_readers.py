@@ -54,6 +54,9 @@ def test_who_samples_scores_exports_or_loads_leaves_the_folder_as_it_is(
     run = recipes.load(read_only)
     assert run.is_finished == (run.step == 10)
     assert run.sample(jax.random.key(0), 2)["images"].shape == (2, 8, 8, 1)
+    for numbers in ({"num": 0}, {"num": 2, "num_steps": 0}):
+        with pytest.raises(ValueError, match=rf"{[*numbers][-1]} must be an integer of at least 1"):
+            run.sample(jax.random.key(0), **numbers)
     np.savez(tmp_path / "own.npz", images=data.load_digits("test").images[:2])
     for name, out, further in (
         ("sample", "s.png", ["--num=2", "--num_steps=1"]),
