@@ -58,6 +58,7 @@ class BlockRunner:
 
     def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key, profile: Profile | None = None):
         self._block = make_block(train_step, mesh)
+        make_block.cache_clear()  # the next run reads anew what the step reads
         self._key = key
         self._profile = profile
         self._compiled: dict[int, Callable] = {}

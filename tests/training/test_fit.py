@@ -302,6 +302,19 @@ def test_what_was_looked_at_before_is_not_traced_again():
     assert num_traces == 1
 
 
+def test_every_run_reads_anew_what_its_step_reads():
+    """A number that is bound anew between two runs of one step, as in a notebook."""
+    scale = 1.0
+
+    def scaled(*arguments):
+        gradients, shard, metrics = regression_gradient(*arguments)
+        return gradients, shard, {**metrics, "scale": jnp.asarray(scale)}
+
+    state, train_step, data = regression(gradient_fn=scaled)
+    for scale in (1.0, 3.0):
+        assert fit(KEY, state, train_step, data, make_plan(total_steps=5)).row["scale"] == scale
+
+
 def test_data_must_share_their_leading_axis():
     state, train_step, data = regression()
     with pytest.raises(ValueError, match="data must be arrays that share their leading axis"):
