@@ -10,7 +10,7 @@ from ebmjax import data
 from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core import image_data
-from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint import checks, parts, plots
 from ebmjax.recipes.joint.chains import densities_of
@@ -37,6 +37,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
     objective = parts.objective(config)
     has_energy = bool(config.loss.generative_weight)
+    gone = set(range(config.data.num_classes)).difference(train.labels.tolist())
+    if gone and has_energy and config.sampler.buffer.law == "informative":
+        raise ConfigError(
+            f"config.sampler.buffer.law=informative needs training images of every class, and of "
+            f"{sorted(gone)[:5]} none are left ({images.about[0]}). Hold fewer out "
+            "(config.data.holdout), read more (config.data.max_train), or take the law uniform."
+        )
     chain_plan = parts.chain_plan(config, train) if has_energy else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
     is_refined = config.eval.num_attacked and config.eval.refine_steps

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ebmjax.data import epoch_indices
 from ebmjax.recipes.core import by_images, command_line, families, image_data
 from ebmjax.recipes.core.fields import ConfigError
 from experiments.configs import image, jem_digits, joint, latent
@@ -186,6 +187,21 @@ def test_labels_may_be_absent(family, tmp_path):
 def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):
     config = own(tmp_path, "joint", labels=False)
     with pytest.raises(ConfigError, match=r"have no labels \(.*\): .* configs/image\.py or"):
+        families.build(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("limit", ["holdout=80", "max_train=60"])
+def test_a_class_without_training_images_is_named_with_what_left_it_none(limit, tmp_path):
+    config = own(tmp_path, "joint")
+    images, labels = np.zeros((120, 9, 9, 3), np.uint8), np.zeros(120, int)
+    labels[epoch_indices(0, 0, 120)[-1]] = 1  # the image that is read last
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+    name, value = limit.split("=")
+    config.data[name] = int(value)
+    config.data.image_size = 8
+    with pytest.raises(
+        ConfigError, match=r"of \[1\] none are left \(train .*config\.data\.holdout"
+    ):
         families.build(config, tmp_path / "run")
 
 
