@@ -35,11 +35,13 @@ def make_program(function: Callable[..., Any], *examples: Any) -> Callable[..., 
     """
     if jax.config.jax_disable_jit or not _is_outside():  # type: ignore[attr-defined]
         return function
-    traced, shapes = jax.make_jaxpr(lambda *args: function(*args), return_shape=True)(*examples)
-    program, structure = _program(_Trace(traced.jaxpr)), jax.tree.structure(shapes)
+    leaves, structure = jax.tree.flatten(examples)  # JAX keeps structures, and what is in them
+    call = lambda *leaves: function(*jax.tree.unflatten(structure, leaves))  # noqa: E731
+    traced, shapes = jax.make_jaxpr(call, return_shape=True)(*leaves)
+    program, found = _program(_Trace(traced.jaxpr)), jax.tree.structure(shapes)
 
     def run(*arguments: Any) -> Any:
-        return jax.tree.unflatten(structure, program(traced.consts, jax.tree.leaves(arguments)))
+        return jax.tree.unflatten(found, program(traced.consts, jax.tree.leaves(arguments)))
 
     return run
 

@@ -1,5 +1,10 @@
-"""Prints, for every driver and loop, how often equal calls outside of jit compile once it ran."""
+"""Prints, for every driver and loop, how often equal calls outside of jit compile once it ran.
 
+At the end it prints how many of the arrays are still there that only a user's function held.
+"""
+
+import gc
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,15 +26,20 @@ def start() -> Any:
     return jax.vmap(sgld(parabola, step_size=0.1).init)(jnp.ones((2, 3)))
 
 
-def attacked(key: Any) -> tuple[Any, Any, jax.Array, jax.Array]:
-    """A key, a classifier made anew, and two images with their labels."""
-    weights = jax.random.normal(key, (4, 2))
-    return key, lambda key, x: x.reshape(2, 4) @ weights, jnp.zeros((2, 2, 2)), jnp.array([0, 1])
+held: list[Any] = []
 
 
 def new_classifier(key: Any) -> Callable[[jax.Array], jax.Array]:
+    """A classifier made anew, whose weights nobody else is to keep."""
     weights = jax.random.normal(key, (4, 2))
+    held.append(weakref.ref(weights))
     return lambda x: x.reshape(len(x), 4) @ weights
+
+
+def attacked(key: Any) -> tuple[Any, Any, jax.Array, jax.Array]:
+    """A key, a classifier made anew, and two images with their labels."""
+    logits_fn = new_classifier(key)
+    return key, lambda key, x: logits_fn(x), jnp.zeros((2, 2, 2)), jnp.array([0, 1])
 
 
 ATTACK: dict[str, Any] = {"norm": "linf", "num_steps": 2}
@@ -87,3 +97,5 @@ if __name__ == "__main__":
         for seed in range(3):
             call(jax.random.key(seed))
         print(f"{label}={sum('backend_compile' in name for name in names)}")
+    gc.collect()
+    print(f"arrays_held={sum(ref() is not None for ref in held)}")

@@ -19,6 +19,12 @@ LogitsFn = Callable[[jax.Array], jax.Array]
 """``logits_fn(images)``: float32 (N, H, W, C) in [-1, 1] to (N, classes)."""
 
 
+def as_partial(function: Callable[..., Any]) -> jax.tree_util.Partial:
+    """Returns ``function`` as a PyTree, so that programs take a Partial's arrays as arguments."""
+    is_partial = isinstance(function, jax.tree_util.Partial)
+    return function if is_partial else jax.tree_util.Partial(function)
+
+
 def as_floats(images: Any) -> Any:
     """Returns uint8 images as float32 in [-1, 1], and others as they are."""
     if jnp.result_type(images) != jnp.uint8:
@@ -71,12 +77,13 @@ def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[s
     check_finite("images", images)
     check_at_least("batch_size", batch_size, 1)
 
-    def of_batch(images: jax.Array) -> dict[str, jax.Array]:
+    def of_batch(logits_fn: LogitsFn, images: jax.Array) -> dict[str, jax.Array]:
         return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 
+    function = as_partial(logits_fn)
     shape = (batch_size, *jnp.shape(images)[1:])
-    program = make_program(of_batch, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
-    return metrics.extract_in_batches(program, images, batch_size)
+    program = make_program(of_batch, function, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
+    return metrics.extract_in_batches(partial(program, function), images, batch_size)
 
 
 def classifier(

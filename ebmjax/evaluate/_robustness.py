@@ -13,7 +13,7 @@ from ebmjax import metrics
 from ebmjax._checks import check_at_least
 from ebmjax._programs import run_program
 from ebmjax.data import ImageData
-from ebmjax.evaluate._classifier import LogitsFn, as_floats, checked
+from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, checked
 from ebmjax.types import Key
 
 Gradient = Literal["bpda", "full"]
@@ -88,6 +88,7 @@ def robustness(
         "num_restarts": num_restarts,
         "num_eot": num_eot,
     }
+    functions = as_partial(logits_fn), transform and as_partial(transform)
     attacks = tuple(gradients) if transform else ("none",)
     unbroken: dict[str, Flags] = {name: {} for name in attacks}
     usable: dict[str, Flags] = {name: {} for name in attacks}
@@ -100,8 +101,8 @@ def robustness(
         keys = jax.random.split(norm_key, (len(attacks), num_batches))
         names = [f"{level:g}" for level in levels]
         for i, name in enumerate(attacks):
-            curve = partial(_curve, logits_fn, transform, gradient=name, norm=norm, **attack)
-            flags_of = run_program(curve, epsilons, keys[i], *batches)
+            curve = partial(_curve, gradient=name, norm=norm, **attack)
+            flags_of = run_program(curve, functions, epsilons, keys[i], *batches)
             for found, flags in zip((unbroken, usable), flags_of, strict=True):
                 by_radius = np.moveaxis(np.asarray(flags), 1, 0).reshape(len(levels), -1)
                 found[name][norm] = dict(zip(names, by_radius, strict=True))
@@ -175,8 +176,7 @@ def _warn_without_gradient(had_gradient: Flags) -> None:
 
 
 def _curve(
-    logits_fn: LogitsFn,
-    transform: Any,
+    functions: tuple[LogitsFn, Any],
     epsilons: jax.Array,
     keys: Key,
     images: jax.Array,
@@ -186,6 +186,7 @@ def _curve(
     **attack: Any,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns which images stay correct and which had a gradient, each (batches, radii, images)."""
+    logits_fn, transform = functions
     if gradient == "bpda":
         transform = metrics.straight_through(transform)
 
