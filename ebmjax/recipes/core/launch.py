@@ -273,7 +273,7 @@ def evaluate_saved(
     evaluate.check(experiment, config)
     print(*experiment.about_data, sep="\n", flush=True)
     with only_process(path), told_as_write_error(path):
-        state, found = evaluate.restore(path, experiment, found, is_named=step is not None)
+        state, found = evaluate.restore(path, now, experiment, found, is_named=step is not None)
         evaluate.evaluate(path, config, experiment, state, found.is_end)
 
 

@@ -97,7 +97,7 @@ def load(
     if experiment.use is None:
         raise WorkdirError(f"config.family={config.family!r} has no model to use.")
     with phase(f"reading the state of step {found.step:,}"):
-        state, found = evaluate.restore(path, experiment, found, is_named=step is not None)
+        state, found = evaluate.restore(path, config, experiment, found, step is not None)
     used = experiment.use(jax.device_get(state))
 
     def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
