@@ -37,7 +37,7 @@ def restored(folder, asked=None, data=DATA):
     """The weight of the state that is used, what is said of it, and whether it is the outcome."""
     found = find_saved(folder, digits(), asked)
     experiment = SimpleNamespace(state=state_of(0), data=data)
-    state, used = restore(folder, experiment, found, is_named=asked is not None)
+    state, used = restore(folder, digits(), experiment, found, is_named=asked is not None)
     assert int(state.step) == used.step == float(state.params["weight"][0])
     return used.step, str(found), used.is_end
 
