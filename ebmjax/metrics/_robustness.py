@@ -18,7 +18,6 @@ from ebmjax._precision import at_least_float32
 from ebmjax._programs import run_program
 from ebmjax.metrics._attack_steps import (
     BALLS,
-    Ball,
     LogitsFn,
     check_images,
     check_labels,
@@ -147,77 +146,56 @@ def pgd_attack(
     check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
     images, labels = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
     step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
-    attack = partial(
-        _attack,
-        logits_fn,
-        ball=BALLS[norm],
-        box=(low, high),
-        num_steps=num_steps,
-        num_restarts=num_restarts,
-        random_start=random_start,
-        num_eot=num_eot,
-    )
+    ball = BALLS[norm]
+
+    def attack(
+        key: Key, images: jax.Array, labels: jax.Array, epsilon: Any, step_size: Any
+    ) -> PGDResult:
+        evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)
+        judge = partial(margins_of, logits_fn, labels, num_eot)
+
+        # Half-precision images move in float32, where a step is not rounded away.
+        wide = at_least_float32(images)
+
+        def project(x: jax.Array) -> jax.Array:
+            inside = wide + ball.project(x - wide, epsilon)
+            return jnp.clip(inside, low, high).astype(wide.dtype)
+
+        def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
+            x, worst, had_gradient = carry
+            judged = round_towards(images, x)
+            margins, gradients = evaluate(key, judged)
+            worst = _worse(worst, judged, margins)
+            had_gradient &= is_usable(gradients) | (worst[1] <= 0)
+            # A pixel whose derivative is NaN or infinite stays.
+            usable = jnp.where(jnp.isfinite(gradients), gradients, 0.0)
+            direction = ball.direction(at_least_float32(usable))
+            return (project(x + step_size * direction), worst, had_gradient), None
+
+        def restart(carry: tuple[Worst, jax.Array], key: Key) -> tuple[Any, None]:
+            worst, had_before = carry
+            start_key, steps_key, last_key = jax.random.split(key, 3)
+            noise = ball.sample(start_key, wide.shape, wide.dtype)
+            start = project(wide + epsilon * noise) if random_start else wide
+            keys = jax.random.split(steps_key, num_steps)
+            begin = start, worst, jnp.ones(len(images), bool)
+            (x, worst, had_gradient), _ = jax.lax.scan(move, begin, keys)
+            judged = round_towards(images, x)
+            worst = _worse(worst, judged, judge(last_key, judged))
+            return (worst, had_before | had_gradient), None
+
+        clean_key, restarts_key = jax.random.split(key)
+        clean = images, judge(clean_key, images)
+        needs_none = jnp.full(len(images), jnp.asarray(epsilon) == 0)
+        restart_keys = jax.random.split(restarts_key, num_restarts)
+        (worst, had_gradient), _ = jax.lax.scan(restart, (clean, needs_none), restart_keys)
+        adversarial, margins = worst
+        had_gradient |= margins <= 0
+        return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
+
     found = run_program(attack, key, images, labels, epsilon, step_size)
     warn_without_gradient(found.had_gradient)
     return found
-
-
-def _attack(
-    logits_fn: LogitsFn,
-    key: Key,
-    images: jax.Array,
-    labels: jax.Array,
-    epsilon: Any,
-    step_size: Any,
-    *,
-    ball: Ball,
-    box: tuple[Any, Any],
-    num_steps: int,
-    num_restarts: int,
-    random_start: bool,
-    num_eot: int,
-) -> PGDResult:
-    evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)
-    judge = partial(margins_of, logits_fn, labels, num_eot)
-
-    # Half-precision images move in float32, where a step is not rounded away.
-    wide = at_least_float32(images)
-
-    def project(x: jax.Array) -> jax.Array:
-        inside = wide + ball.project(x - wide, epsilon)
-        return jnp.clip(inside, *box).astype(wide.dtype)
-
-    def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
-        x, worst, had_gradient = carry
-        judged = round_towards(images, x)
-        margins, gradients = evaluate(key, judged)
-        worst = _worse(worst, judged, margins)
-        had_gradient &= is_usable(gradients) | (worst[1] <= 0)
-        # A pixel whose derivative is NaN or infinite stays.
-        usable = jnp.where(jnp.isfinite(gradients), gradients, 0.0)
-        direction = ball.direction(at_least_float32(usable))
-        return (project(x + step_size * direction), worst, had_gradient), None
-
-    def restart(carry: tuple[Worst, jax.Array], key: Key) -> tuple[Any, None]:
-        worst, had_before = carry
-        start_key, steps_key, last_key = jax.random.split(key, 3)
-        noise = ball.sample(start_key, wide.shape, wide.dtype)
-        start = project(wide + epsilon * noise) if random_start else wide
-        keys = jax.random.split(steps_key, num_steps)
-        begin = start, worst, jnp.ones(len(images), bool)
-        (x, worst, had_gradient), _ = jax.lax.scan(move, begin, keys)
-        judged = round_towards(images, x)
-        worst = _worse(worst, judged, judge(last_key, judged))
-        return (worst, had_before | had_gradient), None
-
-    clean_key, restarts_key = jax.random.split(key)
-    clean = images, judge(clean_key, images)
-    needs_none = jnp.full(len(images), jnp.asarray(epsilon) == 0)
-    restart_keys = jax.random.split(restarts_key, num_restarts)
-    (worst, had_gradient), _ = jax.lax.scan(restart, (clean, needs_none), restart_keys)
-    adversarial, margins = worst
-    had_gradient |= margins <= 0
-    return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
 
 
 def warn_without_gradient(had_gradient: jax.Array) -> None:
