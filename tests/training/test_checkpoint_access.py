@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import os
 import resource
 import signal
@@ -17,6 +18,13 @@ from ebmjax.training import CheckpointAccessError, Checkpoints, JsonlWriter, rea
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 TREE = {"a": jnp.ones(2)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """Reads left behind are collected while their warnings are ignored, not at the very end."""
+    yield
+    gc.collect()
 
 
 @contextlib.contextmanager
