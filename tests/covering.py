@@ -56,10 +56,11 @@ def tests_of(mistake: Mistake) -> list[tuple[str, float]]:
     """Returns the test files that run a mistake's statement, with their seconds.
 
     First come the tests of the same room, and those that are fast and run little beside the
-    mistake's file. A statement outside of functions is run by every import.
+    mistake's file. A default of a function's argument is met where the function runs; any other
+    statement outside of functions is run by every import.
     """
     room = Path(mistake.file).parts[1:-1]
-    wanted = set(range(mistake.lines[0], mistake.lines[1] + 1))
+    wanted = _lines_to_meet(mistake)
     is_inside = bool(wanted & _lines_of_functions(mistake.file))
     found = []
     for test, record in _records().items():
@@ -112,8 +113,21 @@ def _digest(file: str) -> str:
 
 
 @cache
+def _functions(file: str) -> list[ast.FunctionDef]:
+    tree = ast.parse((ROOT / file).read_text())
+    return [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+
+
+def _lines_to_meet(mistake: Mistake) -> set[int]:
+    """Returns a mistake's lines, or the lines of the function whose signature has it."""
+    for one in _functions(mistake.file):
+        if one.lineno <= mistake.lines[0] < one.body[0].lineno:
+            return set(range(one.body[0].lineno, one.end_lineno + 1))
+    return set(range(mistake.lines[0], mistake.lines[1] + 1))
+
+
+@cache
 def _lines_of_functions(file: str) -> frozenset[int]:
     """Returns the lines that run when a function is called, not when its file is imported."""
-    tree = ast.parse((ROOT / file).read_text())
-    bodies = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    bodies = _functions(file)
     return frozenset(n for one in bodies for n in range(one.body[0].lineno, one.end_lineno + 1))

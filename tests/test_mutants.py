@@ -135,4 +135,5 @@ def test_tests_that_run_the_line_come_by_their_room_their_seconds_and_their_shar
 
     assert tests_of(33) == [OWN, SLOW, BROAD]
     assert tests_of(37) == []
+    assert tests_of(14) == [OWN, SLOW, BROAD]  # the signature of the function that has line 33
     assert tests_of(3) == [OWN, SLOW, IMPORTS, BROAD]  # runs at import
