@@ -44,6 +44,13 @@ def test_robust_accuracy_of_a_linear_classifier():
     assert report["protocol"]["step_size"] == "2.5 epsilon / num_steps"
 
 
+def test_an_attack_has_twenty_steps_and_one_start_as_pages_say():
+    report = evaluate.robustness(jax.random.key(0), linear, TEST, linf=(10,), l2=())
+    protocol = report["protocol"]
+    assert (protocol["num_steps"], protocol["num_restarts"], protocol["num_eot"]) == (20, 1, 1)
+    assert report["linf"] == {"10": 0.25}
+
+
 def test_steps_of_an_attack_may_be_given():
     """A step of the default length crosses the margin, one of a fiftieth of a level does not."""
     one = ImageData(*(array[1:2] for array in TEST))

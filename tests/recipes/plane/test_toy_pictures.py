@@ -129,6 +129,7 @@ def test_many_draws_are_thinned_out(tmp_path, figures):
 def test_traces_are_both_coordinates_by_step(tmp_path, figures):
     samplers_plots.traces(tmp_path / "traces.png", {"sgld": WAYS}, samplers_config())
     first, second = figures["traces.png"].axes
+    assert first.get_title() == samplers_plots.title("sgld")
     for axes, coordinate in ((first, 0), (second, 1)):
         *chains, burn_in = axes.lines
         for line, way in zip(chains, WAYS, strict=True):
