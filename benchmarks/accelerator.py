@@ -63,6 +63,7 @@ class Sizes(NamedTuple):
       latent_steps: steps of its chains, on the prior and on the posterior.
       features: of the generator that makes images of 64 pixels a side.
       particles: of SVGD, and their dimension.
+      train_steps: at most, of the training.
     """
 
     matrix: int = 8192
@@ -78,9 +79,10 @@ class Sizes(NamedTuple):
     latent_steps: tuple[int, int] = (60, 40)
     features: tuple[int, ...] = (1024, 512, 256, 128)
     particles: tuple[int, int] = (1000, 3072)
+    train_steps: int = 200_000
 
 
-TINY = Sizes(64, 10, 1, 8, 4, 2, 8, 2, (2, 3), 4, (2, 2), (8, 4), (20, 12))
+TINY = Sizes(64, 10, 1, 8, 4, 2, 8, 2, (2, 3), 4, (2, 2), (8, 4), (20, 12), 40)
 
 
 def seconds(function: Callable[[], Any], repeats: int) -> float:
@@ -375,7 +377,7 @@ def train(sizes: Sizes, file: Path, deadline: float) -> Record:
 
     kept: list[Any] = [state]
     plan = training.Plan(
-        total_steps=block * 10_000,
+        total_steps=sizes.train_steps,
         batch_size=(sizes.joint_batch, sizes.joint_batch),
         steps_per_dispatch=block,
         monitor_every=block,

@@ -30,6 +30,7 @@ def test_everything_is_measured_and_a_second_call_goes_on(module, tmp_path, caps
     assert not [name for name, record in records.items() if "failed" in record]
     assert all(record["ms"] > 0 for record in records.values() if "ms" in record)
     assert records["SADA-JEM on CIFAR-10"]["chance"] == 0.1
+    assert records["SADA-JEM on CIFAR-10"]["steps"] == module.TINY.train_steps
     capsys.readouterr()
     module.main([*command, "--minutes=1"])
     assert json.loads((tmp_path / "accelerator.json").read_text())["records"] == records
