@@ -1,5 +1,6 @@
 """Finished runs for all tests, networks that compile soon, and one cache for all processes."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -54,12 +55,19 @@ def compilation_cache():
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def projected_features():
-    """The tests' runs have features that need no training and no compiling."""
+@contextlib.contextmanager
+def projecting():
+    """Features need no training and no compiling."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate, "own_classifier", classifier_projected)
         patch.setattr(evaluate, "digits_features", digits_projected)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def projected_features():
+    """The tests' runs have such features; tests elsewhere, which may come later, have the real."""
+    with projecting():
         yield
 
 
@@ -75,7 +83,8 @@ def shallow():
 def smoke(tmp_path_factory):
     """The folder of a finished smoke run of a latent EBM: to be read, and copied before changed."""
     workdir = tmp_path_factory.mktemp("smoke") / "run"
-    assert launch(digits(), "configs/thermo_digits.py:smoke", str(workdir)) is None
+    with projecting():  # a fixture of the session comes before those of a module
+        assert launch(digits(), "configs/thermo_digits.py:smoke", str(workdir)) is None
     return workdir
 
 

@@ -25,7 +25,6 @@ from ebmjax.recipes.core import (
     summary,
     workdir,
 )
-from ebmjax.recipes.core.explain import USER_ERRORS as USER_ERRORS
 from ebmjax.recipes.core.explain import build_or_explain, built
 from ebmjax.recipes.core.fields import Config, WorkdirError, WriteError
 from ebmjax.recipes.core.recovery_rows import Rows
@@ -55,7 +54,7 @@ def launch(
     folder's profile/.
 
     Raises:
-      USER_ERRORS: the message says what to do.
+      explain.USER_ERRORS: the message says what to do.
     """
     started = time.perf_counter()
     use_compilation_cache()

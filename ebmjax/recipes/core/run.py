@@ -98,7 +98,8 @@ def run(config_argument: str) -> NoReturn:
     """Runs the configuration of the command line, and ends with the exit code."""
     # Only now: --help and mistakes in the command line answer without JAX's second.
     with tell_phases("stdout"), phase("loading JAX"):
-        from ebmjax.recipes.core.launch import BROKE_OFF, USER_ERRORS, launch
+        from ebmjax.recipes.core.explain import USER_ERRORS
+        from ebmjax.recipes.core.launch import BROKE_OFF, launch
 
     try:
         signum = launch(

@@ -50,7 +50,8 @@ def main() -> None:
     except (ConfigError, WorkdirError) as error:
         stop(error)
     # Only now: mistakes that one look tells are answered without JAX's second.
-    from ebmjax.recipes.core.launch import USER_ERRORS, use_compilation_cache
+    from ebmjax.recipes.core.explain import USER_ERRORS
+    from ebmjax.recipes.core.launch import use_compilation_cache
     from ebmjax.recipes.core.trained import load
 
     use_compilation_cache()
