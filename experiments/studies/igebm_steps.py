@@ -62,11 +62,15 @@ PANELS = {
 
 def draw(folder: Path) -> None:
     """Draws ``steps.png``: numbers at the end against the step, a line a noise, seeds as dots."""
+    if not any(reader.done(folder, row) for row in ROWS):
+        return
     with figure(folder / "steps.png", 1, len(PANELS), size=(4.6, 3.6)) as (axes,):
         for axis, (title, path) in zip(axes, PANELS.items(), strict=True):
             for noise in NOISES:
                 found = {step: _values(folder, label(noise, step), path) for step in STEPS}
                 found = {step: values for step, values in found.items() if values}
+                if not found:
+                    continue
                 (line,) = axis.plot([*found], [np.mean(v) for v in found.values()], label=noise)
                 for step, values in found.items():
                     axis.plot([step] * len(values), values, ".", color=line.get_color())

@@ -104,11 +104,17 @@ def draw(name: str, folder: Path) -> None:
 
     They are the array ``name`` of the full evaluation, or of the last monitored step.
     """
-    with figure(folder / "samples.png", 1, len(SETS), size=(2.2, 2.4)) as grid:
-        for axes, label in zip(grid.flat, SETS, strict=True):
-            run = reader.first(folder, label)
-            file = run.folder / "evaluation.npz"
-            arrays = np.load(file if file.exists() else run.snapshots()[-1])
+    files = {}
+    for label in SETS:
+        run = reader.first(folder, label)
+        ended = [file for file in [run.folder / "evaluation.npz"] if file.exists()]
+        if found := run.snapshots() + ended:
+            files[label] = found[-1]
+    if not files:
+        return
+    with figure(folder / "samples.png", 1, len(files), size=(2.2, 2.4)) as grid:
+        for axes, (label, file) in zip(grid.flat, files.items(), strict=True):
+            arrays = np.load(file)
             images = arrays[name].reshape(-1, *arrays[name].shape[-3:])
             tiles(axes, images[:25], 5, label)
 

@@ -68,8 +68,10 @@ def title(rows: Sequence[Row], *, features: bool = False) -> str:
     """Returns the estimator, if single, the number of repeats, and the features.
 
     Raises:
-      Absent: for ``features`` of runs whose evaluation has no images.
+      Absent: if there are no rows; for ``features``, if the evaluations have no images.
     """
+    if not rows:
+        raise Absent("no run has finished")
     names = {row.estimator for row in rows}
     repeats = max(len(row.values("coordinate_gradient_variance")) for row in rows)
     parts = [*(ESTIMATORS.get(name, name) for name in names if len(names) == 1)]

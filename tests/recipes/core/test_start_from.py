@@ -4,13 +4,16 @@ import json
 import shutil
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import pytest
 from experiment_runs import contents, rows_of, strict_json, summary_of
 from linear_family import NAME, linear
+from test_configs import MODULES
 
-from ebmjax.recipes.core import start_from, workdir
+from ebmjax.recipes.core import families, start_from, workdir
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
+from ebmjax.training import Checkpoints
 
 
 def run(folder, other, **overrides):
@@ -29,6 +32,23 @@ def test_a_run_starts_as_good_as_the_other_ended(finished, tmp_path):
     assert record["step"] == last["step"]
     assert (record["taken"], record["anew"]) == (["params", "seen"], ["optimizer"])
     assert contents(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("jem_digits.py", ["buffer"]),
+        ("igebm_digits.py", ["buffer"]),
+        ("thermo_digits.py", []),
+    ],
+)
+def test_every_family_says_what_it_takes_beside_parameters(name, taken, tmp_path):
+    experiment = families.build(MODULES[name].get_config("smoke"), tmp_path)
+    trained = experiment.state._replace(step=jnp.int32(3))
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        checkpoints.save(3, trained, {})
+    start = experiment.warm_start(tmp_path / "checkpoints")
+    assert (start.step, [*start.taken], [*start.anew]) == (3, taken, [])
 
 
 def test_a_run_that_has_begun_does_not_need_the_other(finished, tmp_path):

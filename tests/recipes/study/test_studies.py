@@ -54,3 +54,10 @@ def test_what_a_row_sets_itself_must_have_an_effect():
     row = ["configs/jem_digits.py", "--config.optimizer.momentum=0.5"]
     with pytest.raises(SystemExit, match=r"momentum=0\.5 has no effect here"):
         cells(Study({"row": row}, {}), Path("nowhere"), 1)
+
+
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.draw])
+def test_figures_of_no_run_are_none(name, tmp_path):
+    """So a study whose runs all diverged ends with its tables."""
+    STUDIES[name].draw(tmp_path)
+    assert list(tmp_path.rglob("*.png")) == []
