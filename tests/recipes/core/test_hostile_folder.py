@@ -233,7 +233,9 @@ def test_recoveries_change_only_what_remedies_change(name, value, expected, mode
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"recoveries": 3}', '{"recoveries": [3]}', "nul"])
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"recoveries": {}}', '{"recoveries": 3}', '{"recoveries": [3]}', "nul"]
+)
 def test_a_broken_recoveries_json_is_one_line(text, tmp_path):
     folder = write(tmp_path / "run", run_folder.as_json(linear()))
     (folder / "recoveries.json").write_text(text)

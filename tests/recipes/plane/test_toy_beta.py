@@ -185,6 +185,7 @@ def test_a_run_leaves_its_numbers_and_panels(finished):
     for i, numbers in enumerate(report["by_beta"].values()):
         assert numbers["sample_tv"] == summary["sample_tv"][i]
         assert 0 < report["perfect_sampler"]["sample_tv"] < numbers["sample_tv"] <= 1
+        assert 0 < report["perfect_sampler"]["sample_kl"] < numbers["sample_kl"]
         assert numbers["is_diverged"] == 0
         assert 0 <= numbers["reweighted_tv"] <= 1
         assert len(numbers["sample_shares"]) == len(report["shares"]) == 8
