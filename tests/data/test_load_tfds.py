@@ -169,6 +169,15 @@ def test_a_name_that_is_none(name, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_a_folder_holds_is_named_without_its_downloads(tmp_path):
+    for place in ("mnist/3.0.1", "cifar10_corrupted/brightness_1/1.0.0", "downloads/mnist/1.0.0"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "dataset_info.json").write_text("{}")
+    expected = f"{tmp_path} holds cifar10_corrupted/brightness_1/1.0.0, mnist/3.0.1."
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        load_tfds("CIFAR10", "train", data_dir=tmp_path)
+
+
 @pytest.fixture
 def copy_of_cifar10(tmp_path):
     """A writable copy of the real test split's folder."""

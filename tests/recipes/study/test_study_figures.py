@@ -75,6 +75,7 @@ def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, figures):
     assert axes.get_ylabel() == "FID (inception v3)"
     (dotted,) = [curve for curve in axes.lines if curve.get_label() == "_starts"]
     assert (dotted.get_linestyle(), dotted.get_ydata().tolist()) == (":", [4.0, 4.0])
+    assert len(axes.lines) == 3  # the starts of single seeds would hide the samples
 
 
 def test_rows_are_shown_in_the_order_asked_for_where_they_have_a_run(study, figures):
