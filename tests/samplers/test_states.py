@@ -113,6 +113,15 @@ def test_many_chains_turn_one_by_one(wall: str) -> None:
     assert_close(state.velocity, [0.4, -0.4])
 
 
+def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall() -> None:
+    """As a rejected move leaves it. The walls are met exactly: all numbers are powers of two."""
+    starts = jnp.array([-0.5, 0.5])
+    sampler = clamp(ball, -1.0, 1.0)(flat, velocity=starts)
+    state, _ = sampler.step(jax.random.key(0), sampler.init(starts))
+    np.testing.assert_array_equal(state.position, [-1.0, 1.0])
+    np.testing.assert_array_equal(state.velocity, [0.5, -0.5])
+
+
 def test_a_clamp_leaves_no_momentum_that_points_into_the_wall() -> None:
     """Nor does it change the size of one; BlackJAX's chains, pressed against the upper wall."""
 

@@ -1,6 +1,7 @@
 """Figures of thermodynamic integration against numpy on the numbers of the runs."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from thermo_study_folder import LOST, REPEATS, labels, make, write_run
 from ebmjax.recipes.latent import figure_runs as runs
 from ebmjax.recipes.latent import figure_sweeps as sweeps
 from ebmjax.recipes.latent.figure_data import (
+    BATCH_SIZE,
+    EPOCHS,
     Absent,
     at_infinity,
     equal_updates,
@@ -69,6 +72,16 @@ def test_equal_updates_of_vanilla_learning_are_a_regime_of_their_own(tmp_path):
     for row in equal_updates(found):
         assert abs(row.updates - UPDATES) <= UPDATES / 8
     assert series(found, "vanilla")[0].updates == 960
+
+
+def test_updates_are_equal_within_an_eighth():
+    found = [
+        SimpleNamespace(
+            estimator="vanilla", changes=changes, updates=updates, config={BATCH_SIZE: updates}
+        )
+        for updates, changes in [(800, {}), *((n, {EPOCHS: n}) for n in (699, 700, 900, 901))]
+    ]
+    assert [row.updates for row in equal_updates(found)] == [700, 800, 900]
 
 
 def test_a_study_without_equal_updates_has_three_regimes(rows):
