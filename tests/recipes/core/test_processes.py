@@ -74,6 +74,23 @@ def test_a_cluster_that_is_not_there_is_said(monkeypatch):
         raise AssertionError("it joined nobody")
 
 
+def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):
+    """The others must not wait for it; one that ends well waits for them as JAX does."""
+    left = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda **_: None)
+    monkeypatch.setattr(processes, "_speak_before_an_abort", lambda me: None)
+    monkeypatch.setattr(processes, "_leave", left.append)
+    with pytest.raises(SystemExit), processes.joined({}):
+        sys.exit(0)
+    assert left == []
+    with processes.joined({}):
+        sys.exit(3)
+    with processes.joined({}):
+        raise ZeroDivisionError
+    assert left == [3, FAILED]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_shards_that_the_processes_cannot_share_are_refused(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 3)
     devices = [SimpleNamespace(process_index=i) for i in (0, 0, 1, 1, 2, 2)]
