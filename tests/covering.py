@@ -18,6 +18,11 @@ from mistakes import ROOMS, ROOT, Mistake
 
 KEPT = ROOT / ".cache" / "covering.json"
 NOT_RUN = {"tests/test_mutants.py"}  # reads the code as text
+READERS = (  # of all declarations, configurations and studies
+    "tests/recipes/core/test_fields.py",
+    "tests/recipes/test_configs.py",
+    "tests/recipes/study/test_studies.py",
+)
 SETTINGS = """[run]
 source = {sources}
 data_file = {data}
@@ -57,7 +62,7 @@ def tests_of(mistake: Mistake) -> list[tuple[str, float]]:
 
     First come the tests of the same room, and those that are fast and run little beside the
     mistake's file. A default of a function's argument is met where the function runs; any other
-    statement outside of functions is run by every import.
+    statement outside of functions is run by every import, and ``READERS`` come first.
     """
     room = Path(mistake.file).parts[1:-1]
     wanted = _lines_to_meet(mistake)
@@ -70,7 +75,8 @@ def tests_of(mistake: Mistake) -> list[tuple[str, float]]:
                 total = sum(len(one["lines"]) for one in record["files"].values())
                 cost = record["seconds"] * (total + 1) / (len(lines) or 0.1)
                 is_elsewhere = Path(test).parts[1:-1] != room
-                found.append((is_elsewhere, cost, test, record["seconds"]))
+                is_late = is_inside or test not in READERS
+                found.append((is_late, is_elsewhere, cost, test, record["seconds"]))
     return [(test, seconds) for *_, test, seconds in sorted(found)]
 
 
