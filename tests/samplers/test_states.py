@@ -114,7 +114,7 @@ def test_many_chains_turn_one_by_one(wall: str) -> None:
 
 
 def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall() -> None:
-    """A rejected move leaves such a one. The walls are met exactly: all numbers are powers of two."""
+    """A rejected move leaves such a one. Walls are met exactly: all numbers are powers of two."""
     starts = jnp.array([-0.5, 0.5])
     sampler = clamp(ball, -1.0, 1.0)(flat, velocity=starts)
     state, _ = sampler.step(jax.random.key(0), sampler.init(starts))
