@@ -231,12 +231,14 @@ class BetaMonitor(PlaneMonitor):
         num = self.config.eval.num_samples
 
         def chains(keys: jax.Array, params: PyTree, beta: jax.Array) -> tuple[jax.Array, jax.Array]:
+            short_key, long_key = keys
+
             def log_density_fn(position: jax.Array) -> jax.Array:
                 return -self.config.loss.output_scale * self.energy_fn(params, position)
 
             tempered_fn = tempered(log_density_fn, losses.beta_sampling_temperature(beta))
-            negatives, _ = self.short_chains(keys[0], tempered_fn, num)
-            return negatives, self.long_chains(keys[1], log_density_fn, num)
+            negatives, _ = self.short_chains(short_key, tempered_fn, num)
+            return negatives, self.long_chains(long_key, log_density_fn, num)
 
         return jax.jit(jax.vmap(chains, in_axes=(None, 0, 0)))
 
