@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from experiment_runs import REPOSITORY
 from scipy import stats
 
 from ebmjax import samplers
@@ -230,6 +231,17 @@ def test_what_is_printed_has_options_and_a_title(name, setting):
     options = SETTINGS[setting][name]
     assert chains_of(name, options, num_chains=2, num_steps=5).positions.shape == (2, 5, 2)
     assert toy_samplers_plots.title(name).endswith(", as printed")
+
+
+def test_settings_are_those_of_the_page():
+    page = (REPOSITORY / "docs/families/plane.md").read_text()
+    for name, options in SETTINGS["tuned"].items():
+        leapfrogs = options.get("num_integration_steps")
+        more = f" with {leapfrogs} leapfrog steps" if leapfrogs else ""
+        assert f"`{name}` {options['step_size']:g}{more}," in page.replace("0.1. ", "0.1, ")
+    thesis = SETTINGS["thesis"]
+    assert {options["step_size"] for options in thesis.values()} == {0.01}
+    assert thesis["hmc"]["num_integration_steps"] == 10
 
 
 def test_hmc_of_one_leapfrog_step_is_mala():
