@@ -110,6 +110,24 @@ def test_learning_curves_by_steps_are_those_of_the_rows(name, tmp_path, figures)
     assert (tmp_path / "training.png").exists()
 
 
+@pytest.mark.parametrize("name", ["studies/chains.py", "studies/chains.py:igebm"])
+def test_chains_are_drawn_by_their_rows_and_panels(name, tmp_path, figures):
+    study = load(name)
+    accepted = {"step": 3, "chain_acceptance_prob": 0.5}
+    for label in study.rows:
+        write_run(tmp_path, label.replace(" ", "_"), 0, [accepted])
+        (tmp_path / label.replace(" ", "_") / "seed0" / "monitor").mkdir()
+        np.savez(
+            tmp_path / label.replace(" ", "_") / "seed0" / "monitor" / "000003.npz",
+            **{"profile.sgld.acceptance_prob": np.array([0.25, 0.75])},
+        )
+    study.draw(tmp_path)
+    shown = {axes.get_ylabel(): lines(axes) for axes in figures["training.png"].axes}
+    assert shown["acceptance in training"] == dict.fromkeys(study.rows, ([3], [0.5]))
+    titles = " ".join(axes.get_title() for axes in figures["chains.png"].axes)
+    assert all(label in titles.replace("\n", " ") for label in study.rows)
+
+
 def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, figures):
     study = load("studies/jem_digits.py:scenarios")
     judged = {"test_accuracy": 0.5, "sample_fid": 9.0, "sample_is": 2.0}
