@@ -18,8 +18,8 @@ NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
 """Scores of images too few to have neighbours."""
 NAMES = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
 AT_SIZES = ("fid", "kid_rbf", "kid_polynomial")
-NUM_SPLITS, FEW_SPLITS, MANY_FEATURES = 50, 10, 512
-"""Splits in halves; and those for more features than this, where each takes seconds."""
+FEW_SPLITS, MANY_FEATURES = 10, 512
+"""Splits in halves for more features than this, where each takes seconds."""
 
 
 class Reference(NamedTuple):
@@ -121,8 +121,8 @@ class Distances:
             return Scores(found | dict.fromkeys(names, math.nan))
         features, probabilities = self.outputs(images)
         labels = np.zeros(len(images), int) if labels is None else np.asarray(labels)
-        num_splits = NUM_SPLITS if features.shape[1] <= MANY_FEATURES else FEW_SPLITS
-        halves = metrics.split_in_halves(jax.random.key(seed), labels, num_splits=num_splits)
+        fewer = {"num_splits": FEW_SPLITS} if features.shape[1] > MANY_FEATURES else {}
+        halves = metrics.split_in_halves(jax.random.key(seed), labels, **fewer)
         fid = metrics.frechet_distance(*metrics.feature_moments(features), *reference.moments)
         fids = metrics.frechet_distances(features, reference.moments, halves)
         parts = np.concatenate([np.ones((1, len(images)), bool), halves.reshape(-1, len(images))])

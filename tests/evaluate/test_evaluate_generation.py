@@ -54,6 +54,16 @@ def test_a_shift_of_all_images_is_the_distance():
     assert distances.scores(train + 2).numbers["fid"] == pytest.approx(3 * 2.0**2)
 
 
+@pytest.mark.parametrize(("num_features", "num_splits"), [(512, 50), (513, 10)])
+def test_many_features_have_fewer_splits(num_features, num_splits):
+    def wide(images):
+        return np.resize(np.float64(images), (len(images), num_features)), None
+
+    extractor = evaluate.Extractor("wide", wide, {})
+    scores = evaluate.Distances(unlabelled(TRAIN), extractor).scores(TRAIN)
+    assert len(scores.halves) == num_splits
+
+
 def test_one_image_has_no_scores_but_their_names():
     numbers = DISTANCES.scores(TRAIN[:1]).numbers
     assert numbers.keys() == DISTANCES.scores(TRAIN).numbers.keys()

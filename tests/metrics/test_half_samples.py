@@ -24,7 +24,7 @@ def halves_of(labels, num_splits=50, seed=0):
 
 def test_halves_share_no_image_and_have_as_many_of_each_label():
     halves = halves_of([0] * 7 + [1] * 4 + [2])
-    assert halves.shape == (50, 2, 12)
+    assert halves.shape == (50, 2, 12) == split_in_halves(jax.random.key(0), [0] * 12).shape
     assert not (halves[:, 0] & halves[:, 1]).any()
     # Three of seven, two of four, none of one.
     assert (halves[:, :, :7].sum(2) == 3).all()

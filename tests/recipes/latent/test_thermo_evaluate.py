@@ -1,5 +1,6 @@
 """Distances of a latent EBM's samples where some of them diverged."""
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from ebmjax.evaluate import Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.core.tracking import evaluation_table
 from ebmjax.recipes.images.distances import Distances
-from ebmjax.recipes.latent import evaluate
+from ebmjax.recipes.latent import cost, evaluate
 from ebmjax.recipes.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.latent.monitor import PriorSamples
 
@@ -156,3 +157,19 @@ def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
         assert np.isnan(kept[1]).all()
         assert kept[0].mean() == pytest.approx(number[0], rel=1e-5)
     assert len(report["images_sha256"]) == 64
+
+
+def test_the_cost_is_the_median_of_calls_after_the_first(monkeypatch):
+    monkeypatch.setattr(cost.metrics, "compiled_flops", lambda *_: 7.0)
+    calls = []
+
+    def gradient_fn(x):
+        calls.append(x)
+        time.sleep(0.01 if calls[1:] else 1.0)
+        return x
+
+    found = cost.cost(gradient_fn, 3.0, num_steps=10, pilot_seconds=2.0)
+    assert calls == [3.0] * 6
+    assert 0.01 <= found["seconds_per_step"] < 1.0
+    assert found["train_seconds"] == 2.0 + 10 * found["seconds_per_step"]
+    assert found["flops_per_step"] == 7.0

@@ -170,6 +170,22 @@ def test_a_film_begins_at_the_starts_and_has_its_frames(tmp_path):
     assert not (tmp_path / "none.gif").exists()
 
 
+def test_an_evaluation_has_four_figures_a_setting(tmp_path, figures):
+    config = samplers_config(num_frames=2, samplers=("sgld",))
+    (tmp_path / "plots").mkdir()
+    ways = {"thesis": WAYS, "tuned": WAYS[::-1]}
+    arrays = {f"{setting}.sgld": way for setting, way in ways.items()}
+    np.savez(tmp_path / "evaluation.npz", log_density=TRUTH, starts=STARTS, **arrays)
+    report = {setting: {"sgld": {"rhat_classic": 1.0}} for setting in ways}
+    samplers_plots.evaluation(tmp_path, config, report)
+    for setting, way in ways.items():
+        drawn = [line.get_xydata() for line in figures[f"eval_scatter_{setting}.png"].axes[0].lines]
+        np.testing.assert_array_equal(drawn, way[:, 20:])
+        for name in ("traces", "steps"):
+            assert figures[f"eval_{name}_{setting}.png"].axes
+        assert (tmp_path / "plots" / f"eval_chains_{setting}.gif").exists()
+
+
 def test_moments_are_spaced_evenly_in_logarithm():
     assert samplers_plots.moments(1, 1000, 4) == [1, 10, 100, 1000]
     assert samplers_plots.moments(1, 3, 9) == [1, 2, 3]
