@@ -106,7 +106,8 @@ def run_tests(
 ) -> Outcome:
     """Runs default tests in ``copy`` until one fails, ``before`` between Python and pytest.
 
-    The tests have a new home and leave no process and no file.
+    The tests have a new home and leave no process and no file. Within a time limit, a mistake is
+    expected: if it ends pytest itself, by the limit of memory, say, it is noticed.
 
     Raises:
       RuntimeError: if pytest could not run them.
@@ -136,6 +137,8 @@ def run_tests(
     seconds = time.perf_counter() - started
     if process.returncode in (0, 5):  # 5 where all tests are slow ones
         return Outcome("", seconds)
+    if time_limit is not None and (process.returncode == 3 or process.returncode < 0):
+        return Outcome(f"pytest ended with {process.returncode}", seconds)
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
     if process.returncode not in (1, 2) or failed is None:
         raise RuntimeError(f"pytest cannot run {tests}:\n{told}")

@@ -137,3 +137,12 @@ def test_tests_that_run_the_line_come_by_their_room_their_seconds_and_their_shar
     assert tests_of(37) == []
     assert tests_of(14) == [OWN, SLOW, BROAD]  # the signature of the function that has line 33
     assert tests_of(3) == [OWN, SLOW, IMPORTS, BROAD]  # runs at import
+
+
+def test_a_mistake_that_ends_pytest_is_noticed(tmp_path) -> None:
+    (tmp_path / "test_end.py").write_text(
+        "import os, signal\n\ndef test_end():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert mutants.run_tests(tmp_path, ["test_end.py"], 60).killer == "pytest ended with -9"
+    with pytest.raises(RuntimeError, match="pytest cannot run"):
+        mutants.run_tests(tmp_path, ["test_end.py"])
