@@ -2,12 +2,17 @@
 
 import ast
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import covering
 import mistakes
 import mutants
 import pytest
+
+TESTS = Path(__file__).parent
 
 
 def test_the_table_of_mutants_fits_the_code() -> None:
@@ -140,9 +145,18 @@ def test_tests_that_run_the_line_come_by_their_room_their_seconds_and_their_shar
 
 
 def test_a_mistake_that_ends_pytest_is_noticed(tmp_path) -> None:
+    """In a process without JAX, which warns of processes that begin as copies."""
     (tmp_path / "test_end.py").write_text(
         "import os, signal\n\ndef test_end():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    assert mutants.run_tests(tmp_path, ["test_end.py"], 60).killer == "pytest ended with -9"
-    with pytest.raises(RuntimeError, match="pytest cannot run"):
-        mutants.run_tests(tmp_path, ["test_end.py"])
+    code = """if True:
+        import sys, pathlib, mutants
+        where, tests = pathlib.Path(sys.argv[1]), ["test_end.py"]
+        print(mutants.run_tests(where, tests, 60).killer)
+        mutants.run_tests(where, tests)
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], cwd=TESTS, capture_output=True, text=True
+    )
+    assert ended.stdout == "pytest ended with -9\n"
+    assert "RuntimeError: pytest cannot run ['test_end.py']" in ended.stderr

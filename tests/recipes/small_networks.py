@@ -30,6 +30,7 @@ def digits_projected(side):
 
 def classifier_projected(train, test, num_classes):
     """A stand-in for ``evaluate.own_classifier``."""
+    assert train.images.shape[1:] == test.images.shape[1:]
     return projected(OWN_CLASSIFIER, num_classes)
 
 

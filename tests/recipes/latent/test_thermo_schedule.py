@@ -2,15 +2,17 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from experiment_runs import digits, strict_json, summary_of
 
 from ebmjax import latent
-from ebmjax.recipes.core import families, workdir
+from ebmjax.recipes.core import families, summary, workdir
 from ebmjax.recipes.core.build import Seconds
 from ebmjax.recipes.core.fields import ConfigError, WorkdirError
 from ebmjax.recipes.core.launch import launch
@@ -19,6 +21,7 @@ from ebmjax.recipes.latent import memory as thermo_memory
 from ebmjax.recipes.latent import pilot as thermo_pilot
 from ebmjax.recipes.latent.pilot import Pilot
 from ebmjax.recipes.latent.schedule import FILE, schedule
+from ebmjax.training import init_state
 
 ADAPTIVE = {"loss.schedule": "adaptive", "loss.num_intervals": 4}
 LOOKED = latent.power_schedule(20, 6.0)
@@ -124,6 +127,18 @@ def test_the_pilots_seconds_are_part_of_the_training():
     found = thermo_cost.cost(gradient_fn, jnp.ones(3), num_steps=10, pilot_seconds=7.0)
     assert found["pilot_seconds"] == 7.0
     assert found["train_seconds"] == 7.0 + 10 * found["seconds_per_step"]
+
+
+def test_the_pilots_seconds_are_part_of_the_summary(tmp_path):
+    result = SimpleNamespace(
+        row={}, state=init_state({"w": jnp.ones(2)}, optax.sgd(1.0)), data_sha256="", health=(),
+        wall_seconds=5.0, compile_seconds=1.0,
+    )  # fmt: skip
+    experiment = SimpleNamespace(pilot=Seconds(3.0, 2.0), config=None, about_data=())
+    summary.summarise(tmp_path, digits(), result, experiment, (), 9.0)
+    found = summary_of(tmp_path)
+    assert found["pilot_seconds"] == 3.0
+    assert (found["wall_seconds"], found["compile_seconds"]) == (8.0, 3.0)
 
 
 def test_the_pilots_folder_belongs_to_the_configuration_as_it_was_given(tmp_path, monkeypatch):
