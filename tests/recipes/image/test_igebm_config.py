@@ -227,3 +227,13 @@ def test_the_thesis_on_cifar_has_its_constants(variant, noise_scale):
     assert config.sampler.augmentation.name == "image"
     assert config.optimizer.learning_rate == 1e-4
     assert config.data.image_size == (16 if variant.startswith("cpu") else 32)
+
+
+def test_improved_contrastive_divergence_on_cifar_has_its_constants():
+    """Step 100 and noise 0.001 of pixels in [0, 1], 40 steps, three scales, one chain of 1,000 anew."""
+    config = igebm_cifar10.get_config("icd")
+    sgld = config.sampler.sgld
+    assert (sgld.step_size, sgld.noise_scale) == (4 * 100, 2 * 0.001)  # pixels in [-1, 1]
+    assert (config.sampler.num_steps, config.sampler.buffer.reinit_prob) == (40, 0.001)
+    assert (config.model.num_scales, config.model.activation) == (3, "swish")
+    assert (config.optimizer.learning_rate, config.optimizer.b2) == (2e-4, 0.9)
