@@ -230,7 +230,7 @@ def test_the_thesis_on_cifar_has_its_constants(variant, noise_scale):
 
 
 def test_improved_contrastive_divergence_on_cifar_has_its_constants():
-    """Step 100 and noise 0.001 of pixels in [0, 1], 40 steps, three scales, one chain of 1,000 anew."""
+    """Step 100, noise 0.001 of pixels in [0, 1], 40 steps, three scales, 0.1 % of chains anew."""
     config = igebm_cifar10.get_config("icd")
     sgld = config.sampler.sgld
     assert (sgld.step_size, sgld.noise_scale) == (4 * 100, 2 * 0.001)  # pixels in [-1, 1]
