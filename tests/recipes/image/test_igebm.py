@@ -57,6 +57,9 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         # Where a slot's chain began is not known.
         assert ("rms_displacement" in scores[name]) == (name != "buffer")
     assert 0 < scores["short"]["rms_displacement"] < scores["fresh"]["rms_displacement"]
+    with np.load(finished / "evaluation.npz") as arrays:
+        shapes = {name: arrays[name].shape for name in arrays.files}
+    assert shapes == dict.fromkeys(("short", "fresh", "buffer", "starts"), (20, 8, 8, 1))
     # Draws of one law for one and the same monitor, whatever the step.
     assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
     assert report["over_training"]["start_fid"] == summary["start_fid"] > 0
