@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ebmjax._user_function import is_function_name
 from ebmjax.data import (
     DataChangedError,
     MissingSplitError,
@@ -308,3 +309,20 @@ def test_digits_come_in_their_own_order_and_can_be_enlarged():
     larger = load_images("digits", "test", image_size=16, max_examples=3)
     assert larger.data.images.shape == (3, 16, 16, 1)
     assert larger.notes == ("resized from 8x8",)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_function"),
+    [
+        ("net.py:make", True),
+        ("folder/net.py:make", True),
+        ("package.module:make", True),
+        ("make", False),
+        ("net.py", False),
+        ("net.py:two words", False),
+        ("cifar10:3.0.1", False),
+        ("a-set:make", False),
+    ],
+)
+def test_names_of_functions(name, is_function):
+    assert is_function_name(name) == is_function
