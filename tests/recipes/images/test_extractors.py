@@ -6,6 +6,7 @@ import pytest
 from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.core import extractor_names, image_data
+from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.images.extractors import extractor
 from experiments.configs import jem_digits
@@ -64,3 +65,9 @@ def test_images_of_few_classes_say_what_judges_them():
     config = jem_digits.get_config("smoke")
     _, found = image_data.load(config)
     assert extractor_names.extractor_name(found) == "digits_features"
+
+
+def test_columns_show_scores_as_they_are():
+    columns = fid_columns("buffer", "fresh", decimals=2)
+    assert {(factor, decimals) for _, factor, decimals in columns.values()} == {(1.0, 2)}
+    assert columns["FID, test images"][0] == "generation.test_images.fid"
