@@ -107,9 +107,9 @@ def draw(name: str, folder: Path) -> None:
     files = {}
     for label in SETS:
         run = reader.first(folder, label)
-        ended = [file for file in [run.folder / "evaluation.npz"] if file.exists()]
-        if found := run.snapshots() + ended:
-            files[label] = found[-1]
+        file = run.folder / "evaluation.npz"
+        if file.exists() or run.snapshots():
+            files[label] = file if file.exists() else run.snapshots()[-1]
     if not files:
         return
     with figure(folder / "samples.png", 1, len(files), size=(2.2, 2.4)) as grid:
