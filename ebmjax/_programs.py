@@ -49,7 +49,7 @@ def make_program(function: Callable[..., Any], *examples: Any) -> Callable[..., 
 def _is_outside() -> bool:
     """Returns whether no transformation of JAX is at work."""
     here = core.get_opaque_trace_state()
-    with core.take_current_trace():
+    with jax.core.eval_context():
         return here == core.get_opaque_trace_state()
 
 
