@@ -41,7 +41,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, latent, learning, losses, networks, samplers, training
+from ebmjax import data, latent, learning, losses, metrics, networks, samplers, training
 
 PRECISIONS = {"float32": None, "bfloat16": jnp.bfloat16}
 Record = dict[str, Any]
@@ -132,7 +132,7 @@ def gradient(sizes: Sizes, repeats: int, precision: str) -> Record:
     function = jax.vmap(jax.value_and_grad(log_density_fn))
     program, cost = compiled(function, images)
     duration = seconds(lambda: program(images), repeats)
-    flops = (program.cost_analysis() or {}).get("flops", math.nan)
+    flops = metrics.compiled_flops(function, images)
     return {"ms": 1e3 * duration, "tflops": 1e-12 * flops / duration, **cost}
 
 

@@ -64,5 +64,14 @@ def test_a_differentiated_chain_with_rematerialisation():
     assert 18 * PRODUCT <= flops <= 18 * PRODUCT + 6 * 8 * X.size
 
 
+def test_convolutions_are_counted_by_hand():
+    """SAME padding lets 3 x 3 filters meet 3 n - 2 of n pixels a side; 2 operations a product."""
+    images, filters = jnp.ones((4, 10, 10, 3)), jnp.ones((3, 3, 3, 5))
+    convolve = lambda x: jax.lax.conv_general_dilated(  # noqa: E731
+        x, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    assert compiled_flops(convolve, images) == 2 * 4 * (3 * 10 - 2) ** 2 * 3 * 5
+
+
 def test_shapes_suffice():
     assert compiled_flops(looped(2), jax.ShapeDtypeStruct(X.shape, X.dtype)) > PRODUCT
