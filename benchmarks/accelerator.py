@@ -293,14 +293,16 @@ def latent_step(sizes: Sizes, repeats: int, num_powers: int) -> Record:
     shape = jax.eval_shape(generator.init_with_output, jax.random.key(0), z)[0].shape
     gradient_fn = learning.make_latent_gradient_fn(
         latent.LatentModel(energy.apply, generator.apply),
+        latent.LatentChains(
+            80,
+            prior_sampler=partial(samplers.sgld, step_size=0.08),
+            prior_steps=sizes.latent_steps[0],
+            posterior_sampler=partial(samplers.sgld, step_size=0.005),
+            posterior_steps=sizes.latent_steps[1],
+        ),
         observe=data.to_signed_unit,
         powers=latent.power_schedule(num_powers, 6.0),
         loss_fn=latent.tempered_loss,
-        latent_dim=80,
-        prior_sampler=partial(samplers.sgld, step_size=0.08),
-        prior_steps=sizes.latent_steps[0],
-        posterior_sampler=partial(samplers.sgld, step_size=0.005),
-        posterior_steps=sizes.latent_steps[1],
     )
     params = latent.LatentParams(
         energy.init(jax.random.key(0), z), generator.init(jax.random.key(1), z)

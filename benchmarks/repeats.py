@@ -35,14 +35,16 @@ def make_step() -> tuple[Callable[..., Any], Callable[[jax.Array], training.Trai
     generator = networks.ConvGenerator(features=(64,), channels=IMAGE_SHAPE[-1])
     gradient_fn = learning.make_latent_gradient_fn(
         latent.LatentModel(energy.apply, generator.apply),
+        latent.LatentChains(
+            LATENT_DIM,
+            prior_sampler=partial(samplers.sgld, step_size=0.16),
+            prior_steps=60,
+            posterior_sampler=partial(samplers.sgld, step_size=0.04),
+            posterior_steps=20,
+        ),
         observe=lambda batch: batch,
         powers=latent.power_schedule(10, 6.0),
         loss_fn=latent.tempered_loss,
-        latent_dim=LATENT_DIM,
-        prior_sampler=partial(samplers.sgld, step_size=0.16),
-        prior_steps=60,
-        posterior_sampler=partial(samplers.sgld, step_size=0.04),
-        posterior_steps=20,
     )
     optimizer = optax.adam(1e-3)
 

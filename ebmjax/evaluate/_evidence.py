@@ -40,6 +40,18 @@ class Settings(NamedTuple):
         """Log density to sampler."""
         return partial(mala, step_size=self.step_size)
 
+    @property
+    def ladder(self) -> latent.LatentChains:
+        """Annealed chains; those on the prior take as many steps as all powers together."""
+        return latent.LatentChains(
+            self.latent_dim,
+            prior_sampler=self.sampler,
+            prior_steps=self.num_steps * self.num_intervals,
+            posterior_sampler=self.sampler,
+            posterior_steps=self.num_steps,
+            warm_start=True,
+        )
+
 
 def evidence(
     key: Key,
@@ -142,21 +154,8 @@ def _ladder(
     settings: Settings,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods."""
-    num_steps = settings.num_steps
     repeated = jnp.repeat(observation[None], settings.num_chains, axis=0)
-    samples, _ = latent.sample_ladder(
-        key,
-        params,
-        model,
-        repeated,
-        powers,
-        settings.latent_dim,
-        prior_sampler=settings.sampler,
-        prior_steps=num_steps * settings.num_intervals,
-        posterior_sampler=settings.sampler,
-        posterior_steps=num_steps,
-        warm_start=True,
-    )
+    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, settings.ladder)
     of_pair = partial(latent.log_likelihood, params, model)
     values = jax.lax.map(lambda z: jax.vmap(of_pair)(z, repeated), samples.power_latents)
     return samples.power_latents, values

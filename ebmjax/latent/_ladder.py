@@ -11,6 +11,26 @@ from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.types import Key, Metrics
 
 
+class LatentChains(NamedTuple):
+    """Short chains of latents: one on the prior, and one on every power posterior.
+
+    Attributes:
+      latent_dim: d.
+      prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
+      prior_steps: steps of each prior chain, at power 0.
+      posterior_sampler: log density to sampler, for the powers above 0.
+      posterior_steps: steps of each chain at each power above 0.
+      warm_start: whether the powers above 0 are annealed instead of started afresh.
+    """
+
+    latent_dim: int
+    prior_sampler: SamplerFn
+    prior_steps: int
+    posterior_sampler: SamplerFn
+    posterior_steps: int
+    warm_start: bool = False
+
+
 class LadderSamples(NamedTuple):
     """Samples of a whole ladder, in the order of the losses' arguments.
 
@@ -33,21 +53,14 @@ def sample_ladder(
     model: LatentModel,
     observations: jax.Array,
     powers: jax.Array,
-    latent_dim: int,
+    chains: LatentChains,
     *,
-    prior_sampler: SamplerFn,
-    prior_steps: int,
-    posterior_sampler: SamplerFn,
-    posterior_steps: int,
-    warm_start: bool = False,
     prior_start: jax.Array | None = None,
     posterior_start: jax.Array | None = None,
 ) -> tuple[LadderSamples, Metrics]:
     """Returns the end of one chain at every power for each observation, as the losses need them.
 
-    At power 0 the prior's chain runs, by ``prior_sampler``; above it the power posteriors' chains.
-
-    Differentiable in ``params``, as ``sample_prior`` is.
+    It is differentiable in ``params``, as ``sample_prior`` is.
 
     Args:
       key: consumed.
@@ -56,12 +69,7 @@ def sample_ladder(
       observations: shape (batch, *event).
       powers: the whole ladder, increasing from 0 to 1, shape (num_powers,), as for losses and
         ``log_evidence``. Vanilla training uses ``[0, 1]``.
-      latent_dim: d (static).
-      prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
-      prior_steps: steps of each prior chain (static).
-      posterior_sampler: log density to sampler, for the powers above 0.
-      posterior_steps: steps of each chain at each power above 0 (static).
-      warm_start: whether the powers above 0 are annealed instead of started afresh (static).
+      chains: samplers and lengths (static).
       prior_start: where the prior's chains continue, shape (batch, d).
       posterior_start: where the other chains continue, shape (num_powers - 1, batch, d).
 
@@ -80,9 +88,9 @@ def sample_ladder(
         params,
         model,
         observations.shape[0],
-        latent_dim,
-        sampler=prior_sampler,
-        num_steps=prior_steps,
+        chains.latent_dim,
+        sampler=chains.prior_sampler,
+        num_steps=chains.prior_steps,
         start=prior_start,
     )
     above, posterior_info = sample_power_posteriors(
@@ -91,10 +99,10 @@ def sample_ladder(
         model,
         observations,
         powers[1:],
-        latent_dim,
-        sampler=posterior_sampler,
-        num_steps=posterior_steps,
-        warm_start=warm_start,
+        chains.latent_dim,
+        sampler=chains.posterior_sampler,
+        num_steps=chains.posterior_steps,
+        warm_start=chains.warm_start,
         start=posterior_start,
     )
     named = {"prior_acceptance": prior_info, "posterior_acceptance": posterior_info}

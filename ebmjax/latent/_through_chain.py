@@ -8,10 +8,9 @@ import jax.numpy as jnp
 from ebmjax._checks import check_at_least, check_not_negative
 from ebmjax.latent._divergences import fitted_divergences
 from ebmjax.latent._evidence import log_evidence
-from ebmjax.latent._ladder import sample_ladder
+from ebmjax.latent._ladder import LatentChains, sample_ladder
 from ebmjax.latent._literal import literal_log_evidence
 from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._sampling import SamplerFn
 from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.latent._surrogate import (
     SampleTerms,
@@ -32,14 +31,9 @@ def through_chain_loss(
     model: LatentModel,
     observations: jax.Array,
     powers: jax.Array,
-    latent_dim: int,
+    chains: LatentChains,
     *,
-    prior_sampler: SamplerFn,
-    prior_steps: int,
-    posterior_sampler: SamplerFn,
-    posterior_steps: int,
     num_chains: int = 1,
-    warm_start: bool = False,
     kl_weight: float = 0.0,
     kl_covariance: str = "diagonal",
     kl_sum: Literal["corrected", "literal"] = "corrected",
@@ -68,13 +62,8 @@ def through_chain_loss(
       model: the latent EBM.
       observations: each once, shape (batch, *event).
       powers: increasing from 0 to 1, shape (num_powers,).
-      latent_dim: d (static).
-      prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
-      prior_steps: steps of each prior chain, the node at power 0 (static).
-      posterior_sampler: log density to sampler, for the powers above 0.
-      posterior_steps: steps of each chain at each of them (static).
+      chains: samplers and lengths (static).
       num_chains: independent chains of each observation at every power (static).
-      warm_start: whether the powers above 0 are annealed instead of started afresh (static).
       kl_weight: :math:`\eta`, 0 for the trapezium sum alone (a Python number, static). Above 0,
         Gaussians are fitted to the ``num_chains`` chains of each observation at each power.
       kl_covariance: covariance of those Gaussians, as in ``fitted_divergences``.
@@ -98,19 +87,7 @@ def through_chain_loss(
         raise ValueError(f"kl_sum must be one of {sorted(SUMS)}, got {kl_sum!r}.")
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
     observations = jnp.repeat(observations, num_chains, axis=0)
-    (latents, _), acceptance = sample_ladder(
-        key,
-        params,
-        model,
-        observations,
-        powers,
-        latent_dim,
-        prior_sampler=prior_sampler,
-        prior_steps=prior_steps,
-        posterior_sampler=posterior_sampler,
-        posterior_steps=posterior_steps,
-        warm_start=warm_start,
-    )
+    (latents, _), acceptance = sample_ladder(key, params, model, observations, powers, chains)
     errors = squared_errors(params, model, observations, latents)
     log_likelihood = log_likelihoods(model, observations, errors)
     evidence = _log_evidences(

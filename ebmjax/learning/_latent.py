@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ebmjax._checks import check_at_least
 from ebmjax._numbers import as_arguments
 from ebmjax.latent import (
+    LatentChains,
     LatentModel,
     LatentParams,
     sample_ladder,
@@ -23,23 +24,16 @@ from ebmjax.learning._latent_carry import (
     take_chains,
 )
 from ebmjax.training import GradientFn, with_data_check
-from ebmjax.types import Key, LogDensityFn, Metrics, PyTree, Sampler
-
-SamplerFn = Callable[[LogDensityFn], Sampler]
+from ebmjax.types import Key, Metrics, PyTree
 
 
 def make_latent_gradient_fn(
     model: LatentModel,
+    chains: LatentChains,
     *,
-    latent_dim: int,
     observe: Callable[[PyTree], jax.Array],
-    prior_sampler: SamplerFn,
-    prior_steps: int,
-    posterior_sampler: SamplerFn,
-    posterior_steps: int,
     powers: jax.Array | None = None,
     loss_fn: Callable[..., tuple[jax.Array, Metrics]] | None = None,
-    warm_start: bool = False,
     num_chains: int = 1,
     identify: Callable[[PyTree], jax.Array] | None = None,
 ) -> GradientFn:
@@ -53,18 +47,13 @@ def make_latent_gradient_fn(
 
     Args:
       model: the latent EBM.
-      latent_dim: d.
+      chains: samplers and lengths.
       observe: a batch of the data, (examples, ...), to observations in the generator's range.
-      prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
-      prior_steps: of each prior chain.
-      posterior_sampler: log density to sampler, for the posterior chains.
-      posterior_steps: of each posterior chain, at each power.
       powers: increasing from 0 to 1, shape (num_powers,); None for vanilla training.
       loss_fn: with powers any loss with the signature of ``tempered_loss`` (the default), without
         them any with that of ``vanilla_loss`` (the default). What it takes beyond that, such as
         ``energy_l2``, is bound by ``functools.partial``; ``covariance_loss`` is given
         ``num_chains`` that way.
-      warm_start: whether power posteriors are annealed instead of started afresh.
       num_chains: chains for each observation and power, and as many prior chains.
       identify: a batch to the indices of its examples in the data, for persistent chains; ``fit``
         asks it about all data and refuses an index that the chains do not have.
@@ -87,7 +76,7 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, observations = model_of(), jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
-        expected = (len(observations), len(ladder) - 1, num_chains, latent_dim)
+        expected = (len(observations), len(ladder) - 1, num_chains, chains.latent_dim)
         check_latent_carry(shard, indices, expected)
         start = take_chains(shard, indices)
         samples, acceptance = sample_ladder(
@@ -96,12 +85,7 @@ def make_latent_gradient_fn(
             model,
             observations,
             ladder,
-            latent_dim,
-            prior_sampler=prior_sampler,
-            prior_steps=prior_steps,
-            posterior_sampler=posterior_sampler,
-            posterior_steps=posterior_steps,
-            warm_start=warm_start,
+            chains,
             prior_start=start.prior,
             posterior_start=start.posterior,
         )
@@ -127,8 +111,8 @@ def make_latent_gradient_fn(
 def make_through_chain_gradient_fn(
     model: LatentModel,
     powers: jax.Array,
+    chains: LatentChains,
     *,
-    latent_dim: int,
     observe: Callable[[PyTree], jax.Array],
     **options: Any,
 ) -> GradientFn:
@@ -137,9 +121,9 @@ def make_through_chain_gradient_fn(
     Args:
       model: the latent EBM.
       powers: increasing from 0 to 1, shape (num_powers,).
-      latent_dim: d.
+      chains: samplers and lengths.
       observe: a batch of the data, (examples, ...), to observations in the generator's range.
-      **options: the samplers, lengths and weights of ``through_chain_loss``.
+      **options: ``num_chains`` and the weights of ``through_chain_loss``.
 
     Returns:
       A ``GradientFn`` without shard state, with the metrics of ``make_latent_gradient_fn``.
@@ -159,7 +143,7 @@ def make_through_chain_gradient_fn(
                 params,
                 observations=observations,
                 powers=powers,
-                latent_dim=latent_dim,
+                chains=chains,
                 **static,
                 **numbers(),
             )

@@ -119,9 +119,9 @@ def test_the_ladder_is_the_evaluations_own(monkeypatch):
     asked = record(monkeypatch, "sample_ladder")
     call("stepping_stone", steps=2, chains=4)
     intervals = SIZES["num_intervals"]
-    (*_, observations, powers, _), options = asked["sample_ladder"]
-    assert (options["prior_steps"], options["posterior_steps"]) == (2 * intervals, 2)
-    assert options["warm_start"]
+    (*_, observations, powers, chains), _ = asked["sample_ladder"]
+    assert (chains.prior_steps, chains.posterior_steps) == (2 * intervals, 2)
+    assert chains.warm_start
     np.testing.assert_array_equal(powers, latent.power_schedule(intervals, 6.0))
     assert observations.shape == (4, *OBSERVATIONS.shape[1:])  # one image at a time
 

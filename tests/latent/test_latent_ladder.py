@@ -15,12 +15,7 @@ X = jnp.array([[1.5, -0.8], [0.2, 0.4]])
 POWERS = latent.power_schedule(3, 2.0)
 # Steps that only move: the prior's chains end three prior shifts from the base, the others two of
 # their own.
-CHAINS = {
-    "prior_sampler": fixed_shift(100.0),
-    "prior_steps": 3,
-    "posterior_sampler": fixed_shift(-50.0),
-    "posterior_steps": 2,
-}
+CHAINS = latent.LatentChains(2, fixed_shift(100.0), 3, fixed_shift(-50.0), 2)
 
 
 def test_parameters_come_before_the_model_everywhere():
@@ -48,7 +43,7 @@ LOSSES = {
 def test_the_losses_take_what_the_ladder_returns():
     observations = jnp.repeat(X, 2, axis=0)
     samples, _ = latent.sample_ladder(
-        jax.random.key(0), PARAMS, MODEL, observations, POWERS, 2, **CHAINS
+        jax.random.key(0), PARAMS, MODEL, observations, POWERS, CHAINS
     )
     assert samples.power_latents.shape == (4, 4, 2)
     # The base's draws are within 6 of its own scale, 1.3, of 0.
@@ -69,4 +64,4 @@ def test_the_losses_take_what_the_ladder_returns():
 @pytest.mark.parametrize("powers", [POWERS[1:], POWERS[:-1], jnp.ones(1)])
 def test_a_part_of_a_ladder_is_refused(powers):
     with pytest.raises(ValueError, match="powers must"):
-        latent.sample_ladder(jax.random.key(0), PARAMS, MODEL, X, powers, 2, **CHAINS)
+        latent.sample_ladder(jax.random.key(0), PARAMS, MODEL, X, powers, CHAINS)

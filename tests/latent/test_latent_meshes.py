@@ -8,6 +8,7 @@ import pytest
 from latent_problems import MODEL, OBSERVATIONS, make_params
 
 from ebmjax.latent import (
+    LatentChains,
     annealed_importance_sampling,
     sample_ladder,
     sample_power_posteriors,
@@ -31,9 +32,8 @@ def prior(key, x):
 
 
 def ladder(key, x):
-    options = {"prior_sampler": SGLD, "posterior_sampler": SGLD}
-    steps = {"prior_steps": 2, "posterior_steps": 2}
-    return sample_ladder(key, make_params(), MODEL, x, LADDER, 2, **options, **steps)
+    chains = LatentChains(2, SGLD, 2, SGLD, 2)
+    return sample_ladder(key, make_params(), MODEL, x, LADDER, chains)
 
 
 def annealed(key, x):

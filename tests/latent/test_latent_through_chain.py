@@ -22,36 +22,38 @@ from latent_problems import (
     standard_errors,
 )
 
-from ebmjax.latent import log_likelihood, power_schedule, sample_ladder, through_chain_loss
+from ebmjax.latent import (
+    LatentChains,
+    log_likelihood,
+    power_schedule,
+    sample_ladder,
+    through_chain_loss,
+)
 from ebmjax.samplers import mala, sgld
 
 X = jnp.asarray(OBSERVATIONS, jnp.float32)
-ULA = {
-    "prior_sampler": functools.partial(sgld, step_size=0.2),
-    "prior_steps": 3,
-    "posterior_sampler": functools.partial(sgld, step_size=0.1),
-    "posterior_steps": 4,
-}
-MALA = {
-    **ULA,
-    "prior_sampler": functools.partial(mala, step_size=0.6),
-    "posterior_sampler": functools.partial(mala, step_size=0.3),
-}
+ULA = LatentChains(
+    2, functools.partial(sgld, step_size=0.2), 3, functools.partial(sgld, step_size=0.1), 4
+)
+MALA = LatentChains(
+    2, functools.partial(mala, step_size=0.6), 3, functools.partial(mala, step_size=0.3), 4
+)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("chains", "options"),
     [
-        pytest.param({**ULA}, marks=pytest.mark.slow),
-        {**ULA, "num_chains": 4, "kl_weight": 0.7, "warm_start": True},
+        pytest.param(ULA, {}, marks=pytest.mark.slow),
+        (ULA._replace(warm_start=True), {"num_chains": 4, "kl_weight": 0.7}),
         pytest.param(
-            {**ULA, "num_chains": 4, "kl_weight": 1.0, "kl_covariance": "shrunk"},
+            ULA,
+            {"num_chains": 4, "kl_weight": 1.0, "kl_covariance": "shrunk"},
             marks=pytest.mark.slow,
         ),
-        {**MALA, "num_chains": 5, "kl_weight": 1.0, "kl_covariance": "full"},
+        (MALA, {"num_chains": 5, "kl_weight": 1.0, "kl_covariance": "full"}),
     ],
 )
-def test_gradient_is_the_derivative_of_the_very_program(options):
+def test_gradient_is_the_derivative_of_the_very_program(chains, options):
     """Differences with the key held; both are of order 1e-9, and the gradient of order 10."""
     with jax.enable_x64(True):
         params, powers = make_params(), power_schedule(2, 2.0)
@@ -59,7 +61,7 @@ def test_gradient_is_the_derivative_of_the_very_program(options):
         def loss(params):
             observations = jnp.asarray(OBSERVATIONS)
             return through_chain_loss(
-                jax.random.key(0), params, MODEL, observations, powers, 2, **options
+                jax.random.key(0), params, MODEL, observations, powers, chains, **options
             )[0]
 
         gradient = ravel_pytree(jax.jit(jax.grad(loss))(params))[0]
@@ -95,13 +97,13 @@ def expected_gradient(params, *arguments):
     )
 
 
-def replicas(params, powers, num_draws, **options):
+def replicas(params, powers, num_draws, chains, **options):
     """Loss, metrics and gradient (num_draws, num_params) of independent keys."""
 
     def one(key):
         (loss, metrics), gradient = jax.value_and_grad(
             lambda p: through_chain_loss(
-                key, p, MODEL, jnp.asarray(OBSERVATIONS), powers, 2, **options
+                key, p, MODEL, jnp.asarray(OBSERVATIONS), powers, chains, **options
             ),
             has_aux=True,
         )(params)
@@ -127,7 +129,7 @@ def test_unbiased_for_the_law_of_short_chains(kl_weight, kind):
     with jax.enable_x64(True):
         params, powers = make_params(), power_schedule(2, 2.0)
         options = {"num_chains": num_chains, "kl_weight": kl_weight, "kl_covariance": kind}
-        loss, metrics, gradients = replicas(params, powers, 1000, **ULA, **options)
+        loss, metrics, gradients = replicas(params, powers, 1000, ULA, **options)
         arguments = (powers, steps, kl_weight, kind)
         expected, value = expected_gradient(params, *arguments), expected_loss(params, *arguments)
         mean, covariance = chain_laws(params, powers, steps)
@@ -152,8 +154,11 @@ def test_long_chains_and_divergences_give_the_gradient_of_the_evidence():
         params, powers = make_params(), power_schedule(2, 2.0)
         _, _, gradients = replicas(
             params, powers, 40,
-            prior_sampler=functools.partial(sgld, step_size=0.1), prior_steps=60,
-            posterior_sampler=functools.partial(sgld, step_size=0.02), posterior_steps=200,
+            LatentChains(
+                2,
+                functools.partial(sgld, step_size=0.1), 60,
+                functools.partial(sgld, step_size=0.02), 200,
+            ),
             num_chains=num_chains, kl_weight=1.0, kl_covariance="full",
         )  # fmt: skip
         exact = -evidence_by_differences(params)
@@ -166,10 +171,10 @@ def test_long_chains_and_divergences_give_the_gradient_of_the_evidence():
     assert np.linalg.norm(trapezium - exact) > 5 * bias
 
 
-def one_chain(params, energy_l2, **options):
+def one_chain(params, energy_l2, chains=ULA):
     return through_chain_loss(
-        jax.random.key(2), params, MODEL, X[:1], power_schedule(1, 1.0), 2,
-        **{**ULA, **options}, energy_l2=energy_l2,
+        jax.random.key(2), params, MODEL, X[:1], power_schedule(1, 1.0), chains,
+        energy_l2=energy_l2,
     )  # fmt: skip
 
 
@@ -204,8 +209,8 @@ def test_acceptance_is_reported_where_samplers_report_it():
         acceptance_prob: float
 
     def metrics(prior, posterior):
-        samplers = {"prior_sampler": reporting(prior), "posterior_sampler": reporting(posterior)}
-        return jax.jit(lambda: one_chain(make_params(), 0.0, **samplers)[1])()
+        chains = LatentChains(2, reporting(prior), 3, reporting(posterior), 4)
+        return jax.jit(lambda: one_chain(make_params(), 0.0, chains)[1])()
 
     reported = metrics(Acceptance(0.25), Acceptance(0.5))
     assert float(reported["prior_acceptance"]) == 0.25
@@ -218,8 +223,8 @@ def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
 
     def loss(kl_weight, kl_sum):
         return through_chain_loss(
-            jax.random.key(5), make_params(), MODEL, X, power_schedule(3, 1.0), 2,
-            **ULA, num_chains=8, kl_weight=kl_weight, kl_sum=kl_sum,
+            jax.random.key(5), make_params(), MODEL, X, power_schedule(3, 1.0), ULA,
+            num_chains=8, kl_weight=kl_weight, kl_sum=kl_sum,
         )[0]  # fmt: skip
 
     apart = [float(loss(w, "corrected") - loss(w, "literal")) for w in (1.0, 2.0)]
@@ -247,8 +252,8 @@ def test_memory_grows_by_the_chains_states_alone():
     def temporaries(num_steps):
         def loss(params):
             return through_chain_loss(
-                jax.random.key(4), params, model, X, power_schedule(num_powers - 1, 1.0), 2,
-                **{**ULA, "prior_steps": num_steps, "posterior_steps": num_steps},
+                jax.random.key(4), params, model, X, power_schedule(num_powers - 1, 1.0),
+                ULA._replace(prior_steps=num_steps, posterior_steps=num_steps),
                 num_chains=num_chains,
             )[0]  # fmt: skip
 
@@ -261,15 +266,15 @@ def test_memory_grows_by_the_chains_states_alone():
     assert temporaries(many) - temporaries(few) <= (many - few) * (state + key) + 1024
 
 
-@pytest.mark.parametrize("options", [{}, {"warm_start": True}], ids=["afresh", "annealed"])
-def test_the_powers_are_annealed_if_asked(options):
+@pytest.mark.parametrize("warm_start", [False, True], ids=["afresh", "annealed"])
+def test_the_powers_are_annealed_if_asked(warm_start):
     key, params, powers = jax.random.key(7), make_params(), power_schedule(3, 1.0)
-    arguments = {"latent_dim": 2, **ULA, **options}
+    chains = ULA._replace(warm_start=warm_start)
 
     @jax.jit
     def both(key):
-        _, metrics = through_chain_loss(key, params, MODEL, X, powers, **arguments)
-        return metrics, sample_ladder(key, params, MODEL, X, powers, **arguments)[0]
+        _, metrics = through_chain_loss(key, params, MODEL, X, powers, chains)
+        return metrics, sample_ladder(key, params, MODEL, X, powers, chains)[0]
 
     metrics, samples = both(key)
     of_pair = functools.partial(log_likelihood, params, MODEL)
@@ -282,8 +287,8 @@ def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
 
     def loss(**options):
         return through_chain_loss(
-            jax.random.key(6), make_params(), MODEL, X, power_schedule(1, 1.0), 2,
-            **ULA, num_chains=4, kl_weight=1.0, **options,
+            jax.random.key(6), make_params(), MODEL, X, power_schedule(1, 1.0), ULA,
+            num_chains=4, kl_weight=1.0, **options,
         )[0]  # fmt: skip
 
     default, diagonal = (
@@ -305,12 +310,12 @@ def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
         ({"kl_sum": "plus"}, "kl_sum must be one of"),
         ({"energy_l2": -1.0}, "energy_l2 must be zero or more"),
         ({"powers": jnp.array([0.5, 1.0])}, "run from 0"),
-        ({"prior_steps": 0}, "num_steps must be an integer"),
+        ({"chains": ULA._replace(prior_steps=0)}, "num_steps must be an integer"),
     ],
 )
 def test_bad_input_is_refused(changes, message):
-    options = {"powers": power_schedule(1, 1.0), **ULA, **changes}
-    call = functools.partial(through_chain_loss, model=MODEL, latent_dim=2, **options)
+    options = {"powers": power_schedule(1, 1.0), "chains": ULA, **changes}
+    call = functools.partial(through_chain_loss, model=MODEL, **options)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(
             lambda key: call(key, params=make_params(), observations=X), jax.random.key(0)

@@ -10,7 +10,7 @@ from joint_problems import NUM_CLASSES, quadratic, quadratic_params
 from training_problems import regression, regression_data
 
 from ebmjax.data import ImageData
-from ebmjax.latent import LatentModel
+from ebmjax.latent import LatentChains, LatentModel
 from ebmjax.learning import (
     JointObjective,
     init_carry,
@@ -112,12 +112,8 @@ def test_persistent_chains_must_know_every_example(worst):
     """A clamped index would go on from another example's chains."""
     step = make_latent_gradient_fn(
         LatentModel(never, never),
-        latent_dim=2,
+        LatentChains(2, never, 1, never, 1),
         observe=never,
-        prior_sampler=never,
-        prior_steps=1,
-        posterior_sampler=never,
-        posterior_steps=1,
         identify=lambda batch: batch["index"],
     )
     shards = init_latent_carry(

@@ -10,6 +10,7 @@ import pytest
 from training_problems import settled
 
 from ebmjax.latent import (
+    LatentChains,
     LatentParams,
     LinearGenerator,
     QuadraticPrior,
@@ -36,12 +37,8 @@ NUM_CHAINS = 3
 def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: batch[1]):
     return make_latent_gradient_fn(
         MODEL,
-        latent_dim=2,
+        LatentChains(2, sampler, 2, sampler, 2),
         observe=lambda batch: batch[0],
-        prior_sampler=sampler,
-        prior_steps=2,
-        posterior_sampler=sampler,
-        posterior_steps=2,
         powers=POWERS,
         loss_fn=telescoped_loss,
         num_chains=num_chains,

@@ -10,6 +10,7 @@ import pytest
 from training_problems import ListWriter
 
 from ebmjax.latent import (
+    LatentChains,
     LatentModel,
     LatentParams,
     LinearGenerator,
@@ -30,11 +31,7 @@ from ebmjax.training import Plan, fit, init_state, make_train_step
 ESTIMATORS = {
     "vanilla": {},
     "tempered": {"powers": power_schedule(3, 2.0), "loss_fn": tempered_loss},
-    "telescoped": {
-        "powers": power_schedule(3, 2.0),
-        "loss_fn": telescoped_loss,
-        "warm_start": True,
-    },
+    "telescoped": {"powers": power_schedule(3, 2.0), "loss_fn": telescoped_loss},
     "covariance": {
         "powers": power_schedule(3, 2.0),
         "loss_fn": functools.partial(covariance_loss, num_chains=16),
@@ -60,12 +57,15 @@ def linear_params():
 
 def linear_gradient_fn(name):
     options = {
-        "latent_dim": 2,
+        "chains": LatentChains(
+            2,
+            functools.partial(sgld, step_size=0.2),
+            10,
+            functools.partial(sgld, step_size=0.02),
+            20,
+            warm_start=name == "telescoped",
+        ),
         "observe": lambda batch: batch,
-        "prior_sampler": functools.partial(sgld, step_size=0.2),
-        "prior_steps": 10,
-        "posterior_sampler": functools.partial(sgld, step_size=0.02),
-        "posterior_steps": 20,
         **ESTIMATORS[name],
     }
     if name == "through_chain":
@@ -127,12 +127,14 @@ def test_networks_train_on_images():
     params = LatentParams(energy.init(keys[0], z), generator.init(keys[1], z))
     gradient_fn = make_latent_gradient_fn(
         LatentModel(energy.apply, generator.apply),
-        latent_dim=4,
+        LatentChains(
+            4,
+            functools.partial(sgld, step_size=0.08),
+            5,
+            functools.partial(sgld, step_size=0.005),
+            5,
+        ),
         observe=lambda images: images.astype(jnp.float32) / 127.5 - 1.0,
-        prior_sampler=functools.partial(sgld, step_size=0.08),
-        prior_steps=5,
-        posterior_sampler=functools.partial(sgld, step_size=0.005),
-        posterior_steps=5,
     )
     bright = np.zeros((64, 8, 8, 1), np.uint8)
     bright[::2, :4] = bright[1::2, 4:] = 255  # light above or light below
@@ -163,17 +165,14 @@ def test_the_powers_are_annealed_if_asked(warm_start):
         QuadraticPrior(jnp.eye(2), jnp.zeros(2)), LinearGenerator(jnp.ones((3, 2)), jnp.zeros(3))
     )
     x, key = jnp.ones((4, 3)), jax.random.key(0)
-    chains = {"prior_sampler": functools.partial(sgld, step_size=0.1), "prior_steps": 2}
-    chains |= {"posterior_sampler": functools.partial(sgld, step_size=0.01), "posterior_steps": 2}
-    step = make_latent_gradient_fn(
-        model, latent_dim=2, observe=lambda b: b, powers=powers, warm_start=warm_start, **chains
-    )
+    samplers = [functools.partial(sgld, step_size=step_size) for step_size in (0.1, 0.01)]
+    chains = LatentChains(2, samplers[0], 2, samplers[1], 2, warm_start)
+    step = make_latent_gradient_fn(model, chains, observe=lambda b: b, powers=powers)
 
     @jax.jit
     def losses(key):
         _, _, metrics = step(key, params, (), x)
-        options = {"warm_start": warm_start, **chains}
-        samples, _ = sample_ladder(key, params, model, x, powers, 2, **options)
+        samples, _ = sample_ladder(key, params, model, x, powers, chains)
         return metrics["loss"], tempered_loss(params, model, x, *samples, powers)[0]
 
     np.testing.assert_allclose(*losses(key), rtol=1e-6)

@@ -109,8 +109,8 @@ class LatentEvaluation:
 
         def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
             chains = self.monitor.chains
-            steps = {"prior_steps": num_steps or chains["prior_steps"]}
-            monitor = replace(self.monitor, chains={**chains, **steps})
+            chains = chains._replace(prior_steps=num_steps or chains.prior_steps)
+            monitor = replace(self.monitor, chains=chains)
             return {"images": finite_images(monitor.programs.sample(key, params, num).images)}
 
         @jax.jit

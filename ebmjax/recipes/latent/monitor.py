@@ -77,7 +77,7 @@ class LatentMonitor:
     Attributes:
       workdir: gets ``monitor/<step>.npz`` and ``plots/samples_<step>.png``.
       model: the latent EBM.
-      chains: samplers and lengths, as ``make_latent_gradient_fn`` takes them.
+      chains: samplers and lengths.
       powers: the schedule, (num_powers,), from 0 to 1.
       gradient_fn: training's gradient function.
       train: the training data, with the indices of its examples.
@@ -88,7 +88,7 @@ class LatentMonitor:
 
     workdir: Path
     model: latent.LatentModel
-    chains: dict[str, Any]
+    chains: latent.LatentChains
     powers: jax.Array
     gradient_fn: Callable[..., Any]
     train: Examples
@@ -179,7 +179,7 @@ class LatentMonitor:
         self, key: jax.Array, params: latent.LatentParams, num_samples: int
     ) -> PriorSamples:
         """Samples from fresh prior chains, the same as ``_prior`` with this key."""
-        shape = (num_samples, self.chains["latent_dim"])
+        shape = (num_samples, self.chains.latent_dim)
         starts = self.model.base_scale * jax.random.normal(jax.random.split(key)[0], shape)
         ends = self._prior(key, params, num_samples, starts)
         images = jax.lax.map(
@@ -201,9 +201,9 @@ class LatentMonitor:
             params,
             self.model,
             num_chains,
-            self.chains["latent_dim"],
-            sampler=self.chains["prior_sampler"],
-            num_steps=self.chains["prior_steps"],
+            self.chains.latent_dim,
+            sampler=self.chains.prior_sampler,
+            num_steps=self.chains.prior_steps,
             start=start,
         )
         return latents
@@ -213,7 +213,7 @@ class LatentMonitor:
     ) -> jax.Array:
         """Returns a chain for every power and observation, (num_powers, batch, d); prior first."""
         samples, _ = latent.sample_ladder(
-            key, params, self.model, observations, self.powers, **self.chains
+            key, params, self.model, observations, self.powers, self.chains
         )
         return samples.power_latents
 

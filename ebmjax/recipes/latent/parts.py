@@ -48,17 +48,17 @@ def observe(batch: Examples) -> jax.Array:
     return data.to_signed_unit(jnp.asarray(batch.images.images))
 
 
-def chains(config: Config) -> dict[str, Any]:
-    """Samplers and lengths, as gradient functions take them."""
+def chains(config: Config) -> latent.LatentChains:
+    """Samplers and lengths of ``config.sampler``."""
     section, shape = config.sampler, (config.model.latent_dim,)
-    return {
-        "latent_dim": config.model.latent_dim,
-        "prior_sampler": bound(sampler(config, "prior"), section, shape),
-        "prior_steps": section.prior.num_steps,
-        "posterior_sampler": bound(sampler(config, "posterior"), section, shape),
-        "posterior_steps": section.posterior.num_steps,
-        "warm_start": section.warm_start,
-    }
+    return latent.LatentChains(
+        config.model.latent_dim,
+        prior_sampler=bound(sampler(config, "prior"), section, shape),
+        prior_steps=section.prior.num_steps,
+        posterior_sampler=bound(sampler(config, "posterior"), section, shape),
+        posterior_steps=section.posterior.num_steps,
+        warm_start=section.warm_start,
+    )
 
 
 def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) -> Callable[..., Any]:
@@ -72,9 +72,9 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
         return make_through_chain_gradient_fn(
             model,
             powers,
+            chains(config),
             observe=observe,
             num_chains=section.chains_per_observation,
-            **chains(config),
             **options,
         )
     if section.name == "covariance":
@@ -83,12 +83,12 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
     numbers = as_arguments(options)
     return make_latent_gradient_fn(
         model,
+        chains(config),
         observe=observe,
         powers=None if section.name == "vanilla" else powers,
         loss_fn=lambda *given: loss_fn(*given, **numbers()),
         num_chains=section.chains_per_observation,
         identify=lambda batch: batch.index,
-        **chains(config),
     )
 
 

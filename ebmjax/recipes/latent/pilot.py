@@ -115,6 +115,6 @@ def _mean_log_likelihoods(
 ) -> jax.Array:
     """Returns E_t at every power, averaged over observations, from chains as long as training's."""
     chains = parts.chains(config)
-    samples, _ = latent.sample_ladder(key, params, model, observations, powers, **chains)
+    samples, _ = latent.sample_ladder(key, params, model, observations, powers, chains)
     _, along = latent.telescoped_loss(params, model, observations, *samples, powers)
     return along["mean_log_likelihoods"]

@@ -40,14 +40,7 @@ def monitor(tmp_path) -> LatentMonitor:
     return LatentMonitor(
         workdir=tmp_path,
         model=MODEL,
-        chains={
-            "latent_dim": 2,
-            "prior_sampler": sampler,
-            "prior_steps": 40,
-            "posterior_sampler": sampler,
-            "posterior_steps": 40,
-            "warm_start": False,
-        },
+        chains=latent.LatentChains(2, sampler, 40, sampler, 40),
         powers=latent.power_schedule(2, 3.0),
         gradient_fn=lambda *_: None,
         train=Examples(data.ImageData(TEST, np.zeros(3, np.int32)), jnp.arange(3)),
@@ -180,7 +173,7 @@ def test_samples_stand_beside_the_images_of_their_chains_starts(tmp_path):
     found = one._sample(key, PARAMS, 5)
     # The chains are those that start afresh by this key: where they start, nothing else changes.
     np.testing.assert_array_equal(found.latents, one._prior(key, PARAMS, 5))
-    nowhere = one.chains | {"prior_steps": 1, "prior_sampler": partial(mala, step_size=1e-30)}
+    nowhere = one.chains._replace(prior_steps=1, prior_sampler=partial(mala, step_size=1e-30))
     unmoved = replace(one, chains=nowhere)._prior(key, PARAMS, 5)
     np.testing.assert_allclose(found.start_latents, unmoved, atol=1e-12)
     weight, bias = map(np.asarray, PARAMS.generator)
