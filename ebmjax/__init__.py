@@ -2,6 +2,10 @@
 
 Rooms load when they are first used. ``import ebmjax`` loads none of them, and
 ``import ebmjax.samplers`` loads JAX and Optax but not Flax.
+
+Functions check their arguments, the values of arrays where these are concrete. They raise TypeError
+for a wrong type or dtype and ValueError for a wrong shape or value, with a message that names the
+argument. Docstrings list only other errors, and limits that their arguments do not state.
 """
 
 import importlib

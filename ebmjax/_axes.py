@@ -16,9 +16,6 @@ def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
     """(n, ...) on every member, from the (n / members, ...) of each in the order of their index.
 
     Under ``vmap`` the result is one for all members, so that what is made of it is computed once.
-
-    Raises:
-      ValueError: if an axis is not mapped where this is called.
     """
     if _num_members(axis_name) == 1:  # the program stays that without axes, bit for bit
         return rows
@@ -45,30 +42,18 @@ def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:
 
 
 def member_index(axis_name: AxisName) -> int | jax.Array:
-    """Which member of ``axis_name`` this one is, from 0; 0 outside of any.
-
-    Raises:
-      ValueError: if an axis is not mapped where this is called.
-    """
+    """Which member of ``axis_name`` this one is, from 0; 0 outside of any."""
     _num_members(axis_name)
     return 0 if axis_name is None else jax.lax.axis_index(axis_name)
 
 
 def mean_over_members(tree: Any, axis_name: AxisName) -> Any:
-    """The mean of a PyTree over the members of ``axis_name``; the tree itself outside of any.
-
-    Raises:
-      ValueError: if an axis is not mapped where this is called.
-    """
+    """The mean of a PyTree over the members of ``axis_name``; the tree itself outside of any."""
     return tree if _num_members(axis_name) == 1 else jax.lax.pmean(tree, axis_name)
 
 
 def spread_axis(axis_name: AxisName) -> AxisName:
-    """``axis_name``, or None where a single member has it all: that program needs no axis.
-
-    Raises:
-      ValueError: if an axis is not mapped where this is called.
-    """
+    """``axis_name``, or None where a single member has it all: that program needs no axis."""
     return None if _num_members(axis_name) == 1 else axis_name
 
 

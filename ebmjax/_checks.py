@@ -190,12 +190,7 @@ def check_at_least(name: str, value: int, minimum: int) -> None:
 
 
 def check_labels(name: str, labels: Any, num_examples: int, num_classes: int) -> None:
-    """Raises unless concrete ``labels`` are one class in 0, ..., num_classes - 1 an example.
-
-    Raises:
-      TypeError: if they are not integers.
-      ValueError: if there are not as many as examples, or one lies outside.
-    """
+    """Raises unless concrete ``labels`` are one class in 0, ..., num_classes - 1 an example."""
     labels = np.asarray(labels)
     if not np.issubdtype(labels.dtype, np.integer):
         raise TypeError(
@@ -253,12 +248,7 @@ def check_arrays(name: str, tree: PyTree) -> None:
 
 
 def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None:
-    """Raises unless ``log_density_fn`` maps one ``position``, of some numbers, to a real scalar.
-
-    Raises:
-      TypeError: if the density is complex, or of integers.
-      ValueError: if it is no scalar, or the position has no numbers.
-    """
+    """Raises unless ``log_density_fn`` maps one ``position``, of some numbers, to a real scalar."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(position)]
     if not any(map(math.prod, shapes)):
         raise ValueError(f"a position must hold at least one number, got the shapes {shapes}.")

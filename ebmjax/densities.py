@@ -25,11 +25,7 @@ def from_energy(energy_fn: EnergyFn) -> LogDensityFn:
 
 
 def tempered(log_density_fn: LogDensityFn, temperature: float | jax.Array) -> LogDensityFn:
-    """``log_density / temperature``: flatter than the original for ``temperature > 1``.
-
-    Raises:
-      ValueError: if ``temperature`` is not a scalar, or a concrete one is not positive.
-    """
+    """``log_density / temperature``, a positive scalar: flatter than the original above 1."""
     check_scalar("temperature", temperature)
     check_positive("temperature", temperature)
     return lambda position: log_density_fn(position) / temperature
@@ -51,10 +47,6 @@ def within_box(log_density_fn: LogDensityFn, low: Any, high: Any) -> LogDensityF
     A sampler that accepts or rejects (MALA) then samples the truncated density exactly; every move
     outside is lost. For samplers that never reject take ``ebmjax.samplers.reflect``, or project the
     chain with ``clamp``.
-
-    Raises:
-      ValueError: unless concrete ``low < high``; from the density, unless both broadcast to the
-        position.
     """
     check_interval(low, high)
 

@@ -23,10 +23,6 @@ def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
     Returns:
       The shape and dtype of ``images``.
 
-    Raises:
-      TypeError: if ``images`` are not floating point.
-      ValueError: if ``images`` are not 4-dimensional, or ``padding`` lies outside its range.
-
     Source: JEM's and SADA-JEM's published training code.
 
     Example:
@@ -59,10 +55,6 @@ def random_flip(key: Key, images: jax.Array) -> jax.Array:
     Args:
       key: consumed by the coins.
       images: floating point (N, height, width, channels).
-
-    Raises:
-      TypeError: if ``images`` are not floating point.
-      ValueError: if ``images`` are not 4-dimensional.
     """
     _check_batch(images)
     is_flipped = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))
@@ -80,11 +72,6 @@ def add_gaussian_noise(key: Key, images: jax.Array, *, scale: Any) -> jax.Array:
       images: floating point (N, height, width, channels).
       scale: standard deviation in units of the images, at least 0, may be traced. For images in
         [-1, 1], JEM uses 0.03 and SADA-JEM 0 (no change).
-
-    Raises:
-      TypeError: if ``images`` are not floating point.
-      ValueError: if ``images`` are not 4-dimensional, or a concrete ``scale`` is negative or not
-        finite.
     """
     _check_batch(images)
     check_not_negative("scale", scale)

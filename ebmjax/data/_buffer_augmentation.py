@@ -51,10 +51,6 @@ def augment_starts(
     Returns:
       The shape and dtype of ``images``, within ``[low, high]``.
 
-    Raises:
-      TypeError, ValueError: if ``images`` are no batch of floating-point images of 1 or 3
-        channels, or a concrete setting lies outside its range.
-
     Source: Du et al. 2021, section 3.3; sampling-approaches thesis, Alg. 7.
 
     Example:
@@ -82,10 +78,6 @@ def random_resized_crop(key: Key, images: jax.Array, *, min_area: Any = 0.08) ->
       key: consumed.
       images: floating point (N, height, width, channels).
       min_area: in (0, 1]; 1 leaves images as they are; may be traced.
-
-    Raises:
-      TypeError, ValueError: if ``images`` are no batch of floating-point images, or a concrete
-        ``min_area`` lies outside (0, 1].
     """
     _check_batch(images)
     check_positive("min_area", min_area)
@@ -138,10 +130,6 @@ def random_colour_jitter(
       hue: from 0 to 1/2 (all colours).
       low: darkest level.
       high: brightest level.
-
-    Raises:
-      TypeError, ValueError: if ``images`` are no batch of floating-point images of 1 or 3
-        channels, or a concrete setting lies outside its range.
     """
     _check_colours(images)
     check_interval(low, high)
@@ -174,9 +162,6 @@ def random_grey(key: Key, images: jax.Array, *, probability: Any = 0.2) -> jax.A
       key: consumed.
       images: floating point (N, height, width, 1 or 3).
       probability: of each image; may be traced.
-
-    Raises:
-      TypeError, ValueError: as ``random_colour_jitter``.
     """
     _check_colours(images)
     check_fraction("probability", probability)
@@ -193,10 +178,6 @@ def random_blur(key: Key, images: jax.Array, *, max_scale: Any) -> jax.Array:
       key: consumed.
       images: floating point (N, height, width, channels).
       max_scale: at least 0; may be traced.
-
-    Raises:
-      TypeError, ValueError: if ``images`` are no batch of floating-point images, or a concrete
-        ``max_scale`` is negative.
     """
     _check_batch(images)
     check_not_negative("max_scale", max_scale)

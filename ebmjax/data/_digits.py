@@ -23,7 +23,6 @@ def load_digits(split: Literal["train", "test"]) -> ImageData:
       split: "train" or "test".
 
     Raises:
-      ValueError: if ``split`` is neither.
       ImportError: if scikit-learn is not installed.
 
     Source: Alpaydin & Kaynak 1998, UCI optical recognition of handwritten digits (its test set).

@@ -33,9 +33,6 @@ def _check_uint8(images: jax.Array) -> None:
 def to_signed_unit(images: jax.Array) -> jax.Array:
     """Converts levels 0..255 to float32 in [-1, 1]: ``x / 127.5 - 1``.
 
-    Raises:
-      TypeError: if ``images`` is not uint8.
-
     Example:
       >>> to_signed_unit(jnp.array([0, 255], jnp.uint8)).tolist()
       [-1.0, 1.0]
@@ -66,9 +63,6 @@ def dequantise(key: Key, images: jax.Array) -> jax.Array:
     Args:
       key: consumed by the noise.
       images: uint8, any shape.
-
-    Raises:
-      TypeError: if ``images`` is not uint8.
 
     Source: Theis, van den Oord & Bethge 2016, section 3.1.
     """

@@ -20,9 +20,6 @@ def epoch_indices(seed: int, epoch: int, num_examples: int) -> np.ndarray:
       epoch: at least 0.
       num_examples: at least 1.
 
-    Raises:
-      ValueError: if an argument is below its minimum.
-
     Source: Salmon et al. 2011 (Philox).
     """
     check_at_least("seed", seed, 0)
@@ -45,9 +42,6 @@ def batch_indices(seed: int, step: int, *, num_examples: int, batch_size: int) -
       step: at least 0, counted from the start of training.
       num_examples: size of the data set.
       batch_size: between 1 and ``num_examples``.
-
-    Raises:
-      ValueError: if an argument lies outside its range.
 
     Example:
       >>> epoch = [batch_indices(0, step, num_examples=6, batch_size=2) for step in range(3)]
@@ -73,9 +67,6 @@ def block_indices(
 
     It serves trainers that dispatch several steps at once; a block may cross epochs. Row i is
     ``batch_indices(seed, first_step + i, ...)``, so the block size changes nothing.
-
-    Raises:
-      ValueError: if an argument lies outside its range.
     """
     check_at_least("first_step", first_step, 0)
     check_at_least("num_steps", num_steps, 1)

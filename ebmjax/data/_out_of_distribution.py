@@ -33,7 +33,6 @@ def natural_patches(
       uint8 (num, size, size, channels).
 
     Raises:
-      ValueError: if an argument lies outside its range, or there are fewer than ``num`` places.
       ImportError: if scikit-learn is not installed.
 
     Example:
@@ -105,10 +104,6 @@ def interpolated_images(images: np.ndarray, *, seed: int) -> np.ndarray:
     Returns:
       uint8, the shape of ``images``.
 
-    Raises:
-      TypeError: if ``images`` are not uint8.
-      ValueError: if there are fewer than two.
-
     Source: Du & Mordatch 2019; Grathwohl et al. 2020 (JEM).
     """
     if images.dtype != np.uint8:
@@ -127,9 +122,6 @@ def uniform_noise_images(num: int, *, size: int, channels: int, seed: int) -> np
     """Returns independent uniform pixels, uint8 (num, size, size, channels).
 
     It is an easy set: a score that fails here detects nothing.
-
-    Raises:
-      ValueError: if an argument lies outside its range.
     """
     _check_set(num, size, channels)
     return _random_levels(seed, (num, size, size, channels))
@@ -140,9 +132,6 @@ def constant_images(num: int, *, size: int, channels: int, seed: int) -> np.ndar
 
     They are easy for a classifier's confidence. Log densities may fail: smooth images can score
     above the data.
-
-    Raises:
-      ValueError: if an argument lies outside its range.
 
     Source: Nalisnick et al. 2019, "Do deep generative models know what they don't know?".
     """

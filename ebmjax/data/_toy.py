@@ -15,9 +15,6 @@ from ebmjax.types import Key
 def circle_means(num: int, radius: float = 1.0) -> jax.Array:
     """Returns ``num`` points evenly spaced on a circle, (num, 2), the first at (radius, 0).
 
-    Raises:
-      ValueError: if ``num`` is below 1 or a concrete ``radius`` is not positive.
-
     Example:
       >>> circle_means(4).round(3).tolist()
       [[1.0, 0.0], [-0.0, 1.0], [-1.0, -0.0], [0.0, -1.0]]
@@ -40,10 +37,6 @@ def gaussian_mixture_points(
       scale: standard deviation of every component in every coordinate, in the same units.
       weights: (k,) shares of the components, not negative; scaled to sum to 1. None: equal.
 
-    Raises:
-      ValueError: for shapes that do not match, a ``scale`` that is not a positive scalar, or
-        concrete weights that are negative, not finite or all zero.
-
     Example:
       >>> points = gaussian_mixture_points(
       ...     jax.random.key(0), 100, means=circle_means(4), scale=0.1, weights=[1, 1, 1, 5])
@@ -61,9 +54,6 @@ def gaussian_mixture_log_density(
     position: jax.Array, *, means: Any, scale: Any, weights: Any = None
 ) -> jax.Array:
     """Returns ``gaussian_mixture_points``'s normalised log density at ``position`` (d,), nats.
-
-    Raises:
-      ValueError: as ``gaussian_mixture_points``, or if the position is not of shape (d,).
 
     Example:
       >>> one = gaussian_mixture_log_density(jnp.zeros(2), means=jnp.zeros((1, 2)), scale=1.0)
@@ -86,13 +76,10 @@ def ring_points(key: Key, num: int, *, radii: Any, scale: Any, weights: Any = No
     Args:
       key: consumed.
       num: of points, at least 1 (static).
-      radii: (k,), in units of the position.
+      radii: (k,), positive, in units of the position.
       scale: standard deviation of the distance, in the same units.
       weights: (k,) shares of the rings, not negative; scaled to sum to 1. None: equal, so outer
         rings have a lower density.
-
-    Raises:
-      ValueError: as ``gaussian_mixture_points``; also for a radius that is not positive.
 
     Example:
       >>> ring_points(jax.random.key(0), 100, radii=[1.0, 2.0], scale=0.1).shape
@@ -119,9 +106,6 @@ def ring_log_density(
             \left[ N(|x|; R_k, s^2) + N(-|x|; R_k, s^2) \right]
 
     which is infinite at the origin, where it has almost no mass if radii are many scales.
-
-    Raises:
-      ValueError: as ``ring_points``, or if the position is not of shape (2,).
 
     Example:
       >>> value = ring_log_density(jnp.array([0.0, 2.0]), radii=[2.0], scale=0.1)

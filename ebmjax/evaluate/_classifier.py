@@ -33,12 +33,7 @@ def as_floats(images: Any) -> Any:
 
 
 def checked(test: ImageData, logits_fn: LogitsFn) -> ImageData:
-    """Returns ``test`` as arrays.
-
-    Raises:
-      TypeError, ValueError: if the images are no uint8 images, the logits have another shape, or
-        the labels are not classes of the logits.
-    """
+    """Returns ``test`` as arrays."""
     if test.labels is None:
         raise ValueError("test.labels must be a class for each image, got None.")
     test = data.check_image_data(test)
@@ -64,9 +59,6 @@ def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[s
 
     Returns:
       "logits" (N, classes); "log_density", "max_probability" and "negative_score_norm" (N,).
-
-    Raises:
-      ValueError: if there are no images, a pixel is not finite, or logits have another shape.
 
     Example:
       >>> found = scores(lambda x: x[:, 0, 0], np.zeros((3, 1, 1, 2), np.uint8))
@@ -110,10 +102,6 @@ def classifier(
       images to an array, for ``metrics.sampling_error`` and ``metrics.paired_difference``.
       "logits" of all test images; "scores" of every set, that of the test images called "test".
 
-    Raises:
-      TypeError, ValueError: if ``test`` are not labelled images, a label is no class of the logits,
-        or logits have another shape.
-
     Example:
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
       >>> images = np.array([0, 40, 250, 255], np.uint8).reshape(4, 1, 1, 1)
@@ -153,9 +141,6 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
     Returns:
       "num_images", "accuracy", "ece", "nll" in nats, "brier", and the lists of "reliability", see
       ``metrics.reliability_bins``. Numbers are NaN if logits are not finite.
-
-    Raises:
-      TypeError, ValueError: if labels are not one class of the logits for each row.
 
     Example:
       >>> found = classification(np.zeros((4, 2), np.float32), np.array([0, 1, 1, 1]))

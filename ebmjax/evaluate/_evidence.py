@@ -91,9 +91,6 @@ def evidence(
 
     Returns:
       Method to "log_evidence" and "standard_error", (N,), and their "mean", in nats.
-
-    Raises:
-      ValueError: if a method is unknown, or there are too few chains.
     """
     settings = Settings(
         latent_dim, num_chains, num_intervals, num_steps, step_size, exponent, with_divergences

@@ -98,9 +98,6 @@ def digits_features(side: int) -> Extractor:
     Args:
       side: of the images in pixels, 8 or 16.
 
-    Raises:
-      ValueError: for another side.
-
     Example:
       >>> features, probabilities = digits_features(8).outputs_fn(np.zeros((2, 8, 8, 1), np.uint8))
       >>> features.shape, probabilities.shape
@@ -130,9 +127,6 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
       test: labelled images to report its accuracy on.
       num_classes: at least 5; labels are 0, ..., num_classes - 1. Few classes leave features that
         know too little of an image: see ``random_features``.
-
-    Raises:
-      TypeError, ValueError: if images or labels are no such images or classes.
     """
     if num_classes < MIN_CLASSES:
         raise ValueError(

@@ -88,9 +88,6 @@ def score_chains(
       at: as in ``Distances.scores``.
       num_compared: as in ``Distances.scores``.
       starts: scores of these very starts, if they are known. They count if no end diverged.
-
-    Raises:
-      ValueError: if starts and ends differ in shape, or are no images.
     """
     begun, ends = np.asarray(chains.starts), np.asarray(chains.ends)
     if ends.ndim != 4 or begun.shape != ends.shape:
@@ -214,9 +211,6 @@ def generation(
       "kid_minus_starts" are ends minus starts, with "low" and "high" of a 95 % interval: below 0
       the chains improved on their starts. Further "test_images", "gaussian", "extractor",
       "num_reference", "num_images" and "num_compared".
-
-    Raises:
-      ValueError: if there is no set, or starts and ends are no images of one shape.
     """
     if not sets:
         raise ValueError("sets must name at least one set of samples, got none.")

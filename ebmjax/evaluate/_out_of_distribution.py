@@ -31,9 +31,6 @@ def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
     Returns:
       As many of each as ``images``, in their shape.
 
-    Raises:
-      TypeError, ValueError: if they are not such images.
-
     Example:
       >>> sets = ood_sets(np.zeros((2, 8, 8, 1), np.uint8))
       >>> [(name, found.shape) for name, found in sets.items()][0]
@@ -65,9 +62,6 @@ def out_of_distribution(
       They are "auroc", "aupr_in_positive" and "fpr95_in_positive" with the images inside as the
       positive class, "aupr_out_positive" and "fpr95_out_positive" with those outside, as in OpenOOD
       v1.5. NaN if a score is NaN. There is no mean over sets: it would mix easy and hard ones.
-
-    Raises:
-      ValueError: if there is no set, or a set lacks a score.
 
     Example:
       >>> found = out_of_distribution({"log_density": np.array([2.0, 3.0])},

@@ -65,10 +65,6 @@ def robustness(
       attack had a usable gradient. With a transform, "by_gradient" has both for each attack alone.
       "protocol" says how. "per_image": "<norm>.<radius>" to bool (images,), those that withstood.
 
-    Raises:
-      TypeError, ValueError: as ``classifier`` and ``metrics.pgd_attack``, and for unknown
-        ``gradients`` or none.
-
     Example:
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
       >>> test = ImageData(np.full((2, 1, 1, 1), 138, np.uint8), [1, 1])  # 10.5 levels from grey

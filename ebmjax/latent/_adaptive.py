@@ -40,10 +40,6 @@ def adaptive_schedule(
       Shape (num_intervals + 1,), strictly increasing from exactly 0 to exactly 1; NaN inside if
       traced energies increase nowhere.
 
-    Raises:
-      ValueError: if shapes do not fit, ``num_intervals`` is below 1, concrete ``powers`` do not run
-        from 0 to 1, or concrete ``mean_log_likelihoods`` are not finite or increase nowhere.
-
     Example:
       >>> pilot, energies = jnp.array([0.0, 0.5, 1.0]), jnp.array([-9.0, -1.0, -1.0])
       >>> adaptive_schedule(pilot, energies, 2).tolist()  # nothing changes beyond 0.5

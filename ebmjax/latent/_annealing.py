@@ -88,10 +88,6 @@ def annealed_importance_sampling(
     Returns:
       ``AnnealedSamples``. The cost is ``(num_powers - 1) * num_steps`` gradients a chain.
 
-    Raises:
-      ValueError: if ``num_steps`` is below 1, concrete ``powers`` do not run from 0 to 1, leaves of
-        ``start`` differ in their leading size, or the tilt is not a scalar.
-
     Example:
       >>> import functools
       >>> from ebmjax.samplers import mala
@@ -171,9 +167,6 @@ def ais_log_normalizer(
 
     Returns:
       Scalars, in nats.
-
-    Raises:
-      ValueError: as ``annealed_importance_sampling``.
     """
     path = path_to_prior(params, model)
     return _anneal_from_base(
@@ -214,9 +207,6 @@ def ais_log_evidence(
 
     Returns:
       Scalars, in nats; the two standard errors are combined.
-
-    Raises:
-      ValueError: as ``annealed_importance_sampling``.
 
     Source: Neal 2001.
     """

@@ -71,11 +71,6 @@ def covariance_loss(
       ``tempered_loss``. The mean log likelihood at power 0 is over all pairs of prior chain and
       observation.
 
-    Raises:
-      ValueError: if shapes do not fit, or ``num_chains`` is below 2 or does not divide them (with
-        ``control_variates``: is odd or below 4). Also if concrete ``powers`` are not a whole ladder
-        or a concrete ``energy_l2`` is negative.
-
     Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function); Oates,
     Papamarkou & Girolami 2016 for the control variates.
     """

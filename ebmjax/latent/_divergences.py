@@ -20,9 +20,6 @@ def adjacent_divergences(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Ar
       ``kl_forward`` and ``kl_backward``, each of shape (N_t, ...) in nats: entry i is KL(p_i ||
       p_{i+1}) and KL(p_{i+1} || p_i). NaN where a covariance is not positive definite.
 
-    Raises:
-      ValueError: if the shapes do not belong together or there are fewer than two rungs.
-
     Example:
       >>> forward, backward = adjacent_divergences(
       ...     jnp.array([[0.0], [1.0], [1.0]]), jnp.ones((3, 1, 1)))
@@ -69,10 +66,6 @@ def fitted_divergences(
       ``kl_forward`` and ``kl_backward`` as from ``adjacent_divergences``. They can be negative,
       because they are unbiased. NaN for draws that are not finite and, under ``jit``, for a
       singular covariance.
-
-    Raises:
-      ValueError: for too few draws, rungs or axes, an unknown ``covariance``, or concrete draws
-        whose covariance is singular up to rounding.
 
     Example:
       >>> samples = jax.random.normal(jax.random.key(0), (2, 9, 3))  # of one Gaussian

@@ -55,9 +55,6 @@ def vanilla_loss(
       posterior samples; ``mean_log_likelihoods``, shape (1,), in nats; ``posterior_energy`` and
       ``prior_energy``, means over samples.
 
-    Raises:
-      ValueError: if shapes do not fit or a concrete ``energy_l2`` is negative.
-
     Source: Pang et al. 2020; thermodynamic-integration thesis, Eq. 7 and 8; Du & Mordatch 2019
     for the penalty.
     """
@@ -105,10 +102,6 @@ def tempered_loss(
     Returns:
       The scalar loss and the metrics of ``vanilla_loss``, with ``mean_log_likelihoods``, the
       :math:`E_t` averaged over the batch, of shape (num_powers,).
-
-    Raises:
-      ValueError: if shapes do not fit, concrete ``powers`` are not a whole ladder or a concrete
-        ``energy_l2`` is negative.
 
     Source: thermodynamic-integration thesis, Eq. 19 without its divergences. Its public code loses
     the prior's contrast.

@@ -33,15 +33,11 @@ def log_evidence(
         constant included; trailing axes, such as one per observation, are kept.
       powers: shape (num_powers,), increasing from 0 to 1.
       kl_forward: :math:`KL(p_i \| p_{i+1})` for i = 0, 1, ..., shape (num_powers - 1, ...).
-      kl_backward: :math:`KL(p_{i+1} \| p_i)`, in the shape of ``kl_forward``.
+      kl_backward: :math:`KL(p_{i+1} \| p_i)`, in the shape of ``kl_forward``; both or neither.
       kl_weight: :math:`\eta`; other values than 1 are the thesis's bias control.
 
     Returns:
       Shape (...), in nats.
-
-    Raises:
-      ValueError: if shapes do not fit, concrete ``powers`` do not run from 0 to 1, or only one of
-        the divergences is given.
 
     Example:
       >>> float(log_evidence(jax.numpy.array([-3.0, -1.0]), jax.numpy.array([0.0, 1.0])))
@@ -89,9 +85,6 @@ def thermodynamic_log_evidence(
     Returns:
       Shape (...). The standard error assumes chains that are independent of each other. A chain
       that was annealed, and so remembers the powers below, must have the same place at every power.
-
-    Raises:
-      ValueError: as ``log_evidence``, and for fewer than two chains.
 
     Example:
       >>> chains = jnp.array([[-4.0, -2.0], [-1.0, -1.0]])

@@ -31,9 +31,6 @@ def gaussian_kl(
     Returns:
       Shape (...), in nats; NaN where a covariance is not positive definite.
 
-    Raises:
-      ValueError: if shapes do not fit.
-
     Example:
       >>> eye = jax.numpy.eye(2)
       >>> float(gaussian_kl(jax.numpy.ones(2), eye, jax.numpy.zeros(2), eye))
@@ -90,10 +87,6 @@ def gaussian_moments(
     Returns:
       Means of shape (..., d) and covariances of shape (..., d, d). Divergences between such
       Gaussians are biased; ``fitted_divergences`` are not.
-
-    Raises:
-      ValueError: if ``samples`` lacks the two axes, n is below 2, n <= d with ``"full"``, or
-        ``covariance`` is unknown.
 
     Source: Chen, Wiesel, Eldar & Hero 2010, Eq. 23, without its terms in 2 / d, as scikit-learn.
     """

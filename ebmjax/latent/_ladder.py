@@ -76,10 +76,6 @@ def sample_ladder(
     Returns:
       ``LadderSamples`` and, if the samplers report them, "prior_acceptance" (scalar) and
       "posterior_acceptance" (one for each power above 0).
-
-    Raises:
-      ValueError: if concrete ``powers`` do not run from 0 to 1; also as ``sample_prior`` and
-        ``sample_power_posteriors``.
     """
     check_whole_ladder(powers)
     prior_key, posterior_key = jax.random.split(key)

@@ -36,9 +36,6 @@ def literal_log_evidence(
     Returns:
       Shape (...), in nats.
 
-    Raises:
-      ValueError: as ``log_evidence``.
-
     Example:
       >>> import jax.numpy as jnp
       >>> kl = jnp.array([0.5])

@@ -55,9 +55,6 @@ def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Arr
     Returns:
       A scalar in nats: the log prior plus the constant log Z of the tilt.
 
-    Raises:
-      ValueError: if ``energy_fn`` does not return a scalar or ``base_scale`` is not positive.
-
     Source: thermodynamic-integration thesis, Eq. 1.
     """
     check_positive("base_scale", model.base_scale)
@@ -78,10 +75,6 @@ def log_likelihood(
 
     Returns:
       A scalar in nats, at least float32.
-
-    Raises:
-      ValueError: if ``x`` and the generator's output differ in shape, or ``likelihood_scale`` is
-        not positive.
 
     Example:
       >>> model = LatentModel(lambda _, z: 0.0 * z.sum(), lambda w, z: w * z, 1.0, 1.0)

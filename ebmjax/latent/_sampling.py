@@ -18,7 +18,8 @@ from ebmjax.samplers import acceptance_of, batch_step, trace_chain
 from ebmjax.types import Key, LogDensityFn, Metrics, Step
 
 SamplerFn = Callable[[LogDensityFn], Any]
-"""Function from a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm``."""
+"""Function from a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm`` of one position;
+samplers of particles are refused."""
 
 
 def sample_prior(
@@ -50,10 +51,6 @@ def sample_prior(
     Returns:
       Latents of shape (num_chains, latent_dim) and, if the sampler reports it, ``acceptance_prob``
       averaged over chains and steps.
-
-    Raises:
-      ValueError: if a count is below 1, ``start`` has another shape, ``energy_fn`` does not return
-        a scalar, or ``sampler`` moves particles together.
 
     Source: thermodynamic-integration thesis, Eq. 10 and 11.
     """
@@ -107,11 +104,6 @@ def sample_power_posteriors(
     Returns:
       Latents of shape (num_powers, batch, latent_dim) and, if the sampler reports it,
       ``acceptance_prob`` of shape (num_powers,), averaged over observations and steps.
-
-    Raises:
-      ValueError: if a count is below 1, concrete ``powers`` do not increase within (0, 1], or
-        ``start`` has another shape or comes with ``warm_start``. Also if a function of the model
-        returns a wrong shape, or ``sampler`` moves particles together.
 
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """

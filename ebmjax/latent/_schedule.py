@@ -20,10 +20,6 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
     Returns:
       Shape (num_intervals + 1,), from exactly 0 to exactly 1.
 
-    Raises:
-      ValueError: if ``num_intervals`` is below 1, or ``exponent`` is not a scalar or, if concrete,
-        not positive.
-
     Example:
       >>> power_schedule(2, 3.0).tolist()
       [0.0, 0.125, 1.0]
@@ -44,10 +40,6 @@ def trapezium_weights(powers: jax.Array) -> jax.Array:
 
     Returns:
       Shape (num_powers,); they sum to ``powers[-1] - powers[0]``.
-
-    Raises:
-      ValueError: if ``powers`` has another shape, or is concrete and does not
-        increase within [0, 1].
 
     Example:
       >>> trapezium_weights(power_schedule(2, 1.0)).tolist()

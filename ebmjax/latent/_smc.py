@@ -25,6 +25,8 @@ def smc_log_normalizer(
 ) -> Estimate:
     """Returns ``log Z_1 / Z_0`` along ``exp(log_base + t * log_tilt)`` by BlackJAX's tempered SMC.
 
+    ImportError says so if BlackJAX is not installed.
+
     It is annealed importance sampling with systematic resampling by weights at every power before
     particles move. Each repeat's ratio is unbiased if the steps leave their densities invariant, so
     ratios are averaged, not their logs.
@@ -43,11 +45,6 @@ def smc_log_normalizer(
 
     Returns:
       Scalars, in nats. The cost is ``(num_powers - 1) * num_steps`` gradients a particle.
-
-    Raises:
-      ImportError: if BlackJAX is not installed.
-      ValueError: if ``num_steps`` is below 1, there are fewer than two repeats, concrete ``powers``
-        do not run from 0 to 1, or the tilt is not a scalar.
 
     Source: Del Moral, Doucet & Jasra 2006; BlackJAX, ``blackjax.tempered_smc``.
     """

@@ -27,10 +27,6 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
       Shape (...). The standard error assumes independent chains, as in
       ``thermodynamic_log_evidence``.
 
-    Raises:
-      ValueError: if shapes do not fit, there are fewer than two chains, or concrete ``powers`` do
-        not run from 0 to 1.
-
     Example:
       >>> log_likelihoods = jnp.log(jnp.array([[1.0, 3.0], [7.0, 7.0]]))
       >>> estimate = stepping_stone_log_evidence(log_likelihoods, jnp.array([0.0, 1.0]))

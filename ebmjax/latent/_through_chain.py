@@ -75,10 +75,6 @@ def through_chain_loss(
       The scalar loss in nats and the metrics of ``tempered_loss``; if the samplers report them,
       also ``prior_acceptance`` (scalar) and ``posterior_acceptance`` (one for each power above 0).
 
-    Raises:
-      ValueError: if a count is below 1, ``num_chains`` is too small for the Gaussians, ``powers``
-        are not a whole ladder, a weight is negative, or ``kl_covariance`` or ``kl_sum`` is unknown.
-
     Source: thermodynamic-integration thesis, Eq. 22, with the sign of Calderhead & Girolami 2009.
     """
     check_whole_ladder(powers)

@@ -49,9 +49,6 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
     Returns:
       Shape (...). If all weights are 0, the value is -inf and the error NaN.
 
-    Raises:
-      ValueError: for fewer than two draws.
-
     Example:
       >>> estimate = log_mean_exp(jnp.log(jnp.array([1.0, 3.0])))
       >>> round(float(jnp.exp(estimate.value)), 5), round(float(estimate.standard_error), 5)
@@ -82,9 +79,6 @@ def weight_sample_size(log_weights: jax.Array) -> jax.Array:
 
     Returns:
       Shape (...).
-
-    Raises:
-      ValueError: for fewer than two draws.
 
     Example:
       >>> float(weight_sample_size(jnp.array([0.0, 0.0, -jnp.inf])))

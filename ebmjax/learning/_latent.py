@@ -61,10 +61,6 @@ def make_latent_gradient_fn(
     Returns:
       A ``GradientFn``. Its metrics are those of the loss, "loss", and, where the samplers report
       them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0).
-
-    Raises:
-      ValueError: if ``num_chains`` is below 1; while tracing, if persistent chains lack
-        ``identify`` or do not fit the batch, the powers or the latents.
     """
     check_at_least("num_chains", num_chains, 1)
     loss_fn = loss_fn or (vanilla_loss if powers is None else tempered_loss)

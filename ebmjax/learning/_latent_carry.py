@@ -53,9 +53,6 @@ def init_latent_carry(
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
-
-    Raises:
-      ValueError: if a count is too small or ``num_shards`` does not divide ``batch_size``.
     """
     counts = {
         "num_shards": num_shards,

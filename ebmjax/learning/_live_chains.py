@@ -62,10 +62,6 @@ def run_live_chains(
     Returns:
       Ends, like ``starts``.
 
-    Raises:
-      TypeError, ValueError: if starts are not floating point, or a concrete hyperparameter lies
-        outside its range or does not broadcast to a position.
-
     Source: Du et al. 2021, section 3.2; one step in their code.
 
     Example:

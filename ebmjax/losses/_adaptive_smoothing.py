@@ -42,10 +42,6 @@ def adapt_smoothing(
     Returns:
       Scalar, in the dtype of ``smoothing``, float32 at least.
 
-    Raises:
-      ValueError: if a concrete hyperparameter lies outside its range, or an argument is not a
-        scalar.
-
     Source: SVGD-in-JEM thesis, section 5.3.2, asks for it; the rule is this library's.
 
     Example:

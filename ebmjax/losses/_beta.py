@@ -80,11 +80,6 @@ def beta_objective_loss(
       nothing. ``effective_sample_fraction`` is 1 / (M sum_j w_j^2), in [1/M, 1];
       ``effective_positive_fraction`` is the same for the positives' weights 1 - w+_i, in [1/N, 1].
 
-    Raises:
-      TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty. Also
-        if the variant is unknown, N is odd for "true_objective", or a concrete ``beta`` or
-        ``output_scale`` is out of range or not a scalar.
-
     Source: "Energy-based model training objective robust to inaccurate SGLD samples".
 
     Example:

@@ -22,9 +22,6 @@ def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -
     Returns:
       Scalar, float32 or float64 as the energies are.
 
-    Raises:
-      TypeError, ValueError: as ``contrastive_divergence_loss``.
-
     Example:
       >>> float(energy_penalty(0.5, jnp.array([1.0, 3.0]), jnp.array([2.0])))
       4.5
@@ -61,10 +58,6 @@ def contrastive_divergence_loss(
       The scalar loss, float32 or float64 as the energies are, and metrics. ``positive_energy`` and
       ``negative_energy`` are means; ``energy_gap`` is negative minus positive, above 0 if the model
       prefers the data; ``energy_l2`` is the weighted penalty.
-
-    Raises:
-      TypeError, ValueError: if an argument is not floating point, not of shape (count,) or empty,
-        or a concrete ``energy_l2`` is negative.
 
     Source: sampling-approaches thesis, Alg. 1 and 7; Du & Mordatch 2019.
 

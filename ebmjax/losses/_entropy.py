@@ -42,10 +42,6 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
     Returns:
       Scalar, float32 or float64 as the particles are, nats.
 
-    Raises:
-      TypeError, ValueError: if ``particles`` or ``references`` are not floating point, too few or
-        empty, or of different event shapes.
-
     Source: Kozachenko & Leonenko 1987; used for the entropy of samples in Du et al. 2021.
 
     Example:

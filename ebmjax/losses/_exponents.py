@@ -39,9 +39,6 @@ def beta_sampling_temperature(
       output_scale: o, the factor that turns the network's f into the model's log density.
       allow_negative: admits beta below 0, for samplers known to sample too high a density.
 
-    Raises:
-      ValueError: if a concrete argument lies outside its range or is not a scalar.
-
     Source: robust-objective paper, section 3 and appendix M.2.
 
     Example:
@@ -68,9 +65,6 @@ def beta_from_exponents(
       sampling_exponent: a, positive: the inverse temperature of the sampler's target.
       reweighting_exponent: b, the exponent of the weights; above -a. Below 0 it gives a negative
         beta, for which the loss needs ``allow_negative=True``.
-
-    Raises:
-      ValueError: if a concrete exponent lies outside its range or is not a scalar.
 
     Source: robust-objective paper, appendix G.1.
 

@@ -76,10 +76,6 @@ def improved_contrastive_divergence_loss(
       given) and "kl_terms", the loss's last two terms. The loss's value says little: the live
       samples' energy equals the negatives' and cancels.
 
-    Raises:
-      TypeError, ValueError: if energies are not floating point, not of shape (count,) or empty,
-        the entropy or a weight is not a scalar, or a concrete weight is negative or not finite.
-
     Source: Du et al. 2021, section 3; sampling-approaches thesis, section 3.2.3; Hinton 2002,
     Eq. 5.
 

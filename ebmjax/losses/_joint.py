@@ -19,9 +19,6 @@ def joint_log_density(logits: Any) -> jax.Array:
     Returns:
       Shape (...), float32 or float64 as the logits are, unnormalised, in nats.
 
-    Raises:
-      TypeError, ValueError: if ``logits`` are not floating point or have no axis of classes.
-
     Source: Grathwohl et al. 2019; robust-objective paper, Eq. 39.
 
     Example:
@@ -53,9 +50,6 @@ def class_log_density(logits: Any, labels: Any) -> jax.Array:
     Returns:
       Shape (...), float32 or float64 as the logits are; NaN for a traced label out of range.
 
-    Raises:
-      TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.
-
     Example:
       >>> class_log_density(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
       [2.0, 3.0]
@@ -77,9 +71,6 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
       The scalar loss, float32 or float64 as the logits are, and metrics ``cross_entropy`` (the
       loss) and ``accuracy`` (the fraction whose largest logit is the label's). A traced label out
       of range makes the loss NaN.
-
-    Raises:
-      TypeError, ValueError: if dtypes or shapes do not fit, or a concrete label is out of range.
 
     Example:
       >>> loss, metrics = cross_entropy_loss(jnp.zeros((3, 4)), jnp.array([0, 1, 2]))

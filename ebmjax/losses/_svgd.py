@@ -47,10 +47,6 @@ def svgd_generative_loss(
       ``positive_log_density`` and ``negative_log_density`` (means of f), ``log_density_gap`` (their
       difference), ``smoothing`` and, if given, ``particle_entropy``.
 
-    Raises:
-      TypeError, ValueError: if an array is not floating point, not of shape (count,) or empty,
-        the variant is unknown, or a concrete ``smoothing`` is not positive.
-
     Source: SVGD-in-JEM thesis, Eqs. 3.5 and 3.8.
 
     Example:

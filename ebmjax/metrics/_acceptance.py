@@ -24,9 +24,6 @@ def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
     Returns:
       A scalar for one chain, (chains,) for many.
 
-    Raises:
-      ValueError: if the infos report no acceptance, there are no draws, or fewer than chains.
-
     Example:
       >>> from ebmjax.samplers import LangevinInfo
       >>> infos = LangevinInfo(jnp.array([1.0, 0.5]), jnp.array([True, False]), jnp.zeros(2))

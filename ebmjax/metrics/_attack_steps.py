@@ -131,9 +131,6 @@ def straight_through(transform: Transform) -> Transform:
     Returns:
       The same function of ``(key, images)``.
 
-    Raises:
-      ValueError: on its call, if ``transform`` changes the shape or dtype.
-
     Source: Athalye, Carlini & Wagner 2018, section 4.1.
 
     Example:

@@ -37,19 +37,13 @@ def reliability_bins(
     first of the most probable classes.
 
     Args:
-      probabilities: (N, classes), each row a distribution.
+      probabilities: (N, classes), rows that sum to 1 within 1e-3 (2e-2 in half precision).
       labels: (N,), integers in [0, classes).
       num_bins: static.
 
     Returns:
       A ``ReliabilityBins``. Inside ``jit`` values are not checked: a row with NaN makes the last
       bin's confidence, and so the calibration error, NaN.
-
-    Raises:
-      ValueError: if shapes do not fit, there are no examples, or ``num_bins`` is below 1. For
-        concrete values, also if a label is out of range or a probability is negative or NaN. Rows
-        must sum to one within 1e-3 (2e-2 in half precision).
-      TypeError: if ``labels`` are not integers.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 2.
 
@@ -98,9 +92,6 @@ def expected_calibration_error(
     Returns:
       Scalar in [0, 1]; papers print it in percent.
 
-    Raises:
-      ValueError, TypeError: as ``reliability_bins``.
-
     Source: Guo et al. 2017, equation 3; 20 bins as JEM and SADA-JEM.
 
     Example:
@@ -129,9 +120,6 @@ def calibration_gaps(
 
     Returns:
       (N,), each in [-1, 1].
-
-    Raises:
-      ValueError, TypeError: as ``reliability_bins``.
 
     Example:
       >>> probabilities = jnp.array([[0.75, 0.25], [0.75, 0.25]])
@@ -164,11 +152,6 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     Returns:
       Scalar in [0, 1]; NaN if a traced logit is NaN.
 
-    Raises:
-      ValueError: if shapes do not fit or there are no examples; for concrete values, also if a
-        label is out of range or a logit is NaN.
-      TypeError: if ``labels`` are not integers.
-
     Example:
       >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
       0.5
@@ -188,9 +171,6 @@ def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
     Returns:
       Scalar, in nats per example; log(classes) for a uniform guess.
-
-    Raises:
-      ValueError, TypeError: as ``accuracy``.
 
     Example:
       >>> round(float(negative_log_likelihood(jnp.zeros((3, 10)), jnp.array([0, 4, 9]))), 4)
@@ -215,9 +195,6 @@ def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
 
     Returns:
       Scalar in [0, 2].
-
-    Raises:
-      ValueError, TypeError: as ``reliability_bins``.
 
     Source: Brier 1950, equation 2.
 

@@ -54,11 +54,6 @@ def potential_scale_reduction(
       one is infinite. NaN also if some chains stand still while others move, because their share of
       the variance is unknown.
 
-    Raises:
-      ValueError: if ``method`` is unknown, there are too few chains or draws, or fewer draws than
-        chains.
-      TypeError: if ``chains`` is complex.
-
     Source: "classic" is Gelman & Rubin 1992 as in section 2.2.6 of the sampling-approaches
     thesis; "rank" is Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, arXiv:1903.08008.
 
@@ -105,10 +100,6 @@ def effective_sample_size(
       ``(...)``, in draws; a PyTree if ``chains`` is one. NaN if one draw is NaN, all are equal, or
       some chains stand still while others move.
       If ties make one tail indicator constant, the other decides; NaN if both are.
-
-    Raises:
-      ValueError: if ``kind`` is unknown, there are too few draws, or fewer draws than chains.
-      TypeError: if ``chains`` is complex.
 
     Source: Vehtari et al. 2021, arXiv:1903.08008; Geyer 1992.
 

@@ -27,9 +27,6 @@ def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
       Zero or more, in the square root of the samples' unit; in one dimension
       ``scipy.stats.energy_distance``. Time grows with (n + m)^2 d, memory with (n + m) d.
 
-    Raises:
-      ValueError: for shapes that do not fit, or samples that are not finite.
-
     Source: Székely & Rizzo 2013, "Energy statistics".
 
     Example:

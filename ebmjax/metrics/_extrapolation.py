@@ -37,10 +37,6 @@ def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:
       sizes: (k,), numbers of images, at least two different ones.
       values: (k,), the metric at each size.
 
-    Raises:
-      ValueError: for fewer than two different sizes, sizes that are not positive, values that are
-        not finite, or different lengths.
-
     Source: Chong and Forsyth 2020, "Effectively Unbiased FID and Inception Score".
 
     Example:
@@ -52,9 +48,6 @@ def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:
 
 def fit_in_inverse_size(sizes: ArrayLike, values: ArrayLike) -> LineFit:
     """Returns the line of ``extrapolate_to_infinity`` with slope and standard error. Host code.
-
-    Raises:
-      ValueError: as ``extrapolate_to_infinity``.
 
     Example:
       >>> fit = fit_in_inverse_size([1, 2, 4], [1.0, 3.0, 2.0])
@@ -107,9 +100,6 @@ def metric_at_sizes(
 
     Returns:
       (len(sizes),) float64.
-
-    Raises:
-      ValueError: for a size outside 2..n, or features of another shape.
 
     Example:
       >>> features = np.arange(12.0).reshape(6, 2)

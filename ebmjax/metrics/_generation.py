@@ -59,9 +59,6 @@ def extract_in_batches(
     Returns:
       Outputs of ``features_fn`` for all N images, as NumPy arrays on the host.
 
-    Raises:
-      ValueError: for no images, a batch size below one, or features without one row an image.
-
     Example:
       >>> brightness = lambda images: images.reshape(len(images), -1).mean(1, keepdims=True)
       >>> extract_in_batches(brightness, np.arange(5).reshape(5, 1, 1, 1), 2).ravel().tolist()
@@ -95,9 +92,6 @@ def feature_moments(features: ArrayLike) -> FeatureMoments:
 
     Args:
       features: (n, d), n >= 2.
-
-    Raises:
-      ValueError: for another shape or features that are not finite.
 
     Example:
       >>> moments = feature_moments([[0.0, 1.0], [2.0, 1.0]])
@@ -147,9 +141,6 @@ def frechet_distance(
     Returns:
       The distance in squared units of the features. It is FID only with the 2015 Inception-v3's
       features.
-
-    Raises:
-      ValueError: for shapes that do not fit, or matrices that are not covariances.
 
     Source: Dowson and Landau 1982; Heusel et al. 2017, equation 6.
 
@@ -206,9 +197,6 @@ def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> Incept
     Args:
       probabilities: (n, classes), rows that sum to one: softmax of ``InceptionOutputs.logits``.
       num_splits: number of parts; papers use 10 of 5,000 images.
-
-    Raises:
-      ValueError: for rows that are not probabilities, or fewer rows than splits.
 
     Source: Salimans et al. 2016, "Improved Techniques for Training GANs".
 

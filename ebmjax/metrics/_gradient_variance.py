@@ -46,10 +46,6 @@ def coordinate_gradient_variance(gradients: PyTree) -> jax.Array:
     Returns:
       Scalar, in squared units of the gradient.
 
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if there is no leaf.
-
     Source: thermodynamic-integration thesis, Figures 3-5, whose published code divides by d.
 
     Example:
@@ -86,10 +82,6 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
 
     Returns:
       A ``GradientVariance``.
-
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading axis, or it is below 2.
 
     Source: the ratio is the inverse of the simple noise scale of McCandlish, Kaplan & Amodei
     2018, arXiv:1812.06162, section 2.2 and appendix A.1.

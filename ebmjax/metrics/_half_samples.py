@@ -102,9 +102,6 @@ def frechet_distances(
       (...), float64; NaN for parts of fewer than two images. Roots of rounding errors are left:
       about 1e-8 times the root of d, in units of the covariances' traces.
 
-    Raises:
-      ValueError: as ``feature_moments``.
-
     Example:
       >>> from ebmjax.metrics import feature_moments
       >>> rows = np.array([[0.0, 1.0], [2.0, 0.0], [1.0, 5.0]])
@@ -143,9 +140,6 @@ def kernel_distances(
 
     Returns:
       (...), float64; NaN for parts of fewer than two images.
-
-    Raises:
-      ValueError: as ``kernel_distance``.
 
     Example:
       >>> kernel_distances([[0.0], [0.0]], [[1.0], [1.0]], np.ones((1, 2), bool))  # 1 + 2^3 - 2

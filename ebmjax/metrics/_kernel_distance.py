@@ -63,10 +63,6 @@ def kernel_distance(
       The estimate, which is KID only with the 2015 Inception-v3's features and the polynomial
       kernel.
 
-    Raises:
-      ValueError: for shapes that do not fit, non-finite features, an unknown kernel, a bandwidth
-        that is not positive or not used, or a median distance of 0.
-
     Source: Gretton et al. 2012, "A Kernel Two-Sample Test", equation 3; Binkowski et al. 2018,
     "Demystifying MMD GANs".
 
@@ -101,9 +97,6 @@ def kernel_distance_subsets(
       subset_size: rows of either side in a subset, at least 2.
       kernel: as in ``kernel_distance``.
       bandwidth: as in ``kernel_distance``; None is one bandwidth for all subsets.
-
-    Raises:
-      ValueError: as ``kernel_distance``, and for too few rows.
     """
     check_at_least("num_subsets", num_subsets, 2)
     check_at_least("subset_size", subset_size, 2)

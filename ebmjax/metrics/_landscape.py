@@ -36,10 +36,6 @@ def filter_normalised_direction(key: Key, params: PyTree) -> PyTree:
     Returns:
       A PyTree like ``params``. A filter of zeros gets the direction zero.
 
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if there is no leaf.
-
     Source: Li, Xu, Taylor, Studer & Goldstein 2018, arXiv:1712.09913, section 4.
 
     Example:
@@ -78,12 +74,6 @@ def energy_landscape(
 
     Returns:
       (len_y, len_x) in the units of ``value_fn``, rows along y as for ``matplotlib``'s ``contour``.
-
-    Raises:
-      TypeError: if a leaf of ``params`` is not floating point.
-      ValueError: if a direction's structure or shapes differ from ``params``, if coordinates are
-        empty, not one-dimensional or (if concrete) not finite, or if ``value_fn`` does not return a
-        scalar.
 
     Source: Li et al. 2018; SADA-JEM, Figures 1 and 7.
 

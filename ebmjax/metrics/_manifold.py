@@ -59,9 +59,6 @@ def manifold_scores(
       reference_features: (m, d), m > num_neighbours, of the same extractor.
       num_neighbours: k; 5 in the paper of density and coverage, 3 in that of precision and recall.
 
-    Raises:
-      ValueError: for shapes that do not fit, non-finite features, or too few rows.
-
     Source: Kynkaanniemi et al. 2019, arXiv:1904.06991, equations 1 and 2; Naeem et al. 2020,
     arXiv:2002.09797, section 3, with the expectations in Lemmas 1 and 2. The latter's code leaves
     out images at a ball's edge.

@@ -36,9 +36,6 @@ def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
     Returns:
       Scalar in [0, 1]; inside ``jit`` NaN if a score is NaN.
 
-    Raises:
-      ValueError: if a set is empty or not one-dimensional, or a concrete score is NaN.
-
     Source: Hanley & McNeil 1982; the measure of JEM's and SADA-JEM's tables.
 
     Example:
@@ -64,9 +61,6 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
 
     Returns:
       Arrays of shape (n,) and (m,); inside ``jit`` all NaN if a score is NaN.
-
-    Raises:
-      ValueError: as ``auroc``.
 
     Source: DeLong, DeLong & Clarke-Pearson 1988, "Comparing the areas under two or more correlated
     receiver operating characteristic curves".
@@ -113,9 +107,6 @@ def average_precision(
     Returns:
       Scalar in [0, 1]; inside ``jit`` NaN if a score is NaN.
 
-    Raises:
-      ValueError: as ``auroc``, and for an unknown ``positive``.
-
     Source: Davis & Goadrich 2006; the same definition as scikit-learn's.
 
     Example:
@@ -150,10 +141,6 @@ def fpr_at_tpr(
 
     Returns:
       Scalar in [0, 1], small is good; inside ``jit`` NaN if a score is NaN.
-
-    Raises:
-      ValueError: as ``auroc``, if a concrete ``tpr`` is not in (0, 1], and for an unknown
-        ``positive``.
 
     Source: Hendrycks & Gimpel 2017; Liang, Li & Srikant 2018: "in". Zhang et al. 2023, OpenOOD
     v1.5: "out". Without interpolation.
@@ -195,11 +182,6 @@ def ood_scores(
 
     Returns:
       A dict of three arrays of shape (N,), float32 at least.
-
-    Raises:
-      TypeError: if ``images`` are not floating point.
-      ValueError: if there are none, if ``logits_fn`` does not return (N, classes), or if concrete
-        images hold NaN or infinite values.
 
     Source: Grathwohl et al. 2020 (JEM), arXiv:1912.03263, section 5.3.
 

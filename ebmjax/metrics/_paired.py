@@ -39,9 +39,6 @@ def sampling_error(values: Any) -> float:
     Returns:
       The standard error, in the unit of the values.
 
-    Raises:
-      ValueError: if a shape does not fit, there is only one image, or a value is not finite.
-
     Source: the binomial case, Dietterich 1998, "Approximate statistical tests for comparing
     supervised classification learning algorithms".
 
@@ -78,10 +75,6 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
 
     Returns:
       A ``PairedDifference``.
-
-    Raises:
-      ValueError: if shapes do not fit, there is only one image, a value is not finite, or
-        ``confidence`` is not between 0 and 1.
 
     Source: crossed random effects: Cornfield & Tukey 1956, Obuchowski & Rockette 1995. Degrees of
     freedom: Satterthwaite 1946. The two answers: Bonett & Price 2012, Fagerland, Lydersen & Laake

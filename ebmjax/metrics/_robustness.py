@@ -56,9 +56,6 @@ def epsilon_from_levels(levels: Any) -> jax.Array:
 
     A paper's epsilon of 8/255 is for pixels in [0, 1]; in [-1, 1] distances are twice as long.
 
-    Raises:
-      ValueError: if a concrete ``levels`` is negative or not finite.
-
     Example:
       >>> float(epsilon_from_levels(127.5))
       1.0
@@ -133,11 +130,6 @@ def pgd_attack(
 
     Returns:
       A ``PGDResult``.
-
-    Raises:
-      TypeError: if ``images`` are not floating point or ``labels`` not integers.
-      ValueError: if an argument is out of range, a shape does not fit, or a concrete image or label
-        is NaN or out of range.
 
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
@@ -236,9 +228,6 @@ def robust_accuracy_curve(
 
     Returns:
       float32 (E,).
-
-    Raises:
-      TypeError, ValueError: as ``pgd_attack`` does, or if ``epsilons`` are not one-dimensional.
     """
     found = robust_images(key, logits_fn, images, labels, epsilons, **attack)
     return jnp.mean(found, axis=-1, dtype=jnp.float32)

@@ -32,9 +32,6 @@ class ConvClassifier(nn.Module):
       hidden: width of the dense layer.
       dtype: of the computation up to the logits; these are float32.
 
-    Raises:
-      ValueError: for sizes below one and images without channels.
-
     Example:
       >>> network = ConvClassifier(num_classes=10)
       >>> params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((28, 28, 1)))

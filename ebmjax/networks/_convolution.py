@@ -35,9 +35,6 @@ class Convolution(nn.Module):
       lowering: ``"matmul"``, ``"xla"``, or None for the faster one on the backend at hand.
       dtype: of the computation and the result; None promotes images and parameters.
       kernel_init: by default uniform within 1/sqrt(fan_in), as in PyTorch; biases start at zero.
-
-    Raises:
-      ValueError: for sizes below one, and as ``convolve``.
     """
 
     features: int
@@ -70,9 +67,6 @@ class TransposedConvolution(nn.Module):
       lowering: ``"matmul"``, ``"xla"``, or None for the faster one on the backend at hand.
       dtype: of the computation and the result; None promotes images and parameters.
       kernel_init: by default LeCun normal as in Flax; biases start at zero.
-
-    Raises:
-      ValueError: for sizes below one, and as ``convolve_transposed``.
     """
 
     features: int

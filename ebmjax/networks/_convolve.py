@@ -50,10 +50,6 @@ def convolve(
 
     Returns:
       (..., H', W', O).
-
-    Raises:
-      ValueError: for images without H, W and channels, a window larger than unpadded images, an
-        unknown lowering or padding, a stride below 1, or other channels than the kernel's.
     """
     check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)
@@ -99,9 +95,6 @@ def convolve_transposed(
 
     Returns:
       (..., H', W', O).
-
-    Raises:
-      ValueError: as ``convolve``; no image is too small here.
     """
     check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)

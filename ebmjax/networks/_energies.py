@@ -25,9 +25,6 @@ class MLPEnergy(nn.Module):
 
     Weights start LeCun normal, biases at zero.
 
-    Raises:
-      ValueError: if a width is below one or the position is a scalar.
-
     Example:
       >>> energy = MLPEnergy()
       >>> params = energy.init(jax.random.key(0), jnp.zeros(2))

@@ -39,10 +39,6 @@ class ConvGenerator(nn.Module):
       kernel_init: of every layer.
       image_size: (H, W) of the image; None for 4 * 2^len(features) both.
 
-    Raises:
-      ValueError: if a number of channels or pixels is below one, there are no features or z is a
-        scalar.
-
     Source: thermodynamic-integration thesis and its public code (f = 64). Its Table 5 prints one
     more layer, which would double the images' side.
 

@@ -44,10 +44,6 @@ def inception_inputs(images: jax.Array) -> jax.Array:
     Returns:
       (N, 299, 299, 3) float32.
 
-    Raises:
-      TypeError: if the images are not uint8.
-      ValueError: for another shape.
-
     Example:
       >>> inception_inputs(jnp.full((1, 8, 8, 1), 192, jnp.uint8))[0, 0, 0].tolist()
       [0.5, 0.5, 0.5]
@@ -86,9 +82,6 @@ class InceptionV3(nn.Module):
     Call:
       ``apply(variables, images)``: (N, H, W, 3) floats from ``inception_inputs``, at least 75x75,
       to ``InceptionOutputs``.
-
-    Raises:
-      ValueError: for images of another shape or below 75x75.
 
     Source: Szegedy et al. 2016, "Rethinking the Inception Architecture for Computer Vision"; the
     graph inception-2015-12-05 of TensorFlow; Heusel et al. 2017.

@@ -43,12 +43,9 @@ class NormPolicy:
       chains: ``"batch"`` or ``"running"``.
       second_pass: ``"batch"`` for every role as in the first pass, ``"running"`` for running
         averages in every role.
-      updated_by: roles whose first pass updates the running averages. If several do, the later pass
-        outweighs the earlier one, nine to one with ``WideResNet``'s momentum.
-
-    Raises:
-      ValueError: for an unknown choice or role, and for a role in ``updated_by`` that uses the
-        running averages.
+      updated_by: roles whose first pass updates the running averages; they must not use them. If
+        several do, the later pass outweighs the earlier one, nine to one with ``WideResNet``'s
+        momentum.
 
     Example:
       >>> policy = NormPolicy()

@@ -38,7 +38,8 @@ class ResidualEnergy(nn.Module):
 
     **Classes.** With ``num_classes`` the energy is E(x, y) and the call takes labels. Each block
     adds a bias of the class to the input of its two convolutions and multiplies the second's output
-    by a gain of the class. Biases start at 0 and gains at 1, so all classes start equal.
+    by a gain of the class. Biases start at 0 and gains at 1, so all classes start equal. A traced
+    label out of range makes the energy NaN.
 
     **Scales.** With ``num_scales`` above 1, the energy is a sum over the image and its means over
     2x2, 4x4, ... pixels, each with a separate network.
@@ -55,13 +56,6 @@ class ResidualEnergy(nn.Module):
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
     8x8 digits. Halving rounds up: 25 pixels become 13.
-
-    Raises:
-      ValueError: when built, if a size is below one or the limit is not positive. When called, if
-        images have a wrong shape or cannot be halved so often. Also if labels are given without
-        classes, are missing, or have a wrong shape or range. A traced label out of range makes the
-        energy NaN.
-      TypeError: if labels are not integers.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.
 

@@ -36,9 +36,6 @@ def spectral_norm(kernel: jax.Array, *, num_iterations: int = NUM_ITERATIONS) ->
     Returns:
       Scalar, at least float32; 0 for a kernel of zeros.
 
-    Raises:
-      ValueError: if ``kernel`` has fewer than two axes or ``num_iterations`` is below 1.
-
     Source: Miyato et al. 2018, who spread the iterations over training steps.
 
     Example:
@@ -75,9 +72,6 @@ def cap_kernels(params: PyTree, limit: Any) -> PyTree:
     Args:
       params: nested dicts of arrays, as Flax makes them.
       limit: positive scalar, may be traced.
-
-    Raises:
-      ValueError: if a concrete ``limit`` is not positive and finite.
 
     Example:
       >>> params = {"layer": {"kernel": jnp.array([[8.0]]), "bias": jnp.array([8.0])}}

@@ -65,10 +65,6 @@ class WideResNet(nn.Module):
     convolution, which PYLD uses, and the rest. Reach them with ``network.apply(variables, images,
     method="first_layer")``. Method ``features`` returns the linear layer's inputs.
 
-    Raises:
-      ValueError: when built with a depth that is not 6n + 4, sizes below one or an unknown norm;
-        when called on images without channels or with unknown statistics.
-
     Source: Zagoruyko & Komodakis 2016; Grathwohl et al. 2020 (JEM).
 
     Example:

@@ -64,11 +64,6 @@ def sam_gradients(
       ``((loss, metrics), gradients)``: the value of the first pass at ``params``, and the
       gradients of the second at the displaced ones, shaped like ``params``.
 
-    Raises:
-      TypeError: if a leaf of ``params`` is not a floating-point array.
-      ValueError: if a concrete ``rho`` is not positive and finite, if ``rho`` is not a scalar, or
-        if ``axis_name`` is not mapped where this is called.
-
     Source: Foret et al. 2021 (SAM); Kwon et al. 2021 (ASAM); SADA-JEM, Eqs. 7 and 8.
 
     Example:

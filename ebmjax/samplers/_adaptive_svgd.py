@@ -55,12 +55,7 @@ class AdaptiveSVGDInfo(NamedTuple):
 
 
 def adaptive_svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> AdaptiveSVGDState:
-    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
-
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size.
-    """
+    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
     particles = svgd_init(particles, log_density_fn).particles
     second_moment = optax.tree.zeros_like(at_least_float32(particles))
     return AdaptiveSVGDState(particles, second_moment, jnp.zeros((), jnp.int32))
@@ -98,10 +93,6 @@ def adaptive_svgd_step(
         far below it take the plain step, :math:`\epsilon \phi / \delta`.
       bandwidth: as in ``svgd_direction``.
       axis_name: as in ``svgd_direction``.
-
-    Raises:
-      ValueError: if a concrete hyperparameter is out of range, one of them is not a scalar, or as
-        in ``svgd_direction``.
 
     Source: the published code of Liu & Wang 2016 ("AdaGrad with momentum", same defaults). The
     SVGD-in-JEM thesis, section 2.3, mentions adaptive steps without a formula.

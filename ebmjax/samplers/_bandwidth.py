@@ -30,11 +30,7 @@ class MedianRule(NamedTuple):
 
 
 def is_rule(bandwidth: Any) -> bool:
-    """Returns whether ``bandwidth`` is a rule, not a number.
-
-    Raises:
-      ValueError: for a name that is not a rule.
-    """
+    """Returns whether ``bandwidth`` is a rule, not a number. Raises ValueError for other names."""
     if isinstance(bandwidth, str) and bandwidth != "median":
         raise ValueError(
             f"bandwidth must be a positive number, 'median' or None, got bandwidth={bandwidth!r}."

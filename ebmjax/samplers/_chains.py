@@ -53,10 +53,6 @@ def batch_step(step: Step) -> BatchStep:
       The key is split into one for each chain; infos gain the same axis. Where that axis is spread
       over the devices of an explicit mesh, the keys are too.
 
-    Raises:
-      TypeError: if ``step`` is no function.
-      ValueError: when called with states whose leaves differ in their leading size.
-
     Example:
       >>> import jax.numpy as jnp
       >>> from ebmjax.samplers import mala
@@ -92,10 +88,6 @@ def trace_chain(
 
     Returns:
       The final state, and the reports, each with a leading axis of steps.
-
-    Raises:
-      TypeError: if ``step`` is no function.
-      ValueError: if ``keys`` is one key, or holds a number without an axis of steps.
 
     Example:
       >>> import jax.numpy as jnp
@@ -150,12 +142,6 @@ def run_chain(
       ``ebmjax.metrics`` and ArviZ read draws. The step may be wrapped by ``jax.jit`` or another
       wrapper that sets ``__wrapped__``. Any other function around a ``batch_step`` hides it: its
       draws come first.
-
-    Raises:
-      TypeError: if ``key`` is not a random key, ``step`` not a function, or ``state`` not a state
-        (for example a bare position).
-      ValueError: if ``num_steps`` or ``thinning`` is below 1, ``burn_in`` is not in
-        ``[0, num_steps]``, or ``state`` holds many chains and ``step`` moves one.
 
     Example:
       >>> import jax.numpy as jnp

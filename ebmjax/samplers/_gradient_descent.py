@@ -22,12 +22,7 @@ class GradientDescentInfo(NamedTuple):
 
 
 def gradient_descent_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` (any PyTree of floating-point arrays, one chain).
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar.
-    """
+    """Scores ``position`` (any PyTree of floating-point arrays, one chain)."""
     return langevin_init(position, log_density_fn)
 
 
@@ -44,10 +39,6 @@ def gradient_descent_step(
       log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive. A scalar, an array that broadcasts to the position, or
         a PyTree with the structure of the position, one entry a leaf.
-
-    Raises:
-      ValueError: if a concrete ``step_size`` is not positive, or it does not broadcast to the
-        position.
 
     Source: sampling-approaches thesis, Alg. 3.
     """

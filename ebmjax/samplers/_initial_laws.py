@@ -36,10 +36,6 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
       low: lower end, in the position's units: a number, or an array of shape ``shape``.
       high: upper end, in the same forms.
 
-    Raises:
-      ValueError: unless ``low < high``, both ends and their difference are finite in the default
-        float type, and the ends broadcast to ``shape``.
-
     Example:
       >>> law = uniform_law((8, 8, 1), -1.0, 1.0)
       >>> law(jax.random.key(0), jnp.int32(0)).shape
@@ -61,10 +57,6 @@ def gaussian_law(shape: tuple[int, ...], mean: Any = 0.0, scale: Any = 1.0) -> I
       shape: of one position.
       mean: a number, or an array of shape ``shape``.
       scale: standard deviation, in the same forms.
-
-    Raises:
-      ValueError: if a concrete ``scale`` is not positive, or either does not broadcast to
-        ``shape``.
     """
     check_positive("scale", scale)
     for name, value in {"mean": mean, "scale": scale}.items():
@@ -99,11 +91,6 @@ def informative_law(
     Returns:
       A law that holds num_classes * d * (d + 1) numbers on the device, with d pixels an image. Ten
       classes of 32 x 32 x 3 in float32 take 377 MB.
-
-    Raises:
-      TypeError: if images are not floating point or labels not integers.
-      ValueError: for shapes that do not match, NaN, images outside the box, labels out of range,
-        a class without images, ``jitter <= 0`` or ``low >= high``.
 
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
 

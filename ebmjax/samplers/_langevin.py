@@ -51,12 +51,7 @@ class LangevinInfo(NamedTuple):
 
 
 def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position``: one evaluation of the log density and its gradient.
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar.
-    """
+    """Scores ``position``: one evaluation of the log density and its gradient."""
     check_floating("position", position)
     # The dtype is explicit: a Python number's weak type would change after one step and compile the
     # second step again.
@@ -83,9 +78,8 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
 def one_temperature(noise_scale: Any, temperature: Any) -> Any:
     """Returns ``temperature``, 1 for None, of a sampler that never rejects.
 
-    Raises:
-      ValueError: if there is a noise as well. It alone decides what such a sampler samples, so a
-        temperature would change nothing.
+    Raises ValueError if there is a noise as well. It alone decides what such a sampler samples, so
+    a temperature would change nothing.
     """
     if noise_scale is not None and temperature is not None:
         raise ValueError(

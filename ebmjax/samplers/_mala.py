@@ -22,10 +22,6 @@ def mala_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
 
     The state belongs to one density. When the density changes (a model in training), initialise
     again; otherwise the acceptance test compares two different functions.
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar.
     """
     return langevin_init(position, log_density_fn)
 
@@ -63,11 +59,6 @@ def mala_step(
 
     Returns:
       The new state (the old one where rejected) and a ``LangevinInfo``.
-
-    Raises:
-      ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
-        scalar, ``step_size`` or ``noise_scale`` does not fit the position, or ``state`` holds many
-        chains.
 
     Source: Roberts & Tweedie 1996; sampling-approaches thesis, Alg. 5. The thesis prints a ratio of
     energies, not of their exponentials, and a proposal variance of ``2 step_size`` whatever the

@@ -56,12 +56,7 @@ class PSGLDInfo(NamedTuple):
 
 
 def psgld_init(position: PyTree, log_density_fn: LogDensityFn) -> PSGLDState:
-    """Scores ``position`` and sets the second moment to zero.
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar.
-    """
+    """Scores ``position`` and sets the second moment to zero."""
     scored = langevin_init(position, log_density_fn)
     # Made from the score, so that under jax.shard_map it varies over the same axes.
     second_moment = optax.tree.zeros_like(at_least_float32(scored.score))
@@ -114,11 +109,6 @@ def psgld_step(
 
     Returns:
       The new state and a ``PSGLDInfo``.
-
-    Raises:
-      ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
-        scalar or comes with ``noise_scale``, ``step_size`` or ``noise_scale`` does not fit the
-        position, or ``state`` holds many chains.
 
     Source: Li et al. 2016; sampling-approaches thesis, Alg. 6 and 9. Alg. 6 uses the moment of the
     previous step, which is zero at first and makes the first step ``1 / damping`` times too long.
@@ -200,11 +190,7 @@ def psgld(
     damping: Any = 1e-5,
     curvature_drift: bool = False,
 ) -> Sampler[PSGLDState, PSGLDInfo]:
-    """Binds ``psgld_init`` and ``psgld_step`` to a density and hyperparameters.
-
-    Raises:
-      ValueError: if ``noise_scale`` and ``temperature`` are both given.
-    """
+    """Binds ``psgld_init`` and ``psgld_step`` to a density and hyperparameters."""
     one_temperature(noise_scale, temperature)
     return bind(
         psgld_init,

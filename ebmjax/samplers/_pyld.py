@@ -57,10 +57,6 @@ def pyld_init(position: PyTree, first_layer_fn: FirstLayerFn, head_fn: LogDensit
       position: any PyTree of floating-point arrays, one chain.
       first_layer_fn: position to hidden, a PyTree of floating-point arrays.
       head_fn: hidden to scalar; the log density is ``head_fn(first_layer_fn(position))``.
-
-    Raises:
-      TypeError: if a leaf of ``position`` or of the hidden is not floating point.
-      ValueError: if ``head_fn`` does not return a scalar.
     """
     check_floating("position", position)
     position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
@@ -123,10 +119,6 @@ def pyld_step(
 
     Returns:
       The new state and a ``PYLDInfo``.
-
-    Raises:
-      ValueError: if a concrete hyperparameter lies outside its range, or one that may be an array
-        does not broadcast to the position.
 
     Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
     with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].

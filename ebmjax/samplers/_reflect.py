@@ -22,13 +22,8 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     Use it for samplers of one chain whose moves treat every coordinate for itself, such as HMC with
     a diagonal mass matrix. Particles are folded too, but their kernel ignores that. A metric that
     depends on the position, or a prior beside the density, must be mirrored by its author. Scores,
-    velocities and momenta that a state carries change sign with their coordinate.
-
-    Raises:
-      ValueError: unless concrete ``low < high``, both finite; from the sampler, unless both
-        broadcast to the position.
-      TypeError: from ``init``, for a state without a position, or with a field that holds as many
-        numbers as the position and has no name that wrappers know.
+    velocities and momenta that a state carries change sign with their coordinate; a state with
+    another field of that size is refused.
     """
     check_interval(low, high)
     check_finite("low", low)

@@ -46,9 +46,6 @@ def select_particles(
     Returns:
       PyTree with leading axis ``num``.
 
-    Raises:
-      ValueError: for an unknown policy, ``num`` not in [1, n], or a wrong number of log densities.
-
     Source: SVGD-in-JEM thesis, section 3.3.1, phase two (which gives no formula).
     """
     num_particles = leading_size("positions", positions)

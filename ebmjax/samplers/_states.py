@@ -26,9 +26,6 @@ def position_of(state: Any) -> PyTree:
     """Returns ``state.position``, or ``state.particles`` for particle samplers.
 
     A state without either may hold one that has it, as the states of ``scheduled`` do.
-
-    Raises:
-      TypeError: if there is no position, or several.
     """
     for name in POSITIONS:
         if hasattr(state, name):

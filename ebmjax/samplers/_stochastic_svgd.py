@@ -71,12 +71,7 @@ _MEDIAN_PARTICLES = 4
 
 
 def stochastic_svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
-    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
-
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size.
-    """
+    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
     return svgd_init(particles, log_density_fn)
 
 
@@ -117,10 +112,6 @@ def stochastic_svgd_step(
 
     Returns:
       The new state and an ``SVGDInfo`` about the drift.
-
-    Raises:
-      ValueError: if a concrete hyperparameter is not positive, one of them is not a scalar, or as
-        in ``svgd_direction``.
     """
     check_state(state, "particles")
     for name, value in (

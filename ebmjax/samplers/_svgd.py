@@ -196,12 +196,6 @@ def svgd_direction(
       each other. In float32 the Gram matrix treats pairs as coincident if they are nearer than
       about 1e-3 of the particles' distance from their mean.
 
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size or hold no particle, or ``log_density_fn``
-        does not return a scalar. Also if a concrete bandwidth is neither a positive scalar nor a
-        rule, or ``axis_name`` is not mapped.
-
     Example:
       >>> import jax.numpy as jnp
       >>> direction = svgd_direction(jnp.array([[-3.0], [3.0]]), lambda x: -0.5 * (x**2).sum())
@@ -217,10 +211,7 @@ def svgd_direction(
 def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
     """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
 
-    Raises:
-      TypeError: if a leaf is not floating point.
-      ValueError: if leaves differ in their leading size, or ``particles`` is a bare array of one
-        axis, which may be one particle or many.
+    A bare array of one axis is refused: it may be one particle or many.
     """
     del log_density_fn
     check_particles(particles)
@@ -251,10 +242,6 @@ def svgd_step(
         step for each leaf; rescale the coordinates instead.
       bandwidth: as in ``svgd_direction``.
       axis_name: as in ``svgd_direction``.
-
-    Raises:
-      ValueError: if a concrete hyperparameter is not positive, ``step_size`` is not a scalar, or as
-        in ``svgd_direction``.
     """
     del key
     check_state(state, "particles")

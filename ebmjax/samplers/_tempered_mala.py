@@ -59,13 +59,7 @@ class TemperedMALAInfo(NamedTuple):
 def tempered_mala_init(
     position: PyTree, log_density_fn: LogDensityFn, *, temperature: Any = 1.0
 ) -> TemperedMALAState:
-    """Scores ``position`` and starts at ``temperature`` (positive).
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar, or a concrete ``temperature``
-        is not positive, or ``temperature`` not a scalar.
-    """
+    """Scores ``position`` and starts at ``temperature`` (positive)."""
     check_positive("temperature", temperature)
     check_scalar("temperature", temperature)
     scored = langevin_init(position, log_density_fn)
@@ -105,10 +99,6 @@ def tempered_mala_step(
       acceptance_threshold: u in [0, 1].
       temperature_growth: g, positive.
       acceptance_decay: d in [0, 1]. At 0 every move is judged alone, as in the thesis's listing.
-
-    Raises:
-      ValueError: if a concrete hyperparameter lies outside its range, or ``step_size`` or
-        ``noise_scale`` does not broadcast to the position.
 
     Source: sampling-approaches thesis, Alg. 10. Its listing divides the energy again at every step,
     so that one rise compounds; here the target is always ``E / T``.

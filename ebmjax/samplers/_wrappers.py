@@ -4,6 +4,9 @@
 called in the same way, so they compose::
 
     sampler = clamp(clip_drift(sgld, 1.0), -1.0, 1.0)(log_density_fn, step_size=1.0)
+
+``clamp``, ``clip_drift`` and ``reflect`` know a state's fields by their names. They refuse a state
+without a position, or with a field that holds as many numbers as the position and has another name.
 """
 
 from collections.abc import Callable
@@ -26,10 +29,6 @@ def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
 
     MALA with a clipped score still samples the density exactly, because its ratio uses the clipped
     drift too.
-
-    Raises:
-      ValueError: if a concrete ``max_abs`` is not positive; from the density, if it does not
-        broadcast to the position, as a whole or leaf by leaf.
     """
     check_positive("max_abs", max_abs)
     bound = jax.tree.map(lambda c: jnp.asarray(c, jnp.result_type(float)), max_abs)
@@ -80,11 +79,6 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
     Under ``scheduled``, too, no move exceeds ``max_drift``. A state carries the score that the
     previous step clipped. If the step size has fallen since, a clipped entry moves by ``max_drift``
     times the new step size over the old, and that step of MALA is not quite exact.
-
-    Raises:
-      ValueError: if a concrete ``max_drift`` is not positive; from the sampler, if it does not
-        broadcast to the position.
-      TypeError: from ``init``, as under ``clamp``.
     """
     check_positive("max_drift", max_drift)
 
@@ -124,11 +118,6 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     (docs/results/igebm_digits.md). ``reflect`` and, for MALA,
     ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated density.
     A velocity or momentum that points out of the box at a wall is turned back, and keeps its size.
-
-    Raises:
-      ValueError: unless ``low < high``; from the sampler, unless both broadcast to the position.
-      TypeError: from ``init``, for a state without a position, or with a field that holds as many
-        numbers as the position and has no name that wrappers know.
     """
     check_interval(low, high)
 

@@ -32,9 +32,6 @@ class Plan:
       max_consecutive_skips: number of steps in a row without a finite update that ends the run.
       data_seed: seed of the order of the examples, at least 0. A tuple holds one seed for each
         repeat (see ``fit``).
-
-    Raises:
-      ValueError: if a number is out of range, or an interval is not a multiple of the dispatch.
     """
 
     total_steps: int

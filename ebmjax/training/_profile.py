@@ -20,9 +20,6 @@ class Profile:
       folder: gets the trace, for XProf and TensorBoard, and ``perfetto_trace.json.gz``.
       num_steps: so many steps are asked for, at least 1.
       num_traced: so many steps have been traced; 0 if the sitting has one block.
-
-    Raises:
-      ValueError: if ``num_steps`` is below 1.
     """
 
     def __init__(self, folder: str | Path, num_steps: int):

@@ -25,9 +25,6 @@ def stack_states(states: Sequence[TrainState]) -> TrainState:
       ``step`` stays a scalar; ``params``, ``opt_state``, ``skipped`` and ``consecutive_skipped``
       have a leading axis of R, and the leaves of ``shards`` have shape (logical shards, R, ...).
 
-    Raises:
-      ValueError: if there is no state, or they differ in steps taken, structure or shapes.
-
     Example:
       >>> import optax
       >>> from ebmjax.training import init_state
@@ -58,9 +55,6 @@ def select_repeat(state: TrainState, index: int) -> TrainState:
     Args:
       state: from ``stack_states`` or a run of repeats.
       index: from 0 to R - 1.
-
-    Raises:
-      ValueError: if the state is that of a single run, or has no such repeat.
     """
     repeats = jnp.shape(state.skipped)
     if not repeats:

@@ -20,9 +20,6 @@ def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
     """Returns a mesh over as many of ``devices`` (default: all) as divide the shards evenly.
 
     With several processes, each gives the same number of devices.
-
-    Raises:
-      ValueError: if ``num_shards`` is below 1, or no multiple of the number of processes.
     """
     check_at_least("num_shards", num_shards, 1)
     groups: dict[int, list[Any]] = {}
