@@ -54,7 +54,7 @@ from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import FAILED, Config, stop
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import described_batches
-from ebmjax.training._sharding import described, make_mesh, state_specs
+from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
@@ -108,8 +108,8 @@ def compile_step(config: Config, devices: list[Any]) -> Compiled:
     ]
     indices = tuple(jnp.zeros(shape, jnp.int32) for shape in shapes)
     arguments = (
-        described(build.train_key(config), mesh, PartitionSpec()),
-        described(experiment.state, mesh, state_specs()),
+        describe_shapes(build.train_key(config), mesh, PartitionSpec()),
+        describe_shapes(experiment.state, mesh, state_specs()),
         described_batches(
             experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),

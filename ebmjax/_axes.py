@@ -98,7 +98,7 @@ def placed_like(tree: Any, reference: Any) -> Any:
 def _placed_like(leaf: jax.Array, reference: Any) -> jax.Array:
     goal = jax.typeof(reference)
     if is_spread(reference):
-        leaf = _resharded(leaf, goal.sharding.mesh, goal.sharding.spec)
+        leaf = _reshard(leaf, goal.sharding.mesh, goal.sharding.spec)
     return _varying_over(goal.manual_axis_type.varying, leaf)
 
 
@@ -116,7 +116,9 @@ def _varying_over(axes: frozenset[Any], leaf: jax.Array) -> jax.Array:
     return jax.lax.pcast(leaf, tuple(missing), to="varying") if missing else leaf
 
 
-def settled(step: Callable[[Any, Any], tuple[Any, Any]], keys: Any, state: Any) -> tuple[Any, Any]:
+def place_carry(
+    step: Callable[[Any, Any], tuple[Any, Any]], keys: Any, state: Any
+) -> tuple[Any, Any]:
     """``state`` placed so that a loop over ``step`` and ``keys`` can carry it; shapes of a step's.
 
     A start may be the same on all devices of ``jax.shard_map``, and vary once a step was taken.
@@ -125,7 +127,7 @@ def settled(step: Callable[[Any, Any], tuple[Any, Any]], keys: Any, state: Any) 
     if jax.tree.structure(state) != jax.tree.structure(shapes[0]):
         return state, shapes  # which the loop reports
     placed = placed_like(state, shapes[0])
-    return (state, shapes) if placed is state else settled(step, keys, placed)
+    return (state, shapes) if placed is state else place_carry(step, keys, placed)
 
 
 def rows_like(rows: Any, reference: Any) -> Any:
@@ -145,7 +147,7 @@ def _rows_over(mesh: Any, first: Any, leaf: jax.Array) -> jax.Array:
     names = first if isinstance(first, tuple) else (first,)
     if len(leaf) % math.prod(mesh.shape[name] for name in names):
         return leaf
-    return _resharded(leaf, mesh, jax.P(first, *jax.typeof(leaf).sharding.spec[1:]))
+    return _reshard(leaf, mesh, jax.P(first, *jax.typeof(leaf).sharding.spec[1:]))
 
 
 def take_rows(leaf: jax.Array, rows: jax.Array) -> jax.Array:
@@ -178,7 +180,7 @@ def everywhere(tree: Any) -> Any:
     """``tree``, its leaves whole on every device of an explicit mesh."""
     return jax.tree.map(
         lambda leaf: (
-            _resharded(leaf, jax.typeof(leaf).sharding.mesh, jax.P(*[None] * jnp.ndim(leaf)))
+            _reshard(leaf, jax.typeof(leaf).sharding.mesh, jax.P(*[None] * jnp.ndim(leaf)))
             if is_spread(leaf)
             else leaf
         ),
@@ -191,7 +193,7 @@ def is_spread(leaf: Any) -> bool:
     return any(axis is not None for axis in jax.typeof(leaf).sharding.spec)
 
 
-def _resharded(leaf: jax.Array, mesh: Any, spec: jax.P) -> jax.Array:
+def _reshard(leaf: jax.Array, mesh: Any, spec: jax.P) -> jax.Array:
     if jax.typeof(leaf).sharding.spec == spec:
         return leaf
     return jax.sharding.reshard(leaf, jax.NamedSharding(mesh, spec))

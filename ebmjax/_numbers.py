@@ -32,27 +32,27 @@ def as_arguments(value: T) -> Callable[[], T]:
         floats.append(number)
         return number
 
-    _mapped(take, value)
+    _map_floats(take, value)
     padding = [0.0] * (HOISTED - len(floats))
     with jax.ensure_compile_time_eval():  # also where a program is already traced
         array = jnp.stack([jnp.asarray(number) for number in floats + padding])
 
     def rebuilt() -> T:
         numbers = iter(range(len(floats)))
-        return _mapped(lambda _: array[next(numbers)], value)
+        return _map_floats(lambda _: array[next(numbers)], value)
 
     return rebuilt
 
 
-def _mapped(function: Callable[[float], Any], value: Any) -> Any:
+def _map_floats(function: Callable[[float], Any], value: Any) -> Any:
     """``value`` with ``function`` of each of its floats."""
     if isinstance(value, float):
         return function(value)
     if isinstance(value, Mapping):
-        return {name: _mapped(function, part) for name, part in value.items()}
+        return {name: _map_floats(function, part) for name, part in value.items()}
     if is_dataclass(value) and not callable(value):
         parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        return replace(value, **_mapped(function, parts))
+        return replace(value, **_map_floats(function, parts))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(function, part) for part in value))
+        return type(value)(*(_map_floats(function, part) for part in value))
     return value

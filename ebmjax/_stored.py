@@ -70,7 +70,7 @@ class StoredRows:
         return StoredRows(self._read, self._places[places], self.shape[1:], self.dtype)
 
 
-def mapped(function: Callable[[np.ndarray], np.ndarray], array: Any, dtype: Any) -> StoredRows:
+def map_rows(function: Callable[[np.ndarray], np.ndarray], array: Any, dtype: Any) -> StoredRows:
     """Returns ``function`` of the rows of any array, in the same shape.
 
     It is called for some rows whenever they are taken.
@@ -89,7 +89,7 @@ def rows_of(array: Any, places: Any) -> Any:
     return array.rows(places) if isinstance(array, StoredRows) else np.asarray(array)[places]
 
 
-def taken(array: Any, places: Any) -> np.ndarray:
+def take_rows(array: Any, places: Any) -> np.ndarray:
     """Returns some rows of an array in memory."""
     return array[places] if isinstance(array, StoredRows) else np.asarray(array)[places]
 

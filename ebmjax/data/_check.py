@@ -85,9 +85,9 @@ def _remedy(images: np.ndarray) -> str:
     is_whole = bool(np.all(finite == np.round(finite)))
     if low >= 0 and 1 < high <= 255:
         array = "numpy.asarray(images)"
-        return there + (f"{array}.astype(numpy.uint8)." if is_whole else _rounded(array))
+        return there + (f"{array}.astype(numpy.uint8)." if is_whole else _say_rounding(array))
     if low >= 0 and high <= 1:
-        return there + _rounded("255 * numpy.asarray(images)")
+        return there + _say_rounding("255 * numpy.asarray(images)")
     if low >= -1 and high <= 1:
         return there + (
             "ebmjax.data.from_signed_unit(numpy.asarray(images)) goes back from [-1, 1] to levels."
@@ -95,7 +95,7 @@ def _remedy(images: np.ndarray) -> str:
     return there + "rescale them so that black is 0 and white is 255, then round to numpy.uint8."
 
 
-def _rounded(values: str) -> str:
+def _say_rounding(values: str) -> str:
     return f"numpy.round({values}).astype(numpy.uint8)."
 
 

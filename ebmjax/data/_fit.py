@@ -17,7 +17,7 @@ FITS = {
 
 
 def fitted_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int, int]:
-    """Returns the height and width that ``fitted`` makes.
+    """Returns the height and width that ``fit_image`` makes.
 
     Raises:
       ValueError: if ``fit`` is "refuse" and the image is no square, or ``fit`` is unknown.
@@ -35,7 +35,7 @@ def fitted_shape(height: int, width: int, size: int | None, fit: str) -> tuple[i
     return side, side
 
 
-def fitted(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndarray:
+def fit_image(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndarray:
     """Returns the image, as a square, resized bilinearly to (size, size, channels).
 
     Args:
@@ -74,7 +74,7 @@ def fitted(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndarray
 def about_fitting(
     sizes: Collection[tuple[int, int]], size: int | None, fit: str
 ) -> tuple[str, ...]:
-    """Returns the note that says which sizes (height, width) ``fitted`` changed; () for none."""
+    """Returns the note that says which sizes (height, width) ``fit_image`` changed; () for none."""
     fit = "crop" if fit == "keep" and size is not None else fit
     is_cut = fit != "keep" and any(height != width for height, width in sizes)
     is_resized = size is not None and any(FITS[fit][1](one) != size for one in sizes)

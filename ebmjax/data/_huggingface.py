@@ -43,7 +43,7 @@ def huggingface_source(
     if not len(rows):
         raise ValueError(f"{place}, split {split}, must have rows, got none.")
     column, label = _columns(rows.features, place, image_column, label_column)
-    images = _encoded(rows.select_columns([column]), column)
+    images = _keep_encoded(rows.select_columns([column]), column)
 
     def name_of(index: int) -> str:
         return f"row {index} of {place} (split {split}, column {column!r})"
@@ -105,8 +105,8 @@ def _check_files(place: Path) -> None:
                 raise ValueError(f"{file.relative_to(place)} names files outside of its folder")
 
 
-def _encoded(rows: Any, column: str) -> Any:
-    """Returns rows whose images come as bytes, which only ``opened`` decodes."""
+def _keep_encoded(rows: Any, column: str) -> Any:
+    """Returns rows whose images come as bytes, which only ``open_picture`` decodes."""
     import datasets  # pyright: ignore[reportMissingImports]
 
     return rows.cast_column(column, datasets.Image(decode=False))
@@ -122,7 +122,7 @@ def _columns(
     kinds |= {name: one.dtype for name, one in features.items() if isinstance(one, datasets.Value)}
     there = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
     pictures = [name for name, one in features.items() if isinstance(one, datasets.Image)]
-    column = _chosen("image_column", image_column, pictures, there, place)
+    column = _pick_column("image_column", image_column, pictures, there, place)
     if column is None:
         raise ValueError(f"{place} must have a column of images (Image), it has {there}.")
     classes = [name for name, one in features.items() if isinstance(one, datasets.ClassLabel)]
@@ -131,11 +131,11 @@ def _columns(
     if label_column == "":
         return column, None
     if label_column is None:
-        return column, _chosen("label_column", None, usual, there, place)
-    return column, _chosen("label_column", label_column, classes + numbers, there, place)
+        return column, _pick_column("label_column", None, usual, there, place)
+    return column, _pick_column("label_column", label_column, classes + numbers, there, place)
 
 
-def _chosen(
+def _pick_column(
     argument: str, name: str | None, among: list[str], there: str, place: Path
 ) -> str | None:
     """Returns the column that is named, or the only one; None if there is none."""

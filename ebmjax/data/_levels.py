@@ -72,7 +72,7 @@ def to_levels(
     low, high = _ends(images, name_of)
     if images.dtype == bool:
         pixels = UNIT
-    found = _told(images, low, high) if pixels is None else pixels
+    found = _find_range(images, low, high) if pixels is None else pixels
     one = RANGES[found]
     is_dark = found == LEVELS and images.dtype.kind == "f" and RANGES[UNIT].holds(low, high)
     if not one.holds(low, high) or (is_dark and high > 0):
@@ -82,7 +82,7 @@ def to_levels(
             "splits to one range; where the training images were taken for another, name it "
             f"(pixels={' or '.join(RANGES)})."
         )
-    levels, num_clipped = _rounded(images, one)
+    levels, num_clipped = _round_levels(images, one)
     notes = [f"pixels are {found} and became levels" if found != LEVELS else f"pixels are {found}"]
     if found == SIGNED_UNIT and low >= 0:
         notes.append(f"none is below 0 ({low:g} to {high:g}): are they 0..1, unlike others?")
@@ -91,7 +91,7 @@ def to_levels(
     return levels, found, tuple(notes)
 
 
-def _told(images: np.ndarray, low: float, high: float) -> str:
+def _find_range(images: np.ndarray, low: float, high: float) -> str:
     """Returns the range of the training images.
 
     Raises:
@@ -140,7 +140,7 @@ def _ends(images: np.ndarray, name_of: Callable[[int], str]) -> tuple[float, flo
     return low, high
 
 
-def _rounded(images: np.ndarray, one: PixelRange) -> tuple[np.ndarray, int]:
+def _round_levels(images: np.ndarray, one: PixelRange) -> tuple[np.ndarray, int]:
     """Returns levels, and the number of pixels that were clipped."""
     levels, num_clipped = np.empty(images.shape, np.uint8), 0
     for first in range(0, len(images), AT_ONCE):

@@ -34,7 +34,7 @@ class StoredArray(NamedTuple):
 
 def is_zip(file: Path) -> bool:
     """Returns whether a file begins as an .npz file does."""
-    with _told(str(file)), _opened(file, None) as (opened, _):
+    with _explain_damage(str(file)), _open_member(file, None) as (opened, _):
         return opened.read(4) in ZIP
 
 
@@ -44,7 +44,7 @@ def members(file: Path) -> tuple[list[str], list[str]]:
     Raises:
       ValueError: if the file is damaged.
     """
-    with _told(str(file)), zipfile.ZipFile(file) as opened:
+    with _explain_damage(str(file)), zipfile.ZipFile(file) as opened:
         names = opened.namelist()
         if twice := [name for name, number in Counter(names).items() if number > 1]:
             raise ValueError(f"it has {twice[0]!r} twice")
@@ -59,8 +59,8 @@ def stored_array(file: Path, member: str | None = None) -> StoredArray:
       ValueError: if it is damaged, encrypted, shorter than its header says, or of Python objects.
     """
     what = str(file) if member is None else f"{member} in {file}"
-    with _told(what):
-        with _opened(file, member) as (opened, size):
+    with _explain_damage(what):
+        with _open_member(file, member) as (opened, size):
             header = io.BytesIO(opened.read(HEADER))
         version = np.lib.format.read_magic(header)
         read = {(1, 0): np.lib.format.read_array_header_1_0}
@@ -74,17 +74,17 @@ def stored_array(file: Path, member: str | None = None) -> StoredArray:
             raise ValueError(f"its header promises {needed:,} bytes, and it has {size:,}")
 
     def load() -> np.ndarray:
-        with _told(what):
+        with _explain_damage(what):
             if member is None:
                 return np.load(file, mmap_mode="r", allow_pickle=False)
-            with _opened(file, member) as (opened, _):
+            with _open_member(file, member) as (opened, _):
                 return np.lib.format.read_array(opened, allow_pickle=False)
 
     return StoredArray(shape, dtype, load, file if member is None else None)
 
 
 @contextlib.contextmanager
-def _opened(file: Path, member: str | None) -> Iterator[tuple[Any, int]]:
+def _open_member(file: Path, member: str | None) -> Iterator[tuple[Any, int]]:
     """Yields an open file, and the bytes that it says it has."""
     if member is None:
         if not file.is_file():  # opening a pipe would wait for ever
@@ -99,7 +99,7 @@ def _opened(file: Path, member: str | None) -> Iterator[tuple[Any, int]]:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _explain_damage(what: str) -> Iterator[None]:
     """Turns what a damaged file raises into an error that names the array."""
     try:
         yield

@@ -53,7 +53,7 @@ def natural_patches(
             f"photographs ({sides} at {downscale=}), got {num=}. Lower num, size or downscale."
         )
     places = epoch_indices(seed, 0, int(counts.sum()))[:num]
-    return _cut(windows, counts, places)
+    return _cut_patches(windows, counts, places)
 
 
 def _photographs() -> list[np.ndarray]:
@@ -81,7 +81,7 @@ def _windows(photo: np.ndarray, size: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(photo, (size, size), axis=(0, 1))
 
 
-def _cut(windows: list[np.ndarray], counts: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _cut_patches(windows: list[np.ndarray], counts: np.ndarray, places: np.ndarray) -> np.ndarray:
     patches = np.empty((len(places), *windows[0].shape[2:]), np.uint8)
     firsts = np.cumsum(counts) - counts
     for window, first, count in zip(windows, firsts, counts, strict=True):

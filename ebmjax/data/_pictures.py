@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax._extras import needs_experiments
-from ebmjax.data._fit import fitted, fitted_shape
+from ebmjax.data._fit import fit_image, fitted_shape
 from ebmjax.data._limits import MAX_PIXELS
 
 FORMATS = {
@@ -47,7 +47,7 @@ class Survey(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(encoded: Any, name: str) -> Iterator[Any]:
+def open_picture(encoded: Any, name: str) -> Iterator[Any]:
     """Yields a picture with its header read and judged; its pixels are not yet decoded.
 
     Args:
@@ -122,14 +122,14 @@ def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
     """Reads the headers of pictures.
 
     Raises:
-      ImportError, ValueError: see ``opened``.
+      ImportError, ValueError: see ``open_picture``.
     """
     modes: set[str] = set()
     sizes: dict[tuple[int, int], str] = {}
     changed, first, total = Counter[str](), dict[str, str](), 0
     for encoded, name in zip(pictures, names, strict=True):
         total += 1
-        with opened(encoded, name) as image:
+        with open_picture(encoded, name) as image:
             turn = _turn(image)
             facts = {
                 "turned as the EXIF tag says": turn > 1,
@@ -173,7 +173,7 @@ def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) 
     return next(iter(shapes))
 
 
-def decoded(
+def decode_pictures(
     pictures: Iterable[Any],
     names: Sequence[str],
     shape: tuple[int, int, int],
@@ -183,12 +183,12 @@ def decoded(
     """Returns pictures as uint8 (n, *shape), with 1 or 3 channels, turned as their EXIF tags say.
 
     Raises:
-      ValueError: see ``opened``; also if one is damaged behind its header.
+      ValueError: see ``open_picture``; also if one is damaged behind its header.
     """
     images = np.empty((len(names), *shape), np.uint8)
     for index, (encoded, name) in enumerate(zip(pictures, names, strict=True)):
-        with opened(encoded, name) as image:
-            images[index] = fitted(_pixels(image, name, shape[-1] == 1), size, fit)
+        with open_picture(encoded, name) as image:
+            images[index] = fit_image(_pixels(image, name, shape[-1] == 1), size, fit)
     return images
 
 

@@ -7,11 +7,11 @@ import numpy as np
 
 from ebmjax._shown import printable
 from ebmjax._stored import AT_ONCE, StoredRows
-from ebmjax.data._fit import about_fitting, fitted, fitted_shape
+from ebmjax.data._fit import about_fitting, fit_image, fitted_shape
 from ebmjax.data._images import ImageData
 from ebmjax.data._levels import LEVELS, to_levels
 from ebmjax.data._limits import check_memory
-from ebmjax.data._pictures import common_shape, decoded, survey
+from ebmjax.data._pictures import common_shape, decode_pictures, survey
 from ebmjax.data._prepare import DataUnavailableError
 from ebmjax.data._source import Source, check_labels
 from ebmjax.data._watched import Watched
@@ -71,14 +71,14 @@ def read_source(
     found: str = LEVELS
     notes = [*source.notes]
     if on_disk:
-        images: Any = _stored(source, places, reading)
+        images: Any = _leave_on_disk(source, places, reading)
     elif source.pictures is not None:
         check_memory(num_bytes, f"{len(places):,} images of shape {reading.shape}")
         images = reading.read(places)
     else:
         images, found, more = _levels(source, places, num_bytes, pixels)
         notes += more
-        images = _all_fitted(images, image_size, fit)
+        images = _fit_all(images, image_size, fit)
     if not on_disk and (largest := int(images.max())) < DARK:
         notes.append(f"the largest pixel is level {largest} of 255")
     return LoadedImages(
@@ -100,7 +100,7 @@ def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str)
     shape = *common_shape(told.sizes, size, fit), 1 if told.is_grey else 3
 
     def read(some: np.ndarray) -> np.ndarray:
-        return decoded(pictures(some), names(some), shape, size, fit)
+        return decode_pictures(pictures(some), names(some), shape, size, fit)
 
     return _Reading(read, shape, (*told.notes, *about_fitting(told.sizes, size, fit)))
 
@@ -110,15 +110,15 @@ def _of_array(source: Source, places: np.ndarray, size: int | None, fit: str) ->
     assert rows is not None
     shape = fitted_shape(height, width, size, fit)
     notes = about_fitting([(height, width)], size, fit)
-    read = lambda some: _all_fitted(rows(some), size, fit)  # noqa: E731
+    read = lambda some: _fit_all(rows(some), size, fit)  # noqa: E731
     return _Reading(read, (*shape, channels), notes)
 
 
-def _all_fitted(images: np.ndarray, size: int | None, fit: str) -> np.ndarray:
+def _fit_all(images: np.ndarray, size: int | None, fit: str) -> np.ndarray:
     height, width = images.shape[1:3]
     if fitted_shape(height, width, size, fit) == (height, width):
         return images
-    return np.stack([fitted(image, size, fit) for image in images])
+    return np.stack([fit_image(image, size, fit) for image in images])
 
 
 def _levels(
@@ -150,7 +150,7 @@ def _check_can_stay(source: Source) -> None:
         )
 
 
-def _stored(source: Source, places: np.ndarray, reading: _Reading) -> StoredRows:
+def _leave_on_disk(source: Source, places: np.ndarray, reading: _Reading) -> StoredRows:
     """Returns images that stay on the disk, whose files must not change."""
     files_of = source.files_of
     assert files_of is not None

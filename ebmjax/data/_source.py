@@ -17,7 +17,7 @@ class Source(NamedTuple):
       num_images: N.
       name_of: name of the image at a place, for messages.
       labels: integers, one for each image; None without classes.
-      pictures: places (n,) to pictures as ``opened`` takes them, in order; None for an array.
+      pictures: places (n,) to pictures as ``open_picture`` takes them, in order; None for an array.
       survey: what the headers of the pictures say, if the source has read them already.
       rows: places (n,) to numbers (n, height, width, channels); None for pictures.
       shape: (height, width, channels) of the rows.

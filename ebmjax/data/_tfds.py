@@ -92,7 +92,7 @@ def tfds_source(
             f"{'none' if feature is None else feature.np_dtype}. Convert it, or load the data set "
             "with tfds itself."
         )
-    feature.decode_example_np = lambda encoded: encoded  # which only ``opened`` decodes
+    feature.decode_example_np = lambda encoded: encoded  # which only ``open_picture`` decodes
     try:
         records = builder.as_data_source(split=split)
     except ValueError as error:  # for an empty slice it says "Paths sequence can not be ..."
@@ -115,12 +115,12 @@ def tfds_source(
             yield example["image"]
 
     def pictures(places: np.ndarray) -> Iterator[Any]:
-        with _told_as_damage(builder):
+        with _explain_damage(builder):
             for example in _examples(records, places.tolist()):
                 yield example["image"]
 
     about = f"reading {count:,} headers and labels of {name}, split {split}"
-    with phase(about), _told_as_damage(builder):
+    with phase(about), _explain_damage(builder):
         told = survey(first_pass(), map(name_of, range(count)))
     files = sorted(Path(builder.data_path).glob("*array_record*"))
     source = Source(
@@ -193,7 +193,7 @@ def _check_is_nowhere_near(builder: Any) -> None:
 
 
 @contextlib.contextmanager
-def _told_as_damage(builder: Any) -> Iterator[None]:
+def _explain_damage(builder: Any) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # what the array_record reader raises

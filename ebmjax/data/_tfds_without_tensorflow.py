@@ -59,7 +59,7 @@ def _until(endings: list[Exception], blocks: Iterable[bytes]) -> Iterator[bytes]
         yield block
 
 
-def _bounded(open_url: Callable[..., Any], endings: list[Exception]) -> Callable[..., Any]:
+def _bound_downloads(open_url: Callable[..., Any], endings: list[Exception]) -> Callable[..., Any]:
     """Calls ``open_url`` with time limits; ends all downloads at the first failure or at the end.
 
     Without limits, a failed download is reported only after those before it in the alphabet, and
@@ -88,7 +88,7 @@ def _substitutions(endings: list[Exception]) -> list[tuple[Any, str, Any]]:
         *((importlib.import_module(name), "tf", _PLAIN_FILES) for name in _USERS_OF_TENSORFLOW),
         (image_feature._ImageEncoder, "_encode_image", _encode_image),
         (downloader, "MAX_RETRIES", 0),
-        (downloader, "_open_url", _bounded(downloader._open_url, endings)),
+        (downloader, "_open_url", _bound_downloads(downloader._open_url, endings)),
     ]
 
 

@@ -32,7 +32,7 @@ def as_floats(images: Any) -> Any:
     return data.to_signed_unit(jnp.asarray(images))
 
 
-def checked(test: ImageData, logits_fn: LogitsFn) -> ImageData:
+def check_test(test: ImageData, logits_fn: LogitsFn) -> ImageData:
     """Returns ``test`` as arrays."""
     if test.labels is None:
         raise ValueError("test.labels must be a class for each image, got None.")
@@ -108,12 +108,12 @@ def classifier(
       >>> classifier(brightness, ImageData(images, [0, 0, 1, 0]))["classification"]["accuracy"]
       0.75
     """
-    test = checked(test, logits_fn)
+    test = check_test(test, logits_fn)
     found = scores(logits_fn, test.images, batch_size=batch_size)
     logits = found.pop("logits")
     report: dict[str, Any] = {
         "classification": classification(logits, test.labels, num_bins=num_bins),
-        "per_image": _classified(logits, test.labels, num_bins),
+        "per_image": _score_classes(logits, test.labels, num_bins),
         "logits": logits,
         "scores": {TEST: found},
     }
@@ -170,7 +170,7 @@ def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
     return values, metrics.reliability_bins(probabilities, labels, num_bins=num_bins)
 
 
-def _classified(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dict[str, Parts]:
+def _score_classes(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dict[str, Parts]:
     """Returns accuracy, calibration error, log likelihood and Brier score, image by image."""
     if not np.isfinite(logits).all():
         return {}

@@ -62,7 +62,7 @@ class Extractor(NamedTuple):
     outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array | None]]
     details: dict[str, Any]
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Returns name and details for a report."""
         return {"name": self.name, **self.details}
 
@@ -137,7 +137,7 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
     network = _network(num_classes)
     digest = _digest(train, num_classes)
     path = CACHE / f"{digest}.npz"
-    params = _cached(path, network, train)
+    params = _read_cached(path, network, train)
     if params is None:
         params = _train(network, train)
         with contextlib.suppress(OSError):  # without a cache, the next run trains it again
@@ -212,7 +212,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
     return jax.device_get(result.state.params)
 
 
-def _cached(path: Path, network: Any, train: data.ImageData) -> PyTree | None:
+def _read_cached(path: Path, network: Any, train: data.ImageData) -> PyTree | None:
     """Returns the parameters in ``path``; None if there are none that fit."""
     try:
         params = unflatten_dict(networks.read_tensors(path), sep="/")

@@ -218,7 +218,7 @@ def generation(
     num_compared = min(num, len(take_balanced(test, num).labels))
     judge = distances.extractor
     report: dict[str, Any] = {
-        "extractor": judge and judge.described(),
+        "extractor": judge and judge.describe(),
         "num_reference": len(distances.train.labels),
         "num_images": num,
         "num_compared": num_compared,

@@ -55,7 +55,7 @@ def _features(images: jax.Array) -> jax.Array:
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
             precision=jax.lax.Precision.HIGHEST,
         )
-        x = _pooled(jnp.abs(x + jnp.asarray(0.3 * bias, jnp.float32)))
+        x = _pool_pixels(jnp.abs(x + jnp.asarray(0.3 * bias, jnp.float32)))
         if min(x.shape[1:3]) <= SMALLEST_SIDE // 2:
             break
     flat = x.reshape(len(x), -1)
@@ -63,7 +63,7 @@ def _features(images: jax.Array) -> jax.Array:
     return SCALE * jnp.matmul(flat, projection, precision=jax.lax.Precision.HIGHEST)
 
 
-def _pooled(x: jax.Array) -> jax.Array:
+def _pool_pixels(x: jax.Array) -> jax.Array:
     """Returns means over 2x2 pixels; a last odd row or column is left out, a single one stays."""
     n, height, width, channels = x.shape
     down, across = min(2, height), min(2, width)

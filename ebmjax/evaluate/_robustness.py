@@ -13,7 +13,7 @@ from ebmjax import metrics
 from ebmjax._checks import check_at_least
 from ebmjax._programs import run_program
 from ebmjax.data import ImageData
-from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, checked
+from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
 from ebmjax.types import Key
 
 Gradient = Literal["bpda", "full"]
@@ -73,7 +73,7 @@ def robustness(
     """
     check_at_least("batch_size", batch_size, 1)
     _check_gradients(gradients)
-    test = checked(test, logits_fn)
+    test = check_test(test, logits_fn)
     num_batches = -(-len(test.images) // batch_size)
     size = len(test.images) // num_batches
     arrays = (as_floats(test.images), jnp.asarray(test.labels))
@@ -102,8 +102,8 @@ def robustness(
             for found, flags in zip((unbroken, usable), flags_of, strict=True):
                 by_radius = np.moveaxis(np.asarray(flags), 1, 0).reshape(len(levels), -1)
                 found[name][norm] = dict(zip(names, by_radius, strict=True))
-    had_gradient = _combined(np.logical_or, *usable.values())
-    withstood = _combined(np.logical_and, *unbroken.values(), had_gradient)
+    had_gradient = _combine_flags(np.logical_or, *usable.values())
+    withstood = _combine_flags(np.logical_and, *unbroken.values(), had_gradient)
     _warn_without_gradient(had_gradient)
     report: dict[str, Any] = {
         **_fractions(withstood),
@@ -125,7 +125,7 @@ def robustness(
         report["protocol"]["gradients"] = list(attacks)
         report["by_gradient"] = {
             name: {
-                **_fractions(_combined(np.logical_and, unbroken[name], usable[name])),
+                **_fractions(_combine_flags(np.logical_and, unbroken[name], usable[name])),
                 "usable_gradient": _fractions(usable[name]),
             }
             for name in attacks
@@ -140,7 +140,7 @@ def _check_gradients(gradients: Sequence[str]) -> None:
         )
 
 
-def _combined(operation: np.ufunc, *found: Flags) -> Flags:
+def _combine_flags(operation: np.ufunc, *found: Flags) -> Flags:
     """Returns an operation over flags of the same images."""
     return {
         norm: {r: operation.reduce([one[norm][r] for one in found]) for r in by_radius}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import settled
+from ebmjax._axes import place_carry
 from ebmjax._checks import check_at_least, check_scalar_density, leading_size
 from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
@@ -118,7 +118,7 @@ def annealed_importance_sampling(
 
     keys = jax.random.split(key, powers.shape[0] - 1)
     inputs = (keys, powers[1:], jnp.diff(powers))
-    start, _ = settled(lambda first, positions: rung(positions, first), [_first(inputs)], start)
+    start, _ = place_carry(lambda first, positions: rung(positions, first), [_first(inputs)], start)
     positions, (log_weights, infos) = run_program(partial(jax.lax.scan, rung), start, inputs)
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)
 

@@ -61,7 +61,7 @@ def stein_control(
     groups, _, half, _ = latents.shape
     mean_slope, middle = (jnp.flip(jnp.mean(a, axis=2), 1) for a in (slopes, latents))
     spread, joint = (
-        jnp.flip(jnp.einsum("ghni,ghnj->hij", _centred(latents), _centred(a)), 0)
+        jnp.flip(jnp.einsum("ghni,ghnj->hij", _centre(latents), _centre(a)), 0)
         / (groups * (half - 1))
         for a in (latents, slopes)
     )
@@ -86,7 +86,7 @@ def _multipliers(
     """
 
     def product(a: jax.Array, b: jax.Array) -> jax.Array:
-        within = jnp.sum(_centred(a) * _centred(b), axis=2)
+        within = jnp.sum(_centre(a) * _centre(b), axis=2)
         return jnp.sum(within, axis=0, keepdims=True) - within
 
     def inverse_root(squares: jax.Array) -> jax.Array:
@@ -103,5 +103,5 @@ def _multipliers(
     )
 
 
-def _centred(array: jax.Array) -> jax.Array:
+def _centre(array: jax.Array) -> jax.Array:
     return array - jnp.mean(array, axis=2, keepdims=True)

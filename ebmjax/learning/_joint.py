@@ -178,7 +178,7 @@ class _JointStep(NamedTuple):
         axes = [kind.axis_name for kind in plan.kinds.values() if kind.is_interacting]
         if axes:
             metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
-        smoothing = self._adapted(carry.smoothing, lambda p: terms(p)[0], params)
+        smoothing = self._adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
         carry = carry._replace(statistics=statistics, smoothing=smoothing)
         carry = put_back(keep_key, plan, carry, starts, ends, negative, adaptation)
         return gradients, carry, metrics
@@ -240,7 +240,7 @@ class _JointStep(NamedTuple):
             axis_name=self.objective.batch_axis,
         )
 
-    def _adapted(
+    def _adapt_smoothing(
         self, smoothing: jax.Array, terms: Callable[[PyTree], Any], params: PyTree
     ) -> jax.Array:
         """The next smoothing, from the norms of the gradients of the loss's two terms.

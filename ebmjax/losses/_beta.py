@@ -112,7 +112,7 @@ def beta_objective_loss(
         loss = objective + _offset(exponent, negative.size)
     if variant in ("batch_corrected", "true_objective"):
         num_parts = 2 if variant == "true_objective" else 1
-        rescaled = _rescaled(excesses, kept, exponent, num_parts)
+        rescaled = _rescale_excesses(excesses, kept, exponent, num_parts)
         loss = jax.lax.stop_gradient(loss) + (rescaled - jax.lax.stop_gradient(rescaled))
     return loss, {
         "objective": objective,
@@ -167,7 +167,7 @@ def _offset(exponent: jax.Array, num_negatives: int) -> jax.Array:
     return jnp.where(is_zero, 0.0, math.log1p(num_negatives) / jnp.where(is_zero, 1.0, exponent))
 
 
-def _rescaled(
+def _rescale_excesses(
     excesses: jax.Array, kept: jax.Array, exponent: jax.Array, num_parts: int
 ) -> jax.Array:
     """Returns Eq. 33, or Eq. 34 in two parts, each scaled by the other's 1 - w+ as a constant."""

@@ -89,11 +89,11 @@ def margins_and_gradients(
     """Returns ``margins_of`` and the copies' mean gradient of the attack's objective, (N, ...)."""
 
     def one_copy(key: Key) -> tuple[jax.Array, jax.Array]:
-        def climbed(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def climb(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             logits = logits_fn(key, x).astype(jnp.float32)
             return jnp.sum(_margin_and_bracket(logits, labels)[1]), logits
 
-        return jax.grad(climbed, has_aux=True)(images)
+        return jax.grad(climb, has_aux=True)(images)
 
     gradients, logits = jax.lax.map(one_copy, jax.random.split(key, num_eot))
     margins, _ = _margin_and_bracket(jnp.mean(logits, axis=0), labels)

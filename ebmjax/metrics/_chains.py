@@ -124,7 +124,7 @@ def _per_coordinate(
     allow_few_draws: bool,
 ) -> PyTree:
     """Applies ``diagnostic`` to the draws ``(chains, draws)`` of every coordinate of every leaf."""
-    checked = partial(_checked, min_chains=min_chains, min_draws=min_draws)
+    checked = partial(_check_chains, min_chains=min_chains, min_draws=min_draws)
     leaves = jax.tree_util.tree_map_with_path(checked, chains)
     if len({leaf.shape[:2] for leaf in jax.tree.leaves(leaves)}) != 1:
         raise ValueError(
@@ -145,7 +145,7 @@ def _per_coordinate(
     return jax.tree.map(of_leaf, leaves)
 
 
-def _checked(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
+def _check_chains(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
     """Returns ``chains`` in float32 or wider, whole on every device."""
     name = "chains" + jax.tree_util.keystr(path)
     if not isinstance(chains, jax.Array):
@@ -176,7 +176,7 @@ def _near_zero(chains: np.ndarray) -> np.ndarray:
 
 
 def _rank_scale_reduction(x: jax.Array) -> jax.Array:
-    halves = _split(x)
+    halves = _split_chains(x)
     bulk = _scale_reduction(_normal_scores(halves))
     folded = _scale_reduction(_normal_scores(jnp.abs(halves - jnp.median(halves))))
     # Draws of two values can fold onto one value, which gives NaN: fmax then takes the bulk.
@@ -197,17 +197,17 @@ def _scale_reduction(x: jax.Array) -> jax.Array:
 
 
 def _bulk_sample_size(x: jax.Array) -> jax.Array:
-    return _sample_size(_normal_scores(_split(x)))
+    return _sample_size(_normal_scores(_split_chains(x)))
 
 
 def _tail_sample_size(x: jax.Array) -> jax.Array:
     ordered = jnp.sort(x, axis=None)
     # No draw lies between a quantile and the order statistic below it: no interpolation.
     low, high = (ordered[(x.size - 1) * percent // 100] for percent in (5, 95))
-    return jnp.fmin(*(_sample_size(_split((x <= q).astype(x.dtype))) for q in (low, high)))
+    return jnp.fmin(*(_sample_size(_split_chains((x <= q).astype(x.dtype))) for q in (low, high)))
 
 
-def _split(x: jax.Array) -> jax.Array:
+def _split_chains(x: jax.Array) -> jax.Array:
     half = x.shape[1] // 2
     return jnp.concatenate([x[:, :half], x[:, -half:]])
 

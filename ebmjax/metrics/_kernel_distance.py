@@ -71,7 +71,7 @@ def kernel_distance(
       7.0
     """
     a, b = check_sides(features_a=features_a, features_b=features_b)
-    return _unbiased(a, b, _kernel_fn(a, b, kernel, bandwidth))
+    return _estimate_unbiased(a, b, _kernel_fn(a, b, kernel, bandwidth))
 
 
 def kernel_distance_subsets(
@@ -112,7 +112,9 @@ def kernel_distance_subsets(
         np.asarray(jax.random.permutation(k, len(rows)))[: num_subsets * subset_size].reshape(shape)
         for k, rows in zip(jax.random.split(key), (a, b), strict=True)
     )
-    estimates = [_unbiased(a[i], b[j], kernel_fn) for i, j in zip(rows_a, rows_b, strict=True)]
+    estimates = [
+        _estimate_unbiased(a[i], b[j], kernel_fn) for i, j in zip(rows_a, rows_b, strict=True)
+    ]
     standard_error = np.std(estimates, ddof=1) / np.sqrt(num_subsets)
     return KernelDistance(float(np.mean(estimates)), float(standard_error))
 
@@ -170,7 +172,7 @@ def _median_distance(rows: np.ndarray) -> float:
     return float(np.median(distances[np.triu_indices(len(rows), 1)]))
 
 
-def _unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
+def _estimate_unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
     n, m = len(a), len(b)
     within_a = _total(a, a, kernel_fn, exclude_diagonal=True) / (n * (n - 1))
     within_b = _total(b, b, kernel_fn, exclude_diagonal=True) / (m * (m - 1))

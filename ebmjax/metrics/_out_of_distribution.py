@@ -42,7 +42,7 @@ def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
       >>> float(auroc(jnp.array([3.0, 1.0]), jnp.array([0.0, 1.0])))
       0.875
     """
-    in_scores, out_scores = _checked_scores(in_scores, out_scores)
+    in_scores, out_scores = _check_scores(in_scores, out_scores)
     area = jnp.mean(_fraction_below(in_scores, out_scores))
     return _nan_where_nan(area, in_scores, out_scores)
 
@@ -70,7 +70,7 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
       >>> inside.tolist(), outside.tolist()
       ([1.0, 0.75], [0.125, -0.125])
     """
-    in_scores, out_scores = scores = _checked_scores(in_scores, out_scores)
+    in_scores, out_scores = scores = _check_scores(in_scores, out_scores)
     inside = _fraction_below(in_scores, out_scores)
     outside = 1 - _fraction_below(out_scores, in_scores) - jnp.mean(inside)
     return _nan_where_nan(inside, *scores), _nan_where_nan(outside, *scores)
@@ -113,7 +113,7 @@ def average_precision(
       >>> float(average_precision(jnp.array([3.0, 1.0]), jnp.array([0.0, 2.0])))
       0.8333333730697632
     """
-    in_scores, out_scores = _checked_scores(in_scores, out_scores, positive)
+    in_scores, out_scores = _check_scores(in_scores, out_scores, positive)
     hits = _count_at_least(in_scores, in_scores)
     false_alarms = _count_at_least(out_scores, in_scores)
     return _nan_where_nan(jnp.mean(hits / (hits + false_alarms)), in_scores, out_scores)
@@ -151,7 +151,7 @@ def fpr_at_tpr(
     """
     check_fraction("tpr", tpr)
     check_positive("tpr", tpr)
-    in_scores, out_scores = _checked_scores(in_scores, out_scores, positive)
+    in_scores, out_scores = _check_scores(in_scores, out_scores, positive)
     # Compares with k / n, because the rounding of n * tpr can require one score more.
     recall = jnp.asarray(np.arange(1, in_scores.size + 1) / in_scores.size, in_scores.dtype)
     num_above = jnp.sum(recall < jnp.asarray(tpr, recall.dtype))
@@ -200,7 +200,7 @@ def ood_scores(
     check_values("images", images, np.isfinite, "be finite")
 
     def summed_log_density(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        logits = _checked_logits(logits_fn(x), len(x))
+        logits = _check_logits(logits_fn(x), len(x))
         log_density = jax.nn.logsumexp(logits, axis=-1)
         # exp(max - log_density) would lose digits at large logits.
         max_probability = jnp.max(jax.nn.softmax(logits, axis=-1), axis=-1)
@@ -215,7 +215,7 @@ def ood_scores(
     }
 
 
-def _checked_logits(logits: jax.Array, num_images: int) -> jax.Array:
+def _check_logits(logits: jax.Array, num_images: int) -> jax.Array:
     if logits.ndim != 2 or len(logits) != num_images:
         raise ValueError(
             f"logits_fn must map {num_images} images to logits of shape ({num_images}, classes), "
@@ -224,13 +224,13 @@ def _checked_logits(logits: jax.Array, num_images: int) -> jax.Array:
     return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
-def _checked_scores(
+def _check_scores(
     in_scores: jax.Array, out_scores: jax.Array, positive: Positive = "in"
 ) -> tuple[jax.Array, jax.Array]:
     """Returns scores of the positive class and of the other, high for the first."""
     if positive not in ("in", "out"):
         raise ValueError(f"positive must be 'in' or 'out', got {positive=}.")
-    in_scores, out_scores = map(jnp.asarray, _ranked(in_scores, out_scores))
+    in_scores, out_scores = map(jnp.asarray, _rank_scores(in_scores, out_scores))
     for name, scores in {"in_scores": in_scores, "out_scores": out_scores}.items():
         if scores.ndim != 1 or not scores.size:
             raise ValueError(
@@ -243,7 +243,7 @@ def _checked_scores(
     return (in_scores, out_scores) if positive == "in" else (-out_scores, -in_scores)
 
 
-def _ranked(*scores: Any) -> tuple[Any, ...]:
+def _rank_scores(*scores: Any) -> tuple[Any, ...]:
     """Returns ranks of NumPy's float64 scores, because some would tie in float32."""
     if any(isinstance(s, Tracer) for s in scores):
         return scores

@@ -53,13 +53,13 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
         if not isinstance(outline, nnx.Module):
             raise TypeError(f"network(rngs) must return an nnx.Module, got {_kind(outline)}.")
     graph, outline_params, random, outline_state = nnx.split(outline, *kinds)
-    random = jax.tree.map(_unused, random)
+    random = jax.tree.map(_make_unused, random)
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
         del inputs
         module = network if is_built else network(nnx.Rngs(key))
         _, params, _, state = nnx.split(module, *kinds)
-        return _named(params), _named(state)
+        return _name_leaves(params), _name_leaves(state)
 
     def apply(
         params: Named,
@@ -70,7 +70,7 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
     ) -> tuple[Any, Named]:
         check_statistics("use", use)
         unused = jax.tree.map(lambda leaf: leaf, random)  # a merged module changes its variables
-        parts = (_filled(outline_params, params), unused, _filled(outline_state, state))
+        parts = (_fill_arrays(outline_params, params), unused, _fill_arrays(outline_state, state))
         module = nnx.merge(graph, *parts)
         module.set_attributes(use_running_average=use == "running", raise_if_not_found=False)
         module.set_attributes(nnx.BatchNorm, axis_name=batch_axis, raise_if_not_found=False)
@@ -79,7 +79,7 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
         if any(a is not b for a, b in zip(*map(jax.tree.leaves, (random, drawn)), strict=True)):
             raise ValueError(_RANDOM.format("deterministic=True"))
         if use == "batch":
-            state = _kept(state, _named(new))
+            state = _keep_dtypes(state, _name_leaves(new))
         return outputs, state
 
     return Network(init, on_one_batch_axis(apply, input_ndim))
@@ -119,10 +119,10 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
         del inputs
         module, state = _pair(network if is_built else network(key))
-        arrays = {name: leaf for name, leaf in _named(module).items() if eqx.is_array(leaf)}
+        arrays = {name: leaf for name, leaf in _name_leaves(module).items() if eqx.is_array(leaf)}
         params = {name: leaf for name, leaf in arrays.items() if eqx.is_inexact_array(leaf)}
         others = {name: leaf for name, leaf in arrays.items() if name not in params}
-        others |= _named(state, "state/")
+        others |= _name_leaves(state, "state/")
         return params, {name: keep_dtype(leaf, leaf) for name, leaf in others.items()}
 
     def apply(
@@ -133,14 +133,14 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
         batch_axis: Axes = None,
     ) -> tuple[Any, Named]:
         check_statistics("use", use)
-        module = _in_use(_filled(outline, params | state), use, batch_axis)
+        module = _in_use(_fill_arrays(outline, params | state), use, batch_axis)
         if state_outline is None:
             return jax.tree.map(at_float32, jax.vmap(module)(*inputs)), state
         in_axes = (*(0 for _ in inputs), None)
         mapped = jax.vmap(module, in_axes, (0, None), axis_name=EXAMPLES)
-        outputs, after = mapped(*inputs, _filled(state_outline, state, "state/"))
+        outputs, after = mapped(*inputs, _fill_arrays(state_outline, state, "state/"))
         if use == "batch":
-            state = _kept(state, state | _named(after, "state/"))
+            state = _keep_dtypes(state, state | _name_leaves(after, "state/"))
         return jax.tree.map(at_float32, outputs), state
 
     return Network(init, on_one_batch_axis(apply, input_ndim))
@@ -178,7 +178,7 @@ def _in_use(module: Any, use: Statistics, batch_axis: Axes) -> Any:
         return isinstance(part, _equinox().nn.StatefulLayer) and hasattr(part, "inference")
 
     def used(part: Any) -> Any:
-        return _changed(part, changes) if is_stateful(part) else part
+        return _change_fields(part, changes) if is_stateful(part) else part
 
     return jax.tree.map(used, module, is_leaf=is_stateful)
 
@@ -202,16 +202,16 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/").removesuffix("/value")
 
 
-def _named(tree: PyTree, prefix: str = "") -> dict[str, Any]:
+def _name_leaves(tree: PyTree, prefix: str = "") -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {prefix + _name(path): leaf for path, leaf in leaves}
 
 
-def _kept(old: Named, new: Named) -> Named:
+def _keep_dtypes(old: Named, new: Named) -> Named:
     return {name: keep_dtype(leaf, new[name]) for name, leaf in old.items()}
 
 
-def _filled(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
+def _fill_arrays(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
     """Returns ``outline`` with the arrays of ``named`` in their places."""
 
     def fill(path: Any, leaf: Any) -> Any:
@@ -220,14 +220,14 @@ def _filled(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
     return jax.tree_util.tree_map_with_path(fill, outline)
 
 
-def _unused(leaf: Any) -> jax.Array:
+def _make_unused(leaf: Any) -> jax.Array:
     """Returns an array for a random state that nothing draws from."""
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     zero = jax.random.key(0) if is_key else jnp.zeros((), leaf.dtype)
     return jnp.broadcast_to(zero, leaf.shape)
 
 
-def _changed(part: Any, changes: dict[str, Any]) -> Any:
+def _change_fields(part: Any, changes: dict[str, Any]) -> Any:
     """Returns a copy of a frozen module with the fields of ``changes`` that it has."""
     copy = object.__new__(type(part))
     for name, value in vars(part).items():

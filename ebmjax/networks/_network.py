@@ -129,7 +129,7 @@ def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         inputs, _ = _flat(inputs, input_ndim)
         with _refused_random_numbers():
-            variables = network.init(key, *inputs, **_chosen(choices, "running"))
+            variables = network.init(key, *inputs, **_fill_choices(choices, "running"))
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
             raise ValueError(
@@ -169,7 +169,9 @@ def _choices(network: nn.Module, method: str) -> dict[str, Callable[[Statistics]
     return {name: value for name, value in _CHOICES.items() if name in names}
 
 
-def _chosen(choices: dict[str, Callable[[Statistics], Any]], use: Statistics) -> dict[str, Any]:
+def _fill_choices(
+    choices: dict[str, Callable[[Statistics], Any]], use: Statistics
+) -> dict[str, Any]:
     return {name: value(use) for name, value in choices.items()}
 
 
@@ -188,7 +190,9 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
         variables = {"params": params, "batch_stats": state}
         is_told = batch_axis is not None and use == "batch" and hasattr(network, "batch_axis")
         mapped = network.clone(batch_axis=batch_axis) if is_told else network
-        call = partial(mapped.apply, variables, *inputs, method=method, **_chosen(choices, use))
+        call = partial(
+            mapped.apply, variables, *inputs, method=method, **_fill_choices(choices, use)
+        )
         if use == "running" or not set(choices) - {"deterministic"}:
             with _refused_random_numbers():
                 return jax.tree.map(at_float32, call()), state
@@ -203,13 +207,13 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
 def _averaged_over(axes: Axes) -> contextlib.AbstractContextManager[Any]:
     """Averages statistics of batch normalisation also over mapped ``axes``."""
 
-    def averaged(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+    def average(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
         if isinstance(context.module, nn.BatchNorm):
             # The module was made for this call alone, as all bound modules are.
             object.__setattr__(context.module, "axis_name", axes)
         return call(*args, **kwargs)
 
-    return contextlib.nullcontext() if axes is None else nn.intercept_methods(averaged)
+    return contextlib.nullcontext() if axes is None else nn.intercept_methods(average)
 
 
 @contextlib.contextmanager

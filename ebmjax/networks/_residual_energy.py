@@ -183,8 +183,8 @@ class EnergyBlock(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, labels: jax.Array | None) -> jax.Array:
-        y = self.convolution(self.features)(self._shifted("bias_0", x, labels))
-        y = self._shifted("bias_1", self.activation(y), labels)
+        y = self.convolution(self.features)(self._add_shift("bias_0", x, labels))
+        y = self._add_shift("bias_1", self.activation(y), labels)
         y = self.convolution(self.features, kernel_init=nn.initializers.zeros_init())(y)
         if labels is not None:
             y = y * self._of_class("gain", nn.initializers.ones_init(), y, labels)
@@ -192,7 +192,7 @@ class EnergyBlock(nn.Module):
             x = self.convolution(self.features, name="shortcut")(x)
         return self.activation(halve(x + y) if self.is_halved else x + y)
 
-    def _shifted(self, name: str, x: jax.Array, labels: jax.Array | None) -> jax.Array:
+    def _add_shift(self, name: str, x: jax.Array, labels: jax.Array | None) -> jax.Array:
         if labels is None:
             return x
         return x + self._of_class(name, nn.initializers.zeros_init(), x, labels)

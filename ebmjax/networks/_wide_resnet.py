@@ -122,13 +122,13 @@ class WideResNet(nn.Module):
 
     def head(self, hidden: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
         """Applies the rest: (..., H, W, 16) to logits (..., num_classes)."""
-        return self.Dense_0(self._pooled(hidden, statistics))
+        return self.Dense_0(self._pool_hidden(hidden, statistics))
 
     def features(self, images: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
         """Returns the linear layer's inputs (..., 64 widen_factor) in float32."""
-        return self._pooled(self.first_layer(images), statistics)
+        return self._pool_hidden(self.first_layer(images), statistics)
 
-    def _pooled(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:
+    def _pool_hidden(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:
         check_statistics("statistics", statistics)
         num_blocks = len(self.ResidualBlock) // 3
         for stage in range(3):

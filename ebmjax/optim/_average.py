@@ -43,21 +43,21 @@ def average_parameters(decay: float) -> optax.GradientTransformation:
     def init(params: PyTree) -> ParameterAverage:
         check_floating("params", params)
         # Copies, because a buffer cannot be donated twice.
-        return ParameterAverage(_widened(params))
+        return ParameterAverage(_widen_params(params))
 
     def update(
         updates: PyTree, state: Any, params: PyTree = None
     ) -> tuple[PyTree, ParameterAverage]:
         if params is None:
             raise ValueError("average_parameters averages parameters: give update() the params.")
-        new = _widened(optax.apply_updates(params, updates))
+        new = _widen_params(optax.apply_updates(params, updates))
         average = optax.incremental_update(new, state.parameter_average, 1.0 - decay)
         return updates, ParameterAverage(average)
 
     return optax.GradientTransformation(init, update)
 
 
-def _widened(params: PyTree) -> PyTree:
+def _widen_params(params: PyTree) -> PyTree:
     return jax.tree.map(lambda p: jnp.array(p, jnp.promote_types(p.dtype, jnp.float32)), params)
 
 

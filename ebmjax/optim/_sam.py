@@ -77,16 +77,16 @@ def sam_gradients(
     check_scalar("rho", rho)
     check_floating("params", params)
 
-    def displaced(gradients: PyTree) -> PyTree:
+    def displace(gradients: PyTree) -> PyTree:
         gradients = mean_over_members(gradients, axis_name)
         return optax.apply_updates(params, _displacement(params, gradients, rho, adaptive))
 
     if second_loss_fn is not None:
         value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
-        return value, jax.grad(second_loss_fn, has_aux=True)(displaced(gradients))[0]
+        return value, jax.grad(second_loss_fn, has_aux=True)(displace(gradients))[0]
 
     def one_pass(gradients: PyTree, is_second: jax.Array) -> tuple[PyTree, Any]:
-        place = jax.lax.cond(is_second, displaced, lambda _: params, gradients)
+        place = jax.lax.cond(is_second, displace, lambda _: params, gradients)
         value, gradients = jax.value_and_grad(loss_fn, has_aux=True)(place)
         return gradients, value
 

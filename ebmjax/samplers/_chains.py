@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._axes import rows_like, settled
+from ebmjax._axes import place_carry, rows_like
 from ebmjax._checks import check_at_least, check_key, check_keys, leading_size
 from ebmjax._programs import run_program
 from ebmjax.samplers._states import check_step, position_of
@@ -191,7 +191,7 @@ def run_chain(
 
     def drive(key: Key, state: Any) -> tuple[Any, PyTree]:
         keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
-        state, shapes = settled(step, keys, state)
+        state, shapes = place_carry(step, keys, state)
         empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
         inputs = keys, draw, is_kept
         return trace_chain(inputs, (state, empty), advance, unroll=unroll)[0]

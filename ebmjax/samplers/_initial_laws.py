@@ -17,7 +17,7 @@ from ebmjax._checks import (
     check_positive,
     shown,
 )
-from ebmjax._stored import AT_ONCE, is_stored, mapped
+from ebmjax._stored import AT_ONCE, is_stored, map_rows
 from ebmjax.types import Key, PyTree
 
 InitialLaw = Callable[[Key, jax.Array], PyTree]
@@ -103,7 +103,7 @@ def informative_law(
     check_positive("jitter", jitter)
     check_interval(low, high)
     if is_stored(images):
-        images = mapped(lambda some: _checked_images(some, low, high), images, images.dtype)
+        images = map_rows(lambda some: _checked_images(some, low, high), images, images.dtype)
     else:
         images = _checked_images(images, low, high)
     labels = np.asarray(labels)

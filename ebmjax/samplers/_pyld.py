@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import placed_like, settled
+from ebmjax._axes import place_carry, placed_like
 from ebmjax._checks import (
     check_at_least,
     check_box,
@@ -161,7 +161,7 @@ def pyld_step(
 
     position = jax.tree.map(outer_move, like, outer_steps, frozen_score(like))
     keys = jax.random.split(key, num_inner)
-    position, _ = settled(inner_move, keys, position)
+    position, _ = place_carry(inner_move, keys, position)
 
     def one_move(x: PyTree, key: Any) -> tuple[PyTree, None]:
         return inner_move(key, x)

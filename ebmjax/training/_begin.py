@@ -47,11 +47,11 @@ def begin(
     if not is_shared(mesh):
         return Beginning(*read(), digest, checkpoints is not None)
 
-    def sent() -> tuple[Any, ...]:
+    def send() -> tuple[Any, ...]:
         found, meta = read()
         return host_leaves(found), meta, digest, checkpoints is not None
 
-    leaves, meta, theirs, is_saving = from_first(sent)
+    leaves, meta, theirs, is_saving = from_first(send)
     if theirs != digest:
         raise ValueError(
             f"process {jax.process_index()} has other data than process 0: every process must be "

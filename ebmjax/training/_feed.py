@@ -14,7 +14,7 @@ from ebmjax.data import block_indices
 from ebmjax.training._digest import is_key
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import put
-from ebmjax.training._sharding import AXIS, described, replicate
+from ebmjax.training._sharding import AXIS, describe_shapes, replicate
 from ebmjax.types import PyTree
 
 Placement = Literal["device", "host"]
@@ -44,12 +44,12 @@ def make_gather(mesh: Mesh) -> Callable[[PyTree, PyTree], PyTree]:
     everywhere = PartitionSpec()
     return jax.jit(
         jax.shard_map(
-            _gathered, mesh=mesh, in_specs=(everywhere, OVER_SHARDS), out_specs=OVER_SHARDS
+            _gather_rows, mesh=mesh, in_specs=(everywhere, OVER_SHARDS), out_specs=OVER_SHARDS
         )
     )
 
 
-def _gathered(data: PyTree, indices: PyTree) -> PyTree:
+def _gather_rows(data: PyTree, indices: PyTree) -> PyTree:
     return jax.tree.map(lambda i: jax.tree.map(lambda leaf: leaf[i], data), indices)
 
 
@@ -68,7 +68,7 @@ def host_rows(data: PyTree, indices: PyTree) -> PyTree:
     return jax.tree.map(lambda index: jax.tree.map(lambda leaf: rows(leaf, index), data), indices)
 
 
-def described_batches(data: PyTree, indices: PyTree, mesh: Mesh) -> PyTree:
+def describe_batches(data: PyTree, indices: PyTree, mesh: Mesh) -> PyTree:
     """Returns the shapes of the batches on the mesh, without reading a row."""
 
     def describe(leaf: Any, index: np.ndarray) -> jax.ShapeDtypeStruct:
@@ -78,7 +78,7 @@ def described_batches(data: PyTree, indices: PyTree, mesh: Mesh) -> PyTree:
     shapes = jax.tree.map(
         lambda index: jax.tree.map(lambda leaf: describe(leaf, index), data), indices
     )
-    return described(shapes, mesh, OVER_SHARDS)
+    return describe_shapes(shapes, mesh, OVER_SHARDS)
 
 
 def _own_shards(mesh: Mesh, num_shards: int) -> slice:
@@ -113,19 +113,19 @@ class Feed:
         with ThreadPoolExecutor(1, "ebmjax-feed") as pool:
             ahead = None
             for block in self._plan.blocks(first_step):
-                following = block, pool.submit(self._read, block)
+                following = block, pool.submit(self._read_rows, block)
                 if ahead is not None:
-                    yield *ahead[0], self._placed(ahead[1].result())
+                    yield *ahead[0], self._place_rows(ahead[1].result())
                 ahead = following
             if ahead is not None:
-                yield *ahead[0], self._placed(ahead[1].result())
+                yield *ahead[0], self._place_rows(ahead[1].result())
 
-    def _read(self, block: tuple[int, int]) -> PyTree:
+    def _read_rows(self, block: tuple[int, int]) -> PyTree:
         """Returns the rows of this process's shards."""
         own = _own_shards(self._mesh, self._plan.num_shards)
         return host_rows(self._data, jax.tree.map(lambda i: i[:, own], self._indices(block)))
 
-    def _placed(self, rows: PyTree) -> PyTree:
+    def _place_rows(self, rows: PyTree) -> PyTree:
         def place(leaf: np.ndarray) -> jax.Array:
             shape = (leaf.shape[0], self._plan.num_shards, *leaf.shape[2:])
             sharding = NamedSharding(self._mesh, OVER_SHARDS)

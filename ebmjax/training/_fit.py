@@ -19,7 +19,7 @@ from ebmjax.training._feed import (
     Feed,
     Placement,
     check_placement,
-    described_batches,
+    describe_batches,
     plan_indices,
 )
 from ebmjax.training._health import Health
@@ -29,7 +29,7 @@ from ebmjax.training._processes import is_first, is_shared, meet, whole
 from ebmjax.training._profile import Profile
 from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
-    described,
+    describe_shapes,
     make_mesh,
     place_state,
     state_specs,
@@ -193,18 +193,18 @@ def fit(
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
             log.pending = PendingBlock(first, metrics, monitored(step))
-            signum = stop.asked()  # read once, because it may change at any time
+            signum = stop.poll()  # read once, because it may change at any time
             if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()
                 saved = whole(state, mesh) if is_saving else state
                 if checkpoints:
                     meta = {"seconds": elapsed(), "row": log.row, "data": digest}
-                    meta |= {"reason": watch.reason, "health": health.described()}
+                    meta |= {"reason": watch.reason, "health": health.describe()}
                     meta |= {"optimizer": optimizer, "total_steps": plan.total_steps}
                     meta |= {"is_diverged": watch.divergence is not None}
                     is_good = plan.is_saved(step) and health.is_healthy and not watch.is_skipping
                     checkpoints.save(step, saved, meta, is_passing=not is_good)
-        signum = stop.settled()
+        signum = stop.poll_all()
     if watch.divergence is not None:
         error, until = watch.divergence, elapsed()
         error.wall_seconds, error.compile_seconds = until["wall"], until["compile"]
@@ -220,7 +220,7 @@ def fit(
         spent["wall"],
         spent["compile"],
         as_sha256(digest) if digest and is_saving else None,
-        health.described(),
+        health.describe(),
     )
 
 
@@ -258,8 +258,8 @@ def _check_trace(
     indices = plan_indices(plan, *block, num_examples)
     make_block(train_step, mesh).eval_shape(
         key,
-        described(state, mesh, state_specs()),
-        described_batches(data, indices, mesh),
+        describe_shapes(state, mesh, state_specs()),
+        describe_batches(data, indices, mesh),
     )
 
 

@@ -35,7 +35,7 @@ class Health:
 
     Args:
       total_steps: of the run.
-      found: what ``described`` returned for the checkpoint that the run goes on from, or None.
+      found: what ``describe`` returned for the checkpoint that the run goes on from, or None.
     """
 
     def __init__(self, total_steps: int, found: Mapping[str, Any] | None = None):
@@ -72,7 +72,7 @@ class Health:
         value, (centre, width) = self._value(), self._band()
         return value is not None and abs(value - centre) <= width
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Returns what judges a checkpoint, and what a later sitting goes on with, for JSON."""
         centre, width = self._band() if len(self._history) >= MIN_ENTRIES else (None, None)
         return {

@@ -35,7 +35,7 @@ def describe_optimizer(train_step: Any, state: TrainState) -> dict[str, Any]:
       sizes of those in the optimiser's function, "digest" all that it computes. The last two are
       None where the function cannot be traced.
     """
-    found = {"injected": _injected(state.opt_state), "numbers": None, "digest": None}
+    found = {"injected": _find_injected(state.opt_state), "numbers": None, "digest": None}
     found["versions"] = [jax.__version__, optax.__version__]
     optimizer = getattr(train_step, "optimizer", None)
     if optimizer is None:
@@ -70,7 +70,7 @@ def tell_differences(
     """
     if not theirs:
         return ours
-    step, used, begun = int(restored.step), _injected(restored.opt_state), theirs["injected"]
+    step, used, begun = int(restored.step), _find_injected(restored.opt_state), theirs["injected"]
     for path, value in ours["injected"].items():
         if path in used and begun.get(path, value) != value:
             logger.warning(
@@ -78,10 +78,10 @@ def tell_differences(
                 "Checkpoint %d holds it in its state, and that is used: %s. To go on with another, "
                 "begin a new run from this one by ebmjax.training.warm_start.",
                 path.split("'")[-2],
-                _shown(begun[path]),
-                _shown(value),
+                _show_numbers(begun[path]),
+                _show_numbers(value),
                 step,
-                _shown(used[path]),
+                _show_numbers(used[path]),
             )
     is_comparable = theirs["versions"] == ours["versions"] and theirs["digest"] and ours["digest"]
     if is_comparable and theirs["digest"] != ours["digest"]:
@@ -91,17 +91,17 @@ def tell_differences(
             "checkpoint %d was made with: %s then, %s now. The new one is used from here on. To "
             "keep the old one, give it again.",
             step,
-            _shown(sorted(before - now)[:5]) or "another function",
-            _shown(sorted(now - before)[:5]) or "another function",
+            _show_numbers(sorted(before - now)[:5]) or "another function",
+            _show_numbers(sorted(now - before)[:5]) or "another function",
         )
     return {**ours, "injected": {**ours["injected"], **theirs["injected"]}}
 
 
-def _shown(numbers: Any) -> str:
+def _show_numbers(numbers: Any) -> str:
     return ", ".join(f"{one:.6g}" for one in np.ravel(numbers))
 
 
-def _injected(opt_state: PyTree) -> dict[str, Any]:
+def _find_injected(opt_state: PyTree) -> dict[str, Any]:
     """Returns hyperparameters in the optimiser's state by path, without those of schedules."""
     leaves = {
         jax.tree_util.keystr(path): leaf

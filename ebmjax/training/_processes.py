@@ -56,7 +56,7 @@ def from_first(make: Callable[[], T]) -> T:
         finally:
             _is_alone = False
     meet()
-    result_there, error_there = pickle.loads(_sent(_pickled(result, error)))
+    result_there, error_there = pickle.loads(_send_message(_pickle_result(result, error)))
     if error is not None:
         raise error  # with its traceback
     if error_there is not None:
@@ -89,7 +89,7 @@ def on_first(make: Callable[[], T]) -> T | None:
     return found[0] if found else None
 
 
-def _pickled(result: Any, error: BaseException | None) -> bytes:
+def _pickle_result(result: Any, error: BaseException | None) -> bytes:
     try:
         message = pickle.dumps((result, error))
         pickle.loads(message)  # an error may be written and then not be read
@@ -100,7 +100,7 @@ def _pickled(result: Any, error: BaseException | None) -> bytes:
         return pickle.dumps((None, RuntimeError(str(error))))
 
 
-def _sent(message: bytes) -> bytes:
+def _send_message(message: bytes) -> bytes:
     """Returns the message of process 0."""
     whole, rest = divmod(len(message), PIECE)
     whole, rest = map(int, multihost_utils.broadcast_one_to_all(np.array([whole, rest], np.int32)))

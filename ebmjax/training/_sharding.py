@@ -48,7 +48,7 @@ def state_specs() -> Any:
     return state_axes(PartitionSpec(), PartitionSpec(AXIS))
 
 
-def described(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
+def describe_shapes(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
     """Returns shapes of ``tree`` on the mesh, by ``specs`` (a prefix of it), without numbers."""
 
     def describe(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:

@@ -41,7 +41,7 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signum = signum
 
-    def asked(self) -> int | None:
+    def poll(self) -> int | None:
         """Returns the signal that stops the run here, or None; call it after every block.
 
         With several processes it is of one call before: to ask them all would wait for the block
@@ -52,7 +52,7 @@ class StopRequest:
         before, self._asked = self._asked, largest(self.signum or 0, self._shared)
         return None if before is None else int(before) or None
 
-    def settled(self) -> int | None:
+    def poll_all(self) -> int | None:
         """Returns the signal that came to any process up to now, or None."""
         if self._shared is None:
             return self.signum

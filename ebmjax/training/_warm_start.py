@@ -110,7 +110,7 @@ def _of_the_other(tree: PyTree, prefix: str, leaves: dict[str, np.ndarray]) -> t
     ours = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
     theirs = {path: leaf for path, leaf in leaves.items() if _is_below(path, prefix)}
     for path in sorted(theirs.keys() | {path for path, leaf in ours.items() if leaf.size}):
-        mine, other = _described(ours.get(path)), _described(theirs.get(path))
+        mine, other = _describe_leaf(ours.get(path)), _describe_leaf(theirs.get(path))
         if mine != other:
             return tree, f"{path} is {other} there and {mine} in this run"
     filled = (
@@ -124,5 +124,5 @@ def _is_below(path: str, prefix: str) -> bool:
     return path.startswith(prefix) and path[len(prefix) :][:1] in ("", ".", "[")
 
 
-def _described(leaf: Any) -> str:
+def _describe_leaf(leaf: Any) -> str:
     return "absent" if leaf is None else f"{as_numpy(leaf).dtype}{as_numpy(leaf).shape}"

@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from ebmjax.data import DataUnavailableError, _tfds, load_tfds
-from ebmjax.data._fit import fitted
+from ebmjax.data._fit import fit_image
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
@@ -71,21 +71,21 @@ def test_tfds_own_mock_data_loads(name, size):
 def test_a_tall_image_is_cut_to_its_centre():
     image = np.zeros((218, 178, 3), np.uint8)
     image[20:198] = 200  # exactly the central square
-    square = fitted(image, 64)
+    square = fit_image(image, 64)
     assert square.shape == (64, 64, 3)
     assert (square == 200).all()
 
 
 def test_a_wide_grey_image_is_cut_and_keeps_its_channel():
     image = np.arange(40, dtype=np.uint8).reshape(1, 40, 1).repeat(8, axis=0)
-    square = fitted(image, 8)
+    square = fit_image(image, 8)
     np.testing.assert_array_equal(square, image[:, 16:24])
 
 
 def test_resizing_is_pillows_bilinear():
     image = np.random.default_rng(0).integers(0, 256, (20, 20, 3), np.uint8)
     expected = Image.fromarray(image).resize((7, 7), Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(fitted(image, 7), np.asarray(expected))
+    np.testing.assert_array_equal(fit_image(image, 7), np.asarray(expected))
 
 
 def test_a_missing_data_dir_is_named(tmp_path):

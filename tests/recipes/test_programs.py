@@ -13,7 +13,7 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.core.build import train_key
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import described_batches
-from ebmjax.training._sharding import described, make_mesh, state_specs
+from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
     r" = (\S+) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)\("
@@ -36,8 +36,8 @@ def lowered(config, folder):
     indices = tuple(jnp.zeros(shape, jnp.int32) for shape in shapes)
     everywhere = PartitionSpec()
     return make_block(experiment.train_step, mesh).lower(
-        described(train_key(config), mesh, everywhere),
-        described(experiment.state, mesh, state_specs()),
+        describe_shapes(train_key(config), mesh, everywhere),
+        describe_shapes(experiment.state, mesh, state_specs()),
         described_batches(
             experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from monte_carlo import assert_mean, assert_moments
 
-from ebmjax._stored import mapped
+from ebmjax._stored import map_rows
 from ebmjax.samplers import InitialLaw, gaussian_law, informative_law, uniform_law
 
 NUM_DRAWS = 20_000
@@ -77,7 +77,7 @@ def test_images_that_are_read_in_parts_make_the_same_law(
     """The factor's square is the covariance of all, to its rounding in float32."""
     monkeypatch.setattr("ebmjax.samplers._initial_laws.AT_ONCE", 2)
     images, labels = toy_images()
-    given: Any = mapped(np.copy, images, images.dtype) if is_on_disk else images
+    given: Any = map_rows(np.copy, images, images.dtype) if is_on_disk else images
     law = informative_law(given, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
     means, factors, *_ = jax.tree.leaves(law)
     for label in (0, 1):

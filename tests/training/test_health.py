@@ -56,7 +56,7 @@ def test_the_band_is_that_of_the_run_s_own_noise(sign):
             health(step, {"energy_gap": value})
         health(101, {"energy_gap": -0.2 + sign * distance * 10.0})
         assert health.is_healthy != is_sick
-    described = health.described()
+    described = health.describe()
     history = np.array(described["history"][:-1])
     spread = np.median(np.abs(history - np.median(history)))
     assert described["width"] == pytest.approx(LIMIT * spread, rel=0.1)
@@ -79,7 +79,7 @@ def test_one_step_alone_and_a_large_loss_are_no_sickness(caplog):
     for step, loss in enumerate(losses, 1):
         health(step, {"loss": loss})
         assert health.is_healthy
-    assert health.described()["name"] == "loss"
+    assert health.describe()["name"] == "loss"
     assert not caplog.records
 
 
@@ -89,7 +89,7 @@ def test_numbers_that_are_not_finite_are_sick():
     sick, health = judged(values)
     assert sick[0] == 503  # most of five steps
     assert sick[-1] == 1000
-    json.loads(json.dumps(health.described(), allow_nan=False))
+    json.loads(json.dumps(health.describe(), allow_nan=False))
 
 
 def test_of_several_repeats_the_median_counts():
@@ -107,9 +107,9 @@ def test_a_later_sitting_judges_as_one_that_went_on():
             whole(step, {"energy_gap": value})
             health(step, {"energy_gap": value})
             if step == stop:
-                health = Health(3000, json.loads(json.dumps(health.described())))
-        assert health.described() == whole.described()
-    assert len(whole.described()["recent"]) == 3000 // 200 < NUM_RECENT
+                health = Health(3000, json.loads(json.dumps(health.describe())))
+        assert health.describe() == whole.describe()
+    assert len(whole.describe()["recent"]) == 3000 // 200 < NUM_RECENT
     assert LEAST == 1.0
 
 

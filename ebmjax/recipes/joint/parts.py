@@ -12,7 +12,7 @@ import optax
 from ebmjax import data, learning, losses, networks, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax._phases import phase
-from ebmjax._stored import mapped, rows_of
+from ebmjax._stored import map_rows, rows_of
 from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.user_networks import Part, user_networks
@@ -251,7 +251,7 @@ def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
     laws = initial_laws.laws(buffer, train.images.shape[1:])
 
     def informative() -> samplers.InitialLaw:
-        images = mapped(_signed_on_host, train.images, np.float32)
+        images = map_rows(_signed_on_host, train.images, np.float32)
         num, num_classes = len(train.labels), config.data.num_classes
         with phase(f"start distribution: a Gaussian a class of {num:,} images"):
             return samplers.informative_law(images, train.labels, num_classes)

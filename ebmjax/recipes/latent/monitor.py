@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent
-from ebmjax._stored import taken
+from ebmjax._stored import take_rows
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core.fields import Config
@@ -280,4 +280,4 @@ class LatentMonitor:
 
     def batch(self, index: np.ndarray) -> Examples:
         """Returns the training examples of ``index``."""
-        return jax.tree.map(lambda leaf: taken(leaf, index), self.train)
+        return jax.tree.map(lambda leaf: take_rows(leaf, index), self.train)
