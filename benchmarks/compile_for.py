@@ -53,7 +53,7 @@ from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.core import build, command_line, explain, families
 from ebmjax.recipes.core.fields import FAILED, Config, stop
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
@@ -110,7 +110,7 @@ def compile_step(config: Config, devices: list[Any]) -> Compiled:
     arguments = (
         describe_shapes(build.train_key(config), mesh, PartitionSpec()),
         describe_shapes(experiment.state, mesh, state_specs()),
-        described_batches(
+        describe_batches(
             experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),
     )

@@ -12,7 +12,7 @@ from test_configs import MODULES
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.build import train_key
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
@@ -38,7 +38,7 @@ def lowered(config, folder):
     return make_block(experiment.train_step, mesh).lower(
         describe_shapes(train_key(config), mesh, everywhere),
         describe_shapes(experiment.state, mesh, state_specs()),
-        described_batches(
+        describe_batches(
             experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),
     )

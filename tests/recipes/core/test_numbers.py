@@ -12,7 +12,7 @@ from ebmjax.recipes.core import build, families
 from ebmjax.recipes.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 from experiments.configs import jem_digits, toy_beta
 
 JOINT = {
@@ -61,7 +61,7 @@ def step_of(config, workdir):
     )
     block = make_block.__wrapped__(experiment.train_step, mesh)
     key = build.train_key(config)
-    batches = described_batches(experiment.data, indices, mesh)
+    batches = describe_batches(experiment.data, indices, mesh)
     return block.lower(key, experiment.state, batches).as_text()
 
 

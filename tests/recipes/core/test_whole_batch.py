@@ -11,7 +11,7 @@ from small_networks import ShallowResNet
 from ebmjax import networks, training
 from ebmjax.recipes.core import families
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import place_state
 
 BETA = {
@@ -43,7 +43,7 @@ def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_
         streams = [np.zeros((1, 2, size // 2), np.int32) for size in experiment.plan.streams]
         indices = tuple(streams) if isinstance(experiment.plan.batch_size, tuple) else streams[0]
         block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
-        batches = described_batches(experiment.data, indices, mesh)
+        batches = describe_batches(experiment.data, indices, mesh)
         program = block.lower(jax.random.key(0), state, batches).as_text()
         return [program.count(f"stablehlo.{kind}") for kind in ("all_reduce", "all_gather")]
 

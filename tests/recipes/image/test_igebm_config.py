@@ -13,7 +13,7 @@ from ebmjax.recipes.image import parts as igebm_parts
 from ebmjax.recipes.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 from experiments.configs import igebm_cifar10
 
 
@@ -184,7 +184,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
     experiment = families.build(smoke(variant), tmp_path)
     mesh = make_mesh(1)
     block = make_block(experiment.train_step, mesh)
-    batches = described_batches(experiment.data, np.zeros((2, 1, 16), np.int32), mesh)
+    batches = describe_batches(experiment.data, np.zeros((2, 1, 16), np.int32), mesh)
     state, metrics = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
     before = jax.eval_shape(lambda: experiment.state)
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(

@@ -14,7 +14,7 @@ from ebmjax.recipes.joint import parts
 from ebmjax.recipes.samplers.bind import bound
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import place_state
 from experiments.configs import svgdjem_digits
 
@@ -34,7 +34,7 @@ def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, sh
     mesh = make_mesh(2)
     assert mesh.size == 2
     indices = tuple(np.zeros((2, 2, size // 2), np.int32) for size in experiment.plan.streams)
-    batches = described_batches(experiment.data, indices, mesh)
+    batches = describe_batches(experiment.data, indices, mesh)
     block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
     program = block.lower(jax.random.key(0), state, batches).as_text()
     assert program.count("stablehlo.all_gather") == num_gathered

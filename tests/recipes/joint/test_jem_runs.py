@@ -16,7 +16,7 @@ from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.core.launch import launch
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 SLOW = pytest.mark.slow
@@ -102,7 +102,7 @@ def trace(config, folder):
     experiment = families.build(config, folder)
     mesh = make_mesh(1)
     indices = tuple(np.zeros((2, 1, size), np.int32) for size in experiment.plan.streams)
-    batches = described_batches(experiment.data, indices, mesh)
+    batches = describe_batches(experiment.data, indices, mesh)
     block = make_block(experiment.train_step, mesh)
     outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
     return experiment, outputs

@@ -17,7 +17,7 @@ from ebmjax.recipes.core import families
 from ebmjax.recipes.latent import parts
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import described_batches
+from ebmjax.training._feed import describe_batches
 
 PERSISTENT = {"sampler.persistent": True}
 THROUGH = {"loss.name": "through_chain", "loss.kl_weight": 0.0}
@@ -42,7 +42,7 @@ def traced(items):
     shard = plan.batch_size // plan.num_shards
     indices = jax.ShapeDtypeStruct((1, plan.num_shards, shard), jnp.int32)
     mesh = make_mesh(plan.num_shards, jax.devices()[:1])
-    batches = described_batches(experiment.data, indices, mesh)
+    batches = describe_batches(experiment.data, indices, mesh)
     program, (state, metrics) = jax.make_jaxpr(
         make_block(experiment.train_step, mesh), return_shape=True
     )(jax.random.key(0), experiment.state, batches)
