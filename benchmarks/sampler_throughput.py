@@ -100,13 +100,14 @@ class Chain(NamedTuple):
 def compiled_chain(sampler: Any, name: str, start: jax.Array, steps: int) -> Chain:
     """``steps`` steps of all chains from ``start``, one state a chain or one of all particles."""
     is_particles = SAMPLERS[name].interacting
-    init = sampler.init if is_particles else jax.vmap(sampler.init)
+    init = samplers.start_chain if is_particles else samplers.start_chains
     step = sampler.step if is_particles else samplers.batch_step(sampler.step)
 
     def chain(key: jax.Array, state: Any) -> Any:
         return samplers.run_chain(key, state, step, steps, burn_in=steps)[0]
 
-    key, state = jax.random.key(2), jax.jit(init)(start)
+    key = jax.random.key(2)
+    state = jax.jit(lambda start: init(samplers.start_key(key), sampler, start))(start)
     started = time.perf_counter()
     program = jax.jit(chain).lower(key, state).compile()
     return Chain(program, time.perf_counter() - started, key, state)

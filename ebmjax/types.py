@@ -35,8 +35,9 @@ class Sampler(NamedTuple, Generic[State, Info]):
     the other library's drivers.
 
     Attributes:
-      init: ``init(position, key=None) -> state``. No sampler here draws at
-        initialisation; the key is accepted because BlackJAX's drivers pass one.
+      init: ``init(position, key=None) -> state``. Few samplers draw at their start (a
+        velocity, for example), and these need the key. ``ebmjax.samplers.start_chain``
+        serves all.
       step: ``step(key, state) -> (state, info)``.
     """
 

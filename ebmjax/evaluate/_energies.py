@@ -70,7 +70,7 @@ def mixing(
     sampler, burn_in = sampler_fn(log_density_fn), num_steps // 2
     _, chains, infos = samplers.run_chain(
         key,
-        jax.vmap(sampler.init)(starts),
+        samplers.start_chains(key, sampler, starts),
         samplers.batch_step(sampler.step),
         num_steps,
         burn_in=burn_in,

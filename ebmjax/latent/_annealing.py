@@ -20,7 +20,7 @@ from ebmjax.latent._model import (
 from ebmjax.latent._sampling import SamplerFn
 from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.latent._weights import Estimate, estimate_difference, log_mean_exp
-from ebmjax.samplers import batch_step, position_of, run_chain
+from ebmjax.samplers import batch_step, position_of, run_chain, start_chains
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
@@ -111,7 +111,7 @@ def annealed_importance_sampling(
         key, power, width = inputs
         log_weights = width * jax.vmap(log_tilt_fn)(positions)
         chain = sampler(power_posterior(log_base_fn, log_tilt_fn, power))
-        states = jax.vmap(chain.init)(positions)
+        states = start_chains(key, chain, positions)
         step = batch_step(chain.step)
         states, _, infos = run_chain(key, states, step, num_steps, thinning=num_steps)
         return position_of(states), (log_weights, jax.tree.map(lambda leaf: leaf[:, 0], infos))

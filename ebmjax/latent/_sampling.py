@@ -14,7 +14,14 @@ from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.latent._schedule import check_powers
-from ebmjax.samplers import acceptance_of, batch_step, trace_chain
+from ebmjax.samplers import (
+    acceptance_of,
+    batch_step,
+    start_chain,
+    start_chains,
+    start_key,
+    trace_chain,
+)
 from ebmjax.types import Key, LogDensityFn, Metrics, Step
 
 SamplerFn = Callable[[LogDensityFn], Any]
@@ -61,7 +68,7 @@ def sample_prior(
     start_key, chain_key = jax.random.split(key)
     first = _start(start_key, model, start, (num_chains, latent_dim))
     chain = sampler(lambda z: log_prior(params, model, z))
-    states = jax.vmap(chain.init)(varying_with(first, key, params))
+    states = start_chains(chain_key, chain, varying_with(first, key, params))
     return _last_positions(chain_key, states, batch_step(chain.step), num_steps)
 
 
@@ -152,7 +159,8 @@ def sample_power_posteriors(
 def _check_sampler(sampler: SamplerFn) -> None:
     """Raises ValueError if ``sampler`` moves particles together instead of one position."""
     try:
-        state = jax.eval_shape(sampler(jnp.sum).init, jnp.zeros((1, 1)))
+        start = partial(start_chain, sampler=sampler(jnp.sum), position=jnp.zeros((1, 1)))
+        state = jax.eval_shape(start, jax.random.key(0))
     except (TypeError, ValueError):
         return  # it needs another shape, and is checked by its states
     _check_one_position(state)
@@ -207,7 +215,9 @@ def _run_grid(
         keys = jax.random.split(key, start.shape[:2])
         return step_one(powers, observations, (keys, states))
 
-    states = over_grid(lambda power, x, z: chain(power, x).init(z))(powers, observations, start)
+    keys = jax.random.split(start_key(key), start.shape[:2])
+    start_one = over_grid(lambda power, x, one: start_chain(one[0], chain(power, x), one[1]))
+    states = start_one(powers, observations, (keys, start))
     return _last_positions(key, states, step, num_steps)
 
 

@@ -10,6 +10,9 @@ from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_i
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
+from ebmjax.samplers._chains import start_chain as start_chain
+from ebmjax.samplers._chains import start_chains as start_chains
+from ebmjax.samplers._chains import start_key as start_key
 from ebmjax.samplers._chains import trace_chain as trace_chain
 from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDescentInfo
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
@@ -60,6 +63,19 @@ from ebmjax.samplers._tempered_mala import TemperedMALAState as TemperedMALAStat
 from ebmjax.samplers._tempered_mala import tempered_mala as tempered_mala
 from ebmjax.samplers._tempered_mala import tempered_mala_init as tempered_mala_init
 from ebmjax.samplers._tempered_mala import tempered_mala_step as tempered_mala_step
+from ebmjax.samplers._underdamped_langevin import (
+    UnderdampedLangevinInfo as UnderdampedLangevinInfo,
+)
+from ebmjax.samplers._underdamped_langevin import (
+    UnderdampedLangevinState as UnderdampedLangevinState,
+)
+from ebmjax.samplers._underdamped_langevin import underdamped_langevin as underdamped_langevin
+from ebmjax.samplers._underdamped_langevin import (
+    underdamped_langevin_init as underdamped_langevin_init,
+)
+from ebmjax.samplers._underdamped_langevin import (
+    underdamped_langevin_step as underdamped_langevin_step,
+)
 from ebmjax.samplers._wrappers import ScheduledState as ScheduledState
 from ebmjax.samplers._wrappers import clamp as clamp
 from ebmjax.samplers._wrappers import clip_drift as clip_drift

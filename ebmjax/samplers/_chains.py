@@ -24,6 +24,47 @@ def _check_chain(state: Any, step: Step) -> None:
     position_of(state)
 
 
+def start_key(key: Key) -> Key:
+    """Returns a key for the start of chains that ``key`` runs, different from that of any step."""
+    return jax.random.fold_in(key, 2**32 - 1)
+
+
+def start_chain(key: Key, sampler: Any, position: PyTree) -> Any:
+    """Returns ``sampler.init(position, key)``, or ``sampler.init(position)`` if it takes no key.
+
+    Args:
+      key: consumed where it is taken; ``start_key(key)`` of the key that runs the chain.
+      sampler: a ``Sampler``, or a BlackJAX ``SamplingAlgorithm``.
+      position: of one chain, or all particles that move together.
+    """
+    try:
+        inspect.signature(sampler.init).bind(position, key)
+    except TypeError:
+        return sampler.init(position)
+    return sampler.init(position, key)
+
+
+def start_chains(key: Key, sampler: Any, positions: PyTree) -> Any:
+    """Returns the states of independent chains, for a step from ``batch_step``.
+
+    Args:
+      key: may be the one that runs the chains, since ``start_key`` of it is split among them.
+      sampler: as ``start_chain`` takes it.
+      positions: PyTree whose leaves share a leading axis of chains.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from ebmjax.samplers import underdamped_langevin
+      >>> sampler = underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.5)
+      >>> states = start_chains(jax.random.key(0), sampler, jnp.zeros(64))
+      >>> states.velocity.shape
+      (64,)
+    """
+    keys = jax.random.split(start_key(key), leading_size("positions", positions))
+    inputs = rows_like((keys, positions), positions)
+    return jax.vmap(lambda key, position: start_chain(key, sampler, position))(*inputs)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class BatchStep:
     """Step of many chains, from ``batch_step``; lets ``run_chain`` know the axis of chains.

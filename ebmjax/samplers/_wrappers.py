@@ -140,7 +140,8 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
         inner = make(lambda position: log_density_fn(projected(position)), **hyperparameters)
 
         def init(position: PyTree, key: Key | None = None) -> Any:
-            return map_state(inner.init(project(jax.tree.map(jnp.asarray, position)), key))
+            state = inner.init(project(jax.tree.map(jnp.asarray, position)), key)
+            return map_state(state, velocity=turned_back)
 
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             state, info = inner.step(key, state)

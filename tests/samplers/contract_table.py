@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from sampler_names import init_of, with_a_key
 
 from ebmjax import samplers
 from ebmjax.samplers import clamp, clip_drift, clip_score, reflect, scheduled
@@ -18,7 +19,7 @@ def skewed(position: Any) -> jax.Array:
 
 
 class Row(NamedTuple):
-    """A sampler under test.
+    """A sampler under test, whose ``init`` needs no key: without one it draws by a fixed one.
 
     ``hyperparameters`` are numbers and may all be traced; ``options`` are static. ``functional``
     is the pair (init, step), which wrapped samplers do not have.
@@ -33,7 +34,9 @@ class Row(NamedTuple):
     gradients_per_step: int = 1
 
     def bind(self, log_density_fn: Callable[..., Any], **overrides: Any) -> samplers.Sampler:
-        return self.make(log_density_fn, **self.hyperparameters, **self.options, **overrides)
+        return with_a_key(
+            self.make(log_density_fn, **self.hyperparameters, **self.options, **overrides)
+        )
 
     @property
     def sampler(self) -> samplers.Sampler:
@@ -53,7 +56,7 @@ def compiled_sampler(entry_id: int) -> samplers.Sampler:
 
 
 def row(name: str, hyperparameters: dict[str, Any], **fields: Any) -> Row:
-    functional = (getattr(samplers, f"{name}_init"), getattr(samplers, f"{name}_step"))
+    functional = (init_of(name), getattr(samplers, f"{name}_step"))
     return Row(getattr(samplers, name), hyperparameters, functional, **fields)
 
 
@@ -75,6 +78,10 @@ TABLE = {
         "tempered_mala",
         {"step_size": 0.2, "noise_scale": 0.3, "acceptance_threshold": 0.75,
          "temperature_growth": 3.0, "acceptance_decay": 0.2},
+    ),
+    "underdamped_langevin": row(
+        "underdamped_langevin",
+        {"step_size": 0.05, "friction": 0.7},
     ),
     "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
     "svgd_fixed_bandwidth": row(

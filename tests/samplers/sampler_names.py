@@ -1,11 +1,18 @@
-"""Names of the samplers, read from the library: tests over them include a new one at once."""
+"""The samplers by name, read from the library: tests over them include a new one at once."""
 
 import inspect
+from functools import partial
+from typing import Any
+
+import jax
 
 from ebmjax import samplers
 
 NAMES = [name.removesuffix("_step") for name in sorted(vars(samplers)) if name.endswith("_step")]
 NAMES.remove("batch")
+
+
+SEED = 3
 
 
 def taking(argument: str) -> list[str]:
@@ -19,3 +26,21 @@ PLAIN = taking("log_density_fn")
 """All but those on a density in two parts."""
 PARTICLES = taking("axis_name")
 ONE_CHAIN = [name for name in PLAIN if name not in PARTICLES]
+
+
+def init_of(name: str) -> Any:
+    """Returns ``init(position, log_density_fn)``; what it draws is drawn as by ``with_a_key``."""
+    init = getattr(samplers, f"{name}_init")
+    if "key" not in inspect.signature(init).parameters:
+        return init
+    return partial(init, jax.random.key(SEED))
+
+
+def with_a_key(sampler: samplers.Sampler) -> samplers.Sampler:
+    """Returns ``sampler`` with an ``init`` that draws by a fixed key where none is given."""
+
+    def init(position: Any, key: Any = None) -> Any:
+        key = jax.random.key(SEED) if key is None else key
+        return samplers.start_chain(key, sampler, position)
+
+    return samplers.Sampler(init, sampler.step)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sampler_names import PARTICLES, PLAIN, taking
+from sampler_names import PARTICLES, PLAIN, init_of, taking, with_a_key
 
 from ebmjax import samplers
 from ebmjax._checks import check_positive
@@ -36,17 +36,22 @@ BAD_HYPERPARAMETERS = [
     ("svgd", "bandwidth", "mean"),
     ("stochastic_svgd", "bandwidth", -1.0),
     ("stochastic_svgd", "langevin_weight", 0.0),
+    ("underdamped_langevin", "friction", 0.0),
     ("tempered_mala", "temperature_growth", 0.0),
     ("tempered_mala", "acceptance_threshold", 1.5),
     ("tempered_mala", "acceptance_decay", -0.5),
 ]
 
 
+def bound(name: str, density: Any = log_density, **options: Any) -> samplers.Sampler:
+    return with_a_key(getattr(samplers, name)(density, **{"step_size": 0.1, **options}))
+
+
 @pytest.mark.parametrize(("name", "argument", "value"), BAD_HYPERPARAMETERS)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 def test_hyperparameter_out_of_range(name: str, argument: str, value: Any, compiled: bool) -> None:
     """Concrete hyperparameters are checked while tracing too."""
-    sampler = getattr(samplers, name)(log_density, **{"step_size": 0.1, argument: value})
+    sampler = bound(name, **{argument: value})
 
     def init_and_step(key: Any, position: Any) -> Any:
         return sampler.step(key, sampler.init(position))
@@ -66,7 +71,7 @@ def test_hyperparameter_of_the_wrong_type(value: Any) -> None:
 @pytest.mark.parametrize("name", ["sgld", "psgld", "svgd"])
 def test_whole_numbers_act_as_floats(name: str) -> None:
     def moved(step_size: Any) -> jax.Array:
-        sampler = getattr(samplers, name)(log_density, step_size=step_size)
+        sampler = bound(name, step_size=step_size)
         return samplers.position_of(sampler.step(jax.random.key(0), sampler.init(POSITION))[0])
 
     assert moved(1).dtype == POSITION.dtype
@@ -82,10 +87,6 @@ def test_traced_hyperparameters_are_not_looked_at() -> None:
 
 
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)
-
-
-def init_of(name: str) -> Callable[..., Any]:
-    return getattr(samplers, f"{name}_init")
 
 
 @every_sampler
@@ -106,7 +107,7 @@ def test_empty_positions(name: str) -> None:
     "log_density_fn", [lambda x: x, lambda x: (jnp.sum(x), x)], ids=["vector", "with_aux"]
 )
 def test_log_density_that_is_no_scalar(name: str, log_density_fn: Any) -> None:
-    sampler = getattr(samplers, name)(log_density_fn, step_size=0.1)
+    sampler = bound(name, log_density_fn)
     position = jnp.ones((3, 2)) if "svgd" in name else jnp.ones(2)
     with pytest.raises(ValueError, match=r"^log_density_fn must return a scalar.*\(2,\)"):
         sampler.step(jax.random.key(0), sampler.init(position))
@@ -161,7 +162,7 @@ def test_hyperparameter_of_the_wrong_shape(
     """Shapes are known inside jit too, where values are not."""
 
     def init_and_step(key: Any, position: Any, value: Any) -> Any:
-        sampler = getattr(samplers, name)(log_density, **{"step_size": 0.1, argument: value})
+        sampler = bound(name, **{argument: value})
         return sampler.step(key, sampler.init(position))
 
     position = {"a": jnp.ones((4, 2) if "svgd" in name else 2)}

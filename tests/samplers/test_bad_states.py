@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from sampler_names import ONE_CHAIN, PARTICLES
+from sampler_names import ONE_CHAIN, PARTICLES, with_a_key
 
 from ebmjax import optim, samplers, training
 from ebmjax.samplers import batch_step, run_chain
@@ -22,10 +22,10 @@ def log_density(x: Any) -> jax.Array:
 KEY = jax.random.key(0)
 
 
-def bound(name: str) -> samplers.Sampler:
+def bound(name: str, **options: Any) -> samplers.Sampler:
     if name == "pyld":
         return samplers.pyld(lambda x: x, log_density, step_size=0.1, num_inner=1)
-    return getattr(samplers, name)(log_density, step_size=0.1)
+    return with_a_key(getattr(samplers, name)(log_density, **{"step_size": 0.1, **options}))
 
 
 @pytest.mark.parametrize("name", [*ONE_CHAIN, "pyld"])
@@ -119,7 +119,7 @@ COMPLEX = [
 @pytest.mark.parametrize(("name", "argument"), COMPLEX)
 def test_complex_hyperparameters(name: str, argument: str) -> None:
     def step(value: Any) -> Any:
-        sampler = getattr(samplers, name)(log_density, **{"step_size": 0.1, argument: value})
+        sampler = bound(name, **{argument: value})
         return sampler.step(KEY, sampler.init(jnp.ones((3, 2))))
 
     for run in (step, partial(jax.eval_shape, step)):  # eval_shape traces the value

@@ -13,7 +13,16 @@ from contract_table import TABLE
 from monte_carlo import assert_moments
 from scipy.stats import norm, truncnorm
 
-from ebmjax.samplers import Sampler, batch_step, clamp, position_of, reflect, trace_chain
+from ebmjax.samplers import (
+    Sampler,
+    batch_step,
+    clamp,
+    position_of,
+    reflect,
+    start_chains,
+    trace_chain,
+    underdamped_langevin,
+)
 
 LOW, HIGH = -1.0, 1.0
 MEAN = 1.5
@@ -158,13 +167,18 @@ def start(name: str) -> jax.Array:
 
 def ends_of(sampler: Sampler, starts: jax.Array) -> jax.Array:
     """Final positions of independent chains."""
-    states, step = jax.vmap(sampler.init)(starts), batch_step(sampler.step)
+    return position_of(final_states(sampler, starts))
+
+
+def final_states(sampler: Sampler, starts: jax.Array) -> Any:
+    states = start_chains(jax.random.key(7), sampler, starts)
     keys = jax.random.split(jax.random.key(0), NUM_STEPS)
-    return position_of(trace_chain(keys, states, step)[0])
+    return trace_chain(keys, states, batch_step(sampler.step))[0]
 
 
 def test_every_row_is_here() -> None:
-    assert set(MOVES) | set(DETERMINISTIC) | {"pyld"} == set(TABLE)
+    """Those of the last have tests of their own: PYLD's box, and a velocity beside the position."""
+    assert set(MOVES) | set(DETERMINISTIC) | {"pyld", "underdamped_langevin"} == set(TABLE)
 
 
 @pytest.mark.parametrize("wall", WRAPPERS)
@@ -215,50 +229,18 @@ def test_pyld_has_the_law_of_clamped_moves_by_its_own_box() -> None:
     assert_moments(ends_of(make(pressed), start("pyld")), *boxed_moments(langevin(), "clamp"))
 
 
-class Underdamped(NamedTuple):
-    """A chain with a velocity."""
-
-    position: jax.Array
-    velocity: jax.Array
-    log_density: jax.Array
-    score: jax.Array
-
-
-def underdamped(log_density_fn: Any, *, step_size: float) -> Sampler:
-    """Langevin dynamics with a velocity, unit mass and friction: half a kick, drift, noise, drift,
-    half a kick (BAOAB), never rejected."""
-    value_and_score = jax.value_and_grad(log_density_fn)
-    kept = np.exp(-step_size)
-
-    def init(position: Any, key: Any = None) -> Underdamped:
-        velocity = jnp.ones_like(position)  # as a key of its own would draw
-        return Underdamped(position, velocity, *value_and_score(position))
-
-    def step(key: Any, state: Underdamped) -> tuple[Underdamped, None]:
-        velocity = state.velocity + 0.5 * step_size * state.score
-        halfway = state.position + 0.5 * step_size * velocity
-        noise = jax.random.normal(key, jnp.shape(velocity), velocity.dtype)
-        velocity = kept * velocity + np.sqrt(1 - kept**2) * noise
-        position = halfway + 0.5 * step_size * velocity
-        log_density, slope = value_and_score(position)
-        return Underdamped(position, velocity + 0.5 * step_size * slope, log_density, slope), None
-
-    return Sampler(init, step)
-
-
 def ghmc(log_density_fn: Any, *, step_size: float) -> Sampler:
-    """BlackJAX's, whose state carries a momentum; ``init`` draws it with one key for all chains."""
-    kernel = blackjax.ghmc(
+    """BlackJAX's, whose state carries a momentum that its ``init`` draws."""
+    return blackjax.ghmc(
         log_density_fn, step_size, momentum_inverse_scale=jnp.ones(()), alpha=0.3, delta=0.1
     )
-    return Sampler(lambda x, key=None: kernel.init(x, jax.random.key(7)), kernel.step)
 
 
 def normal(x: jax.Array) -> jax.Array:
     return -0.5 * jnp.sum(x**2)
 
 
-@pytest.mark.parametrize(("make", "step_size"), [(ghmc, 0.3), (underdamped, 0.1)])
+@pytest.mark.parametrize(("make", "step_size"), [(ghmc, 0.3), (underdamped_langevin, 0.5 * 0.1**2)])
 @pytest.mark.parametrize("center", [0.0, MEAN])
 def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(
     make: Any, step_size: float, center: float
@@ -269,3 +251,15 @@ def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(
     draws = ends_of(sampler, starts)
     truncated = truncnorm(LOW - center, HIGH - center, center)
     assert_moments(draws, truncated.mean(), truncated.var())
+
+
+def test_clamped_chains_stay_inside_and_no_velocity_points_into_a_wall() -> None:
+    """At their start, too: a third of the chains start at a wall, half of these against it."""
+    sampler = clamp(underdamped_langevin, LOW, HIGH)(pressed, step_size=STEP)
+    starts = jnp.linspace(1.5 * LOW, 1.5 * HIGH, REPLICAS)
+    at_start = start_chains(jax.random.key(7), sampler, starts)
+    for states in (at_start, final_states(sampler, starts)):
+        x, velocity = np.asarray(states.position), np.asarray(states.velocity)
+        assert np.all((x >= LOW) & (x <= HIGH))
+        assert np.mean(x == HIGH) > 0.1
+        assert not np.any((x == HIGH) & (velocity > 0) | (x == LOW) & (velocity < 0))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from contract_table import TABLE, Row, skewed
 from jax.extend.core import jaxprs_in_params
-from sampler_names import NAMES, PARTICLES
+from sampler_names import NAMES, PARTICLES, SEED
 
 from ebmjax import samplers
 from ebmjax.samplers import batch_step, position_of
@@ -103,8 +103,8 @@ def test_scan_is_a_loop_over_steps_and_blackjax_drives_it(entry: Row) -> None:
     final, (states, infos) = blackjax.util.run_inference_algorithm(
         key, entry.sampler, num_steps=3, initial_position=start(entry)
     )
-    run_key, _ = jax.random.split(key)
-    state = entry.compiled.init(start(entry))
+    run_key, init_key = jax.random.split(key)
+    state = entry.compiled.init(start(entry), init_key)
     for step_key in jax.random.split(run_key, 3):
         state, info = entry.compiled.step(step_key, state)
     assert_same_up_to_rounding(final, state)
@@ -202,7 +202,7 @@ def test_bound_form_is_the_functional_form(entry: Row) -> None:
     init, step = entry.functional  # type: ignore[misc]
     state = init(start(entry), skewed)
     chex.assert_trees_all_equal(entry.sampler.init(start(entry)), state)
-    chex.assert_trees_all_equal(entry.compiled.init(start(entry), jax.random.key(0)), state)
+    chex.assert_trees_all_equal(entry.compiled.init(start(entry), jax.random.key(SEED)), state)
 
     def functional(key: Any, state: Any) -> Any:
         return step(key, state, skewed, **entry.hyperparameters, **entry.options)

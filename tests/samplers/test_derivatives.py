@@ -31,6 +31,7 @@ FORMS: dict[str, Any] = {
     "pyld": partial(
         samplers.pyld, jnp.sinh, step_size=0.1, num_inner=2, noise_scale=0.1, max_score=0.5
     ),
+    "underdamped_langevin": partial(samplers.underdamped_langevin, step_size=0.1),
     "svgd": partial(samplers.svgd, step_size=0.1, bandwidth=0.7),
     "adaptive_svgd": partial(samplers.adaptive_svgd, step_size=0.1, damping=0.5, bandwidth=0.7),
     "stochastic_svgd": partial(samplers.stochastic_svgd, step_size=0.1, bandwidth=0.7),
@@ -61,7 +62,7 @@ def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
         start = jnp.stack([mode] * 3) if form in PARTICLES else mode
 
         def after(x: jax.Array) -> jax.Array:
-            state = sampler.init(x.reshape(start.shape))
+            state = samplers.start_chain(jax.random.key(1), sampler, x.reshape(start.shape))
             if form == "psgld curvature":
                 # From V = 0 the drift has the score's sign as a factor, which jumps at the mode.
                 state = state._replace(second_moment=jnp.full_like(start, 0.1))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from sampler_names import with_a_key
 
 from ebmjax import samplers
 from ebmjax.learning import run_live_chains
@@ -23,6 +24,7 @@ FORMS: dict[str, Any] = {
     "psgld_curvature": partial(samplers.psgld, damping=0.5, curvature_drift=True),
     "mala": samplers.mala,
     "tempered_mala": samplers.tempered_mala,
+    "underdamped_langevin": lambda f, **o: with_a_key(samplers.underdamped_langevin(f, **o)),
     "pyld": partial(partial(samplers.pyld, lambda x: x), num_inner=2, outer_step_size=0.1),
     "clip_drift": clip_drift(samplers.sgld, 0.2),
     "scheduled": scheduled(samplers.mala),

@@ -128,7 +128,8 @@ def run_from(
     if chosen.entry.interacting:
         state, step = sampler.init(starts), sampler.step
     else:
-        state, step = jax.vmap(sampler.init)(starts), samplers.batch_step(sampler.step)
+        state = samplers.start_chains(key, sampler, starts)
+        step = samplers.batch_step(sampler.step)
     state, positions, infos = samplers.run_chain(key, state, step, num_steps, **kept)
     if chosen.entry.interacting:
         positions = jnp.swapaxes(positions, 0, 1)
