@@ -99,7 +99,7 @@ def evidence(
     observations = as_floats(images)
 
     def run(name: str, key: Key, params: Any, observations: Any) -> latent.Estimate:
-        return METHODS[name](key, params, model, observations, settings)
+        return METHODS[name](key, _Problem(params, model, settings), observations)
 
     report = {}
     for i, name in enumerate(methods):
@@ -135,6 +135,12 @@ def _check(methods: Sequence[str], settings: Settings) -> None:
         )
 
 
+class _Problem(NamedTuple):
+    params: latent.LatentParams
+    model: latent.LatentModel
+    settings: Settings
+
+
 def _image_by_image(
     one: Callable[[jax.Array, jax.Array], latent.Estimate], keys: jax.Array, observations: jax.Array
 ) -> latent.Estimate:
@@ -143,34 +149,25 @@ def _image_by_image(
 
 
 def _ladder(
-    key: jax.Array,
-    params: latent.LatentParams,
-    model: latent.LatentModel,
-    observation: jax.Array,
-    powers: jax.Array,
-    settings: Settings,
+    key: jax.Array, problem: _Problem, observation: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods."""
+    params, model, settings = problem
     repeated = jnp.repeat(observation[None], settings.num_chains, axis=0)
-    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, settings.ladder)
+    powers, chains = settings.powers, settings.ladder
+    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, chains)
     of_pair = partial(latent.log_likelihood, params, model)
     values = jax.lax.map(lambda z: jax.vmap(of_pair)(z, repeated), samples.power_latents)
     return samples.power_latents, values
 
 
-def _thermodynamic(
-    key: jax.Array,
-    params: latent.LatentParams,
-    model: latent.LatentModel,
-    observations: jax.Array,
-    settings: Settings,
-) -> latent.Estimate:
+def _thermodynamic(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
     """Returns the sum with full covariances (``_check`` ensures enough chains), or without."""
-    powers = settings.powers
+    powers = problem.settings.powers
 
     def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
-        nodes, values = _ladder(key, params, model, x, powers, settings)
-        if not settings.with_divergences:
+        nodes, values = _ladder(key, problem, x)
+        if not problem.settings.with_divergences:
             return latent.thermodynamic_log_evidence(values, powers)
         return with_divergences(nodes, values, powers)
 
@@ -209,29 +206,16 @@ def with_divergences(
     return latent.Estimate(value(nodes, log_likelihoods), error)
 
 
-def _stepping_stone(
-    key: jax.Array,
-    params: latent.LatentParams,
-    model: latent.LatentModel,
-    observations: jax.Array,
-    settings: Settings,
-) -> latent.Estimate:
-    powers = settings.powers
-
+def _stepping_stone(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
     def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
-        _, values = _ladder(key, params, model, x, powers, settings)
-        return latent.stepping_stone_log_evidence(values, powers)
+        _, values = _ladder(key, problem, x)
+        return latent.stepping_stone_log_evidence(values, problem.settings.powers)
 
     return _image_by_image(one, jax.random.split(key, len(observations)), observations)
 
 
-def _ais(
-    key: jax.Array,
-    params: latent.LatentParams,
-    model: latent.LatentModel,
-    observations: jax.Array,
-    settings: Settings,
-) -> latent.Estimate:
+def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
+    params, model, settings = problem
     options: dict[str, Any] = {
         "num_chains": settings.num_chains,
         "sampler": settings.sampler,
@@ -249,29 +233,17 @@ def _ais(
     return _image_by_image(one, jnp.stack(keys), observations)
 
 
-def _smc(
-    key: jax.Array,
-    params: latent.LatentParams,
-    model: latent.LatentModel,
-    observations: jax.Array,
-    settings: Settings,
-) -> latent.Estimate:
+def _smc(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
     """Splits the chains of the other methods into ``NUM_GROUPS`` independent populations."""
+    params, model, settings = problem
     size = settings.num_chains // NUM_GROUPS
     shape = (NUM_GROUPS, size, settings.latent_dim)
-    powers = settings.powers
 
     def log_normalizer(key: jax.Array, path: latent.AnnealingPath) -> latent.Estimate:
         start_key, run_key = jax.random.split(key)
         start = model.base_scale * jax.random.normal(start_key, shape)
-        return latent.smc_log_normalizer(
-            run_key,
-            start,
-            powers,
-            *path,
-            sampler=settings.sampler,
-            num_steps=settings.num_steps,
-        )
+        options = {"sampler": settings.sampler, "num_steps": settings.num_steps}
+        return latent.smc_log_normalizer(run_key, start, settings.powers, *path, **options)
 
     prior_key, *keys = jax.random.split(key, 1 + len(observations))
     prior = log_normalizer(prior_key, latent.path_to_prior(params, model))
@@ -289,6 +261,6 @@ METHODS = {
     "ais": _ais,
     "smc": _smc,
 }
-"""Name to estimator, ``(key, params, model, observations, settings) -> Estimate``."""
+"""Name to estimator, ``(key, problem, observations) -> Estimate``."""
 EVIDENCE_METHODS = tuple(METHODS)
 """Names of the methods."""

@@ -85,8 +85,7 @@ def score_chains(
     Args:
       chains: of N samples.
       distances: from the training images.
-      at: as in ``Distances.scores``.
-      num_compared: as in ``Distances.scores``.
+      at, num_compared: as in ``Distances.scores``.
       starts: scores of these very starts, if they are known. They count if no end diverged.
     """
     begun, ends = np.asarray(chains.starts), np.asarray(chains.ends)

@@ -78,9 +78,7 @@ def thermodynamic_log_evidence(
       log_likelihoods: of the chains at every power, in nats with the likelihood's constant, shape
         (num_powers, chains, ...); trailing axes, such as one per observation, are kept.
       powers: shape (num_powers,), increasing from 0 to 1.
-      kl_forward: as in ``log_evidence``.
-      kl_backward: as in ``log_evidence``.
-      kl_weight: as in ``log_evidence``.
+      kl_forward, kl_backward, kl_weight: as in ``log_evidence``.
 
     Returns:
       Shape (...). The standard error assumes chains that are independent of each other. A chain

@@ -27,14 +27,8 @@ def literal_log_evidence(
     falls no faster than 1 / N_t. ``log_evidence`` is the identity.
 
     Args:
-      mean_log_likelihoods: as in ``log_evidence``.
-      powers: as in ``log_evidence``.
-      kl_forward: as in ``log_evidence``.
-      kl_backward: as in ``log_evidence``.
+      mean_log_likelihoods, powers, kl_forward, kl_backward: as in ``log_evidence``.
       kl_weight: the thesis's :math:`\eta`.
-
-    Returns:
-      Shape (...), in nats.
 
     Example:
       >>> import jax.numpy as jnp

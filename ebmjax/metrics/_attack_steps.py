@@ -155,6 +155,7 @@ def straight_through(transform: Transform) -> Transform:
 
 
 def check_images(images: jax.Array, low: Any, high: Any) -> None:
+    """Raises unless ``images`` are floating point (N, ...), in [low, high] where concrete."""
     check_floating("images", images)
     check_interval(low, high)
     if jnp.ndim(images) < 2 or 0 in jnp.shape(images):
@@ -171,6 +172,7 @@ def check_images(images: jax.Array, low: Any, high: Any) -> None:
 
 
 def check_labels(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
+    """Raises unless ``labels`` (num,) are classes of logits of shape ``logits_shape``."""
     if len(logits_shape) != 2 or logits_shape[0] != num or logits_shape[1] < 2:
         raise ValueError(
             "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "

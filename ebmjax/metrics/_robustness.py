@@ -220,11 +220,8 @@ def robust_accuracy_curve(
 
     Args:
       key: split over the radii.
-      logits_fn: as for ``pgd_attack``.
-      images: as for ``pgd_attack``.
-      labels: as for ``pgd_attack``.
+      logits_fn, images, labels, **attack: as for ``pgd_attack``.
       epsilons: (E,), radii in units of the images.
-      **attack: ``pgd_attack``'s other arguments.
 
     Returns:
       float32 (E,).
@@ -243,7 +240,7 @@ def robust_images(
 ) -> jax.Array:
     """Returns which images ``pgd_attack`` finds correct, at each radius, bool (E, N).
 
-    Their means are ``robust_accuracy_curve``, which has the same arguments and errors. Images that
+    Their means are ``robust_accuracy_curve``, which has the same arguments. Images that
     no gradient moved do not count, with a warning outside ``jit``.
     """
     epsilons = jnp.asarray(epsilons, jnp.float32)

@@ -38,6 +38,8 @@ def convolve(
 ) -> jax.Array:
     """Cross-correlates ``images`` with ``kernel``, as ``jax.lax.conv_general_dilated`` does.
 
+    The result has shape (..., H', W', O).
+
     Args:
       images: (..., H, W, I), with any leading axes or none.
       kernel: (size, size, I, O).
@@ -47,9 +49,6 @@ def convolve(
       lowering: ``"matmul"`` gathers patches by shifted slices for one matrix product; ``"xla"`` is
         XLA's convolution. None is XLA, but on the CPU backend it is matmul for 1x1 kernels, for
         fewer than 8 input channels and for up to 8x8 pixels. It is decided when traced.
-
-    Returns:
-      (..., H', W', O).
     """
     check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)
@@ -85,16 +84,12 @@ def convolve_transposed(
     to (size, size, I, O).
 
     Args:
-      images: (..., H, W, I), with any leading axes or none.
-      kernel: (size, size, I, O).
+      images, kernel: as for ``convolve``; so is the result.
       stride: distance of neighbouring input pixels, in output pixels.
       padding: ``"SAME"`` (output exactly stride H) or ``"VALID"`` (output
         stride H + max(size - stride, 0), so a 1x1 image becomes size x size).
       lowering: ``"matmul"`` is one matrix product and shifted additions; ``"xla"`` is XLA's
         transposed convolution. None is matmul on the CPU backend, XLA elsewhere.
-
-    Returns:
-      (..., H', W', O).
     """
     check_at_least("stride", stride, 1)
     _check(images, kernel, padding, lowering)

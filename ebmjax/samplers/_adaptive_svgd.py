@@ -91,8 +91,7 @@ def adaptive_svgd_step(
       decay: :math:`\alpha`, in [0, 1]; at 0 only the direction's signs count.
       damping: :math:`\delta`, positive, in units of the direction. Coordinates whose direction is
         far below it take the plain step, :math:`\epsilon \phi / \delta`.
-      bandwidth: as in ``svgd_direction``.
-      axis_name: as in ``svgd_direction``.
+      bandwidth, axis_name: as in ``svgd_direction``.
 
     Source: the published code of Liu & Wang 2016 ("AdaGrad with momentum", same defaults). The
     SVGD-in-JEM thesis, section 2.3, mentions adaptive steps without a formula.

@@ -240,8 +240,7 @@ def svgd_step(
       log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar. One kernel spans all leaves, so there is no
         step for each leaf; rescale the coordinates instead.
-      bandwidth: as in ``svgd_direction``.
-      axis_name: as in ``svgd_direction``.
+      bandwidth, axis_name: as in ``svgd_direction``.
     """
     del key
     check_state(state, "particles")

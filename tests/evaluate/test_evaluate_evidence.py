@@ -87,8 +87,8 @@ def test_a_sum_with_divergences_knows_its_error():
 def test_methods_have_random_numbers_of_their_own(monkeypatch):
     """So that where they agree it is no coincidence of their noise."""
 
-    def method(key, params, model, observations, settings):
-        del params, model, settings
+    def method(key, problem, observations):
+        del problem
         return latent.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
 
     monkeypatch.setattr(_evidence, "METHODS", {"one": method, "other": method})
@@ -168,4 +168,5 @@ def call(method, steps, chains):
     """Outside of ``jit``, so that arguments can be looked at."""
     options = SIZES | {"num_steps": steps, "num_chains": chains}
     settings = _evidence.Settings(**options, exponent=6.0, with_divergences=True)
-    _evidence.METHODS[method](jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, settings)
+    problem = _evidence._Problem(PARAMS, MODEL, settings)
+    _evidence.METHODS[method](jax.random.key(0), problem, OBSERVATIONS)

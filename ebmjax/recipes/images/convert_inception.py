@@ -83,6 +83,7 @@ def convert(source: Path, out: Path) -> str:
 
 
 def main() -> None:
+    """Converts the file that the command line names, and prints the new file's digest."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -64,6 +64,7 @@ def make(side: int, num_steps: int = STEPS) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
+    """Trains the extractors of both sides and writes them to the folder of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
