@@ -149,13 +149,12 @@ def _image_by_image(
 
 
 def _ladder(
-    key: jax.Array, problem: _Problem, observation: jax.Array
+    key: jax.Array, problem: _Problem, observation: jax.Array, powers: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods."""
     params, model, settings = problem
     repeated = jnp.repeat(observation[None], settings.num_chains, axis=0)
-    powers, chains = settings.powers, settings.ladder
-    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, chains)
+    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, settings.ladder)
     of_pair = partial(latent.log_likelihood, params, model)
     values = jax.lax.map(lambda z: jax.vmap(of_pair)(z, repeated), samples.power_latents)
     return samples.power_latents, values
@@ -166,7 +165,7 @@ def _thermodynamic(key: jax.Array, problem: _Problem, observations: jax.Array) -
     powers = problem.settings.powers
 
     def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
-        nodes, values = _ladder(key, problem, x)
+        nodes, values = _ladder(key, problem, x, powers)
         if not problem.settings.with_divergences:
             return latent.thermodynamic_log_evidence(values, powers)
         return with_divergences(nodes, values, powers)
@@ -207,9 +206,11 @@ def with_divergences(
 
 
 def _stepping_stone(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
+    powers = problem.settings.powers
+
     def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
-        _, values = _ladder(key, problem, x)
-        return latent.stepping_stone_log_evidence(values, problem.settings.powers)
+        _, values = _ladder(key, problem, x, powers)
+        return latent.stepping_stone_log_evidence(values, powers)
 
     return _image_by_image(one, jax.random.split(key, len(observations)), observations)
 
@@ -236,6 +237,7 @@ def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.E
 def _smc(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
     """Splits the chains of the other methods into ``NUM_GROUPS`` independent populations."""
     params, model, settings = problem
+    powers = settings.powers
     size = settings.num_chains // NUM_GROUPS
     shape = (NUM_GROUPS, size, settings.latent_dim)
 
@@ -243,7 +245,7 @@ def _smc(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.E
         start_key, run_key = jax.random.split(key)
         start = model.base_scale * jax.random.normal(start_key, shape)
         options = {"sampler": settings.sampler, "num_steps": settings.num_steps}
-        return latent.smc_log_normalizer(run_key, start, settings.powers, *path, **options)
+        return latent.smc_log_normalizer(run_key, start, powers, *path, **options)
 
     prior_key, *keys = jax.random.split(key, 1 + len(observations))
     prior = log_normalizer(prior_key, latent.path_to_prior(params, model))
