@@ -189,18 +189,22 @@ def check_at_least(name: str, value: int, minimum: int) -> None:
         )
 
 
-def check_labels(name: str, labels: Any, num_examples: int, num_classes: int) -> None:
-    """Raises unless concrete ``labels`` are one class in 0, ..., num_classes - 1 an example."""
-    labels = np.asarray(labels)
-    if not np.issubdtype(labels.dtype, np.integer):
+def check_labels(name: str, labels: Any, shape: tuple[int, ...], num_classes: int) -> None:
+    """Raises unless ``labels`` of ``shape`` are integers and, if concrete, below ``num_classes``.
+
+    The least label is 0.
+    """
+    labels = labels if is_traced(labels) else np.asarray(labels)
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise TypeError(
             f"{name} must be integers, got dtype {labels.dtype}. Give class numbers, not one-hot "
             "rows or probabilities."
         )
-    if labels.shape != (num_examples,):
-        raise ValueError(
-            f"{name} must hold one class an image, shape ({num_examples},); got {labels.shape}."
-        )
+    if labels.shape != shape:
+        raise ValueError(f"{name} must hold one class an image, shape {shape}; got {labels.shape}.")
+    if is_traced(labels):
+        return
+    labels = labels.ravel()
     outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if outside.size == 0:
         return

@@ -51,7 +51,7 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
             f"{images.shape}. Grey images need a last axis of size 1."
         )
     limit = np.iinfo(np.int32).max if num_classes is None else num_classes
-    check_labels("labels", labels, len(images), limit)
+    check_labels("labels", labels, (len(images),), limit)
     _warn_of_likely_mistakes(images)
     return ImageData(images, labels.astype(np.int32))
 

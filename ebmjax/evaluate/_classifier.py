@@ -45,7 +45,7 @@ def check_test(test: ImageData, logits_fn: LogitsFn) -> ImageData:
             f"{jax.tree.map(lambda leaf: leaf.shape, logits)}. Bind the parameters first, and "
             "leave out the state: lambda images: network.apply(params, state, images)[0]."
         )
-    check_labels("test.labels", test.labels, len(test.images), shape[1])
+    check_labels("test.labels", test.labels, (len(test.images),), shape[1])
     return test
 
 
@@ -150,7 +150,7 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
     logits = np.asarray(logits)
     if logits.ndim != 2:
         raise ValueError(f"logits must have shape (N, classes), got {logits.shape}.")
-    check_labels("labels", labels, *logits.shape)
+    check_labels("labels", labels, logits.shape[:1], logits.shape[1])
     values, bins = jax.device_get(_calibration(logits, np.asarray(labels), num_bins))
     is_finite = np.isfinite(logits).all()
     numbers = {name: float(value) if is_finite else math.nan for name, value in values.items()}

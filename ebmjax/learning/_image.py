@@ -146,7 +146,7 @@ class _Step(NamedTuple):
         del params, carry
         if self.plan.num_classes > 1:
             num_classes = self.plan.num_classes
-            check_labels("data.labels", data.labels, len(data.images), num_classes)
+            check_labels("data.labels", data.labels, (len(data.images),), num_classes)
 
     def learn(
         self, key: Key, params: PyTree, carry: Carry, batch: ImageData

@@ -115,7 +115,7 @@ class _JointStep(NamedTuple):
 
         first = jax.tree.map(lambda leaf: leaf[:1], data)
         shape = jax.eval_shape(logits, jax.random.key(0), params, carry.statistics, first.images)
-        check_labels("data.labels", data.labels, len(data.images), shape.shape[-1])
+        check_labels("data.labels", data.labels, (len(data.images),), shape.shape[-1])
 
     def classify(
         self, key: Key, params: PyTree, carry: Carry, batch: PyTree

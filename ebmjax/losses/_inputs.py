@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.core
 import jax.numpy as jnp
-import numpy as np
 
+from ebmjax._checks import check_labels
 from ebmjax._precision import at_least_float32
 
 
@@ -38,29 +37,11 @@ def as_logits(logits: Any) -> jax.Array:
 
 
 def as_labels(logits: jax.Array, labels: Any) -> jax.Array:
-    """Returns ``labels`` in int32; raises TypeError unless integers, ValueError unless they fit.
+    """Returns ``labels``, one class an example of ``logits``, in int32.
 
     With eight bits, labels would be compared with a number of classes that wraps round.
     """
-    if not isinstance(labels, jax.core.Tracer):
-        labels = np.asarray(labels)
-    dtype = labels.dtype
-    if not jnp.issubdtype(dtype, jnp.integer):
-        raise TypeError(
-            f"labels must be integers (class indices, not one-hot rows), got dtype {dtype}."
-        )
-    if jnp.shape(labels) != logits.shape[:-1]:
-        raise ValueError(
-            "labels must have one entry per example: expected shape "
-            f"{logits.shape[:-1]} for logits of shape {logits.shape}, got {jnp.shape(labels)}."
-        )
-    if not isinstance(labels, jax.core.Tracer):
-        low, high = np.min(labels), np.max(labels)
-        if low < 0 or high >= logits.shape[-1]:
-            raise ValueError(
-                f"labels must lie in [0, {logits.shape[-1] - 1}] for {logits.shape[-1]} classes, "
-                f"got labels from {low} to {high}."
-            )
+    check_labels("labels", labels, logits.shape[:-1], logits.shape[-1])
     return jnp.asarray(labels, jnp.int32)
 
 

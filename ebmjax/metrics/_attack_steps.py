@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import check_floating, check_interval
+from ebmjax._checks import check_floating, check_interval, check_labels
 from ebmjax._precision import root
 from ebmjax.types import Key
 
@@ -171,22 +171,11 @@ def check_images(images: jax.Array, low: Any, high: Any) -> None:
         )
 
 
-def check_labels(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
+def check_classes(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
     """Raises unless ``labels`` (num,) are classes of logits of shape ``logits_shape``."""
     if len(logits_shape) != 2 or logits_shape[0] != num or logits_shape[1] < 2:
         raise ValueError(
             "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
             f"{logits_shape} for {num} images."
         )
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
-    if jnp.shape(labels) != (num,):
-        raise ValueError(f"labels must have shape ({num},), got {jnp.shape(labels)}.")
-    if isinstance(labels, Tracer):
-        return
-    classes = np.asarray(labels)
-    if classes.min() < 0 or classes.max() >= logits_shape[1]:
-        raise ValueError(
-            f"labels must lie in 0..{logits_shape[1] - 1}, the classes of logits_fn; got "
-            f"{classes.min()} to {classes.max()}."
-        )
+    check_labels("labels", labels, (num,), logits_shape[1])

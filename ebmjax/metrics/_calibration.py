@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from jax.core import Tracer
 
-from ebmjax._checks import check_at_least
+from ebmjax._checks import check_at_least, check_labels
 
 
 class ReliabilityBins(NamedTuple):
@@ -251,9 +251,5 @@ def _checked_examples(
             f"{name} must have shape (N, classes) and labels (N,) with N of at least 1, got "
             f"{values.shape} and {labels.shape}. Of one-hot labels, take jnp.argmax(labels, -1)."
         )
-    if not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
-    num_classes = values.shape[-1]
-    requirement = f"lie between 0 and {num_classes - 1}, as {name} has {num_classes} classes"
-    check_values("labels", labels, lambda y: (y >= 0) & (y < num_classes), requirement)
+    check_labels("labels", labels, values.shape[:1], values.shape[1])
     return values.astype(jnp.promote_types(values.dtype, jnp.float32)), labels.astype(jnp.int32)

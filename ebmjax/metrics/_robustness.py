@@ -19,8 +19,8 @@ from ebmjax._programs import run_program
 from ebmjax.metrics._attack_steps import (
     BALLS,
     LogitsFn,
+    check_classes,
     check_images,
-    check_labels,
     is_usable,
     margins_and_gradients,
     margins_of,
@@ -135,7 +135,7 @@ def pgd_attack(
     """
     _check_attack(epsilon, norm, step_size, num_steps, num_restarts, num_eot)
     check_images(images, low, high)
-    check_labels(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
+    check_classes(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
     images, labels = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
     step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
     ball = BALLS[norm]

@@ -6,11 +6,9 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.core
 import jax.numpy as jnp
-import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive
+from ebmjax._checks import check_at_least, check_labels, check_positive
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._convolve import Lowering, check_images
 from ebmjax.networks._spectral_norm import cap_kernels
@@ -226,15 +224,4 @@ def _check_labels(labels: Any, num_classes: int | None, shape: tuple[int, ...]) 
             f"labels must be given, one of {num_classes} classes an image: this energy is "
             "E(x, y). For an energy of images alone build it with num_classes=None."
         )
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
-    if jnp.shape(labels) != shape:
-        raise ValueError(
-            f"labels must hold one class an image, shape {shape}, got {jnp.shape(labels)}."
-        )
-    if np.size(labels) and not isinstance(labels, jax.core.Tracer):
-        low, high = np.min(np.asarray(labels)), np.max(np.asarray(labels))
-        if low < 0 or high >= num_classes:
-            raise ValueError(
-                f"labels must lie in [0, {num_classes - 1}], got labels from {low} to {high}."
-            )
+    check_labels("labels", labels, shape, num_classes)

@@ -14,6 +14,7 @@ from ebmjax._checks import (
     check_broadcasts,
     check_finite,
     check_interval,
+    check_labels,
     check_positive,
     shown,
 )
@@ -179,17 +180,7 @@ def _checked_images(images: Any, low: float, high: float) -> np.ndarray:
 
 def _check_labels(labels: np.ndarray, num_images: int, num_classes: int) -> None:
     check_at_least("num_classes", num_classes, 1)
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
-    if labels.shape != (num_images,):
-        raise ValueError(
-            f"labels must be one for each of {num_images} images, got shape {labels.shape}."
-        )
-    if labels.min() < 0 or labels.max() >= num_classes:
-        raise ValueError(
-            f"labels must lie in [0, num_classes) = [0, {num_classes}), got values from "
-            f"{labels.min()} to {labels.max()}."
-        )
+    check_labels("labels", labels, (num_images,), num_classes)
     empty = np.flatnonzero(np.bincount(labels, minlength=num_classes) == 0)
     if len(empty):
         raise ValueError(

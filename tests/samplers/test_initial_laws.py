@@ -155,7 +155,7 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
         (
             lambda: informative_law(IMAGES, LABELS[:3], 2),
             ValueError,
-            r"^labels must be one.*\(3,\)",
+            r"^labels must hold one.*\(3,\)",
         ),
         (lambda: informative_law(IMAGES, LABELS / 2, 2), TypeError, "^labels must be integers"),
         (lambda: informative_law(IMAGES, LABELS, 1), ValueError, r"^labels must lie in .*0 to 1"),
