@@ -17,11 +17,7 @@ FITS = {
 
 
 def fitted_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int, int]:
-    """Returns the height and width that ``fit_image`` makes.
-
-    Raises:
-      ValueError: if ``fit`` is "refuse" and the image is no square, or ``fit`` is unknown.
-    """
+    """Returns the height and width that ``fit_image`` makes."""
     if fit == "keep" and size is None:
         return height, width
     if fit not in FITS:

@@ -92,11 +92,7 @@ def to_levels(
 
 
 def _find_range(images: np.ndarray, low: float, high: float) -> str:
-    """Returns the range of the training images.
-
-    Raises:
-      ValueError: if there is none, or they use a small part of it alone.
-    """
+    """Returns the range of the training images."""
     got = f"got {low:g} to {high:g} (dtype {images.dtype})"
     is_whole = images.dtype.kind in "ui"
     for name, one in RANGES.items():

@@ -39,11 +39,7 @@ def is_zip(file: Path) -> bool:
 
 
 def members(file: Path) -> tuple[list[str], list[str]]:
-    """Returns the names of the arrays in an .npz file, and those of members that are none.
-
-    Raises:
-      ValueError: if the file is damaged.
-    """
+    """Returns the names of the arrays in an .npz file, and those of members that are none."""
     with _explain_damage(str(file)), zipfile.ZipFile(file) as opened:
         names = opened.namelist()
         if twice := [name for name, number in Counter(names).items() if number > 1]:

@@ -119,11 +119,7 @@ def _unreadable(name: str, error: Exception) -> ValueError:
 
 
 def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
-    """Reads the headers of pictures.
-
-    Raises:
-      ImportError, ValueError: see ``open_picture``.
-    """
+    """Reads the headers of pictures."""
     modes: set[str] = set()
     sizes: dict[tuple[int, int], str] = {}
     changed, first, total = Counter[str](), dict[str, str](), 0
@@ -153,11 +149,7 @@ def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
 
 
 def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) -> tuple[int, int]:
-    """Returns the height and width that pictures of ``sizes`` become.
-
-    Raises:
-      ValueError: if there is none, see ``fitted_shape``.
-    """
+    """Returns the height and width that pictures of ``sizes`` become."""
     shapes: dict[tuple[int, int], str] = {}
     for one, name in sizes.items():
         try:
@@ -180,11 +172,7 @@ def decode_pictures(
     size: int | None,
     fit: str,
 ) -> np.ndarray:
-    """Returns pictures as uint8 (n, *shape), with 1 or 3 channels, turned as their EXIF tags say.
-
-    Raises:
-      ValueError: see ``open_picture``; also if one is damaged behind its header.
-    """
+    """Returns pictures as uint8 (n, *shape), with 1 or 3 channels, turned as their EXIF tags say."""
     images = np.empty((len(names), *shape), np.uint8)
     for index, (encoded, name) in enumerate(zip(pictures, names, strict=True)):
         with open_picture(encoded, name) as image:

@@ -72,13 +72,7 @@ def about_unread(what: str, names: Sequence[object]) -> tuple[str, ...]:
 
 
 def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...]:
-    """Returns the shape (N, height, width, channels) of images; grey ones may lack the last axis.
-
-    Raises:
-      TypeError: if they are not real numbers or booleans.
-      ValueError: for another number of axes or channels, and for channels in front of height and
-        width.
-    """
+    """Returns the shape (N, height, width, channels) of images; grey ones may lack the last axis."""
     if np.dtype(dtype).kind not in "buif":
         raise TypeError(f"{what} must be an array of numbers, got dtype {dtype}.")
     if len(shape) == 3:
@@ -102,12 +96,7 @@ def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...
 
 
 def check_labels(labels: np.ndarray, name_of: Callable[[int], str]) -> np.ndarray:
-    """Returns labels as int32.
-
-    Raises:
-      TypeError: if they are not integers.
-      ValueError: if one is below 0, or needs more than 32 bits.
-    """
+    """Returns labels as int32."""
     if not np.issubdtype(labels.dtype, np.integer):
         raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
     wrong = np.flatnonzero((labels < 0) | (labels > np.iinfo(np.int32).max))

@@ -136,11 +136,7 @@ def tfds_source(
 
 
 def check_prepared(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
-    """Raises unless a data set is there to be read; downloads and writes nothing.
-
-    Raises:
-      FileNotFoundError, NotADirectoryError, DataUnavailableError, ValueError: see ``load_tfds``.
-    """
+    """Raises unless a data set is there to be read; downloads and writes nothing."""
     _prepared_builder(name, data_dir, prepare=False)
 
 

@@ -41,10 +41,6 @@ class JointObjective:
         sees and the smoothing are then those of the whole batch. So any number of shards has the
         gradient of one. With None each shard is a separate batch, and the gradients are averaged.
 
-    Raises:
-      ValueError: for negative weights or ``density_scale``, a ``rho`` or ratio that is not
-        positive, or a rate outside (0, 1].
-
     Source: JEM (Grathwohl et al. 2020), Eq. 6; SADA-JEM, Eq. 9; SVGD-in-JEM thesis, Eq. 3.8.
     """
 

@@ -31,10 +31,6 @@ class ChainKind:
       target_acceptance: in (0, 1], what the step size adapts to; None leaves it to ``sampler``.
       step_size: where adaptation starts.
       min_step_size: below it adaptation does not go.
-
-    Raises:
-      ValueError: if a number is out of range, or for an ``axis_name`` of chains that do not
-        interact.
     """
 
     sampler: Callable[..., Sampler]

@@ -19,12 +19,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 def sgld_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` (any PyTree of floating-point arrays, one chain).
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar.
-    """
+    """Scores ``position`` (any PyTree of floating-point arrays, one chain)."""
     return langevin_init(position, log_density_fn)
 
 
@@ -67,12 +62,6 @@ def sgld_step(
       The new state and a ``LangevinInfo``. Its ``acceptance_prob`` is MALA's for this move, at T or
       at the temperature that ``noise_scale`` sets (the mean, if coordinates have several).
 
-    Raises:
-      TypeError: if ``state`` is not a sampler's state.
-      ValueError: if a concrete hyperparameter lies outside its range, ``temperature`` is not a
-        scalar or comes with ``noise_scale``, ``step_size`` or ``noise_scale`` does not fit the
-        position, or ``state`` holds many chains.
-
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a separate
     ``noise_scale`` (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
     """
@@ -98,9 +87,6 @@ def sgld(
     temperature: Any = None,
 ) -> Sampler[LangevinState, LangevinInfo]:
     """Binds ``sgld_init`` and ``sgld_step`` to a density and hyperparameters.
-
-    Raises:
-      ValueError: if ``noise_scale`` and ``temperature`` are both given.
 
     Example:
       >>> import jax

@@ -130,12 +130,8 @@ def fit(
       CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the checkpoint was made
         with other data.
       CheckpointDamagedError: see ``Checkpoints.restore_latest``.
-      TypeError, ValueError: before anything compiles, for a key that is not typed, and as the step
-        of ``make_train_step`` while it is traced.
-      ValueError: if the batch is larger than the data, ``state.shards`` has another number of
-        shards than the plan, or key, state and plan have different repeats. Also if the data hold a
-        number that is not finite, labels for which the model has no class, or ``placement`` is
-        unknown.
+      TypeError, ValueError: for arguments that do not fit together, data that are not finite and
+        labels for which the model has no class; before anything compiles.
     """
     started = time.perf_counter()
     check_placement(placement, data)
@@ -237,9 +233,6 @@ def check_fits(
 
     Some errors show only while tracing. Call this before you make a folder, so that a mistake
     leaves no folder behind.
-
-    Raises:
-      ValueError, TypeError: as ``fit``, and whatever ``train_step`` raises.
     """
     _check_state(key, state, plan)
     with phase(f"checking {leading_size('data', data):,} examples and tracing the step"):
