@@ -40,8 +40,7 @@ def augment_starts(
     Args:
       key: split; each image draws its own.
       images: floating point (N, height, width, channels) within ``[low, high]``.
-      low: darkest level.
-      high: brightest level.
+      low, high: darkest and brightest level.
       min_area: see ``random_resized_crop``; 1 for no crop.
       is_flipped: whether half of the images are mirrored (static).
       jitter_prob: share of images whose colours change; may be traced.
@@ -124,12 +123,9 @@ def random_colour_jitter(
       key: consumed.
       images: floating point (N, height, width, 1 or 3) within ``[low, high]``.
       probability: probability that an image changes at all.
-      brightness: from 0 to 1.
-      contrast: from 0 to 1.
-      saturation: from 0 to 1.
+      brightness, contrast, saturation: from 0 to 1.
       hue: from 0 to 1/2 (all colours).
-      low: darkest level.
-      high: brightest level.
+      low, high: darkest and brightest level.
     """
     _check_colours(images)
     check_interval(low, high)

@@ -172,7 +172,7 @@ def decode_pictures(
     size: int | None,
     fit: str,
 ) -> np.ndarray:
-    """Returns pictures as uint8 (n, *shape), with 1 or 3 channels, turned as their EXIF tags say."""
+    """Returns pictures as uint8 (n, *shape), 1 or 3 channels, turned as their EXIF tags say."""
     images = np.empty((len(names), *shape), np.uint8)
     for index, (encoded, name) in enumerate(zip(pictures, names, strict=True)):
         with open_picture(encoded, name) as image:

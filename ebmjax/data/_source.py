@@ -72,7 +72,7 @@ def about_unread(what: str, names: Sequence[object]) -> tuple[str, ...]:
 
 
 def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...]:
-    """Returns the shape (N, height, width, channels) of images; grey ones may lack the last axis."""
+    """Returns the shape (N, height, width, channels) of images; grey ones may lack channels."""
     if np.dtype(dtype).kind not in "buif":
         raise TypeError(f"{what} must be an array of numbers, got dtype {dtype}.")
     if len(shape) == 3:

@@ -76,8 +76,7 @@ def evidence(
 
     Args:
       key: each method has separate random numbers.
-      params: the model's parameters.
-      model: the latent EBM.
+      params, model: the latent EBM.
       images: uint8 (N, ...), or floating point as the generator makes them.
       latent_dim: d.
       methods: of ``EVIDENCE_METHODS``; "smc" needs BlackJAX.

@@ -80,8 +80,7 @@ def annealed_importance_sampling(
       key: consumed.
       start: exact independent draws of ``exp(log_base)``, leading axis (chains,).
       powers: shape (num_powers,), increasing from 0 to 1.
-      log_base_fn: one position to a scalar.
-      log_tilt_fn: one position to a scalar.
+      log_base_fn, log_tilt_fn: one position to a scalar.
       sampler: log density to sampler, such as ``functools.partial(mala, step_size=0.1)``.
       num_steps: steps at every power above 0 (static). Those at power 1 only serve the positions.
 
@@ -157,13 +156,11 @@ def ais_log_normalizer(
 
     Args:
       key: consumed.
-      params: the model's parameters; the generator's are not used.
-      model: the latent EBM.
+      params, model: the latent EBM, whose generator is not used.
       powers: shape (num_powers,), increasing from 0 to 1.
       latent_dim: d (static).
       num_chains: at least 2 (static).
-      sampler: as in ``annealed_importance_sampling``, which documents what it must satisfy.
-      num_steps: as in ``annealed_importance_sampling``.
+      sampler, num_steps: as in ``annealed_importance_sampling``.
 
     Returns:
       Scalars, in nats.
@@ -195,15 +192,13 @@ def ais_log_evidence(
 
     Args:
       key: consumed.
-      params: the model's parameters.
-      model: the latent EBM.
+      params, model: the latent EBM.
       observation: one x, in the generator's event shape.
       powers: shape (num_powers,), increasing from 0 to 1.
       latent_dim: d (static).
       log_normalizer: from ``ais_log_normalizer`` with a separate key, or any other estimate.
       num_chains: at least 2 (static).
-      sampler: as in ``annealed_importance_sampling``, which documents what it must satisfy.
-      num_steps: as in ``annealed_importance_sampling``.
+      sampler, num_steps: as in ``annealed_importance_sampling``.
 
     Returns:
       Scalars, in nats; the two standard errors are combined.

@@ -52,19 +52,16 @@ def covariance_loss(
     ``control_variates``.
 
     Args:
-      params: to differentiate with respect to.
-      model: the latent EBM.
+      params, model, powers, energy_l2: as in ``tempered_loss``.
       observations: ``jnp.repeat(x, num_chains, axis=0)``, shape (batch * num_chains, *event).
       power_latents: independent chains, shape (num_powers, batch * num_chains, d): the prior's at
         the first power, the posterior's at the last.
       prior_latents: shape (num_prior, d); used only for metrics and penalty.
-      powers: increasing from 0 to 1, shape (num_powers,).
       num_chains: chains of each observation, at least 2 (static).
       control_variates: whether Stein's control variates remove the part of :math:`\ell` that a
         field linear in z explains (static). The expectation under exact samples stays; every chain
         costs one more gradient and one directional derivative. They need an even ``num_chains`` of
         at least 4 (halves are centred separately) and several observations.
-      energy_l2: as in ``vanilla_loss``.
 
     Returns:
       The scalar loss, a surrogate of which only the gradient has a meaning, and the metrics of

@@ -90,14 +90,10 @@ def tempered_loss(
     p)` at every power. It is stable and cheap.
 
     Args:
-      params: to differentiate with respect to.
-      model: the latent EBM.
-      observations: shape (batch, *event).
+      params, model, observations, prior_latents, energy_l2: as in ``vanilla_loss``.
       power_latents: a draw for each power and observation, shape (num_powers, batch, d), from the
         prior (first power) to the posterior (last).
-      prior_latents: shape (num_prior, d).
       powers: increasing from 0 to 1, shape (num_powers,).
-      energy_l2: as in ``vanilla_loss``.
 
     Returns:
       The scalar loss and the metrics of ``vanilla_loss``, with ``mean_log_likelihoods``, the
@@ -130,7 +126,7 @@ def telescoped_loss(
     estimates. The powers between only help the chains arrive (``warm_start``) and fill the metrics.
     It is unbiased for exact samples.
 
-    Args, returns and errors are those of ``tempered_loss``.
+    Arguments and returns are those of ``tempered_loss``.
 
     Source: Calderhead & Girolami 2009, differentiated.
     """
@@ -167,7 +163,7 @@ def frozen_prior_loss(
     The prior is never trained: its gradient is zero or, with ``energy_l2``, the penalty's, which
     pulls energies to zero. Use ``tempered_loss`` to train: it only adds the prior's contrast.
 
-    Args, returns and errors are those of ``tempered_loss``.
+    Arguments and returns are those of ``tempered_loss``.
 
     Source: thermodynamic-integration thesis, Eq. 19, as its public code differentiates it.
     """

@@ -64,8 +64,7 @@ def sample_ladder(
 
     Args:
       key: consumed.
-      params: the model's parameters.
-      model: the latent EBM.
+      params, model: the latent EBM.
       observations: shape (batch, *event).
       powers: the whole ladder, increasing from 0 to 1, shape (num_powers,), as for losses and
         ``log_evidence``. Vanilla training uses ``[0, 1]``.

@@ -48,8 +48,7 @@ def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Arr
     """Returns ``-E(z) + log N(z; 0, base_scale^2 I)``: the base is normalised, the tilt is not.
 
     Args:
-      params: the model's parameters; the generator's are not used.
-      model: the latent EBM.
+      params, model: the latent EBM, whose generator is not used.
       z: one latent, shape (d,).
 
     Returns:
@@ -68,8 +67,7 @@ def log_likelihood(
     """Returns ``log N(x; generator(z), likelihood_scale^2 I)``, with its constant.
 
     Args:
-      params: the model's parameters; the prior's are not used.
-      model: the latent EBM.
+      params, model: the latent EBM, whose prior is not used.
       z: one latent, shape (d,).
       x: one observation, in the generator's event shape.
 

@@ -47,8 +47,7 @@ def sample_prior(
 
     Args:
       key: consumed.
-      params: the model's parameters; the generator's are not used.
-      model: the latent EBM.
+      params, model: the latent EBM, whose generator is not used.
       num_chains: number of independent chains (static).
       latent_dim: d (static).
       sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
@@ -95,8 +94,7 @@ def sample_power_posteriors(
 
     Args:
       key: consumed.
-      params: the model's parameters.
-      model: the latent EBM.
+      params, model: the latent EBM.
       observations: shape (batch, *event).
       powers: increasing within (0, 1], shape (num_powers,); one power of 1 gives the posterior.
         Power 0 is the prior, which has separate chains: see ``sample_ladder``.

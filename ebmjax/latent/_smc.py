@@ -37,8 +37,7 @@ def smc_log_normalizer(
         Particles interact, so the standard error comes from the independent repeats, at least 2;
         with few repeats it is rough.
       powers: shape (num_powers,), increasing from 0 to 1.
-      log_base_fn: one position to a scalar.
-      log_tilt_fn: one position to a scalar.
+      log_base_fn, log_tilt_fn: one position to a scalar.
       sampler: log density to sampler, such as ``functools.partial(mala, step_size=0.1)``; not
         ``sgld``, see ``annealed_importance_sampling``.
       num_steps: steps at every power below 1 (static).

@@ -36,11 +36,9 @@ class LiveSteps:
     """The last steps of every chain, differentiated: see ``run_live_chains``.
 
     Attributes:
-      step_size: step size of the Langevin steps, as the sampler's.
-      noise_scale: noise of the Langevin steps, as the sampler's.
+      step_size, noise_scale: of the Langevin steps, as the sampler's.
       num_steps: fewer than the chains have, of which they are the last (static).
-      low: lower end of the box that every step ends in.
-      high: upper end of that box.
+      low, high: ends of the box that every step ends in.
       num_references: slots of a shard's buffer, none of them a start of the step's chains, among
         which the entropy's neighbours are sought.
     """

@@ -56,8 +56,7 @@ def run_live_chains(
       step_size: :math:`\epsilon`, positive; a scalar, or an array or PyTree as in ``sgld_step``.
       noise_scale: :math:`\sigma`, at least 0; the exact Langevin value is sqrt(2 step_size).
       num_steps: at least 1 (static).
-      low: lower end of the box that every step ends in; :math:`-\infty` for none.
-      high: upper end of that box; :math:`\infty` for none.
+      low, high: ends of the box that every step ends in; infinite for none.
 
     Returns:
       Ends, like ``starts``.

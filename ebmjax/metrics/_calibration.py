@@ -82,15 +82,8 @@ def expected_calibration_error(
     .. math::
         \mathrm{ECE} = \sum_b \frac{n_b}{N} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
 
-    with the bins of ``reliability_bins``: equal width, (lo, hi], by the largest probability.
-
-    Args:
-      probabilities: (N, classes), each row a distribution.
-      labels: (N,), integers in [0, classes).
-      num_bins: static.
-
-    Returns:
-      Scalar in [0, 1]; papers print it in percent.
+    with the bins of ``reliability_bins``: equal width, (lo, hi], by the largest probability. It has
+    the same arguments. The scalar is in [0, 1]; papers print it in percent.
 
     Source: Guo et al. 2017, equation 3; 20 bins as JEM and SADA-JEM.
 
@@ -111,15 +104,8 @@ def calibration_gaps(
 
     It is correctness (0 or 1) minus confidence, with the sign of that gap in the example's bin.
     ``sampling_error`` and ``paired_difference`` of these numbers take the signs as known (delta
-    method). They are a little too large if a bin's gap is within its error.
-
-    Args:
-      probabilities: (N, classes), each row a distribution.
-      labels: (N,), integers in [0, classes).
-      num_bins: static.
-
-    Returns:
-      (N,), each in [-1, 1].
+    method). They are a little too large if a bin's gap is within its error. The arguments are those
+    of ``reliability_bins``, the result has shape (N,) and lies in [-1, 1].
 
     Example:
       >>> probabilities = jnp.array([[0.75, 0.25], [0.75, 0.25]])
@@ -166,8 +152,7 @@ def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
     r"""Returns the mean of :math:`-\log p(y \mid x)`, with p the softmax of the logits.
 
     Args:
-      logits: (N, classes).
-      labels: (N,), integers in [0, classes).
+      logits, labels: as in ``accuracy``.
 
     Returns:
       Scalar, in nats per example; log(classes) for a uniform guess.
@@ -190,11 +175,7 @@ def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
     score of one class's probability.
 
     Args:
-      probabilities: (N, classes), each row a distribution.
-      labels: (N,), integers in [0, classes).
-
-    Returns:
-      Scalar in [0, 2].
+      probabilities, labels: as in ``reliability_bins``.
 
     Source: Brier 1950, equation 2.
 

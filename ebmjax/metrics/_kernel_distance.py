@@ -91,8 +91,7 @@ def kernel_distance_subsets(
 
     Args:
       key: chooses the subsets.
-      features_a: (n, d), n >= num_subsets * subset_size.
-      features_b: (m, d), m >= num_subsets * subset_size.
+      features_a, features_b: (n, d) and (m, d); n and m at least num_subsets * subset_size.
       num_subsets: at least 2.
       subset_size: rows of either side in a subset, at least 2.
       kernel: as in ``kernel_distance``.

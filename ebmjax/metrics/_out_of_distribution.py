@@ -56,8 +56,7 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
     variance is then DeLong's.
 
     Args:
-      in_scores: (n,), of in-distribution images.
-      out_scores: (m,), of the others.
+      in_scores, out_scores: as for ``auroc``.
 
     Returns:
       Arrays of shape (n,) and (m,); inside ``jit`` all NaN if a score is NaN.
@@ -99,8 +98,7 @@ def average_precision(
     m / (n + m) with the others as positives. Compare it at equal sizes only.
 
     Args:
-      in_scores: (n,), of in-distribution images.
-      out_scores: (m,), of the others.
+      in_scores, out_scores: as for ``auroc``.
       positive: class that counts as found: "in", or "out", for which both sets change places and
         scores their sign (static).
 
@@ -134,8 +132,7 @@ def fpr_at_tpr(
     are different points of the ROC curve.
 
     Args:
-      in_scores: (n,), of in-distribution images.
-      out_scores: (m,), of the others.
+      in_scores, out_scores: as for ``auroc``.
       tpr: in (0, 1].
       positive: as for ``average_precision``.
 

@@ -125,8 +125,7 @@ def pgd_attack(
       random_start: whether to begin uniformly in the ball instead of at the image.
       num_eot: copies over which a randomised classifier is averaged, at least 1 (Athalye et al.
         2018).
-      low: lower end of the images' range.
-      high: upper end.
+      low, high: ends of the images' range.
 
     Returns:
       A ``PGDResult``.

@@ -38,9 +38,7 @@ class NormPolicy:
     Classified images always use their batch. The second pass never updates the averages.
 
     Attributes:
-      positives: ``"batch"`` or ``"running"``.
-      negatives: ``"batch"`` or ``"running"``.
-      chains: ``"batch"`` or ``"running"``.
+      positives, negatives, chains: ``"batch"`` or ``"running"``.
       second_pass: ``"batch"`` for every role as in the first pass, ``"running"`` for running
         averages in every role.
       updated_by: roles whose first pass updates the running averages; they must not use them. If

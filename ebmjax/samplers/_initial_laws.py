@@ -34,8 +34,7 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
 
     Args:
       shape: of one position.
-      low: lower end, in the position's units: a number, or an array of shape ``shape``.
-      high: upper end, in the same forms.
+      low, high: ends, in the position's units: numbers, or arrays of shape ``shape``.
 
     Example:
       >>> law = uniform_law((8, 8, 1), -1.0, 1.0)
@@ -86,8 +85,7 @@ def informative_law(
       labels: (n,) integers in [0, num_classes).
       num_classes: each with one image at least.
       jitter: variance added to every pixel, in squared units of the images.
-      low: lower end of the box.
-      high: upper end.
+      low, high: ends of the box.
 
     Returns:
       A law that holds num_classes * d * (d + 1) numbers on the device, with d pixels an image. Ten
