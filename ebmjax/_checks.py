@@ -12,7 +12,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._shown import shown as shown
+from ebmjax._shown import trim as trim
 from ebmjax.types import LogDensityFn, PyTree
 
 
@@ -25,7 +25,7 @@ def _numbers(name: str, value: Any) -> np.ndarray:
     numbers = np.asarray(value)
     if not jnp.issubdtype(numbers.dtype, jnp.number):
         raise TypeError(
-            f"{name} must be a number or an array of numbers, got {name}={shown(repr(value))}."
+            f"{name} must be a number or an array of numbers, got {name}={trim(repr(value))}."
         )
     _check_real(name, numbers.dtype)
     return numbers
@@ -95,7 +95,7 @@ def check_positive(name: str, value: Any) -> None:
     """
     for where, part, numbers in _concrete(name, value):
         if not np.all(np.isfinite(numbers) & (numbers > 0)):
-            raise ValueError(f"{where} must be positive and finite, got {where}={shown(part)}.")
+            raise ValueError(f"{where} must be positive and finite, got {where}={trim(part)}.")
 
 
 def check_not_negative(name: str, value: Any) -> None:
@@ -105,21 +105,21 @@ def check_not_negative(name: str, value: Any) -> None:
     """
     for where, part, numbers in _concrete(name, value):
         if not np.all(np.isfinite(numbers) & (numbers >= 0)):
-            raise ValueError(f"{where} must be zero or more and finite, got {where}={shown(part)}.")
+            raise ValueError(f"{where} must be zero or more and finite, got {where}={trim(part)}.")
 
 
 def check_finite(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite."""
     for where, part, numbers in _concrete(name, value):
         if not np.all(np.isfinite(numbers)):
-            raise ValueError(f"{where} must be finite, got {where}={shown(part)}.")
+            raise ValueError(f"{where} must be finite, got {where}={trim(part)}.")
 
 
 def check_fraction(name: str, value: Any) -> None:
     """Raises ValueError unless every concrete entry of ``value`` lies in [0, 1]."""
     for where, part, numbers in _concrete(name, value):
         if not np.all((numbers >= 0) & (numbers <= 1)):
-            raise ValueError(f"{where} must lie between 0 and 1, got {where}={shown(part)}.")
+            raise ValueError(f"{where} must lie between 0 and 1, got {where}={trim(part)}.")
 
 
 def check_interval(low: Any, high: Any) -> None:
@@ -127,7 +127,7 @@ def check_interval(low: Any, high: Any) -> None:
     if is_traced((low, high)):
         return
     if not np.all(_numbers("low", low) < _numbers("high", high)):
-        raise ValueError(f"low must be below high, got low={shown(low)} and high={shown(high)}.")
+        raise ValueError(f"low must be below high, got low={trim(low)} and high={trim(high)}.")
 
 
 def check_scalar(name: str, value: Any) -> None:
@@ -185,7 +185,7 @@ def check_at_least(name: str, value: int, minimum: int) -> None:
     """Raises ValueError unless the integer ``value`` is at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
         raise ValueError(
-            f"{name} must be an integer of at least {minimum}, got {name}={shown(repr(value))}."
+            f"{name} must be an integer of at least {minimum}, got {name}={trim(repr(value))}."
         )
 
 
@@ -283,6 +283,6 @@ def leading_size(name: str, tree: PyTree) -> int:
         hint = " A list counts as many arrays: make it one by numpy.asarray." if has_list else ""
         raise ValueError(
             f"{name} must be arrays that share their leading axis, got leading sizes "
-            f"{shown(sizes or {})}.{hint}"
+            f"{trim(sizes or {})}.{hint}"
         )
     return next(iter(sizes.values()))  # type: ignore[return-value]

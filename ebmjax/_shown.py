@@ -5,8 +5,8 @@ from typing import Any
 MAX_SHOWN = 160
 
 
-def shown(value: Any) -> str:
-    """``value`` for a message: in full if short, else its beginning, its type and its shape."""
+def trim(value: Any) -> str:
+    """Returns ``value`` for a message: in full if short, else its beginning, type and shape."""
     text = " ".join(str(value).split())
     if len(text) <= MAX_SHOWN:
         return text

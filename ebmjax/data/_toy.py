@@ -8,7 +8,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive, check_scalar, is_traced, shown
+from ebmjax._checks import check_at_least, check_positive, check_scalar, is_traced, trim
 from ebmjax.types import Key
 
 
@@ -152,7 +152,7 @@ def _check_weights(weights: Any) -> None:
     values = np.asarray(weights)
     if not np.all(np.isfinite(values) & (values >= 0)) or not np.any(values > 0):
         raise ValueError(
-            f"weights must be zero or more, finite and not all zero, got {shown(values.tolist())}."
+            f"weights must be zero or more, finite and not all zero, got {trim(values.tolist())}."
         )
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import check_at_least, shown
+from ebmjax._checks import check_at_least, trim
 from ebmjax.latent._schedule import check_whole_ladder
 
 
@@ -71,10 +71,10 @@ def _check_energies(mean_log_likelihoods: jax.Array, powers: jax.Array) -> None:
         return
     energies = np.asarray(mean_log_likelihoods)
     if not np.all(np.isfinite(energies)):
-        raise ValueError(f"mean_log_likelihoods must be finite, got {shown(energies.tolist())}.")
+        raise ValueError(f"mean_log_likelihoods must be finite, got {trim(energies.tolist())}.")
     if not np.any(np.diff(energies) > 0.0):
         raise ValueError(
             "mean_log_likelihoods must increase somewhere along the powers, or there is no length "
-            f"to share; got {shown(energies.tolist())}. Run the pilot with more chains or more "
+            f"to share; got {trim(energies.tolist())}. Run the pilot with more chains or more "
             "steps."
         )

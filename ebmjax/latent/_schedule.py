@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import check_at_least, check_positive, check_scalar, shown
+from ebmjax._checks import check_at_least, check_positive, check_scalar, trim
 
 
 def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
@@ -63,7 +63,7 @@ def check_powers(powers: jax.Array, *, minimum: int) -> None:
     if not (np.all(np.diff(values) > 0) and values[0] >= 0 and values[-1] <= 1):
         raise ValueError(
             "powers must increase strictly within [0, 1], from the prior's end to the "
-            f"posterior's, got {shown(values.tolist())}. power_schedule makes such a ladder."
+            f"posterior's, got {trim(values.tolist())}. power_schedule makes such a ladder."
         )
 
 

@@ -32,7 +32,7 @@ class ResidualEnergy(nn.Module):
     ``spectral_norm``: a pure function of the parameters, without state. A kernel above the limit
     gets no gradient along itself, so gradient descent only lengthens it and it stays at the limit.
     (IGEBM's code always divides by the norm, and caps only the second convolution of a block.)
-    Gains are not bounded. ``folded`` saves chains the power iterations at every step.
+    Gains are not bounded. ``fold`` saves chains the power iterations at every step.
 
     **Classes.** With ``num_classes`` the energy is E(x, y) and the call takes labels. Each block
     adds a bias of the class to the input of its two convolutions and multiplies the second's output
@@ -115,7 +115,7 @@ class ResidualEnergy(nn.Module):
         return jnp.where((labels >= 0) & (labels < self.num_classes), energy, jnp.nan)
 
     @nn.nowrap
-    def folded(self, params: PyTree) -> tuple["ResidualEnergy", PyTree]:
+    def fold(self, params: PyTree) -> tuple["ResidualEnergy", PyTree]:
         """Returns the same energy as a network without a limit, and parameters with capped kernels.
 
         Fold once a training step and run chains on the result: they then cost no more than without

@@ -16,7 +16,7 @@ from ebmjax._checks import (
     check_interval,
     check_labels,
     check_positive,
-    shown,
+    trim,
 )
 from ebmjax._stored import AT_ONCE, is_stored, map_rows
 from ebmjax.types import Key, PyTree
@@ -182,6 +182,6 @@ def _check_labels(labels: np.ndarray, num_images: int, num_classes: int) -> None
     empty = np.flatnonzero(np.bincount(labels, minlength=num_classes) == 0)
     if len(empty):
         raise ValueError(
-            f"labels must hold every class at least once, got none of {shown(empty.tolist())} out "
+            f"labels must hold every class at least once, got none of {trim(empty.tolist())} out "
             f"of num_classes={num_classes}."
         )

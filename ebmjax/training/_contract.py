@@ -36,10 +36,6 @@ def check_returned(returned: Any, params: PyTree, shards: PyTree) -> tuple[PyTre
       returned: by ``gradient_fn`` under ``vmap``.
       params: the gradients must have their structure and shapes.
       shards: those before the step; the new ones must be like them.
-
-    Raises:
-      TypeError: if they are not three, or a leaf has another dtype.
-      ValueError: if structures or shapes differ, or metrics lack a scalar "loss".
     """
     if not isinstance(returned, tuple) or len(returned) != 3:
         got = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
@@ -70,11 +66,7 @@ def update(
     params: PyTree,
     loss: jax.Array,
 ) -> tuple[PyTree, PyTree]:
-    """Calls ``optimizer.update``, with ``value=loss`` and ``grad=gradients`` if it takes them.
-
-    Raises:
-      TypeError: if the optimiser needs more than a training step has.
-    """
+    """Calls ``optimizer.update``, with ``value=loss`` and ``grad=gradients`` if it takes them."""
     told = optax.with_extra_args_support(optimizer).update
     try:
         return told(gradients, opt_state, params, value=loss, grad=gradients)

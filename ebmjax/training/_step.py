@@ -85,11 +85,8 @@ def make_train_step(
       finite; 3 if the loss exceeded ``max_abs_loss``.
 
     Raises:
-      TypeError: if ``gradient_fn`` does not take four arguments. While tracing, if it does not
-        return three things, a dtype is wrong, parameters are integers, or the optimiser needs more
-        arguments.
-      ValueError: while tracing, if gradients or shard have another structure or shape, the metrics
-        lack a scalar "loss", or ``axis_name`` is not mapped.
+      TypeError, ValueError: while the step is traced, if ``gradient_fn`` returns what does not fit,
+        the optimiser needs more arguments, or ``axis_name`` is not mapped.
     """
     check_arguments(gradient_fn)
 

@@ -124,7 +124,7 @@ REORDERED = 8 * 38 * EPS
 
 def test_kernels_enter_capped_and_folding_keeps_the_energy_and_its_gradients():
     network, params = conditional()
-    folded, capped = network.folded(params)
+    folded, capped = network.fold(params)
     assert folded.spectral_norm is None
     energies = jax.jit(network.apply)(params, IMAGES, LABELS)
     np.testing.assert_allclose(
@@ -134,7 +134,7 @@ def test_kernels_enter_capped_and_folding_keeps_the_energy_and_its_gradients():
     assert np.all(np.abs(uncapped - energies) > 0.1)
 
     def through_fold(params):
-        folded, capped = network.folded(params)
+        folded, capped = network.fold(params)
         return jnp.sum(folded.apply(capped, IMAGES, LABELS))
 
     want = jax.jit(jax.grad(lambda p: jnp.sum(network.apply(p, IMAGES, LABELS))))(params)
@@ -188,7 +188,7 @@ def test_one_image_has_the_energy_and_the_score_it_has_in_a_batch():
 
 def test_chains_on_the_folded_network_are_chains_on_the_network():
     network, params = conditional()
-    folded, capped = network.folded(params)
+    folded, capped = network.fold(params)
 
     @functools.partial(jax.jit, static_argnums=0)
     def ends(network, params):
@@ -317,7 +317,7 @@ def test_bad_settings(options, match):
 def test_without_a_limit_nothing_is_folded():
     network = SMALL(spectral_norm=None)
     params = {"params": {"kernel": 9 * np.eye(2, dtype=np.float32)}}
-    folded, same = network.folded(params)
+    folded, same = network.fold(params)
     assert folded is network
     assert same is params
     assert cap_kernels(params, 1.0) is not params

@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ebmjax._shown import shown
+from ebmjax._shown import trim
 from ebmjax.recipes.core.extractor_names import RANDOM, extractor_name
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.core.ranges import MAX_SEED
@@ -166,6 +166,6 @@ def model_options(config: Config) -> dict[str, Any]:
         why = f" ({options})" if isinstance(options, Exception) else ""
         raise ConfigError(
             "config.model.options must be a JSON object, names in double quotes, such as "
-            f"--config.model.options='{{\"width\": 32}}'; got {shown(repr(text))}{why}."
+            f"--config.model.options='{{\"width\": 32}}'; got {trim(repr(text))}{why}."
         )
     return options

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict, config_dict
 
-from ebmjax._shown import shown
+from ebmjax._shown import trim
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.ranges import Range
 
@@ -193,7 +193,7 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     """Returns the message for a value that is not of the field's kind."""
     is_many = isinstance(one.default, tuple) or one.values.kind is tuple
     many = "a list, every entry " * is_many
-    return f"config.{name} must be {many}{one.values.words}, got {shown(repr(value))}."
+    return f"config.{name} must be {many}{one.values.words}, got {trim(repr(value))}."
 
 
 def named_code(fields: Fields, config: Config) -> dict[str, str]:
@@ -233,7 +233,7 @@ def _check_range(name: str, one: Field, value: Any) -> None:
         raise ConfigError(f"config.{name} must be {expected}, got {_first_wrong(one, value)!r}.")
     where = " in every entry" if isinstance(value, list | tuple) else ""
     raise ConfigError(
-        f"config.{name} must be {expected}{where}, got {shown(repr(value))}. "
+        f"config.{name} must be {expected}{where}, got {trim(repr(value))}. "
         f"Set it with --config.{name}=..."
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ebmjax import _records
 from ebmjax._records import saved_steps
-from ebmjax._shown import shown
+from ebmjax._shown import trim
 from ebmjax.recipes.core import declare, families
 from ebmjax.recipes.core.fields import Config, ConfigError, WorkdirError, choose, flatten
 from ebmjax.recipes.core.ranges import FINITE
@@ -124,7 +124,7 @@ def config_of(folder: Path) -> Config:
 
 def _as_config(saved: dict[str, Any]) -> Config:
     family = saved.get("family")
-    family = family if isinstance(family, str) else shown(family)
+    family = family if isinstance(family, str) else trim(family)
     choose("family", family, families.FAMILIES)
     fields, flat = families.fields_of(family), flatten(saved)
     config = declare.defaults(fields)
@@ -134,7 +134,7 @@ def _as_config(saved: dict[str, Any]) -> Config:
         if name in fields:
             flat[name] = declare.from_json(fields[name], name, flat[name])
         elif not _is_further_option(fields, name, flat[name]):
-            raise ConfigError(f"config.{shown(name)} is no field of the family {family}.")
+            raise ConfigError(f"config.{trim(name)} is no field of the family {family}.")
     with config.unlocked():
         config.update_from_flattened_dict(flat)
     return config
@@ -180,8 +180,8 @@ def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], boo
         and not (name in fields and declare.no_effect(fields, config, name))
     ]
     return "; ".join(
-        f"{name} was {shown(repr(theirs.get(name, 'absent')))} and is now "
-        f"{shown(repr(ours.get(name, 'absent')))}"
+        f"{name} was {trim(repr(theirs.get(name, 'absent')))} and is now "
+        f"{trim(repr(ours.get(name, 'absent')))}"
         for name in names[:5]
     )
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ebmjax._shown import shown
+from ebmjax._shown import trim
 from ebmjax.recipes.core import declare, families, remedies, run_folder, workdir
 from ebmjax.recipes.core.declare import Fields
 from ebmjax.recipes.core.fields import Config, WorkdirError
@@ -116,16 +116,16 @@ def _check(saved: Any, fields: Fields) -> None:
       TypeError, ValueError: naming what is wrong.
     """
     if not isinstance(saved, list):
-        raise TypeError(f"its recoveries are no list, but {shown(repr(saved))}")
+        raise TypeError(f"its recoveries are no list, but {trim(repr(saved))}")
     for number, one in enumerate(saved, start=1):
         if not isinstance(one, dict):
-            raise TypeError(f"recovery {number} is no object, but {shown(repr(one))}")
+            raise TypeError(f"recovery {number} is no object, but {trim(repr(one))}")
         for name in STEPS:  # of these, folders and files are named
             if type(one.get(name)) is not int or one[name] < 0:
-                raise ValueError(f"its {name} must be an integer, got {shown(repr(one.get(name)))}")
+                raise ValueError(f"its {name} must be an integer, got {trim(repr(one.get(name)))}")
         for name, kinds in OTHERS.items():
             if not isinstance(one.get(name), kinds):
-                raise TypeError(f"its {name} cannot be {shown(repr(one.get(name)))}")
+                raise TypeError(f"its {name} cannot be {trim(repr(one.get(name)))}")
         if one["number"] != number:
             raise ValueError(f"recovery {number} has the number {one['number']}")
         _check_changes(one.get("remedy"), one.get("changes"), fields)
@@ -134,14 +134,14 @@ def _check(saved: Any, fields: Fields) -> None:
 def _check_changes(remedy: Any, changes: Any, fields: Fields) -> None:
     if not isinstance(remedy, str) or remedy not in remedies.REMEDIES:
         raise ValueError(
-            f"a remedy is one of {sorted(remedies.REMEDIES)}, got {shown(repr(remedy))}"
+            f"a remedy is one of {sorted(remedies.REMEDIES)}, got {trim(repr(remedy))}"
         )
     if not isinstance(changes, dict):
-        raise TypeError(f"changes are no object, but {shown(repr(changes))}")
+        raise TypeError(f"changes are no object, but {trim(repr(changes))}")
     for name, values in changes.items():
         if name not in fields or remedies.change_of(remedy, name) is None:
-            raise ValueError(f"the remedy {remedy} does not change {shown(repr(name))}")
+            raise ValueError(f"the remedy {remedy} does not change {trim(repr(name))}")
         if not isinstance(values, list) or len(values) != 2:
-            raise ValueError(f"{name} must have two values, got {shown(repr(values))}")
+            raise ValueError(f"{name} must have two values, got {trim(repr(values))}")
         for value in values:
             declare.from_json(fields[name], name, value)

@@ -71,7 +71,7 @@ def _energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
     """Returns the energy, with norms that are computed once for all chains."""
 
     def energy_of(params: PyTree) -> learning.Energy:
-        folded, kept = network.folded(params)
+        folded, kept = network.fold(params)
         if network.num_classes is None:
             return lambda images, labels: folded.apply(kept, images)  # pyright: ignore
         return lambda images, labels: folded.apply(kept, images, labels)  # pyright: ignore

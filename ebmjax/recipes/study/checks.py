@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebmjax._shown import shown
+from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.core import declare, families
 from ebmjax.recipes.core.fields import Config, ConfigError
@@ -74,7 +74,7 @@ def check_data(cells: Sequence["Cell"]) -> None:
 
 def _expect(is_right: bool, what: str, expected: str, got: Any) -> None:
     if not is_right:
-        raise ConfigError(f"{what} must be {expected}; got {shown(repr(got))}.")
+        raise ConfigError(f"{what} must be {expected}; got {trim(repr(got))}.")
 
 
 def _check_row(label: Any, row: Any) -> None:
