@@ -5,7 +5,7 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from ebmjax.metrics._generation import check_features
+from ebmjax.metrics._kernel_distance import check_sides
 
 
 def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
@@ -20,8 +20,7 @@ def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
     with the score of as many fresh samples.
 
     Args:
-      samples_a: (n, d), n >= 2, finite.
-      samples_b: (m, d), m >= 2, finite, in the same units.
+      samples_a, samples_b: (n, d) and (m, d), n and m >= 2, finite, in the same units.
 
     Returns:
       Zero or more, in the square root of the samples' unit; in one dimension
@@ -33,12 +32,7 @@ def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
       >>> energy_distance([[0.0], [0.0]], [[3.0], [5.0]])  # sqrt(2 * 4 - 0 - 1)
       2.6457513110645907
     """
-    a, b = check_features("samples_a", samples_a), check_features("samples_b", samples_b)
-    if a.shape[1] != b.shape[1]:
-        raise ValueError(
-            f"both sides need samples of one dimension: samples_a has shape {a.shape}, "
-            f"samples_b {b.shape}."
-        )
+    a, b = check_sides(samples_a=samples_a, samples_b=samples_b)
     squared = 2 * _mean_distance(a, b) - _mean_distance(a, a) - _mean_distance(b, b)
     return math.sqrt(max(squared, 0.0))
 

@@ -51,8 +51,7 @@ def kernel_distance(
     bytes; time grows with (n + m)^2 d.
 
     Args:
-      features_a: (n, d), n >= 2.
-      features_b: (m, d), m >= 2.
+      features_a, features_b: (n, d) and (m, d), n and m >= 2.
       kernel: ``"polynomial"``, ``(x.y / d + 1)^3``, that of KID; or ``"rbf"``,
         ``exp(-|x - y|^2 / (2 bandwidth^2))``.
       bandwidth: of ``"rbf"``; None is the median distance within both sides together (first 1,000
@@ -125,8 +124,8 @@ def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     )
     if a.shape[1] != b.shape[1]:
         raise ValueError(
-            f"both sides need features of one extractor: {name_a} has shape {a.shape}, "
-            f"{name_b} {b.shape}."
+            f"both sides need rows of one length, as of one extractor: {name_a} has shape "
+            f"{a.shape}, {name_b} {b.shape}."
         )
     return a, b
 

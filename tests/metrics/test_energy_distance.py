@@ -52,7 +52,7 @@ def test_samples_of_one_law_score_what_the_docstring_says():
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [
-        (np.zeros((3, 2)), np.zeros((3, 1)), "both sides need samples of one dimension"),
+        (np.zeros((3, 2)), np.zeros((3, 1)), "both sides need rows of one length"),
         (np.zeros(3), np.zeros((3, 1)), r"samples_a must have shape \(n, d\)"),
         (np.zeros((3, 1)), np.full((3, 1), np.nan), "samples_b must be finite; 3 of 3"),
     ],
