@@ -78,7 +78,7 @@ def gaussian_moments(
 
     Args:
       samples: shape (..., n, d): n draws in d dimensions, one Gaussian per leading index.
-      covariance: ``"full"`` is the unbiased sample covariance S, singular unless n > d.
+      covariance: ``"full"`` is the unbiased sample covariance S, and needs n > d.
         ``"diagonal"`` is its diagonal. ``"shrunk"`` is oracle approximating shrinkage :math:`(1 -
         \rho) S + \rho \mu I`, positive definite unless all draws are the same. Its :math:`\mu =
         \operatorname{tr} S / d`, :math:`a = \|S\|_F^2 / d^2` and :math:`\rho = \min(1, (a + \mu^2)

@@ -55,8 +55,8 @@ def kernel_distance(
       kernel: ``"polynomial"``, ``(x.y / d + 1)^3``, that of KID; or ``"rbf"``,
         ``exp(-|x - y|^2 / (2 bandwidth^2))``.
       bandwidth: of ``"rbf"``; None is the median distance within both sides together (first 1,000
-        rows of each). Only numbers at one bandwidth compare, so give one for a table. The
-        thermodynamic-integration thesis's is ``sqrt(d / 2)``.
+        rows of each), unless that is 0. Only numbers at one bandwidth compare, so give one for a
+        table. The thermodynamic-integration thesis's is ``sqrt(d / 2)``.
 
     Returns:
       The estimate, which is KID only with the 2015 Inception-v3's features and the polynomial

@@ -174,8 +174,8 @@ def ood_scores(
 
     Args:
       logits_fn: (N, ...) to (N, classes), parameters bound.
-      images: (N, ...), floating point, as the network takes them; usually (N, H, W, C). For many
-        images, call this (jitted) on batches and concatenate.
+      images: (N, ...), floating point and finite, as the network takes them; usually (N, H, W, C).
+        For many images, call this (jitted) on batches and concatenate.
 
     Returns:
       A dict of three arrays of shape (N,), float32 at least.

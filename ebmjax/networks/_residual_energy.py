@@ -53,7 +53,7 @@ class ResidualEnergy(nn.Module):
       dtype: of the computation up to the sum over pixels; then float32.
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
-    8x8 digits. Halving rounds up: 25 pixels become 13.
+    8x8 digits. Halving rounds up: 25 pixels become 13. A side needs 2^h pixels for h halvings.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.
 
