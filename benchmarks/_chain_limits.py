@@ -1,18 +1,18 @@
 """The limits of chains of networks: their products, beside the machine's largest.
 
-``peers.py`` prints the table.
+``peers.py`` prints them; ``accelerator.py`` times a product. Needs JAX and Flax only.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import _harness as harness
 import jax
 import jax.numpy as jnp
-import numpy as np
+from _chains import Chain
 from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 from jax.interpreters.partial_eval import dce_jaxpr
-from sampler_throughput import Chain, seconds
 
 from ebmjax.types import LogDensityFn
 
@@ -33,28 +33,10 @@ class Parts(NamedTuple):
     as_products: list[JaxprEqn]
 
 
-class Limit(NamedTuple):
-    """Times of a chain of ours and of its parts: medians over the repeats, in milliseconds.
-
-    Attributes:
-      work: what was done.
-      gflop: 10⁹ operations of the products of its gradients.
-      ours: the whole chain.
-      equations: the convolutions and products of its gradients alone.
-      as_products: the same where convolutions are products.
-    """
-
-    work: str
-    gflop: float
-    ours: float
-    equations: float
-    as_products: float
-
-
 def parts(
     log_density_fn: LogDensityFn, with_products: LogDensityFn, start: jax.Array, num_steps: int
 ) -> Parts:
-    """The convolutions and products of the gradients of a chain from ``start``."""
+    """Finds the convolutions and products of the gradients of a chain from ``start``."""
 
     def found(function: LogDensityFn) -> list[JaxprEqn]:
         jaxpr = jax.make_jaxpr(jax.vmap(jax.grad(function)))(start).jaxpr
@@ -65,7 +47,7 @@ def parts(
 
 
 def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """Those of a program and of the programs inside it."""
+    """Yields the equations of a program and of the programs inside it."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jaxprs_in_params(equation.params):
@@ -73,7 +55,7 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def alone(found: list[JaxprEqn]) -> Callable[[], Any]:
-    """A compiled program that computes these equations, of random numbers, and nothing else."""
+    """Returns a compiled call that computes these equations, with random numbers, and no others."""
     shapes: list[list[Any]] = [
         [variable.aval for variable in equation.invars] for equation in found
     ]
@@ -86,43 +68,54 @@ def alone(found: list[JaxprEqn]) -> Callable[[], Any]:
         pairs = zip(found, inputs, strict=True)
         return [equation.primitive.bind(*of_one, **equation.params) for equation, of_one in pairs]
 
-    program = jax.jit(run).lower(inputs).compile()
+    program, _ = harness.compile_program(run, inputs)
     return lambda: program(inputs)
 
 
 def operations(product: Any) -> int:
-    """Multiplications and additions of a product."""
+    """Returns the number of multiplications and additions of a product."""
     ((contracted, _), _) = product.params["dimension_numbers"]
     left = product.invars[0].aval.shape
     return 2 * math.prod(product.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
 
 
-def limit(work: str, chain: Chain, parts: Parts, repeats: int) -> Limit:
-    """Times a chain, and its convolutions and products alone."""
-    programs = [chain, alone(parts.equations), alone(parts.as_products)]
-    timings = [[seconds(program) for program in programs] for _ in range(repeats + 1)]
-    ours, *bare = 1e3 * np.median(timings[1:], axis=0)  # the first warms up
+def measure_limit(work: str, chain: Chain, parts: Parts, repeats: int, peak: float) -> harness.Row:
+    """Times a chain, and its convolutions and products alone.
+
+    Args:
+      work: name of the row.
+      chain: the whole chain.
+      parts: those of its gradients.
+      repeats: timings of each, in turn.
+      peak: operations a second of this machine's largest product.
+    """
+    calls = {
+        "ours": chain,
+        "alone": alone(parts.equations),
+        "as products": alone(parts.as_products),
+    }
+    times = harness.time_in_turn(calls, repeats)
+    ours, bare, as_products = map(harness.median_ms, times.values())
     flops = parts.num_steps * sum(map(operations, parts.as_products))
-    return Limit(work, flops / 1e9, ours, *(parts.num_steps * ms for ms in bare))
+    return {
+        "work": work,
+        "10⁹ op.": flops / 1e9,
+        "ours ms": ours,
+        "10⁹ op./s": flops / ours / 1e6,
+        "of peak": flops / (1e-3 * ours) / peak,
+        "alone ms": parts.num_steps * bare,
+        "as products ms": parts.num_steps * as_products,
+    }
+
+
+def time_product(side: int, repeats: int, dtype: Any = jnp.float32) -> tuple[list[float], Any, Any]:
+    """Times a product of square matrices; also returns its program, and the seconds to compile."""
+    matrix = jnp.ones((side, side), dtype)
+    program, compile_seconds = harness.compile_program(jnp.matmul, matrix, matrix)
+    times = harness.time_in_turn({"": lambda: program(matrix, matrix)}, repeats)[""]
+    return times, program, compile_seconds
 
 
 def fastest_product(repeats: int) -> float:
-    """10⁹ operations a second of a product of two matrices of 2048 rows and columns."""
-    a = jnp.ones((2048, 2048))
-    program = jax.jit(jnp.matmul).lower(a, a).compile()
-    return 2 * 2048**3 / min(seconds(lambda: program(a, a)) for _ in range(repeats + 1)) / 1e9
-
-
-def table(limits: list[Limit], peak: float) -> str:
-    """Returns what limits our chains as aligned text."""
-    header = (
-        f"{'work':42} {'10⁹ op.':>8} {'ours ms':>9} {'10⁹ op./s':>10} {'of peak':>8} "
-        f"{'alone ms':>9} {'as products ms':>15}"
-    )
-    lines = [
-        f"{one.work:42} {one.gflop:8.2f} {one.ours:9.2f} {1e3 * one.gflop / one.ours:10.0f} "
-        f"{1e3 * one.gflop / one.ours / peak:8.2f} {one.equations:9.2f} {one.as_products:15.2f}"
-        for one in limits
-    ]
-    head = f"The largest product: {peak:.0f} 10⁹ operations a second"
-    return "\n".join([head, header, "-" * len(header), *lines])
+    """Returns operations a second of a product of two matrices of 2048 rows and columns."""
+    return 2 * 2048**3 / min(time_product(2048, repeats)[0])

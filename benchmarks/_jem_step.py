@@ -1,8 +1,9 @@
-"""JEM's train step under ``training.fit``, timed in turn with the same step in plain PyTorch."""
+"""Train steps of joint models under ``training.fit``, alone or in turn with plain PyTorch."""
 
 import json
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,152 +30,161 @@ SETTINGS: dict[str, Any] = {
     "image_noise": 0.03,
     "learning_rate": 1e-3,
 }
+SGLD = partial(samplers.sgld, **{name: SETTINGS[name] for name in ("step_size", "noise_scale")})
 
 
 def make_classifier() -> networks.Network:
-    """The network of all comparisons."""
+    """Returns the network of the comparisons with PyTorch."""
     sizes = {name: SETTINGS[name] for name in ("depth", "widen_factor", "num_classes")}
     return networks.from_linen(networks.WideResNet(**sizes))
 
 
-def make_plan(shape: tuple[int, ...], batch_size: int, num_steps: int) -> learning.ChainPlan:
-    """JEM's chains."""
-    scales = {name: SETTINGS[name] for name in ("step_size", "noise_scale")}
-    kind = learning.ChainKind(sampler=partial(samplers.sgld, **scales), num_steps=num_steps)
+def make_plan(
+    shape: tuple[int, ...], batch_size: int, num_steps: int, sampler: Any = SGLD
+) -> learning.ChainPlan:
+    """Returns JEM's chains: ``batch_size`` of them, on images of ``shape``."""
     return learning.ChainPlan(
-        kinds={"sgld": kind},
+        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=num_steps)},
         num_samples=batch_size,
         law=samplers.uniform_law(shape, -1.0, 1.0),
         reinit_prob=SETTINGS["reinit_prob"],
     )
 
 
-class Alternation:
-    """A ``monitor`` for ``fit`` that times the block before it, then PyTorch.
-
-    Attributes:
-      pairs: milliseconds a step, ours and PyTorch's or NaN.
-    """
-
-    def __init__(self, torch: TorchProcess | None, block: int):
-        self.pairs: list[tuple[float, float]] = []
-        self._torch = torch
-        self._block = block
-        self._started = 0.0
-
-    def __call__(self, state: training.TrainState, step: int) -> dict[str, Any]:
-        jax.block_until_ready(state)
-        ours = 1e3 * (time.perf_counter() - self._started)
-        theirs = 1e3 * self._torch.ask(str(self._block)) if self._torch else np.nan
-        self.pairs.append((ours / self._block, theirs / self._block))
-        self._started = time.perf_counter()
-        return {}
-
-
-def time_train_step(
-    batch_size: int, num_steps: int, block: int, repeats: int, torch_python: Path | None
-) -> tuple[list[tuple[float, float]], str]:
-    """Milliseconds a train step, ours and PyTorch's or NaN; and what PyTorch it was.
-
-    Args:
-      batch_size: of labelled images, of images for p(x) and of chains.
-      num_steps: of the chains.
-      block: train steps in one compiled call, and in one timing.
-      repeats: timings.
-      torch_python: the Python to run PyTorch with, or None.
-    """
-    network, train = make_classifier(), data.load_digits("train")
-    train_step, state = make_train_step(network, batch_size, num_steps, num_shards=1)
-    torch, note = None, "no PyTorch, for want of --torch_python"
-    if torch_python:
-        settings = SETTINGS | {"batch_size": batch_size, "num_steps": num_steps}
-        torch = start_torch(torch_python, settings, network, state.params, train)
-        note = f"PyTorch {torch.about['version']} with {torch.about['threads']} threads"
-    alternation = Alternation(torch, block)
-    training.fit(
-        jax.random.key(2),
-        state,
-        train_step,
-        train,
-        training.Plan(
-            total_steps=block * (repeats + 1),
-            batch_size=(batch_size, batch_size),
-            steps_per_dispatch=block,
-            monitor_every=block,
-            max_consecutive_skips=block * (repeats + 2),
-        ),
-        monitor=alternation,
-        devices=jax.devices()[:1],
-    )
-    if torch:
-        torch.close()
-    return alternation.pairs[2:], note  # the first is before any step, the second compiles
-
-
-def make_train_step(
-    network: networks.Network, batch_size: int, num_steps: int, num_shards: int
+def make_joint_step(
+    network: networks.Network,
+    shape: tuple[int, ...],
+    plan: learning.ChainPlan,
+    optimizer: optax.GradientTransformation,
+    *,
+    views: Sequence[Callable[..., Any]],
+    buffer_size: int,
+    num_shards: int = 1,
+    rho: float | None = None,
+    **options: Any,
 ) -> tuple[Any, training.TrainState]:
-    """JEM's step on batches of so many images and chains a shard, and the state to begin with."""
-    shape = data.load_digits("train").images.shape[1:]
-    plan = make_plan(shape, batch_size, num_steps)
-    params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
-    shards = learning.init_carry(
+    """Returns a joint model's train step, and the state to begin with.
+
+    ``views`` are what the network sees of labelled images, and of images for p(x); ``rho`` is the
+    radius of SAM; ``options`` are those of ``training.make_train_step``.
+    """
+    params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros((2, *shape)))
+    carry = learning.init_carry(
         jax.random.key(1),
         plan,
         num_shards=num_shards,
-        buffer_size=SETTINGS["buffer_size"],
+        buffer_size=buffer_size,
         statistics=statistics,
         smoothing=1.0,
     )
     gradient_fn = learning.make_joint_gradient_fn(
         network,
-        learning.JointObjective(generative_loss=generative_loss),
-        classified_view=view,
-        positive_view=view,
+        learning.JointObjective(generative_loss=generative_loss, rho=rho),
+        classified_view=views[0],
+        positive_view=views[1],
         plan=plan,
     )
-    optimizer = optax.adam(SETTINGS["learning_rate"])
-    step = training.make_train_step(gradient_fn, optimizer)
-    return step, training.init_state(params, optimizer, shards)
+    step = training.make_train_step(gradient_fn, optimizer, **options)
+    return step, training.init_state(params, optimizer, carry)
+
+
+def make_jem_step(
+    batch_size: int, num_steps: int, num_shards: int = 1
+) -> tuple[Any, training.TrainState]:
+    """Returns JEM's step on the digits: ``batch_size`` images and chains on each shard."""
+    shape = data.load_digits("train").images.shape[1:]
+    return make_joint_step(
+        make_classifier(),
+        shape,
+        make_plan(shape, batch_size, num_steps),
+        optax.adam(SETTINGS["learning_rate"]),
+        views=(view, view),
+        buffer_size=SETTINGS["buffer_size"],
+        num_shards=num_shards,
+    )
 
 
 def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-    """Contrastive divergence of log densities."""
+    """Returns contrastive divergence of log densities."""
     return losses.contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
 
 
 def view(key: Key, images: jax.Array) -> jax.Array:
-    """Moved by at most a pixel, with noise."""
+    """Returns images moved by at most a pixel, with noise."""
     crop_key, noise_key = jax.random.split(key)
     images = data.reflect_pad_crop(crop_key, data.to_signed_unit(images), padding=1)
     return data.add_gaussian_noise(noise_key, images, scale=SETTINGS["image_noise"])
 
 
-def start_torch(
-    python: Path,
-    settings: dict[str, Any],
-    network: networks.Network,
-    params: PyTree,
-    train: data.ImageData,
-) -> TorchProcess:
-    """PyTorch with the same parameters, once it is known to compute the same logits."""
+def time_blocks(
+    step: Any,
+    state: training.TrainState,
+    examples: Any,
+    batch_size: int | tuple[int, ...],
+    block: int,
+    repeats: int,
+    beside: Callable[[], float] = lambda: np.nan,
+) -> tuple[tuple[Sequence[float], Sequence[float]], training.FitResult]:
+    """Times blocks of training steps, in turn with ``beside``.
+
+    Args:
+      step: from ``training.make_train_step``.
+      state: to begin with.
+      examples: the data set.
+      batch_size: as ``training.Plan`` has it.
+      block: steps in one compiled call, and in one timing.
+      repeats: timings, after one block that compiles.
+      beside: does something else after each block, and returns its seconds.
+
+    Returns:
+      The seconds of each block, and of what stood beside it; and what ``training.fit`` returns.
+    """
+    times: list[tuple[float, float]] = []
+    started = 0.0
+
+    def take_time(state: training.TrainState, step: int) -> dict[str, Any]:
+        nonlocal started
+        jax.block_until_ready(state)
+        ours = time.perf_counter() - started
+        times.append((ours, beside()))
+        started = time.perf_counter()
+        return {}
+
+    plan = training.Plan(
+        total_steps=block * (repeats + 1),
+        batch_size=batch_size,
+        steps_per_dispatch=block,
+        monitor_every=block,
+        max_consecutive_skips=block * (repeats + 2),
+    )
+    device, key = jax.devices()[:1], jax.random.key(2)
+    result = training.fit(key, state, step, examples, plan, monitor=take_time, devices=device)
+    ours, theirs = zip(*times[2:], strict=True)  # first before any step, then the one that compiles
+    return (ours, theirs), result
+
+
+def start_torch(python: Path, params: PyTree, **settings: int) -> TorchProcess:
+    """Returns PyTorch with the same parameters, once it is known to compute the same logits."""
+    train = data.load_digits("train")
     probe = data.to_signed_unit(jnp.asarray(train.images[:4]))
-    names = {f"params/{name}": leaf for name, leaf in flatten_dict(params, sep="/").items()}
-    arrays = {"settings": json.dumps(settings), "probe": probe, **train._asdict(), **names}
+    flat = flatten_dict(params, sep="/")
+    arrays: dict[str, Any] = {f"params/{name}": np.asarray(leaf) for name, leaf in flat.items()}
+    arrays |= {"settings": json.dumps(SETTINGS | settings), "probe": probe, **train._asdict()}
+    torch = TorchProcess(python)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "joint_training.npz"
         np.savez(file, **arrays)
-        torch = TorchProcess(python, "_torch_jem.py", file)
-    check_agreement(torch.about, params, network.apply(params, {}, probe)[0])
+        found = torch.ask("load", file=str(file))
+    check_agreement(found, params, make_classifier().apply(params, {}, probe)[0])
     return torch
 
 
-def check_agreement(about: dict[str, Any], params: PyTree, logits: jax.Array) -> None:
+def check_agreement(found: dict[str, Any], params: PyTree, logits: jax.Array) -> None:
     """Ends the program unless PyTorch's network is ours."""
     num_params = sum(leaf.size for leaf in jax.tree.leaves(params))
-    if about["num_params"] != num_params:
-        raise SystemExit(f"PyTorch has {about['num_params']} parameters, ebmjax {num_params}.")
+    if found["num_params"] != num_params:
+        raise SystemExit(f"PyTorch has {found['num_params']} parameters, ebmjax {num_params}.")
     # Sums of up to 576 products, in another order: at most 576 eps, 7e-5, of their magnitude.
-    difference, scale = np.abs(about["logits"] - np.asarray(logits)), np.abs(logits).max()
+    difference, scale = np.abs(found["logits"] - np.asarray(logits)), np.abs(logits).max()
     if not difference.max() <= 1e-4 * scale:
         raise SystemExit(f"Logits of PyTorch and ebmjax differ by up to {difference.max():.1e}.")

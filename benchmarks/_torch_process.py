@@ -7,22 +7,22 @@ from typing import Any
 
 
 class TorchProcess:
-    """Runs a script beside this one by ``python``, which has PyTorch.
+    """Runs ``_torch.py`` by ``python``, which has PyTorch.
 
     Attributes:
-      about: the first line that the script prints, read as JSON.
+      about: the first line that the script prints, read as JSON: versions and threads.
     """
 
-    def __init__(self, python: Path, script: str, *arguments: str | Path):
-        path = Path(__file__).resolve().with_name(script)
+    def __init__(self, python: Path):
+        script = Path(__file__).resolve().with_name("_torch.py")
         self._process = subprocess.Popen(
-            [python, path, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.about = self._read()
 
-    def ask(self, line: str) -> Any:
-        """Returns the script's answer to ``line``, read as JSON."""
-        print(line, file=self._process.stdin, flush=True)
+    def ask(self, work: str, **asked: Any) -> Any:
+        """Returns the script's answer: seconds, or a dict for the work "load"."""
+        print(json.dumps({"work": work, **asked}), file=self._process.stdin, flush=True)
         return self._read()
 
     def close(self) -> None:

@@ -10,14 +10,12 @@ is there, so a time limit loses one measurement at most. --rehearse runs all of 
 the time that is left then trains SADA-JEM on it.
 
 Matrix products of 8192 x 8192 give the peak that operations are compared with. Chains are timed
-beside as many bare gradients. Each time is the median of --repeats, after one that warms up.
+beside as many bare gradients, as sampler_throughput.py times them; steps as joint_training.py does.
+Each time is the median of --repeats, after one that warms up.
 """
 
-import argparse
-import contextlib
 import datetime
 import json
-import math
 import os
 import platform
 import sys
@@ -25,7 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
@@ -36,106 +33,20 @@ from ebmjax.recipes.core.quick_compilation import quick_flags
 if "--rehearse" in sys.argv:  # before JAX starts
     os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))
 
+import _chain_limits
+import _chains
+import _harness as harness
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import repeats as latent_step
+from _jem_step import time_blocks
+from _sadajem import make_sadajem, train
 
-from ebmjax import data, latent, learning, losses, metrics, networks, samplers, training
+from ebmjax import data, latent, metrics, samplers
 
 PRECISIONS = {"float32": None, "bfloat16": jnp.bfloat16}
-Record = dict[str, Any]
-
-
-class Sizes(NamedTuple):
-    """Sizes of all measurements; the published ones are the defaults.
-
-    Attributes:
-      matrix: side of the matrices of the peak.
-      depth, widen_factor: of the WRN.
-      side: of CIFAR's images, in pixels.
-      batch: chains of the chain throughput.
-      num_steps: of these chains.
-      joint_batch: labelled images and chains of SADA-JEM.
-      joint_steps: steps of its chains.
-      powers: numbers of powers N_t to compare.
-      latent_batch: images of the latent EBM.
-      latent_steps: steps of its chains, on the prior and on the posterior.
-      features: of the generator that makes images of 64 pixels a side.
-      particles: of SVGD, and their dimension.
-      train_steps: at most, of the training.
-    """
-
-    matrix: int = 8192
-    depth: int = 28
-    widen_factor: int = 10
-    side: int = 32
-    batch: int = 64
-    num_steps: int = 20
-    joint_batch: int = 128
-    joint_steps: int = 10
-    powers: tuple[int, ...] = (10, 30)
-    latent_batch: int = 72
-    latent_steps: tuple[int, int] = (60, 40)
-    features: tuple[int, ...] = (1024, 512, 256, 128)
-    particles: tuple[int, int] = (1000, 3072)
-    train_steps: int = 200_000
-
-
-TINY = Sizes(64, 10, 1, 8, 4, 2, 8, 2, (2, 3), 4, (2, 2), (8, 4), (20, 12), 40)
-
-
-def seconds(function: Callable[[], Any], repeats: int) -> float:
-    """Returns the median wall time of a call until the device has finished."""
-    times = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
-        jax.block_until_ready(function())
-        times.append(time.perf_counter() - started)
-    return median(times[1:])
-
-
-def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Record]:
-    """Returns the compiled function, and what compiling and its memory cost."""
-    started = time.perf_counter()
-    program = jax.jit(function).lower(*arguments).compile()
-    memory = program.memory_analysis()
-    return program, {
-        "compile_s": time.perf_counter() - started,
-        "temporaries_mib": memory.temp_size_in_bytes / 2**20 if memory else math.nan,
-    }
-
-
-def peak(sizes: Sizes, repeats: int, precision: str) -> Record:
-    """Measures the rate of a large matrix product: operations a second."""
-    dtype = PRECISIONS[precision] or jnp.float32
-    matrix = jnp.ones((sizes.matrix, sizes.matrix), dtype)
-    program, cost = compiled(jnp.matmul, matrix, matrix)
-    duration = seconds(lambda: program(matrix, matrix), repeats)
-    return {"ms": 1e3 * duration, "tflops": 2e-12 * sizes.matrix**3 / duration, **cost}
-
-
-def log_density(sizes: Sizes, precision: str) -> tuple[Callable[[jax.Array], jax.Array], jax.Array]:
-    """Returns a WRN's log p(x) of one image, and images."""
-    shape = (sizes.side, sizes.side, 3)
-    network: Any = networks.WideResNet(
-        sizes.depth, sizes.widen_factor, 10, dtype=PRECISIONS[precision]
-    )
-    params = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
-    images = jax.random.uniform(jax.random.key(1), (sizes.batch, *shape), minval=-1.0)
-    return lambda image: jax.nn.logsumexp(network.apply(params, image)), images
-
-
-def gradient(sizes: Sizes, repeats: int, precision: str) -> Record:
-    """Times bare gradients of all chains, and counts their operations."""
-    log_density_fn, images = log_density(sizes, precision)
-    function = jax.vmap(jax.value_and_grad(log_density_fn))
-    program, cost = compiled(function, images)
-    duration = seconds(lambda: program(images), repeats)
-    flops = metrics.compiled_flops(function, images)
-    return {"ms": 1e3 * duration, "tflops": 1e-12 * flops / duration, **cost}
-
-
+TRAINING = "SADA-JEM on CIFAR-10"
 SAMPLERS: dict[str, Callable[..., Any]] = {
     "sgld": partial(samplers.sgld, step_size=1e-3),
     "psgld": partial(samplers.psgld, step_size=1e-3, damping=1.0),
@@ -144,155 +55,113 @@ SAMPLERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def chain(sizes: Sizes, repeats: int, precision: str, name: str) -> Record:
-    """Times a chain beside as many bare gradients."""
-    log_density_fn, images = log_density(sizes, precision)
-    sampler = SAMPLERS[name](log_density_fn)
-    is_single = name != "svgd"
-    init = jax.vmap(sampler.init) if is_single else sampler.init
-    step = samplers.batch_step(sampler.step) if is_single else sampler.step
+class Sizes(NamedTuple):
+    """Sizes of all measurements; the published ones are the defaults."""
 
-    def run(key: jax.Array, start: jax.Array) -> Any:
-        return samplers.run_chain(key, init(start), step, sizes.num_steps, burn_in=sizes.num_steps)[
-            0
-        ]
-
-    key = jax.random.key(2)
-    program, cost = compiled(run, key, images)
-    bare = jax.jit(jax.vmap(jax.grad(log_density_fn))).lower(images).compile()
-    pairs = [
-        (
-            seconds(lambda: program(key, images), 1),
-            seconds(lambda: [bare(images) for _ in range(sizes.num_steps)], 1),
-        )
-        for _ in range(repeats)
-    ]
-    return {
-        "ms": 1e3 * median(pair[0] for pair in pairs),
-        "steps_a_second": sizes.num_steps / median(pair[0] for pair in pairs),
-        "ratio_to_gradients": median(ours / theirs for ours, theirs in pairs),
-        **cost,
-    }
+    matrix: int = 8192  # side of the matrices of the peak
+    depth: int = 28  # of the WRN
+    widen_factor: int = 10  # of the WRN
+    side: int = 32  # of CIFAR's images, in pixels
+    batch: int = 64  # chains that are timed beside their gradients
+    num_steps: int = 20  # of these chains
+    joint_batch: int = 128  # labelled images and chains of SADA-JEM
+    joint_steps: int = 10  # of its chains
+    powers: tuple[int, ...] = (10, 30)  # numbers of powers N_t to compare
+    latent_batch: int = 72  # images of the latent EBM
+    latent_steps: tuple[int, int] = (60, 40)  # of its chains on the prior and on the posterior
+    features: tuple[int, ...] = (1024, 512, 256, 128)  # of the generator: 64 pixels a side
+    particles: tuple[int, int] = (1000, 3072)  # of SVGD, and their dimension
+    train_steps: int = 200_000  # of the training, at most
 
 
-def view(key: jax.Array, images: jax.Array) -> jax.Array:
-    """Returns images as the network sees them, cropped and flipped."""
-    crop_key, flip_key = jax.random.split(key)
-    images = data.reflect_pad_crop(crop_key, data.to_signed_unit(images), padding=4)
-    return data.random_flip(flip_key, images)
+TINY = Sizes(64, 10, 1, 8, 4, 2, 8, 2, (2, 3), 4, (2, 2), (8, 4), (20, 12), 40)
 
 
-def plain(key: jax.Array, images: jax.Array) -> jax.Array:
-    """Returns images as the network sees them, without augmentation."""
-    del key
-    return data.to_signed_unit(images)
+def record(time_ms: float, program: Any, compile_seconds: float, **more: float) -> harness.Row:
+    """Returns a time with what compiling and its memory cost."""
+    cost = {"compile_s": compile_seconds, "temporaries_mib": harness.memory_mib(program)["temp"]}
+    return {"ms": time_ms, **more, **cost}
 
 
-def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-    """Contrastive divergence of log densities."""
-    return losses.contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
+def time_product(sizes: Sizes, repeats: int, precision: str) -> harness.Row:
+    """Measures the rate of a large matrix product: operations a second."""
+    dtype = PRECISIONS[precision] or jnp.float32
+    times, *compiled = _chain_limits.time_product(sizes.matrix, repeats, dtype)
+    tflops = 2e-9 * sizes.matrix**3 / harness.median_ms(times)
+    return record(harness.median_ms(times), *compiled, tflops=tflops)
 
 
-def sadajem(sizes: Sizes, precision: str, learning_rate: float = 0.1) -> tuple[Any, ...]:
-    """Returns SADA-JEM's step on one shard, its first state and its network.
-
-    WRN with batch normalisation, K SGLD steps within the box of the images, SAM with rho 0.2, plain
-    images for p(x).
-    """
+def make_density(sizes: Sizes, precision: str) -> tuple[Callable[[jax.Array], Any], jax.Array]:
+    """Returns a WRN's log p(x) of one image, and images."""
     shape = (sizes.side, sizes.side, 3)
-    network = networks.from_linen(
-        networks.WideResNet(
-            sizes.depth, sizes.widen_factor, 10, norm="batch", dtype=PRECISIONS[precision]
-        )
+    images = jax.random.uniform(jax.random.key(1), (sizes.batch, *shape), minval=-1.0)
+    dtype = PRECISIONS[precision]
+    return _chains.make_image_density(shape, sizes.depth, sizes.widen_factor, dtype=dtype), images
+
+
+def time_gradient(sizes: Sizes, repeats: int, precision: str) -> harness.Row:
+    """Times bare gradients of all chains, and counts their operations."""
+    log_density_fn, images = make_density(sizes, precision)
+    function = jax.vmap(jax.value_and_grad(log_density_fn))
+    program, compile_seconds = harness.compile_program(function, images)
+    time_ms = harness.median_ms(harness.time_in_turn({"": lambda: program(images)}, repeats)[""])
+    tflops = 1e-9 * metrics.compiled_flops(function, images) / time_ms
+    return record(time_ms, program, compile_seconds, tflops=tflops)
+
+
+def time_chain(sizes: Sizes, repeats: int, precision: str, name: str) -> harness.Row:
+    """Times a chain beside as many bare gradients."""
+    log_density_fn, images = make_density(sizes, precision)
+    sampler = SAMPLERS[name](log_density_fn)
+    chain = _chains.compile_chain(sampler, images, sizes.num_steps, interacting=name == "svgd")
+    gradient = _chains.compile_gradient(log_density_fn, images)
+    ours, bare = _chains.beside_gradients(chain, gradient, sizes.num_steps, repeats)
+    time_ms = harness.median_ms(ours)
+    return record(
+        time_ms,
+        chain.program,
+        chain.compile_seconds,
+        steps_a_second=1e3 * sizes.num_steps / time_ms,
+        ratio_to_gradients=harness.spread_of_ratios(ours, bare).median,
     )
-    sampler = partial(samplers.clamp(samplers.sgld, -1.0, 1.0), step_size=1.0, noise_scale=0.01)
-    plan = learning.ChainPlan(
-        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=sizes.joint_steps)},
-        num_samples=sizes.joint_batch,
-        law=samplers.uniform_law(shape, -1.0, 1.0),
-        reinit_prob=0.05,
-    )
-    params, statistics = jax.jit(network.init)(jax.random.key(0), jnp.zeros((2, *shape)))
-    carry = learning.init_carry(
-        jax.random.key(1),
-        plan,
-        num_shards=1,
-        buffer_size=max(10_000 // (32 // sizes.side) ** 4, sizes.joint_batch),
-        statistics=statistics,
-        smoothing=1.0,
-    )
-    gradient_fn = learning.make_joint_gradient_fn(
-        network,
-        learning.JointObjective(generative_loss=generative_loss, rho=0.2),
-        classified_view=view,
-        positive_view=plain,
-        plan=plan,
-    )
-    optimizer = optax.chain(optax.add_decayed_weights(5e-4), optax.sgd(learning_rate, 0.9))
-    step = training.make_train_step(gradient_fn, optimizer, max_abs_loss=1e8)
-    return step, training.init_state(params, optimizer, carry), network
 
 
-class Clock:
-    """Notes, as a monitor of ``fit``, when each block is done."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def __call__(self, state: training.TrainState, step: int) -> Record:
-        jax.block_until_ready(state)
-        self.times.append(time.perf_counter())
-        return {}
+def time_svgd(sizes: Sizes, repeats: int) -> harness.Row:
+    """Times steps of SVGD on a Gaussian."""
+    start, num_steps = jax.random.normal(jax.random.key(0), sizes.particles), 20
+    sampler = samplers.svgd(_chains.log_gaussian, step_size=1e-2)
+    chain = _chains.compile_chain(sampler, start, num_steps, interacting=True)
+    time_ms = harness.median_ms(harness.time_in_turn({"": chain}, repeats)[""]) / num_steps
+    more = {"steps_a_second": 1e3 / time_ms}
+    return record(time_ms, chain.program, chain.compile_seconds, **more)
 
 
-def steps(
-    step: Any, state: Any, examples: Any, batch_size: Any, repeats: int, block: int = 10
-) -> Record:
+def time_steps(
+    step: Any, state: Any, examples: Any, batch_size: Any, block: int, repeats: int, **more: int
+) -> harness.Row:
     """Times training steps under ``training.fit``."""
-    clock = Clock()
-    plan = training.Plan(
-        total_steps=block * (repeats + 2),
-        batch_size=batch_size,
-        steps_per_dispatch=block,
-        monitor_every=block,
-        max_consecutive_skips=block * (repeats + 3),
-    )
-    result = training.fit(
-        jax.random.key(3), state, step, examples, plan, monitor=clock, devices=jax.devices()[:1]
-    )
-    durations = np.diff(clock.times[2:]).tolist()
-    return {
-        "ms": 1e3 * median(durations) / block,
-        "steps_a_second": block / median(durations),
-        "skipped_steps": int(result.state.skipped),
-        "compile_s": result.compile_seconds,
-    }
+    (times, _), result = time_blocks(step, state, examples, batch_size, block, repeats)
+    time_ms = harness.median_ms(times) / block
+    skipped, compiled = int(result.state.skipped), result.compile_seconds
+    rate = {"ms": time_ms, "steps_a_second": 1e3 / time_ms}
+    return {**rate, "skipped_steps": skipped, "compile_s": compiled, **more}
 
 
-def random_images(number: int, side: int) -> data.ImageData:
-    """Returns images of random pixels, with labels."""
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (number, side, side, 3), dtype=np.uint8)
-    return data.ImageData(images, rng.integers(0, 10, number).astype(np.int32))
+def time_sadajem(sizes: Sizes, repeats: int, precision: str) -> harness.Row:
+    """Times SADA-JEM's training steps on random pixels; an epoch has 50,000 images."""
+    dtype, batch_size = PRECISIONS[precision], sizes.joint_batch
+    wrn = (sizes.depth, sizes.widen_factor, sizes.side)
+    step, state, _ = make_sadajem(*wrn, batch_size, sizes.joint_steps, dtype)
+    rng, number = np.random.default_rng(0), 8 * batch_size
+    images = rng.integers(0, 256, (number, sizes.side, sizes.side, 3), dtype=np.uint8)
+    examples = data.ImageData(images, rng.integers(0, 10, number).astype(np.int32))
+    found = time_steps(step, state, examples, (batch_size,) * 2, 10, repeats)
+    return {**found, "epoch_s": found["ms"] * (50_000 // batch_size) / 1e3}
 
 
-def joint_step(sizes: Sizes, repeats: int, precision: str) -> Record:
-    """Times SADA-JEM's training steps; an epoch has 50,000 images."""
-    step, state, _ = sadajem(sizes, precision)
-    batches = (sizes.joint_batch, sizes.joint_batch)
-    examples = random_images(8 * sizes.joint_batch, sizes.side)
-    found = steps(step, state, examples, batches, repeats)
-    return {**found, "epoch_s": found["ms"] * (50_000 // sizes.joint_batch) / 1e3}
-
-
-def latent_step(sizes: Sizes, repeats: int, num_powers: int) -> Record:
+def time_latent(sizes: Sizes, repeats: int, num_powers: int) -> harness.Row:
     """Times steps of the latent EBM of thermo_celeba, with all powers in parallel."""
-    energy = networks.LatentEnergy(hidden=(200, 200))
-    generator = networks.ConvGenerator(features=sizes.features, channels=3)
-    z = jnp.zeros(80)
-    shape = jax.eval_shape(generator.init_with_output, jax.random.key(0), z)[0].shape
-    gradient_fn = learning.make_latent_gradient_fn(
-        latent.LatentModel(energy.apply, generator.apply),
+    step, first_state, shape = latent_step.make_step(
         latent.LatentChains(
             80,
             prior_sampler=partial(samplers.sgld, step_size=0.08),
@@ -300,149 +169,78 @@ def latent_step(sizes: Sizes, repeats: int, num_powers: int) -> Record:
             posterior_sampler=partial(samplers.sgld, step_size=0.005),
             posterior_steps=sizes.latent_steps[1],
         ),
+        hidden=(200, 200),
+        features=sizes.features,
+        channels=3,
         observe=data.to_signed_unit,
-        powers=latent.power_schedule(num_powers, 6.0),
-        loss_fn=latent.tempered_loss,
+        num_powers=num_powers,
+        learning_rate=1e-4,
+        axis_name="data",
     )
-    params = latent.LatentParams(
-        energy.init(jax.random.key(0), z), generator.init(jax.random.key(1), z)
-    )
-    optimizer = optax.adam(1e-4)
-    step = training.make_train_step(gradient_fn, optimizer)
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (4 * sizes.latent_batch, *shape), dtype=np.uint8)
-    state = training.init_state(params, optimizer)
-    found = steps(step, state, images, sizes.latent_batch, repeats, block=2)
-    return {**found, "image_side": shape[0]}
+    number = 4 * sizes.latent_batch
+    images = np.random.default_rng(0).integers(0, 256, (number, *shape), dtype=np.uint8)
+    state, side = first_state(jax.random.key(0)), shape[0]
+    return time_steps(step, state, images, sizes.latent_batch, 2, repeats, image_side=side)
 
 
-def svgd(sizes: Sizes, repeats: int) -> Record:
-    """Times steps of SVGD on a Gaussian."""
-    num, dim = sizes.particles
-    start = jax.random.normal(jax.random.key(0), (num, dim))
-    sampler = samplers.svgd(lambda x: -0.5 * jnp.sum(x * x), step_size=1e-2)
-
-    def run(key: jax.Array, particles: jax.Array) -> Any:
-        state = sampler.init(particles)
-        return samplers.run_chain(key, state, sampler.step, 20, burn_in=20)[0]
-
-    key = jax.random.key(1)
-    program, cost = compiled(run, key, start)
-    duration = seconds(lambda: program(key, start), repeats) / 20
-    return {"ms": 1e3 * duration, "steps_a_second": 1 / duration, **cost}
-
-
-def measurements(sizes: Sizes) -> dict[str, Callable[[int], Record]]:
+def list_measurements(sizes: Sizes) -> dict[str, Callable[[int], harness.Row]]:
     """Returns every measurement by its name, most valuable first.
 
     A rehearsal leaves out float32 where both precisions run the same code.
     """
     precisions = ("bfloat16",) if sizes is TINY else ("bfloat16", "float32")
-    found: dict[str, Callable[[int], Record]] = {}
+    found: dict[str, Callable[..., harness.Row]] = {}
     wrn = f"WRN-{sizes.depth}-{sizes.widen_factor}"
-    for precision in PRECISIONS:
-        found[f"matrix product, {precision}"] = partial(peak, sizes, precision=precision)
-        found[f"gradient, {wrn}, {precision}"] = partial(gradient, sizes, precision=precision)
-    for precision in precisions:
-        found[f"SADA-JEM step, {wrn}, {precision}"] = partial(
-            joint_step, sizes, precision=precision
-        )
-    for precision in precisions:
+    for each in PRECISIONS:
+        found[f"matrix product, {each}"] = partial(time_product, precision=each)
+        found[f"gradient, {wrn}, {each}"] = partial(time_gradient, precision=each)
+    for each in precisions:
+        found[f"SADA-JEM step, {wrn}, {each}"] = partial(time_sadajem, precision=each)
+    for each in precisions:
         for name in SAMPLERS:
-            found[f"{name}, {sizes.num_steps} steps, {wrn}, {precision}"] = partial(
-                chain, sizes, precision=precision, name=name
-            )
+            row = f"{name}, {sizes.num_steps} steps, {wrn}, {each}"
+            found[row] = partial(time_chain, precision=each, name=name)
     for number in sizes.powers:
-        found[f"latent EBM step, N_t {number}"] = partial(latent_step, sizes, num_powers=number)
-    found[f"SVGD step, {sizes.particles}"] = partial(svgd, sizes)
-    return found
+        found[f"latent EBM step, N_t {number}"] = partial(time_latent, num_powers=number)
+    found[f"SVGD step, {sizes.particles}"] = time_svgd
+    return {name: partial(measure, sizes) for name, measure in found.items()}
 
 
-def train(sizes: Sizes, file: Path, deadline: float) -> Record:
-    """Trains SADA-JEM in bfloat16 until ``deadline``, and measures the test accuracy."""
-    with np.load(file) as arrays:
-        labels, test_labels = (arrays[name].astype(np.int32) for name in ("labels", "test_labels"))
-        examples, test_images = data.ImageData(arrays["images"], labels), arrays["test_images"]
-    sizes = sizes._replace(side=examples.images.shape[1])
-    step, state, network = sadajem(sizes, "bfloat16")
-    block = 20
-
-    class Deadline:
-        """Ends the training when the time is over."""
-
-        def __call__(self, state: training.TrainState, step: int) -> Record:
-            jax.block_until_ready(state)
-            if time.monotonic() > deadline:
-                raise TimeoutError
-            kept[:] = [jax.tree.map(jnp.copy, state)]
-            return {}
-
-    kept: list[Any] = [state]
-    plan = training.Plan(
-        total_steps=sizes.train_steps,
-        batch_size=(sizes.joint_batch, sizes.joint_batch),
-        steps_per_dispatch=block,
-        monitor_every=block,
-    )
-    with contextlib.suppress(TimeoutError):
-        training.fit(jax.random.key(4), state, step, examples, plan, monitor=Deadline())
-    state = kept[0]
-    statistics = jax.tree.map(lambda leaf: leaf[0], state.shards.statistics)
-    logits = jax.jit(
-        lambda images: network.apply(state.params, statistics, data.to_signed_unit(images))[0]
-    )
-    batches = np.array_split(test_images, max(len(test_images) // 500, 1))
-    predicted = np.concatenate([np.argmax(logits(batch), -1) for batch in batches])
-    return {
-        "steps": int(state.step),
-        "epochs": int(state.step) * sizes.joint_batch / len(examples.labels),
-        "test_accuracy": float(np.mean(predicted == test_labels)),
-        "chance": float(np.max(np.bincount(test_labels)) / len(test_labels)),
-        "skipped_steps": int(state.skipped),
-    }
-
-
-def machine() -> Record:
+def describe_device() -> harness.Row:
     """Returns date, device and versions."""
-    device = jax.devices()[0]
     return {
         "date": str(datetime.date.today()),
-        "device": f"{device.device_kind} x{jax.device_count()}",
+        "device": f"{jax.devices()[0].device_kind} x{jax.device_count()}",
         "jax": jax.__version__,
         "python": platform.python_version(),
     }
 
 
-def with_fractions(records: dict[str, Record]) -> dict[str, Record]:
+def add_fractions(records: dict[str, harness.Row]) -> dict[str, harness.Row]:
     """Adds the fraction of the matrix product's rate in the same precision."""
-    for name, record in records.items():
+    for name, found in records.items():
         reference = records.get(f"matrix product, {name.rpartition(', ')[2]}", {})
-        if "tflops" in record and "tflops" in reference:
-            record["fraction_of_peak"] = record["tflops"] / reference["tflops"]
+        if "tflops" in found and "tflops" in reference:
+            found["fraction_of_peak"] = found["tflops"] / reference["tflops"]
     return records
 
 
-def table(about: Record, records: dict[str, Record]) -> str:
-    """Returns the records as a Markdown table."""
-    lines = [", ".join(map(str, about.values())), "", "| what | numbers |", "|---|---|"]
-    for name, record in records.items():
-        numbers = ", ".join(
-            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-            for key, value in record.items()
-        )
-        lines.append(f"| {name} | {numbers} |")
-    return "\n".join(lines) + "\n"
-
-
-def save(folder: Path, about: Record, records: dict[str, Record]) -> None:
-    """Writes both files."""
+def save(folder: Path, about: harness.Row, records: dict[str, harness.Row]) -> None:
+    """Writes all records as JSON and as a Markdown table."""
     folder.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"machine": about, "records": records}, indent=1)
     (folder / "accelerator.json").write_text(content + "\n")
-    (folder / "accelerator.md").write_text(table(about, records))
+    lines = [", ".join(map(str, about.values())), "", "| what | numbers |", "|---|---|"]
+    for name, found in records.items():
+        numbers = ", ".join(
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in found.items()
+        )
+        lines.append(f"| {name} | {numbers} |")
+    (folder / "accelerator.md").write_text("\n".join(lines) + "\n")
 
 
-def earlier(folder: Path, about: Record) -> dict[str, Record]:
+def read_earlier(folder: Path, about: harness.Row) -> dict[str, harness.Row]:
     """Returns the records of an earlier call on the same device and versions."""
     file = folder / "accelerator.json"
     if not file.exists():
@@ -459,25 +257,22 @@ def earlier(folder: Path, about: Record) -> dict[str, Record]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures until everything is measured or the time is over."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.make_parser(__doc__, out=Path("accelerator"))
     parser.add_argument(
         "--minutes", type=float, default=9.0, help="time for all, compiling included"
     )
-    parser.add_argument("--out", type=Path, default=Path("accelerator"), help="folder of the files")
-    parser.add_argument("--repeats", type=int, default=5, help="timings of each")
+    parser.add_argument("--repeats", type=harness.at_least_one, default=5, help="timings of each")
     parser.add_argument("--cifar", type=Path, help="images to train on in the time that is left")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes, to try the command")
     options = parser.parse_args(argv)
-    if options.minutes <= 0 or options.repeats < 1:
-        parser.error("--minutes must be above 0 and --repeats at least 1.")
+    if not options.minutes > 0:
+        parser.error("--minutes must be above 0.")
     if options.cifar and not options.cifar.exists():
         parser.error(f"--cifar: there is no file {options.cifar}.")
     deadline = time.monotonic() + 60 * options.minutes
-    sizes, about = TINY if options.rehearse else Sizes(), machine()
-    records = earlier(options.out, about)
-    for name, measure in measurements(sizes).items():
+    sizes, about = TINY if options.rehearse else Sizes(), describe_device()
+    records = read_earlier(options.out, about)
+    for name, measure in list_measurements(sizes).items():
         if name in records:
             continue
         if time.monotonic() > deadline:
@@ -491,10 +286,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         stats = jax.devices()[0].memory_stats() or {}
         if "peak_bytes_in_use" in stats:
             records[name]["peak_gib_so_far"] = stats["peak_bytes_in_use"] / 2**30
-        save(options.out, about, with_fractions(records))
+        save(options.out, about, add_fractions(records))
         print(f"{name}: {records[name]}  [{time.perf_counter() - started:.0f} s]", flush=True)
-    if options.cifar and "SADA-JEM on CIFAR-10" not in records:
-        records["SADA-JEM on CIFAR-10"] = train(sizes, options.cifar, deadline)
+    if options.cifar and TRAINING not in records:
+        records[TRAINING] = train(
+            *(sizes.depth, sizes.widen_factor, sizes.joint_batch, sizes.joint_steps),
+            *(options.cifar, sizes.train_steps, deadline),
+        )
         save(options.out, about, records)
     print((options.out / "accelerator.md").read_text())
 

@@ -20,18 +20,13 @@ XLA counts the body of a loop once: operations, bytes and estimate leave out all
 chain whose loop is not unrolled.
 """
 
-import argparse
-import datetime
 import math
 import os
 import re
-import tempfile
 import time
 from collections import Counter
-from functools import partial
 from importlib import metadata
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 # Before JAX is imported: libtpu would look for a TPU, and JAX compiles other programs otherwise.
@@ -42,15 +37,15 @@ os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-8")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # several compilers beside each other
 
+import _harness as harness
 import jax
 import jax.numpy as jnp
-from configuration import examples
+from _configured import build_experiment, offer_examples
 from jax.experimental import topologies
 from jax.sharding import PartitionSpec
-from sampler_throughput import at_least_one
 
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.core import build, command_line, explain, families
+from ebmjax.recipes.core import build, command_line, explain
 from ebmjax.recipes.core.fields import FAILED, Config, stop
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -59,7 +54,6 @@ from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 COLLECTIVE = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
-UNKNOWN = "unknown"
 
 
 def chips(topology: str) -> list[Any]:
@@ -80,27 +74,9 @@ def chips(topology: str) -> list[Any]:
         )
 
 
-class Compiled(NamedTuple):
-    """A compiled step.
-
-    Attributes:
-      program: as JAX compiled it.
-      num_chips: chips that it uses.
-      trace_seconds: of processors, to trace and to lower it.
-      compile_seconds: of processors, to compile it.
-    """
-
-    program: jax.stages.Compiled
-    num_chips: int
-    trace_seconds: float
-    compile_seconds: float
-
-
-def compile_step(config: Config, devices: list[Any]) -> Compiled:
+def compile_step(config: Config, devices: list[Any]) -> dict[str, str]:
     """Compiles the block of steps of ``config`` for as many of ``devices`` as it can use."""
-    with tempfile.TemporaryDirectory() as folder:
-        make = partial(families.build, config, Path(folder))
-        experiment = explain.build_or_explain(config, make)
+    experiment = build_experiment(config)
     plan = experiment.plan
     mesh = make_mesh(plan.num_shards, devices)
     shapes = [
@@ -120,72 +96,61 @@ def compile_step(config: Config, devices: list[Any]) -> Compiled:
         lowered = make_block(experiment.train_step, mesh).lower(*arguments)
     traced = time.process_time()
     program = lowered.compile()
-    return Compiled(program, mesh.size, traced - started, time.process_time() - traced)
+    return {
+        "chips": str(mesh.size),
+        **describe(program),
+        "to trace": f"{traced - started:.3g} s of processors",
+        "to compile": f"{time.process_time() - traced:.3g} s of processors",
+    }
 
 
-def report(compiled: Compiled) -> str:
-    """Returns the numbers of a compiled step, a line each."""
-    memory = compiled.program.memory_analysis()
-    cost = compiled.program.cost_analysis() or {}
+def describe(program: jax.stages.Compiled) -> dict[str, str]:
+    """Returns the numbers of a compiled step by what they are of."""
+    mib, cost = harness.memory_mib(program), program.cost_analysis() or {}
     try:
-        text = compiled.program.as_text() or ""
+        text = program.as_text() or ""
     except jax.errors.JaxRuntimeError:  # JAX 0.10.2 cannot write every program for v6e
         text = ""
-    found = Counter(COLLECTIVE.findall(text))
-    collectives = ", ".join(f"{number} {name}" for name, number in found.items()) or "none"
-    convolutions = len(re.findall(r" convolution[(]", text))
-    instructions = len(re.findall(r"^ +(?:ROOT )?%", text, re.MULTILINE))
-    mib = {
-        name: getattr(memory, f"{name}_size_in_bytes") / 2**20
-        for name in ("argument", "output", "temp", "alias")
+    collectives = Counter(COLLECTIVE.findall(text))
+    of_program = {
+        "collectives": ", ".join(f"{n} {name}" for name, n in collectives.items()) or "none",
+        "convolutions": f"{len(re.findall(r' convolution[(]', text))} in the program",
+        "instructions": f"{len(re.findall(r'^ +(?:ROOT )?%', text, re.MULTILINE))} in the program",
     }
-    total = mib["argument"] + mib["output"] + mib["temp"] - mib["alias"]
-    lines = [
-        f"chips         {compiled.num_chips}",
-        f"memory        {total:.4g} MiB a chip: arguments {mib['argument']:.4g}, results not in "
+    found = {
+        "memory": f"{mib['peak']:.4g} MiB a chip: arguments {mib['argument']:.4g}, results not in "
         f"their place {mib['output'] - mib['alias']:.4g}, temporaries {mib['temp']:.4g}",
-        f"collectives   {collectives if text else UNKNOWN}",
-        f"operations    {cost.get('flops', math.nan) / 1e9:.4g} G, "
+        "operations": f"{cost.get('flops', math.nan) / 1e9:.4g} G, "
         f"{cost.get('bytes accessed', math.nan) / 2**20:.4g} MiB moved; bodies of loops once",
-        f"convolutions  {convolutions if text else UNKNOWN} in the program",
-        f"instructions  {instructions if text else UNKNOWN} in the program",
-        f"to trace      {compiled.trace_seconds:.3g} s of processors",
-        f"to compile    {compiled.compile_seconds:.3g} s of processors",
-    ]
+    }
     if cost.get("optimal_seconds", -1) > 0:  # below 0 where the compiler has no estimate
-        lines.insert(
-            4, f"estimate      {1e3 * cost['optimal_seconds']:.4g} ms; bodies of loops once"
-        )
-    return "\n".join(lines)
+        found["estimate"] = f"{1e3 * cost['optimal_seconds']:.4g} ms; bodies of loops once"
+    return found | (of_program if text else dict.fromkeys(of_program, "unknown"))
 
 
 def main() -> None:
     """Compiles one configuration."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.make_parser(__doc__)
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     parser.add_argument("--topology", default="v5e:2x4", help="TPU, by the name that libtpu knows")
-    parser.add_argument("--random_examples", type=at_least_one, help="so many, of its shapes")
+    examples = "number of them, of its shapes"
+    parser.add_argument("--random_examples", type=harness.at_least_one, help=examples)
     options, rest = parser.parse_known_args()
     if not any(argument.startswith("--config.train.steps_per_dispatch") for argument in rest):
         rest.append("--config.train.steps_per_dispatch=1")
     config = command_line.read(options.config, rest)
     devices = chips(options.topology)
-    print(
-        f"{datetime.date.today()}  {' '.join([options.config, *rest])}  {options.topology}, "
-        f"{devices[0].device_kind} x{len(devices)}  jax {jax.__version__}  "
-        f"{'' if options.topology == 'cpu' else 'libtpu ' + metadata.version('libtpu')}",
-        flush=True,
-    )
     try:
-        with examples(options.random_examples):
-            compiled = compile_step(config, list(devices))
+        with offer_examples(options.random_examples):
+            rows = harness.as_rows(compile_step(config, list(devices)))
     except explain.USER_ERRORS as error:
         stop(error)
     except jax.errors.JaxRuntimeError as error:
         stop(f"it does not compile: {error}", FAILED)
-    print(report(compiled))
+    compiler = "" if options.topology == "cpu" else f"libtpu {metadata.version('libtpu')}"
+    chip = f"{options.topology}, {devices[0].device_kind} x{len(devices)}"
+    asked = " ".join([options.config, *rest])
+    harness.report("compile_for", rows, options.out, asked, chip, compiler)
 
 
 if __name__ == "__main__":

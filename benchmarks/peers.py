@@ -21,38 +21,26 @@ done where all convolutions are products and their patches are there already.
 """
 
 import argparse
-import datetime
-import json
-import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _chain_limits
+import _harness as harness
 import blackjax
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from _chain_limits import Parts, parts
+from _chains import Chain, compile_chain, log_gaussian, make_image_density, make_log_density
 from _torch_process import TorchProcess
 from blackjax.vi.svgd import median_heuristic
-from sampler_throughput import (
-    Chain,
-    at_least_one,
-    compiled_chain,
-    log_density,
-    peak_mib,
-    seconds,
-)
 
 from ebmjax import networks, samplers
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.types import LogDensityFn, Sampler
 
 STEP_SIZE = 1e-3
-WORKS = ("chains", "svgd", "plane", "images")
 SAMPLERS: dict[str, Callable[[LogDensityFn], Sampler]] = {
     "sgld": lambda f: samplers.sgld(f, step_size=STEP_SIZE),
     "mala": lambda f: samplers.mala(f, step_size=STEP_SIZE),
@@ -67,7 +55,7 @@ class Place(NamedTuple):
 
 
 def sgld(log_density_fn: LogDensityFn) -> Any:
-    """BlackJAX's, which wants a minibatch, of a log density without one."""
+    """Returns BlackJAX's, which wants a minibatch, of a log density without one."""
     theirs: Any = blackjax.sgld(lambda position, minibatch: jax.grad(log_density_fn)(position))
 
     def step(key: jax.Array, state: Place) -> Any:
@@ -77,7 +65,7 @@ def sgld(log_density_fn: LogDensityFn) -> Any:
 
 
 def svgd(log_density_fn: LogDensityFn) -> Any:
-    """BlackJAX's, whose step takes no key."""
+    """Returns BlackJAX's, whose step takes no key."""
     theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
 
     def init(particles: jax.Array) -> Any:
@@ -96,7 +84,6 @@ PEERS: dict[str, Callable[[LogDensityFn], Any]] = {
     "svgd": svgd,
 }
 
-
 SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
 PLANE = (1000, 2)
 PLANE_STEPS = 100
@@ -104,32 +91,6 @@ IMAGES = (((8, 8, 1), 10), ((16, 16, 1), 10), ((28, 28, 1), 10), ((32, 32, 3), 1
 """Shapes of images and depths of the wide ResNet."""
 IMAGE_CHAINS = 64
 IMAGE_STEPS = 10
-
-
-class Row(NamedTuple):
-    """One comparison: medians over the repeats.
-
-    Attributes:
-      work: what was done.
-      peer: the other library.
-      ours: milliseconds of the whole chain.
-      theirs: the peer's.
-      ratio: their time over ours.
-      ratio_low: smallest ratio of the repeats.
-      ratio_high: largest.
-      our_mib: what the compiled chain holds at once, as XLA counts it.
-      their_mib: BlackJAX's; None for the others.
-    """
-
-    work: str
-    peer: str
-    ours: float
-    theirs: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    our_mib: float
-    their_mib: float | None
 
 
 class Work(NamedTuple):
@@ -147,26 +108,24 @@ class Work(NamedTuple):
     ours: Chain
     peers: dict[str, Callable[[], float]]
     their_mib: dict[str, float]
-    parts: Parts | None = None
+    parts: _chain_limits.Parts | None = None
 
 
-def measure(work: Work, repeats: int) -> Iterator[Row]:
+def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
     """Times our chain against that of each peer."""
     for peer, run in work.peers.items():
-        timings = [(seconds(work.ours), run()) for _ in range(repeats + 1)]
-        ours, theirs = np.array(timings[1:]).T  # the first warms up
-        ratios = theirs / ours
-        yield Row(
-            work.name,
-            peer,
-            ours=float(1e3 * np.median(ours)),
-            theirs=float(1e3 * np.median(theirs)),
-            ratio=float(np.median(ratios)),
-            ratio_low=float(ratios.min()),
-            ratio_high=float(ratios.max()),
-            our_mib=peak_mib(work.ours.program),
-            their_mib=work.their_mib.get(peer),
+        times = harness.take_turns(
+            {"ours": partial(harness.seconds, work.ours), "theirs": run}, repeats
         )
+        yield {
+            "work": work.name,
+            "peer": peer,
+            "ours ms": harness.median_ms(times["ours"]),
+            "theirs ms": harness.median_ms(times["theirs"]),
+            "ratio": harness.spread_of_ratios(times["theirs"], times["ours"]),
+            "MiB": harness.memory_mib(work.ours.program)["peak"],
+            "theirs": work.their_mib.get(peer),
+        }
 
 
 def beside_blackjax(
@@ -177,30 +136,28 @@ def beside_blackjax(
     steps: int,
     peers: dict[str, Callable[[], float]],
 ) -> Work:
-    """The sampler ``name`` by us, by BlackJAX, and by further ``peers``."""
+    """Returns the sampler ``name`` by us, by BlackJAX, and by further ``peers``."""
     ours, theirs = (
-        compiled_chain(samplers_of[name](log_density_fn), name, start, steps)
-        for samplers_of in (SAMPLERS, PEERS)
+        compile_chain(made[name](log_density_fn), start, steps, interacting=name == "svgd")
+        for made in (SAMPLERS, PEERS)
     )
-    both = {"BlackJAX": lambda: seconds(theirs), **peers}
-    return Work(text, ours, both, {"BlackJAX": peak_mib(theirs.program)})
+    both = {"BlackJAX": partial(harness.seconds, theirs), **peers}
+    return Work(text, ours, both, {"BlackJAX": harness.memory_mib(theirs.program)["peak"]})
 
 
-def of_torch(torch: TorchProcess | None, names: Sequence[str], **asked: Any) -> dict[str, Any]:
-    """The chains of the libraries ``names``, if there is a Python that has them."""
+def ask_torch(torch: TorchProcess | None, work: str, *names: str, **asked: Any) -> dict[str, Any]:
+    """Returns timers of the libraries ``names``, if there is a Python that has them."""
     if torch is None:
         return {}
-    return {
-        name: lambda name=name: torch.ask(json.dumps({"library": name, **asked}))  # pyright: ignore
-        for name in names
-    }
+    return {name: partial(torch.ask, work, library=name, **asked) for name in names}
 
 
-def chains(options: argparse.Namespace) -> Iterator[Work]:
-    """Every sampler of BlackJAX on networks of images."""
+def chains(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+    """Yields every sampler of BlackJAX on networks of images."""
+    del torch
     for energy in options.energies:
         for side in options.resolutions:
-            log_density_fn = log_density(energy, side)
+            log_density_fn = make_log_density(energy, side)
             for num in options.chains:
                 start = jax.random.uniform(jax.random.key(1), (num, side, side, 1))
                 for name in options.samplers:
@@ -208,17 +165,18 @@ def chains(options: argparse.Namespace) -> Iterator[Work]:
                     yield beside_blackjax(text, name, log_density_fn, start, options.steps, {})
 
 
-def svgds(torch: TorchProcess | None, steps: int) -> Iterator[Work]:
-    """SVGD in a Gaussian."""
+def svgds(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+    """Yields SVGD in a Gaussian."""
     for shape in SVGD_SHAPES:
         start = jax.random.normal(jax.random.key(1), shape)
-        theirs = of_torch(torch, ["ebmkit"], work="svgd", shape=shape, steps=steps)
-        text = f"svgd {shape}, {steps} steps"
-        yield beside_blackjax(text, "svgd", lambda x: -0.5 * jnp.sum(x**2), start, steps, theirs)
+        theirs = ask_torch(torch, "svgd", "ebmkit", shape=shape, steps=options.steps)
+        text = f"svgd {shape}, {options.steps} steps"
+        yield beside_blackjax(text, "svgd", log_gaussian, start, options.steps, theirs)
 
 
-def planes(torch: TorchProcess | None) -> Iterator[Work]:
-    """Langevin chains in the plane."""
+def planes(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+    """Yields Langevin chains in the plane."""
+    del options
     network: Any = networks.MLPEnergy(hidden=(128, 128))
     params = network.init(jax.random.key(0), jnp.zeros(2))
     start = jax.random.normal(jax.random.key(1), PLANE)
@@ -226,90 +184,64 @@ def planes(torch: TorchProcess | None) -> Iterator[Work]:
     def log_density_fn(x: jax.Array) -> Any:
         return -network.apply(params, x)
 
-    asked = {"work": "plane", "shape": PLANE, "steps": PLANE_STEPS}
-    theirs = of_torch(torch, ["ebmkit", "torchebm"], **asked)
+    theirs = ask_torch(torch, "plane", "ebmkit", "torchebm", shape=PLANE, steps=PLANE_STEPS)
     text = f"plane {PLANE}, {PLANE_STEPS} steps"
     work = beside_blackjax(text, "sgld", log_density_fn, start, PLANE_STEPS, theirs)
-    yield work._replace(parts=parts(log_density_fn, log_density_fn, start, PLANE_STEPS))
+    parts = _chain_limits.parts(log_density_fn, log_density_fn, start, PLANE_STEPS)
+    yield work._replace(parts=parts)
 
 
-def images(torch: TorchProcess | None) -> Iterator[Work]:
-    """SGLD of wide ResNets."""
+def images(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+    """Yields SGLD of wide ResNets."""
+    del options
     for shape, depth in IMAGES:
-        network: Any = networks.WideResNet(depth=depth, widen_factor=1, num_classes=10)
-        params = network.init(jax.random.key(0), jnp.zeros(shape))
-
-        def energy_of(x: jax.Array, network: Any, params: Any = params) -> Any:
-            return jax.nn.logsumexp(network.apply(params, x))
-
-        log_density_fn = partial(energy_of, network=network)
-        with_products = partial(energy_of, network=network.clone(lowering="matmul"))
+        log_density_fn = make_image_density(shape, depth)
+        with_products = make_image_density(shape, depth, lowering="matmul")
         start = jax.random.uniform(jax.random.key(1), (IMAGE_CHAINS, *shape))
-        asked = {"work": "images", "shape": start.shape, "steps": IMAGE_STEPS, "depth": depth}
+        asked = {"shape": start.shape, "steps": IMAGE_STEPS, "depth": depth}
         text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {IMAGE_CHAINS} x {IMAGE_STEPS} steps"
-        chain = compiled_chain(SAMPLERS["sgld"](log_density_fn), "sgld", start, IMAGE_STEPS)
-        theirs = of_torch(torch, ["PyTorch"], **asked)
-        of_gradients = parts(log_density_fn, with_products, start, IMAGE_STEPS)
-        yield Work(text, chain, theirs, {}, of_gradients)
+        chain = compile_chain(SAMPLERS["sgld"](log_density_fn), start, IMAGE_STEPS, False)
+        theirs = ask_torch(torch, "images", "PyTorch", **asked)
+        parts = _chain_limits.parts(log_density_fn, with_products, start, IMAGE_STEPS)
+        yield Work(text, chain, theirs, {}, parts)
 
 
-def table(rows: list[Row]) -> str:
-    """The rows as aligned text."""
-    header = (
-        f"{'work':42} {'peer':9} {'ours ms':>9} {'theirs ms':>10} {'ratio':>6} {'(min-max)':>13} "
-        f"{'MiB':>8} {'theirs':>8}"
-    )
-    lines = [
-        f"{r.work:42} {r.peer:9} {r.ours:9.2f} {r.theirs:10.2f} {r.ratio:6.2f} "
-        f"{f'({r.ratio_low:.2f}-{r.ratio_high:.2f})':>13} {r.our_mib:8.1f} "
-        f"{'-' if r.their_mib is None else f'{r.their_mib:.1f}':>8}"
-        for r in rows
-    ]
-    return "\n".join([header, "-" * len(header), *lines])
+WORKS = {"chains": chains, "svgd": svgds, "plane": planes, "images": images}
 
 
 def main() -> None:
     """Measures every combination and reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--works", nargs="+", default=list(WORKS), choices=WORKS)
+    parser = harness.make_parser(__doc__)
+    parser.add_argument("--works", nargs="+", default=list(WORKS), choices=list(WORKS))
     parser.add_argument("--torch_python", type=Path)
     of_chains = parser.add_argument_group("chains")
     of_chains.add_argument(
         "--energies", nargs="+", default=["mlp", "conv"], choices=["mlp", "conv"]
     )
-    of_chains.add_argument("--resolutions", nargs="+", type=at_least_one, default=[16])
-    of_chains.add_argument("--chains", nargs="+", type=at_least_one, default=[16, 64])
+    of_chains.add_argument("--resolutions", nargs="+", type=harness.at_least_one, default=[16])
+    of_chains.add_argument("--chains", nargs="+", type=harness.at_least_one, default=[16, 64])
     of_chains.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS))
-    parser.add_argument("--steps", type=at_least_one, default=20)
-    parser.add_argument("--repeats", type=at_least_one, default=5)
+    parser.add_argument("--steps", type=harness.at_least_one, default=20)
+    parser.add_argument("--repeats", type=harness.at_least_one, default=5)
     options = parser.parse_args()
-    torch = TorchProcess(options.torch_python, "_torch_peers.py") if options.torch_python else None
-    versions = {"jax": jax.__version__, "BlackJAX": blackjax.__version__}
-    versions |= {"python": platform.python_version(), **(torch.about if torch else {})}
-    print(
-        f"{datetime.date.today()}  {jax.devices()[0].device_kind}  "
-        f"{'  '.join(f'{name} {version}' for name, version in versions.items())}  "
-        f"median of {options.repeats} repeats"
-    )
-    makers: dict[str, Callable[[], Iterator[Work]]] = {
-        "chains": lambda: chains(options),
-        "svgd": lambda: svgds(torch, options.steps),
-        "plane": lambda: planes(torch),
-        "images": lambda: images(torch),
-    }
-    rows, limits = [], []
-    for work in (work for name in options.works for work in makers[name]()):
+    torch = TorchProcess(options.torch_python) if options.torch_python else None
+    versions = {"BlackJAX": blackjax.__version__, **(torch.about if torch else {})}
+    rows, limits, peak = [], [], None
+    for work in (work for name in options.works for work in WORKS[name](torch, options)):
         rows += measure(work, options.repeats)
         if work.parts:
-            limits.append(_chain_limits.limit(work.name, work.ours, work.parts, options.repeats))
-    print(table(rows))
-    if limits:
-        peak = _chain_limits.fastest_product(options.repeats)
-        print("\n" + _chain_limits.table(limits, peak))
+            peak = peak or _chain_limits.fastest_product(options.repeats)
+            args = (work.name, work.ours, work.parts, options.repeats, peak)
+            limits.append(_chain_limits.measure_limit(*args))
     if torch:
         torch.close()
+    more = ""
+    if peak:
+        best = f"The largest product: {peak / 1e9:.0f} 10⁹ operations a second"
+        more = f"\n{best}\n{harness.format_table(limits)}"
+    asked = "  ".join(f"{name} {version}" for name, version in versions.items())
+    note = f"median of {options.repeats} repeats"
+    harness.report("peers", rows, options.out, asked, note, more=more)
 
 
 if __name__ == "__main__":

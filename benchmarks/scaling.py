@@ -12,34 +12,30 @@ survive a machine whose speed drifts:
 - weak: as many images on every device. The efficiency is that ratio, too; 1 is best.
 """
 
-import argparse
-import datetime
-import platform
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from typing import Any
 
+import _harness as harness
 import jax
 import jax.numpy as jnp
-from _jem_step import make_classifier, make_train_step
+from _jem_step import make_jem_step
 from jax.sharding import NamedSharding, PartitionSpec
-from sampler_throughput import at_least_one, seconds
 
 from ebmjax import data, training
 from ebmjax.recipes.__main__ import quietly
 
 
 def device_counts(available: int, batch_size: int) -> list[int]:
-    """1, 2, 4, ... of the devices, as far as they divide the batch."""
+    """Returns 1, 2, 4, ... of the devices, as far as they divide the batch."""
     counts = [2**i for i in range(available.bit_length()) if 2**i <= available]
     return [count for count in counts if batch_size % count == 0]
 
 
 def make_steps(num_devices: int, batch_size: int, num_steps: int, block: int) -> Callable[[], Any]:
-    """A call that takes ``block`` train steps with ``batch_size`` images on each device."""
+    """Returns a call of ``block`` train steps with ``batch_size`` images on each device."""
     mesh = training.make_mesh(num_devices, jax.devices()[:num_devices])
-    step, state = make_train_step(make_classifier(), batch_size, num_steps, num_devices)
+    step, state = make_jem_step(batch_size, num_steps, num_devices)
     specs = training.state_axes(PartitionSpec(), PartitionSpec("data"))
     images = data.load_digits("train")
     picks = jnp.arange(block * num_devices * batch_size) % len(images.images)
@@ -63,59 +59,39 @@ def make_steps(num_devices: int, batch_size: int, num_steps: int, block: int) ->
     return partial(jax.jit(sharded), jax.random.key(0), state, placed)
 
 
-def measure(
-    counts: list[int], batch_size: int, num_steps: int, block: int, num_timings: int
-) -> dict[str, dict[int, list[float]]]:
-    """Seconds a step by question and number of devices, one entry a timing."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for question in ("strong", "weak"):
-        sizes = {n: batch_size // n if question == "strong" else batch_size for n in counts}
-        calls = {n: make_steps(n, size, num_steps, block) for n, size in sizes.items()}
-        for call in calls.values():
-            jax.block_until_ready(call())
-        found[question] = {n: [] for n in counts}
-        for _ in range(num_timings):
-            for n, call in calls.items():
-                found[question][n].append(seconds(call) / block)
-    return found
-
-
-def table(found: dict[str, dict[int, list[float]]], batch_size: int) -> str:
-    """A line for each question and number of devices."""
-    lines = [
-        f"{'':8}{'devices':>8}{'images each':>13}{'ms a step':>11}{'ratio':>8}{'(min-max)':>14}"
+def measure(question: str, counts: list[int], options: Any) -> list[harness.Row]:
+    """Times every number of devices in turn; returns a row for each."""
+    sizes = {n: options.batch // n if question == "strong" else options.batch for n in counts}
+    calls = {str(n): make_steps(n, size, options.steps, options.block) for n, size in sizes.items()}
+    times = harness.time_in_turn(calls, options.timings)
+    return [
+        {
+            "question": question,
+            "devices": n,
+            "images each": size,
+            "ms a step": harness.median_ms(times[str(n)]) / options.block,
+            "ratio": harness.spread_of_ratios(times["1"], times[str(n)]),
+        }
+        for n, size in sizes.items()
     ]
-    for question, by_count in found.items():
-        for n, times in by_count.items():
-            ratios = [one / many for one, many in zip(by_count[1], times, strict=True)]
-            each = batch_size // n if question == "strong" else batch_size
-            spread = f"({min(ratios):.2f}-{max(ratios):.2f})"
-            lines.append(
-                f"{question:8}{n:8}{each:13}{1e3 * median(times):11.1f}{median(ratios):8.2f}"
-                f"{spread:>14}"
-            )
-    return "\n".join(lines)
 
 
 def main() -> None:
     """Reads the command line and prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = harness.make_parser(__doc__)
+    parser.add_argument("--batch", type=harness.at_least_one, default=64, help="images, and chains")
+    parser.add_argument("--steps", type=harness.at_least_one, default=10, help="of each chain")
+    parser.add_argument(
+        "--block", type=harness.at_least_one, default=10, help="train steps in a timing"
     )
-    parser.add_argument("--batch", type=at_least_one, default=64, help="images, and chains")
-    parser.add_argument("--steps", type=at_least_one, default=10, help="of each chain")
-    parser.add_argument("--block", type=at_least_one, default=10, help="train steps in a timing")
-    parser.add_argument("--timings", type=at_least_one, default=7, help="of each device count")
+    parser.add_argument(
+        "--timings", type=harness.at_least_one, default=7, help="of each device count"
+    )
     options = parser.parse_args()
-    counts = device_counts(len(jax.devices()), options.batch)
-    found = measure(counts, options.batch, options.steps, options.block, options.timings)
-    device = jax.devices()[0]
-    print(
-        f"{datetime.date.today()}  {device.device_kind} x{len(jax.devices())}  jax "
-        f"{jax.__version__}  python {platform.python_version()}  {options.steps} steps, median of "
-        f"{options.timings} timings of {options.block} steps"
-    )
-    print(table(found, options.batch))
+    counts = device_counts(jax.device_count(), options.batch)
+    rows = [row for question in ("strong", "weak") for row in measure(question, counts, options)]
+    note = f"{options.steps} steps, median of {options.timings} timings of {options.block} steps"
+    harness.report("scaling", rows, options.out, note)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,14 @@
 """The limits of a chain: the products of its gradients are found and counted."""
 
-import importlib
-from pathlib import Path
-
 import jax.numpy as jnp
 import pytest
 
 from ebmjax import networks
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
-
-@pytest.fixture(scope="module")
-def module():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("_chain_limits")
+@pytest.fixture
+def module(load):
+    return load("_chain_limits")
 
 
 def test_a_limit_counts_the_products_of_a_gradient(module):
@@ -34,6 +27,22 @@ def test_a_limit_counts_the_products_of_a_gradient(module):
     assert len(shapes) == 6
     assert (3, 5) in shapes
     assert (3, 7) in shapes
+
+
+def test_rates_are_of_all_gradients_of_a_chain(module, monkeypatch):
+    """The chain takes 4 ms, and its products alone 1 ms a gradient."""
+    found = module.parts(jnp.sum, lambda x: (x @ jnp.ones((2, 5)) ** 2).sum(), jnp.ones((3, 2)), 4)
+    monkeypatch.setattr(
+        module.harness,
+        "time_in_turn",
+        lambda calls, repeats: {name: [0.004 if name == "ours" else 0.001] for name in calls},
+    )
+    row = module.measure_limit("work", None, found, 1, peak=1e6)
+    operations = 4 * sum(map(module.operations, found.as_products))
+    assert row["10⁹ op."] == operations / 1e9
+    assert row["10⁹ op./s"] == pytest.approx(operations / 0.004 / 1e9)
+    assert row["of peak"] == pytest.approx(operations / 0.004 / 1e6)
+    assert (row["ours ms"], row["alone ms"], row["as products ms"]) == (4.0, 4.0, 4.0)
 
 
 def test_convolutions_are_counted_as_products(module):

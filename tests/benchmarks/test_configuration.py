@@ -1,8 +1,5 @@
 """The cost of a configuration: what is timed, counted and said."""
 
-import importlib
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -12,14 +9,10 @@ import pytest
 from ebmjax.recipes.core import command_line
 from ebmjax.training import Plan
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
-
-@pytest.fixture(scope="module")
-def module():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("configuration")
+@pytest.fixture
+def module(load):
+    return load("configuration")
 
 
 def test_the_report_is_of_the_median_block(module):
@@ -31,15 +24,16 @@ def test_the_report_is_of_the_median_block(module):
         flops=3e12,
         peak_bytes=3 * 2**29,
     )
-    lines = [line.split(maxsplit=2) for line in module.report(cost, batch_size=64).splitlines()]
-    assert lines[0][2] == "500 ms (250-2000), 2 a second, 128 examples a second"
-    assert lines[1][2] == "5 s, 10 steps"
-    assert lines[2][2] == "10 h, 72000 steps, without monitoring"
-    assert lines[3][2] == "30 s"
-    assert lines[4] == ["memory", "1.5", "GiB at its peak"]
-    assert lines[5] == ["operations", "3", "T a step, 6 T a second, 216 P in 72000 steps"]
-    counted = module.report(cost._replace(step_seconds=[]), batch_size=64)
-    assert counted.split(maxsplit=2)[1:] == ["3", "T a step, 216 P in 72000 steps"]
+    assert module.describe(cost, batch_size=64) == {
+        "a step": "500 ms (250-2000), 2 a second, 128 examples a second",
+        "an epoch": "5 s, 10 steps",
+        "the run": "10 h, 72000 steps, without monitoring",
+        "to compile": "30 s",
+        "memory": "1.5 GiB at its peak",
+        "operations": "3 T a step, 6 T a second, 216 P in 72000 steps",
+    }
+    counted = module.describe(cost._replace(step_seconds=[]), batch_size=64)
+    assert counted == {"operations": "3 T a step, 216 P in 72000 steps"}
 
 
 @pytest.mark.parametrize("batch_size", [12, (12, 6)])
@@ -64,19 +58,13 @@ def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, b
     assert products <= module.step_flops(experiment, jax.random.key(0)) < 1.02 * products
 
 
-def test_a_configuration_is_timed_and_nothing_is_left(module, monkeypatch, capsys, tmp_path):
+def test_a_configuration_is_timed_and_nothing_is_left(command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    arguments = ["--config=configs/toy_samplers.py:smoke", "--blocks=2", "--config.seed=3"]
-    monkeypatch.setattr(sys, "argv", ["configuration.py", *arguments])
-    module.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert "configs/toy_samplers.py:smoke --config.seed=3" in lines[0]
-    assert [line[:12].strip() for line in lines[1:]] == [
-        "a step",
-        "an epoch",
-        "the run",
-        "to compile",
-    ]
+    asked = "--config=configs/toy_samplers.py:smoke --blocks=2 --config.seed=3"
+    head, *lines = command("configuration", asked)
+    assert "configs/toy_samplers.py:smoke --config.seed=3  median of 2 blocks" in head
+    names = ["what", "---", "a step", "an epoch", "the run", "to compile"]
+    assert all(line.startswith(name) for line, name in zip(lines, names, strict=True))
     assert not list(tmp_path.iterdir())
 
 
@@ -93,23 +81,18 @@ def test_the_images_may_choose_the_number_of_epochs(name, module):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config.train.num_repeats=2", "--flops"], "--config.train.num_repeats=1"),
-        (["--blocks=0"], "give --flops"),
-        (["--blocks=-1"], "argument --blocks"),
-        (["--random_examples=9"], "leave it out"),
+        ("--config.train.num_repeats=2 --flops", "--config.train.num_repeats=1"),
+        ("--blocks=0", "give --flops"),
+        ("--blocks=-1", "argument --blocks"),
+        ("--random_examples=9", "leave it out"),
     ],
 )
-def test_what_cannot_be_measured_is_told(arguments, message, module, monkeypatch, capsys):
-    command = ["configuration.py", "--config=configs/thermo_digits.py", *arguments]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as caught:
-        module.main()
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+def test_what_cannot_be_measured_is_said(arguments, message, refused):
+    assert message in refused("configuration", f"--config=configs/thermo_digits.py {arguments}")
 
 
-def test_a_configuration_that_cannot_be_built_is_told_by_its_field(module, monkeypatch):
-    command = ["configuration.py", "--config=configs/toy_samplers.py:smoke"]
-    monkeypatch.setattr(sys, "argv", [*command, "--config.mesh.num_shards=3"])
+def test_a_configuration_that_cannot_be_built_is_named_by_its_field(command):
     with pytest.raises(SystemExit, match=r"error: .*config\.mesh\.num_shards=3"):
-        module.main()
+        command(
+            "configuration", "--config=configs/toy_samplers.py:smoke --config.mesh.num_shards=3"
+        )

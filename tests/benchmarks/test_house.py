@@ -1,18 +1,11 @@
 """The benchmark of the house: it counts what is there."""
 
-import importlib
-from pathlib import Path
-
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
-
-@pytest.fixture(scope="module")
-def house():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("house")
+@pytest.fixture
+def house(load):
+    return load("house")
 
 
 def test_sizes(house, tmp_path, monkeypatch):

@@ -1,20 +1,14 @@
 """The benchmark of several devices: each number of them is timed on its share."""
 
-import importlib
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
-
-@pytest.fixture(scope="module")
-def module():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("scaling")
+@pytest.fixture
+def module(load):
+    return load("scaling")
 
 
 @pytest.mark.parametrize(
@@ -27,11 +21,20 @@ def test_devices_come_in_powers_of_two_that_divide_the_batch(
     assert module.device_counts(available, batch_size) == expected
 
 
-def test_the_ratio_is_of_times_taken_in_turn(module):
-    found = {"strong": {1: [4.0, 8.0, 6.0], 2: [2.0, 8.0, 2.0]}, "weak": {1: [1.0], 2: [2.0]}}
-    rows = [line.split() for line in module.table(found, 64).splitlines()[1:]]
-    assert rows[1] == ["strong", "2", "32", "2000.0", "2.00", "(1.00-3.00)"]
-    assert rows[3] == ["weak", "2", "64", "2000.0", "0.50", "(0.50-0.50)"]
+def test_a_ratio_is_one_device_over_several_in_the_same_turn(module, monkeypatch):
+    times = {"1": [4.0, 8.0, 6.0], "2": [2.0, 8.0, 2.0]}
+    monkeypatch.setattr(module, "make_steps", lambda *_: None)
+    monkeypatch.setattr(module.harness, "time_in_turn", lambda calls, repeats: times)
+    options = SimpleNamespace(batch=64, steps=1, block=2, timings=3)
+    strong, weak = (module.measure(question, [1, 2], options)[1] for question in ("strong", "weak"))
+    assert strong == {
+        "question": "strong",
+        "devices": 2,
+        "images each": 32,
+        "ms a step": 1000.0,
+        "ratio": (2.0, 1.0, 3.0),
+    }
+    assert weak["images each"] == 64
 
 
 @pytest.mark.slow
@@ -44,15 +47,10 @@ def test_shards_divide_the_images_of_a_step(module):
 
 
 @pytest.mark.slow
-def test_prints_a_line_for_every_question(module, monkeypatch, capsys):
-    devices = jax.devices()[:2]
-    monkeypatch.setattr(jax, "devices", lambda: devices)
-    arguments = ["--batch", "4", "--steps", "1", "--block", "1", "--timings", "1"]
-    monkeypatch.setattr(sys, "argv", ["scaling.py", *arguments])
-    module.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert " x2 " in lines[0]
-    assert [line.split()[:3] for line in lines[2:]] == [
+def test_prints_a_line_for_every_question(command, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    lines = command("scaling", "--batch 4 --steps 1 --block 1 --timings 1")
+    assert [line.split()[:3] for line in lines[3:]] == [
         ["strong", "1", "4"],
         ["strong", "2", "2"],
         ["weak", "1", "4"],

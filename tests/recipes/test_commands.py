@@ -169,7 +169,7 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
     """Checks the command line of a script; one without a reader of arguments takes none."""
     name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
     main = importlib.import_module(name).main
-    if "argparse" not in inspect.getsource(main):
+    if "parser" not in inspect.getsource(main):
         assert not arguments
         return
     at_work.setattr(sys, "argv", [str(path), *arguments])
@@ -242,7 +242,7 @@ def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert all((REPOSITORY / path).exists() for path in paths)
 
 
-OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips", "placement": "report"}
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips", "placement": "measure"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 

@@ -1,17 +1,19 @@
-"""The JEM train step in plain PyTorch, timed on request: the other side of joint_training.py.
+"""PyTorch, ebmkit and torchebm, timed in their own Python for joint_training.py and peers.py.
 
-  python _torch_jem.py FILE.npz
-
-FILE holds ``settings`` (JSON), ``images`` (N, H, W, C) uint8, ``labels``, ``probe`` images in
-[-1, 1] and the parameters of the Flax network, ``params/`` before their names. Writes one JSON line
-about itself with its logits of ``probe``; then, for every line with a number of training steps on
-stdin, one with the seconds they took. Needs PyTorch and NumPy, and nothing of ebmjax.
+Writes one JSON line about itself. Then answers each line of stdin, a JSON object that names the
+work, with the seconds that the work took. The work "load" names a FILE.npz and is answered with
+the number of parameters and the logits of its network. FILE holds ``settings`` (JSON), ``images``
+(N, H, W, C) uint8, ``labels``, ``probe`` images in [-1, 1] and the parameters of the Flax network,
+``params/`` before their names. Needs PyTorch and NumPy, and nothing of ebmjax; ebmkit and torchebm
+where their chains are asked for.
 """
 
+import contextlib
+import importlib.metadata
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ import torch.nn.functional as functional  # pyright: ignore[reportMissingImports
 from torch import nn  # pyright: ignore[reportMissingImports]
 
 LEAK = 0.2
+STEP_SIZE = 1e-3
+"""Step of the chains that peers.py compares."""
 
 
 class ResidualBlock(nn.Module):
@@ -74,11 +78,7 @@ class WideResNet(nn.Module):
         return self.linear(x.mean((2, 3)))
 
     def load_flax(self, params: Mapping[str, np.ndarray]) -> None:
-        """Copies the parameters of ``ebmjax.networks.WideResNet``, flat, with "/" in their names.
-
-        Raises:
-          ValueError: if one is left over or of another shape.
-        """
+        """Copies the parameters of ``ebmjax.networks.WideResNet``, flat, "/" in their names."""
         places = {"Convolution_0": self.first, "Dense_0": self.linear}
         for i, block in enumerate(self.blocks):
             places |= {
@@ -86,19 +86,12 @@ class WideResNet(nn.Module):
                 f"ResidualBlock_{i}/Convolution_1": block.conv_1,
                 f"ResidualBlock_{i}/shortcut": block.shortcut,
             }
-        missing = {id(parameter) for parameter in self.parameters()}
         for name, value in params.items():
             layer, kind = name.rsplit("/", 1)
             parameter = places[layer].weight if kind == "kernel" else places[layer].bias
             # HWIO to OIHW; a dense kernel (I, O) to (O, I).
             axes = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[value.ndim]
-            turned = torch.from_numpy(np.array(value.transpose(axes), order="C"))
-            if turned.shape != parameter.shape:
-                raise ValueError(f"{name} has shape {value.shape}, not {tuple(parameter.shape)}.")
-            parameter.data.copy_(turned)
-            missing.discard(id(parameter))
-        if missing:
-            raise ValueError(f"params lack {len(missing)} of the network's parameters.")
+            parameter.data[:] = torch.from_numpy(np.array(value.transpose(axes), order="C"))
 
 
 class Trainer:
@@ -152,10 +145,10 @@ class Trainer:
         return x
 
 
-def main() -> None:
-    """Answers what comes in on stdin."""
-    with np.load(sys.argv[1]) as file:
-        arrays = dict(file)
+def load(file: str) -> tuple[Trainer, dict[str, Any]]:
+    """Returns JEM of the network and images in ``file``, and what the network says of them."""
+    with np.load(file) as opened:
+        arrays = dict(opened)
     settings = json.loads(str(arrays["settings"]))
     sizes = [settings["depth"], settings["widen_factor"], arrays["images"].shape[3]]
     sizes.append(settings["num_classes"])
@@ -165,20 +158,115 @@ def main() -> None:
     network.load_flax(params)
     checked.load_flax(params)
     images, probe = (torch.from_numpy(arrays[k]).permute(0, 3, 1, 2) for k in ("images", "probe"))
-    trainer = Trainer(
-        network, images.contiguous(), torch.from_numpy(arrays["labels"]).long(), settings
-    )
-    about = {
-        "version": torch.__version__,
-        "threads": torch.get_num_threads(),
+    labels = torch.from_numpy(arrays["labels"]).long()
+    return Trainer(network, images.contiguous(), labels, settings), {
         "num_params": sum(parameter.numel() for parameter in network.parameters()),
         "logits": checked(probe).tolist(),
     }
+
+
+class Energy(nn.Module):
+    """The energy of points in the plane: an MLP of two hidden layers of 128."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [nn.Linear(2, 128), nn.SiLU(), nn.Linear(128, 128), nn.SiLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(128, 1))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)[:, 0]
+
+
+def gaussian(x: Any) -> Any:
+    """Returns the energy of N(0, I)."""
+    return 0.5 * (x**2).flatten(1).sum(1)
+
+
+def plane(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
+    """Makes Langevin chains of a library in the plane."""
+    start = torch.randn(*shape)
+    if library == "ebmkit":
+        from ebm.samplers.langevin import (  # pyright: ignore[reportMissingImports]
+            LangevinDynamics,
+        )
+
+        energy, sampler = Energy(), LangevinDynamics(STEP_SIZE, steps)
+        return lambda: sampler.sample(energy, start)
+    from torchebm.core import BaseModel  # pyright: ignore[reportMissingImports]
+    from torchebm.samplers import (  # pyright: ignore[reportMissingImports]
+        LangevinDynamics,
+    )
+
+    class Model(BaseModel):
+        def __init__(self) -> None:
+            super().__init__()
+            self.energy = Energy()
+
+        def forward(self, x: Any) -> Any:
+            return self.energy(x)
+
+    theirs = LangevinDynamics(Model(), step_size=STEP_SIZE, noise_scale=1.0)
+    return lambda: theirs.sample(x=start, n_steps=steps)
+
+
+def svgd(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
+    """Makes steps of ebmkit's SVGD with the median rule in a Gaussian."""
+    assert library == "ebmkit"
+    from ebm.samplers.svgd import SVGD  # pyright: ignore[reportMissingImports]
+
+    start, sampler = torch.randn(*shape), SVGD(STEP_SIZE, steps)
+    return lambda: sampler.sample(gaussian, start)
+
+
+def images(library: str, shape: list[int], steps: int, depth: int) -> Callable[[], Any]:
+    """Makes SGLD of a wide ResNet's logsumexp, as an eager loop."""
+    assert library == "PyTorch"
+    network = WideResNet(depth, 1, shape[-1], 10)
+    for parameter in network.parameters():
+        parameter.requires_grad_(False)
+    start = torch.rand(shape[0], shape[-1], *shape[1:-1])
+
+    def chain() -> Any:
+        x = start
+        for _ in range(steps):
+            x = x.detach().requires_grad_()
+            (score,) = torch.autograd.grad(network(x).logsumexp(1).sum(), x)
+            x = x + STEP_SIZE * score + (2 * STEP_SIZE) ** 0.5 * torch.randn_like(x)
+        return x.detach()
+
+    return chain
+
+
+MAKERS: dict[str, Callable[..., Callable[[], Any]]] = {
+    "plane": plane,
+    "svgd": svgd,
+    "images": images,
+}
+
+
+def main() -> None:
+    """Answers what comes in on stdin."""
+    about: dict[str, Any] = {"PyTorch": torch.__version__, "threads": torch.get_num_threads()}
+    for package in ("ebmkit", "torchebm"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            about[package] = importlib.metadata.version(package)
     print(json.dumps(about), flush=True)
+    made: dict[str, Callable[[], Any]] = {}
     for line in sys.stdin:
+        asked = json.loads(line)
+        work = asked.pop("work")
+        if work == "load":
+            trainer, answer = load(**asked)
+            made = {"train": trainer.step}
+            print(json.dumps(answer), flush=True)
+            continue
+        calls = asked.pop("calls", 1)
+        name = work if work == "train" else line
+        if name not in made:
+            made[name] = MAKERS[work](**asked)
         started = time.perf_counter()
-        for _ in range(int(line)):
-            trainer.step()
+        for _ in range(calls):
+            made[name]()
         print(json.dumps(time.perf_counter() - started), flush=True)
 
 
