@@ -258,9 +258,8 @@ def read_earlier(folder: Path, about: harness.Row) -> dict[str, harness.Row]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures until everything is measured or the time is over."""
     parser = harness.make_parser(__doc__, out=Path("accelerator"))
-    parser.add_argument(
-        "--minutes", type=float, default=9.0, help="time for all, compiling included"
-    )
+    whole = "time for all, compiling included"
+    parser.add_argument("--minutes", type=float, default=9.0, help=whole)
     parser.add_argument("--repeats", type=harness.at_least_one, default=5, help="timings of each")
     parser.add_argument("--cifar", type=Path, help="images to train on in the time that is left")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes, to try the command")

@@ -1,10 +1,11 @@
 """``--help`` of every benchmark says what it does, and measures nothing."""
 
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import FOLDER
 
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 NAMES = sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
 
 
