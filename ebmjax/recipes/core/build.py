@@ -15,6 +15,7 @@ from ebmjax import training
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.core.ranges import MAX_INTEGER
+from ebmjax.recipes.core.user_parts import find_part, is_users
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
 
@@ -87,6 +88,8 @@ class Experiment(NamedTuple):
       pilot: durations of a pilot run before the first step, part of the run's time; None without
         one.
       use: ``state -> Use``, the trained model.
+      tests: images that the run is measured by during training, and afterwards; None if the family
+        has no images.
       about_data: lines that say which data were read and what was done to them.
       config: the configuration with what the images have chosen; None if they choose nothing.
     """
@@ -102,8 +105,33 @@ class Experiment(NamedTuple):
     warm_start: Callable[[Path], training.WarmStart] | None = None
     pilot: Seconds | None = None
     use: Callable[[TrainState], Use] | None = None
+    tests: tuple[np.ndarray, np.ndarray] | None = None
     about_data: tuple[str, ...] = ()
     config: Config | None = None
+
+
+def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation:
+    """Returns the optimiser that the function of ``config.optimizer.name`` makes.
+
+    Args:
+      config: ``optimizer.name`` and ``optimizer.options`` are read.
+      learning_rate: schedule, step to rate, that the function takes as ``learning_rate``.
+
+    Raises:
+      ConfigError: for whatever the function does wrong.
+    """
+    part = find_part(config, "optimizer.name", config.optimizer.name, ("learning_rate",))
+    if not part.takes("learning_rate"):
+        raise ConfigError(
+            f"config.optimizer.name={part.name!r} must take learning_rate, a function of the step."
+        )
+    made = part.call(learning_rate=learning_rate, **part.options)
+    if not all(callable(getattr(made, name, None)) for name in ("init", "update")):
+        raise ConfigError(
+            f"config.optimizer.name={part.name!r} must return an optax transformation, with init "
+            f"and update; got a {type(made).__name__}."
+        )
+    return made
 
 
 def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
@@ -126,6 +154,8 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
             staircase=True,
         )(count)
 
+    if is_users(config.optimizer.get("name")):
+        return user_optimizer(config, schedule)
     return optax.adam(schedule, b1=0.5, b2=0.999)
 
 

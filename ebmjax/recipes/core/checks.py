@@ -151,13 +151,13 @@ def check_installed(asking: str, instead: str = "") -> None:
         )
 
 
-def model_options(config: Config) -> dict[str, Any]:
-    """Returns the options in ``config.model.options``.
+def options_of(config: Config, section: str) -> dict[str, Any]:
+    """Returns the options in ``config.<section>.options``.
 
     Raises:
       ConfigError: unless it is empty, or the text of a JSON object.
     """
-    text = config.model.options
+    text = config[section].options
     try:
         options = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
@@ -165,7 +165,7 @@ def model_options(config: Config) -> dict[str, Any]:
     if not isinstance(options, dict):
         why = f" ({options})" if isinstance(options, Exception) else ""
         raise ConfigError(
-            "config.model.options must be a JSON object, names in double quotes, such as "
-            f"--config.model.options='{{\"width\": 32}}'; got {trim(repr(text))}{why}."
+            f"config.{section}.options must be a JSON object, names in double quotes, such as "
+            f"--config.{section}.options='{{\"width\": 32}}'; got {trim(repr(text))}{why}."
         )
     return options

@@ -196,13 +196,14 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     return f"config.{name} must be {many}{one.values.words}, got {trim(repr(value))}."
 
 
-def named_code(fields: Fields, config: Config) -> dict[str, str]:
+def named_code(fields: Fields, config: Config) -> dict[str, Any]:
     """Returns the fields that name code from outside the package, with their values."""
-    return {
-        name: config[name]
-        for name, one in fields.items()
-        if isinstance(config[name], str) and one.values.names_code(config[name])
-    }
+
+    def names_code(one: Field, value: Any) -> bool:
+        entries = value if isinstance(value, list | tuple) else [value]
+        return any(isinstance(entry, str) and one.values.names_code(entry) for entry in entries)
+
+    return {name: config[name] for name, one in fields.items() if names_code(one, config[name])}
 
 
 def no_effect(

@@ -70,7 +70,12 @@ def build(config: Config, workdir: Path) -> "Experiment":
     """
     check(config)
     with phase("building the model and its data"):
-        return module(config.family, "setup").build(config, workdir)
+        experiment = module(config.family, "setup").build(config, workdir)
+        if not config.eval.get("functions"):
+            return experiment
+        from ebmjax.recipes.core.user_evaluators import with_evaluators
+
+        return with_evaluators(config, experiment)
 
 
 def module(family: str, part: str) -> Any:

@@ -66,6 +66,18 @@ def one_of(*choices: str) -> Range:
     return Range(f"one of {sorted(choices)}", lambda v: v in choices, str, choices, choices=choices)
 
 
+def one_of_or_function(*choices: str) -> Range:
+    """Some names of ours, or a function of the user's own file or module."""
+    return Range(
+        f"one of {sorted(choices)}, or FILE.py:FUNCTION",
+        lambda v: isinstance(v, str) and (v in choices or is_function_name(v)),
+        str,
+        choices,
+        choices=choices,
+        names_code=is_function_name,
+    )
+
+
 def _fits(value: Any) -> bool:
     if isinstance(value, int):
         return abs(value) <= MAX_INTEGER
@@ -117,6 +129,13 @@ OURS = frozenset(
 )
 """Functions of the package that make networks. Others of it read files or run what they name."""
 
+FUNCTIONS = Range(
+    "FILE.py:FUNCTION or MODULE:FUNCTION",
+    lambda v: isinstance(v, str) and is_function_name(v),
+    str,
+    ("module:function",),
+    names_code=is_function_name,
+)
 FUNCTION = Range(
     "FILE.py:FUNCTION, MODULE:FUNCTION or empty",
     lambda v: isinstance(v, str) and (not v or is_function_name(v)),

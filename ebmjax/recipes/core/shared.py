@@ -14,12 +14,14 @@ from ebmjax.recipes.core.declare import (
     waiting,
     with_defaults,
 )
+from ebmjax.recipes.core.fields import Config
 from ebmjax.recipes.core.ranges import (
     COUNT,
     FINITE,
     FLAG,
     FRACTION,
     FUNCTION,
+    FUNCTIONS,
     HOLDOUT,
     NAME,
     NOT_NEGATIVE,
@@ -62,6 +64,31 @@ RECOVERY = {
     "remedies": ("step_size", "chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
 }
 """Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
+
+OPTIONS_TEXT = "further arguments of your own function, a JSON object; empty: none"
+
+
+def is_own(what: str, *names: str) -> When:
+    """The condition that one of the fields ``names`` names a function of the user."""
+
+    def holds(config: Config) -> bool:
+        entries = [config[name] for name in names]
+        flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
+        return any(is_function_name(one) for one in flat)
+
+    return When(f"{what} of your own, config.{names[0]}=FILE.py:FUNCTION", holds)
+
+
+def own_options(section: str, what: str, *names: str) -> dict[str, Field]:
+    """Returns the field for the options of a user's function in a section."""
+    fields = names or (f"{section}.name",)
+    return {f"{section}.options": field("", TEXT, OPTIONS_TEXT, is_own(what, *fields))}
+
+
+OWN_EVALUATIONS: Fields = {
+    "eval.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
+    **own_options("eval", "an evaluation", "eval.functions"),
+}
 
 # Each default is a placeholder: every family gives its own.
 _KNOWN: Fields = {

@@ -77,8 +77,9 @@ def load(
     """
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
+    names = {name.replace(".", "_"): name for name in families.fields_of(config.family)}
     dotted = {
-        name.replace("_", ".", 1): str(value) if isinstance(value, Path) else value
+        names.get(name, name): str(value) if isinstance(value, Path) else value
         for name, value in fields.items()
     }
     _check_code(path / "config.json", config, dotted, allow_code)

@@ -28,9 +28,23 @@ name for each array.
 
 An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
 
-Code from outside ebmjax that the folder names (your own network, a function that reads the data) is
-run only if you name it again, with --model_factory and --data_name, or trust it with --allow_code.
+Code from outside ebmjax that the folder names (your own network or sampler, a function that reads
+the data) is run only if you name it again, with --model_factory, --data_name and so on, or trust it
+with --allow_code.
 """
+
+NAMING_CODE = {
+    "data_name": "that reads the run's data",
+    "model_factory": "that makes the run's network",
+    "sampler_name": "that is the run's sampler",
+    "sampler_names": "that is one of the run's samplers, all of them with commas between",
+    "sampler_prior_name": "that is the sampler of the prior",
+    "sampler_posterior_name": "that is the sampler of the posterior",
+    "loss_name": "that is the run's objective",
+    "optimizer_name": "that makes the run's optimiser",
+    "eval_functions": "that evaluates the run, all of them with commas between",
+}
+"""Options that name again the code of a run's configuration, with words for it."""
 
 SPLITS = ("test", "train")
 """Splits that are scored, unless one is named: the first that there is."""
@@ -57,9 +71,11 @@ def main() -> None:
     use_compilation_cache()
     given = {
         name: value
-        for name in ("data_path", "data_name", "model_factory")
+        for name in ("data_path", *NAMING_CODE)
         if (value := getattr(arguments, name)) is not None
     }
+    for name in {"sampler_names", "eval_functions"}.intersection(given):
+        given[name] = tuple(given[name].split(","))
     if arguments.checkpoint:
         given["eval_checkpoint"] = arguments.checkpoint
     use = {"sample": _sampled, "score": _scored, "export": _exported}[command]
@@ -89,8 +105,8 @@ def parser(command: str) -> argparse.ArgumentParser:
     add("--step", type=_integer(0), help="saved step to use (default: the newest)")
     add("--checkpoint", choices=["newest", "best"], help="state to use (default: as the run says)")
     add("--data_path", help="where the run's data lie now (default: where they lay)")
-    add("--data_name", help="FILE.py:FUNCTION that reads the run's data, named again")
-    add("--model_factory", help="FILE.py:FUNCTION that makes the run's network, named again")
+    for name, what in NAMING_CODE.items():
+        add(f"--{name}", help=f"FILE.py:FUNCTION {what}, named again")
     add(
         "--allow_code", action="store_true", help="run the code that the folder names (default: no)"
     )

@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,10 +11,9 @@ import jax.numpy as jnp
 
 from ebmjax import networks
 from ebmjax._checks import check_floating
-from ebmjax._user_function import user_function
 from ebmjax.networks import Network
-from ebmjax.recipes.core.checks import model_options
-from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.core.user_parts import check_options, explain, find_function
 from ebmjax.types import PyTree
 
 RANDOM = ("rngs", "key")
@@ -55,10 +53,7 @@ def user_networks(
       ConfigError: for whatever the function does wrong.
     """
     name = config.model.factory
-    try:
-        function = user_function(name)
-    except ValueError as error:
-        raise ConfigError(f"config.model.factory={error}") from error
+    function = find_function("model.factory", name)
     arguments, random = _arguments(config, function, given)
 
     def make(index: int, **random: Any) -> Any:
@@ -70,18 +65,13 @@ def user_networks(
             raise TypeError(f"it must return {len(parts)} networks, {whats}, got {_kind(made)}")
         return made[index]
 
-    try:
+    with explain("model.factory", name, function):
         found = tuple(
             _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape))
             for i, part in enumerate(parts)
         )
         for network, part in zip(found, parts, strict=True):
             _check(network, part, has_state)
-    except (Exception, SystemExit) as error:  # whatever the user's own code raises
-        kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
-        raise ConfigError(
-            f"config.model.factory={name!r}{_place(function, error)}: {kind}{error}"
-        ) from error
     return found
 
 
@@ -89,30 +79,12 @@ def _arguments(
     config: Config, function: Callable[..., Any], given: dict[str, Any]
 ) -> tuple[dict[str, Any], str | None]:
     """Returns the arguments of a call, and which of ``RANDOM`` it takes besides."""
-    name, options = config.model.factory, model_options(config)
     parameters = inspect.signature(function).parameters
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    needed = [
-        key
-        for key, one in parameters.items()
-        if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
-    ]
     random = next((one for one in RANDOM if one in parameters), None)
-    known = [*given, *RANDOM]
-    wrong = [key for key in options if key in known or not (takes_any or key in parameters)]
-    if wrong:
-        able = [key for key in parameters if key not in known]
-        raise ConfigError(
-            f"config.model.options has {wrong}; config.model.factory={name!r} takes the options "
-            f"{able}."
-        )
-    missing = [key for key in needed if key not in (*known, *options)]
-    if missing:
-        example = ", ".join(f'"{key}": ...' for key in missing)
-        raise ConfigError(
-            f"config.model.factory={name!r} has arguments {missing} without a value: the run gives "
-            f"{sorted(known)}, and the rest comes from --config.model.options='{{{example}}}'."
-        )
+    options = check_options(
+        config, "model.factory", config.model.factory, function, "model", (*given, *RANDOM)
+    )
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     passed = {key: value for key, value in given.items() if takes_any or key in parameters}
     return passed | options, random
 
@@ -169,14 +141,3 @@ def _shape(outputs: PyTree) -> Any:
 
 def _kind(found: Any) -> str:
     return f"a {type(found).__name__}"
-
-
-def _place(function: Callable[..., Any], error: BaseException) -> str:
-    """Returns the line of the user's module in which ``error`` arose, in words."""
-    file = getattr(getattr(function, "__code__", None), "co_filename", None)
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == file
-    ]
-    return f", line {lines[-1]}" if lines else ""

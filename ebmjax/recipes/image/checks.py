@@ -12,7 +12,7 @@ MIN_CHAIN_STEPS = 8
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     checks.check_kept(config, checks.scores_of_samples(config))
-    checks.model_options(config)
+    checks.options_of(config, "model")
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)

@@ -142,7 +142,7 @@ class ImageEvaluation:
                 "implied_temperature": implied_temperature(sampler),
                 "step_size": float(np.exp(model.adaptation[name].log_step_size))
                 if name in model.adaptation
-                else sampler.options["step_size"],
+                else sampler.options.get("step_size"),
             }
             for name, sampler in samplers.items()
         }

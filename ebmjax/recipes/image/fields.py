@@ -24,9 +24,19 @@ from ebmjax.recipes.core.ranges import (
     UP_TO_ONE,
     WIDTHS,
     one_of,
+    one_of_or_function,
     optional,
 )
-from ebmjax.recipes.core.shared import OURS, RECOVERY, ROBUST, family, shared, with_digits
+from ebmjax.recipes.core.shared import (
+    OURS,
+    OWN_EVALUATIONS,
+    RECOVERY,
+    ROBUST,
+    family,
+    own_options,
+    shared,
+    with_digits,
+)
 from ebmjax.recipes.samplers.table import SINGLE, rejecting, sections
 
 # IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
@@ -91,7 +101,7 @@ _FIELDS: dict[str, Field] = {
             "output_scale": 1.0,
             "max_positive_weight": None,
         },
-        optimizer={"learning_rate": 1e-3, "b1": 0.0, "b2": 0.999},
+        optimizer={"learning_rate": 1e-3},
         train={
             "start_from": "",
             "keep_best": "",
@@ -119,6 +129,7 @@ _FIELDS: dict[str, Field] = {
             "inception_sha256": "",
         },
     ),
+    **under(shared(optimizer={"b1": 0.0, "b2": 0.999}), chosen("optimizer.name", "adam")),
     **under(shared(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
     "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
     **under(
@@ -134,7 +145,14 @@ _FIELDS: dict[str, Field] = {
         OURS,
     ),
     "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
-    "sampler.names": field(("sgld",), one_of(*SINGLE), "samplers that share the negatives"),
+    "sampler.names": field(
+        ("sgld",), one_of_or_function(*SINGLE), "samplers that share the negatives"
+    ),
+    **own_options("sampler", "a sampler", "sampler.names"),
+    **OWN_EVALUATIONS,
+    **own_options("loss", "a loss"),
+    "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
+    **own_options("optimizer", "an optimiser"),
     "sampler.allow_decoupled": field(
         False,
         FLAG,
@@ -160,7 +178,9 @@ _FIELDS: dict[str, Field] = {
         0.8, PROBABILITY, "probability of changed colours", AUGMENTED
     ),
     "loss.name": field(
-        "contrastive_divergence", one_of("contrastive_divergence", "improved", "beta"), "objective"
+        "contrastive_divergence",
+        one_of_or_function("contrastive_divergence", "improved", "beta"),
+        "objective",
     ),
     "loss.kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term", IMPROVED),
     "loss.entropy_weight": field(

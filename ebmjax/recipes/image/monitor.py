@@ -126,6 +126,9 @@ class ImageMonitor:
 
         def report(key: Key, model: Trained, samples: Any, labels: Any) -> dict[str, jax.Array]:
             energy, size = self.energy_of(model.params), self.config.eval.batch_size
+            row = {"sample_energy": jnp.mean(energies_in_batches(energy, samples, labels, size))}
+            if "step_size" not in sampler.options:
+                return row
             size_of_step = jnp.float32(sampler.options["step_size"])
             if name in model.adaptation:
                 size_of_step = step_size(model.adaptation[name])
@@ -134,7 +137,7 @@ class ImageMonitor:
                 noise_scale = jnp.sqrt(2.0 * size_of_step * (temperature(sampler) or 0.0))
             first = (samples[:NUM_WEIGHED], labels[:NUM_WEIGHED])
             return {
-                "sample_energy": jnp.mean(energies_in_batches(energy, samples, labels, size)),
+                **row,
                 **anatomy(key, self._densities(model), *first, size_of_step, noise_scale),
             }
 

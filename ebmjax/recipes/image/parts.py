@@ -10,9 +10,11 @@ import optax
 
 from ebmjax import data, learning, losses, networks, optim
 from ebmjax._numbers import as_arguments
-from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES
+from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES, user_optimizer
 from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.user_losses import EnergyLoss, energy_loss, energy_means
 from ebmjax.recipes.core.user_networks import Part, user_networks
+from ebmjax.recipes.core.user_parts import is_users
 from ebmjax.recipes.image.checks import chosen, references_a_shard
 from ebmjax.recipes.images.initial_laws import laws
 from ebmjax.recipes.samplers import larger, noise_scale
@@ -130,13 +132,22 @@ def _beta_objective(
         allow_negative=section["allow_negative"],
     )
     penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
-    energies: Metrics = {
-        "positive_energy": jnp.mean(positive),
-        "negative_energy": jnp.mean(negative),
-        "energy_gap": jnp.mean(negative) - jnp.mean(positive),
-        "energy_l2": penalty,
-    }
-    return value + penalty, {**metrics, **energies}
+    energies = energy_means(positive, negative)
+    return value + penalty, {**metrics, **energies, "energy_l2": penalty}
+
+
+def _own(users: EnergyLoss) -> Callable[..., tuple[jax.Array, Metrics]]:
+    """Returns a loss of the user with the penalty on squared energies."""
+
+    def loss(
+        section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, beta: Any
+    ) -> tuple[jax.Array, Metrics]:
+        del beta
+        value, metrics = users(positive, negative)
+        penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
+        return value + penalty, {**metrics, "energy_l2": penalty}
+
+    return loss
 
 
 LOSSES = {
@@ -152,7 +163,8 @@ def loss(config: Config) -> learning.EnergyLoss:
     That of beta also reports "negative_weight_<sampler>" of several: the share of the weights that
     its chains have.
     """
-    loss_fn: Any = LOSSES[config.loss.name]
+    name = config.loss.name
+    loss_fn: Any = _own(energy_loss(config)) if is_users(name) else LOSSES[name]
     numbers, names = as_arguments(config.loss.to_dict()), config.sampler.names
     if config.loss.name != "beta" or len(names) == 1:
         return lambda *given: loss_fn(numbers(), *given)
@@ -213,7 +225,7 @@ def kinds(
             sampler=bound(one, section, image_shape),
             num_steps=section.num_steps,
             target_acceptance=section.target_acceptance if adapts else None,
-            step_size=one.options["step_size"],
+            step_size=one.options.get("step_size", 1.0),
             min_step_size=section.min_step_size,
         )
     return made
@@ -258,13 +270,19 @@ AUGMENTATIONS = {"none": None, "image": data.augment_starts}
 
 
 def optimizer(config: Config) -> optax.GradientTransformation:
-    """Adam, after a clipped norm where one is set, and the average of the parameters."""
+    """The optimiser after a clipped norm where one is set, and the average of the parameters."""
     section = config.optimizer
     numbers = as_arguments({"learning_rate": section.learning_rate})
+
+    def rate(count: Any) -> Any:
+        return numbers()["learning_rate"]
+
     return optax.chain(
         optax.identity()
         if section.max_norm is None
         else optax.clip_by_global_norm(section.max_norm),
-        optax.adam(lambda count: numbers()["learning_rate"], b1=section.b1, b2=section.b2),
+        user_optimizer(config, rate)
+        if is_users(section.name)
+        else optax.adam(rate, b1=section.b1, b2=section.b2),
         optim.average_parameters(section.average_decay),
     )

@@ -27,7 +27,7 @@ def check(config: Config, about_images: str = "") -> None:
     of_samples = checks.scores_of_samples(config) if has_samples else set()
     told = set(checks.IS_HIGHER_BETTER) - checks.OF_SAMPLES | of_samples
     checks.check_kept(config, told)
-    checks.model_options(config)
+    checks.options_of(config, "model")
     if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
         raise ConfigError(
             f"config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "

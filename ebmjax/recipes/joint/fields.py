@@ -33,9 +33,20 @@ from ebmjax.recipes.core.ranges import (
     WHOLE,
     ZERO_OR_TWO,
     one_of,
+    one_of_or_function,
     optional,
 )
-from ebmjax.recipes.core.shared import BUFFER, OURS, RECOVERY, ROBUST, family, shared, with_digits
+from ebmjax.recipes.core.shared import (
+    BUFFER,
+    OURS,
+    OWN_EVALUATIONS,
+    RECOVERY,
+    ROBUST,
+    family,
+    own_options,
+    shared,
+    with_digits,
+)
 from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
@@ -134,7 +145,11 @@ _OF_ENERGY: dict[str, Field] = {
         "sampler.low",
         "sampler.high",
     ),
-    "sampler.name": field("sgld", one_of(*SAMPLERS), "sampler of the negatives, a section below"),
+    "sampler.name": field(
+        "sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives, a section below"
+    ),
+    **own_options("sampler", "a sampler"),
+    **own_options("loss", "a loss"),
     "sampler.dtype": field(
         "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
     ),
@@ -162,7 +177,7 @@ _OF_ENERGY: dict[str, Field] = {
     ),
     "loss.name": field(
         "contrastive_divergence",
-        one_of("contrastive_divergence", "beta", "svgd"),
+        one_of_or_function("contrastive_divergence", "beta", "svgd"),
         "objective of p(x)",
     ),
     "loss.is_conditional": field(False, FLAG, "chains follow p(x | y) of a class", ENERGY),
@@ -262,7 +277,9 @@ _FIELDS: dict[str, Field] = {
     "loss.generative_weight": field(
         1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
     ),
-    "optimizer.name": field("adam", one_of("adam", "sgd"), "optimiser"),
+    "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
+    **own_options("optimizer", "an optimiser"),
+    **OWN_EVALUATIONS,
     "optimizer.momentum": field(0.9, FRACTION, "momentum of SGD", SGD),
     "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
     "optimizer.schedule": field(

@@ -1,6 +1,6 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -13,9 +13,11 @@ from ebmjax import data, learning, losses, networks, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax._phases import phase
 from ebmjax._stored import map_rows, rows_of
-from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis
+from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis, user_optimizer
 from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.core.user_losses import EnergyLoss, energy_loss
 from ebmjax.recipes.core.user_networks import Part, user_networks
+from ebmjax.recipes.core.user_parts import is_users
 from ebmjax.recipes.images import initial_laws
 from ebmjax.recipes.joint.checks import check_independence, has_class_blocks, sampler
 from ebmjax.recipes.samplers.bind import bound
@@ -138,7 +140,7 @@ def objective(config: Config) -> learning.JointObjective:
     """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
     loss = config.loss
     return learning.JointObjective(
-        generative_loss=_generative_loss(loss),
+        generative_loss=_generative_loss(config),
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
         density_scale=_density_scale(config),
@@ -151,13 +153,14 @@ def objective(config: Config) -> learning.JointObjective:
     )
 
 
-def _generative_loss(loss: Config) -> learning.GenerativeLoss:
+def _generative_loss(config: Config) -> learning.GenerativeLoss:
     """The loss of p(x) proportional to exp(f / alpha), alpha the smoothing, and the penalty.
 
     The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
     weight of the penalty stays.
     """
-    term = GENERATIVE_LOSSES[loss.name]
+    loss = config.loss
+    term = _own(energy_loss(config)) if is_users(loss.name) else GENERATIVE_LOSSES[loss.name]
     numbers = as_arguments(loss.to_dict())
 
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
@@ -167,6 +170,19 @@ def _generative_loss(loss: Config) -> learning.GenerativeLoss:
         return value + penalty, {**metrics, "energy_l2": penalty}
 
     return generative_loss
+
+
+def _own(users: EnergyLoss) -> Callable[..., tuple[jax.Array, Metrics]]:
+    """Returns a loss of the user on the energies of p(x), E = -f / alpha."""
+
+    def loss(
+        section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        del section
+        value, metrics = users(-positive / smoothing, -negative / smoothing)
+        return value, {**metrics, "log_density_gap": jnp.mean(positive) - jnp.mean(negative)}
+
+    return loss
 
 
 def _contrastive_divergence(
@@ -280,12 +296,15 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         decaying = make_schedule(numbers()["learning_rate"])
         return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
+    decay = optax.add_decayed_weights(section.weight_decay)
+    if is_users(section.name):
+        return optax.chain(decay, user_optimizer(config, schedule))
     transforms = {
         "adam": optax.scale_by_adam,
         "sgd": lambda: optax.trace(decay=section.momentum),
     }
     return optax.chain(
-        optax.add_decayed_weights(section.weight_decay),
+        decay,
         transforms[section.name](),
         optax.scale_by_learning_rate(schedule),
     )

@@ -108,6 +108,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         check_evaluate=evaluation.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
         use=evaluation.use,
+        tests=(images.monitored.images, images.evaluated.images),
         about_data=images.about,
         config=config,
     )

@@ -27,9 +27,19 @@ from ebmjax.recipes.core.ranges import (
     TWO_OR_MORE,
     UP_TO_ONE,
     one_of,
+    one_of_or_function,
     optional,
 )
-from ebmjax.recipes.core.shared import ACTIVATIONS, OURS, RECOVERY, family, shared, with_digits
+from ebmjax.recipes.core.shared import (
+    ACTIVATIONS,
+    OURS,
+    OWN_EVALUATIONS,
+    RECOVERY,
+    family,
+    own_options,
+    shared,
+    with_digits,
+)
 from ebmjax.recipes.samplers.table import SHARED, SINGLE, sections
 from ebmjax.recipes.samplers.table import shared as of_any
 
@@ -145,6 +155,10 @@ _FIELDS: dict[str, Field] = {
     **_chains("prior", 0.16, 60),
     **_chains("posterior", 0.04, 20),
     **sections(SINGLE, _is_used, without=SHARED),
+    **own_options("sampler", "a sampler", "sampler.prior.name", "sampler.posterior.name"),
+    **OWN_EVALUATIONS,
+    "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
+    **own_options("optimizer", "an optimiser"),
     "sampler.warm_start": field(
         False, FLAG, "anneal chains along the powers instead of starting afresh at each", POWERS
     ),

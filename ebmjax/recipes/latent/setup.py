@@ -92,6 +92,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
+        tests=(images.monitored.images, images.evaluated.images),
         about_data=images.about,
         config=config,
     )

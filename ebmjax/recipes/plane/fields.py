@@ -25,7 +25,7 @@ from ebmjax.recipes.core.ranges import (
     one_of,
     optional,
 )
-from ebmjax.recipes.core.shared import RECOVERY, ROBUST, family, shared
+from ebmjax.recipes.core.shared import RECOVERY, ROBUST, family, own_options, shared
 from ebmjax.recipes.samplers.table import PLAIN, SHARED, sections
 from ebmjax.recipes.samplers.table import shared as of_any
 
@@ -92,6 +92,7 @@ FIELDS: dict[str, Field] = {
     "data.radius": field(10.0, POSITIVE, "distance of the means from the origin", GAUSSIANS),
     "model.hidden": field((32, 64, 64, 64), WIDTHS, "hidden layers of the energy"),
     **of_any("sampler", PLAIN, ALPHA / 2, "sampler of the negatives"),
+    **own_options("sampler", "a sampler"),
     **sections(PLAIN, lambda name: chosen("sampler.name", name), without=SHARED),
     "sampler.num_steps": field(20, WHOLE, "steps of a chain between two updates"),
     "sampler.start_scale": field(

@@ -11,7 +11,7 @@ import optax
 from ebmjax import densities, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.core.fields import Config, ConfigError
-from ebmjax.recipes.samplers.chosen import Chosen, hyperparameters
+from ebmjax.recipes.samplers.chosen import Chosen, hyperparameters, is_annealed
 from ebmjax.recipes.samplers.table import BLACKJAX, FIRST_LAYER
 
 
@@ -28,7 +28,7 @@ def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[...
         where the family has them.
       shape: of one position.
     """
-    box, is_annealed = section.get("box", "none"), section.get("final_step_fraction", 1.0) != 1.0
+    box = section.get("box", "none")
     options = hyperparameters(chosen)
     if chosen.entry.needs == BLACKJAX:
         options["num_coordinates"] = math.prod(shape)
@@ -41,11 +41,11 @@ def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[...
         values = numbers()
         options, max_score = values["options"], values["max_score"]
         low, high = values["low"], values["high"]
-        make = partial(chosen.entry.make, **options)
+        make = partial(chosen.make, **options)
         if chosen.entry.needs == FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
             return _split(partial(make, max_score=max_score, **ends), chosen.name, log_density_fn)
-        if is_annealed:
+        if is_annealed(section):
             make = _annealed(make, options, values["fraction"], section.num_steps)
         if box != "none":
             make = in_box(make, box, low, high, rejects=chosen.rejects)

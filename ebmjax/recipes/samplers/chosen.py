@@ -1,10 +1,12 @@
 """A sampler that a configuration names: its hyperparameters, its temperature, what is refused."""
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ebmjax.recipes.core.fields import Config, ConfigError, choose
+from ebmjax.recipes.core.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.samplers import table
 from ebmjax.recipes.samplers.blackjax_kernels import check_installed, check_options
 
@@ -19,16 +21,46 @@ class Chosen(NamedTuple):
       name: in the table.
       where: its section, "config.sampler.sgld", for messages.
       options: every field of its entry, by name.
+      part: the user's function, if ``name`` names one.
     """
 
     name: str
     where: str
     options: Mapping[str, Any]
+    part: UserPart | None = None
 
     @property
     def entry(self) -> table.Entry:
-        """Its row of the table."""
-        return table.SAMPLERS[self.name]
+        """Its row of the table. A function of the user has a row by its attributes.
+
+        These are ``rejects`` and ``interacting``; without one it is False.
+        """
+        if self.part is None:
+            return table.SAMPLERS[self.name]
+        function = self.part.function
+        return table.Entry(
+            self.name,
+            self.name,
+            dict.fromkeys(self.options),
+            rejects=getattr(function, "rejects", False),
+            interacting=getattr(function, "interacting", False),
+        )
+
+    def make(self, log_density_fn: Any, **hyperparameters: Any) -> Any:
+        """Returns the sampler bound to a density.
+
+        Raises:
+          ConfigError: for whatever a function of the user does wrong.
+        """
+        if self.part is None:
+            return self.entry.make(log_density_fn, **hyperparameters)
+        made = self.part.call(log_density_fn, **hyperparameters)
+        if not all(callable(getattr(made, name, None)) for name in ("init", "step")):
+            raise ConfigError(
+                f"config.{self.part.field}={self.name!r} must return a sampler with init(position) "
+                f"and step(key, state), such as ebmjax.types.Sampler; got a {type(made).__name__}."
+            )
+        return made
 
     @property
     def rejects(self) -> bool:
@@ -48,8 +80,24 @@ def of_section(config: Config, field: str, name: str, allowed: Mapping[str, tabl
     Raises:
       ConfigError: if ``name`` is not in ``allowed``.
     """
+    if is_users(name):
+        return _of_user(config, field, name, allowed)
     choose(field, name, allowed)
     return Chosen(name, f"config.sampler.{name}", config.sampler[name].to_dict())
+
+
+def _of_user(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+    """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
+    function = find_function(field, name)
+    density = next(iter(inspect.signature(function).parameters), "log_density_fn")
+    part = find_part(config, field, name, (density, "axis_name"))
+    chosen = Chosen(name, "config.sampler.options", part.options, part)
+    if chosen.entry.interacting and not any(one.interacting for one in allowed.values()):
+        raise ConfigError(
+            f"config.{field}={name!r} moves all chains together (its attribute interacting), and "
+            f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
+        )
+    return chosen
 
 
 def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) -> Chosen:
@@ -64,7 +112,8 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) 
     for part in section.split("."):
         values = values[part]
     name = values.name
-    fields = choose(f"{section}.name", name, allowed).fields
+    users = _of_user(config, f"{section}.name", name, allowed) if is_users(name) else None
+    fields = users.options if users else choose(f"{section}.name", name, allowed).fields
     for key in table.SHARED:
         unset = table.LANGEVIN[key].default
         if key not in fields and values[key] not in (None, unset):
@@ -74,6 +123,8 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) 
                 f"--config.{section}.name=sgld."
             )
     shared = {key: values[key] for key in table.SHARED if key in fields}
+    if users:
+        return users._replace(where=f"config.{section}", options={**users.options, **shared})
     own = config.sampler.get(name)
     options = table.defaults(name) | (own.to_dict() if own else {}) | shared
     return Chosen(name, f"config.{section}", options)
@@ -123,6 +174,8 @@ def hyperparameters(chosen: Chosen) -> dict[str, Any]:
 def larger(chosen: Chosen, factor: float) -> Chosen:
     """Returns the sampler with ``factor`` times the step, at the same temperature."""
     options = dict(chosen.options)
+    if "step_size" not in options:
+        return chosen
     options["step_size"] *= factor
     if options.get("noise_scale") is not None:
         options["noise_scale"] *= math.sqrt(factor)
@@ -145,6 +198,17 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
         if section.get("target_acceptance") is not None:
             _check_adaptation(chosen)
     _check_box(section, samplers)
+    for chosen in samplers:
+        if chosen.part and "step_size" not in chosen.options and is_annealed(section):
+            raise ConfigError(
+                "config.sampler.final_step_fraction lowers the step along a chain, and "
+                f"{chosen.name!r} has no argument step_size: set it to 1, or add the argument."
+            )
+
+
+def is_annealed(section: Config) -> bool:
+    """Returns whether steps fall along a chain."""
+    return section.get("final_step_fraction", 1.0) != 1.0
 
 
 def check_particles(samplers: Iterable[Chosen], num: int) -> None:

@@ -18,6 +18,7 @@ from ebmjax.recipes.core.ranges import (
     POSITIVE,
     PROBABILITY,
     one_of,
+    one_of_or_function,
     optional,
 )
 from ebmjax.recipes.samplers.blackjax_kernels import KERNELS
@@ -283,7 +284,7 @@ def shared(
 ) -> dict[str, Field]:
     """Returns fields of one section for any sampler: its name, and what all have in common."""
     return {
-        f"{section}.name": field("sgld", one_of(*names), text),
+        f"{section}.name": field("sgld", one_of_or_function(*names), text),
         **{f"{section}.{key}": one for key, one in LANGEVIN.items()},
         f"{section}.step_size": replace(LANGEVIN["step_size"], default=step_size),
     }
