@@ -6,6 +6,9 @@ from ebmjax.losses._contrastive_divergence import (
     contrastive_divergence_loss as contrastive_divergence_loss,
 )
 from ebmjax.losses._contrastive_divergence import energy_penalty as energy_penalty
+from ebmjax.losses._denoising import (
+    denoising_score_matching_loss as denoising_score_matching_loss,
+)
 from ebmjax.losses._entropy import nearest_neighbour_entropy as nearest_neighbour_entropy
 from ebmjax.losses._exponents import beta_from_exponents as beta_from_exponents
 from ebmjax.losses._exponents import beta_sampling_temperature as beta_sampling_temperature

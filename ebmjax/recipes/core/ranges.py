@@ -72,7 +72,7 @@ def one_of_or_function(*choices: str) -> Range:
         f"one of {sorted(choices)}, or FILE.py:FUNCTION",
         lambda v: isinstance(v, str) and (v in choices or is_function_name(v)),
         str,
-        choices,
+        (*choices, "module:function"),
         choices=choices,
         names_code=is_function_name,
     )

@@ -83,11 +83,13 @@ def load(
         for name, value in fields.items()
     }
     _check_code(path / "config.json", config, dotted, allow_code)
+    config.update_from_flattened_dict(dotted)  # first: a check may run the code that is named
     try:
         families.check(config)
     except ConfigError as error:
+        if any(f"config.{name}" in str(error) for name in dotted):
+            raise
         raise WorkdirError(f"{path}/config.json: {error}") from error
-    config.update_from_flattened_dict(dotted)
     config = recover.remedied(config, recover.read_complete(path, config))
     found = find_saved(path, config, step)
     if "max_train" in config.data and data.is_tfds(config.data.name):  # no points of the plane

@@ -67,7 +67,7 @@ def _checked(part: UserPart, found: Any, others: Mapping[str, Any]) -> dict[str,
     """Returns an evaluator's numbers as floats.
 
     Raises:
-      ConfigError: unless it is a dict of scalars with names of their own.
+      ConfigError: unless it is a dict of scalars, each with a new name.
     """
     where = f"config.eval.functions={part.name!r}"
     if not isinstance(found, Mapping):

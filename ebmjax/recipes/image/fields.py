@@ -52,6 +52,17 @@ WITH_ENDS = When(
 )
 
 
+WITHOUT_CHAINS = ("denoising",)
+"""Objectives that draw no negatives."""
+DRAWING = waiting(
+    When(
+        f"an objective with chains, config.loss.name other than {' and '.join(WITHOUT_CHAINS)}",
+        lambda c: c.loss.name not in WITHOUT_CHAINS,
+    )
+)
+NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
+NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
+"""Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
 LANGEVIN = [name for name, entry in SINGLE.items() if "noise_scale" in entry.fields]
 CHANGES = {
     **{f"{name}.step_size": DIGITS_STEP for name in ("gradient_descent", *LANGEVIN)},
@@ -179,8 +190,14 @@ _FIELDS: dict[str, Field] = {
     ),
     "loss.name": field(
         "contrastive_divergence",
-        one_of_or_function("contrastive_divergence", "improved", "beta"),
+        one_of_or_function("contrastive_divergence", "improved", "beta", *WITHOUT_CHAINS),
         "objective",
+    ),
+    "loss.noise_scale": field(
+        0.3,
+        POSITIVE,
+        "noise at which scores are matched, in units of images in [-1, 1]",
+        chosen("loss.name", "denoising", what="denoising score matching"),
     ),
     "loss.kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term", IMPROVED),
     "loss.entropy_weight": field(
@@ -207,6 +224,7 @@ _FIELDS: dict[str, Field] = {
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
+_FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, DRAWING)
 FIELDS = left_open(_FIELDS, *LENGTHS)
 
 

@@ -10,15 +10,16 @@ import optax
 
 from ebmjax import data, learning, losses, networks, optim
 from ebmjax._numbers import as_arguments
-from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES, user_optimizer
+from ebmjax.recipes.core.build import ACTIVATIONS, DTYPES, batch_axis, user_optimizer
 from ebmjax.recipes.core.fields import Config, ConfigError
-from ebmjax.recipes.core.user_losses import EnergyLoss, energy_loss, energy_means
+from ebmjax.recipes.core.user_losses import EnergyLoss, energy_loss, energy_means, gradient_maker
 from ebmjax.recipes.core.user_networks import Part, user_networks
 from ebmjax.recipes.core.user_parts import is_users
 from ebmjax.recipes.image.checks import chosen, references_a_shard
 from ebmjax.recipes.images.initial_laws import laws
 from ebmjax.recipes.samplers import larger, noise_scale
 from ebmjax.recipes.samplers.bind import bound
+from ebmjax.training import GradientFn
 from ebmjax.types import Metrics, PyTree
 
 
@@ -180,6 +181,23 @@ def loss(config: Config) -> learning.EnergyLoss:
         }
 
     return with_shares
+
+
+def gradient_without_chains(config: Config, energy_of: learning.EnergyOf) -> GradientFn | None:
+    """Returns the gradient function of an objective that draws no negatives; None for others."""
+    name = config.loss.name
+    if is_users(name):
+        given = {"view": view(config), "batch_axis": batch_axis(config)}
+        return gradient_maker(config, energy_of=energy_of, **given)
+    if name != "denoising":
+        return None
+    numbers = as_arguments({"noise_scale": config.loss.noise_scale})
+
+    def gradient_fn(*given: Any) -> Any:
+        make = learning.make_denoising_gradient_fn
+        return make(energy_of, view=view(config), **numbers())(*given)
+
+    return gradient_fn
 
 
 def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:

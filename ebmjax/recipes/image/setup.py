@@ -31,19 +31,22 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     energy_of, init = parts.model_of(config, image_shape)
     chain_plan = parts.chain_plan(config, image_shape)
     beta_fn = parts.beta_fn(config, plan.total_steps)
-    gradient_fn = make_image_gradient_fn(
-        energy_of,
-        parts.loss(config),
-        view=parts.view(config),
-        plan=chain_plan,
-        beta_fn=beta_fn,
-        live=parts.live_steps(config),
-        batch_axis=common.batch_axis(config),
-    )
+    gradient_fn = parts.gradient_without_chains(config, energy_of)
+    draws = gradient_fn is None
+    if gradient_fn is None:
+        gradient_fn = make_image_gradient_fn(
+            energy_of,
+            parts.loss(config),
+            view=parts.view(config),
+            plan=chain_plan,
+            beta_fn=beta_fn,
+            live=parts.live_steps(config),
+            batch_axis=common.batch_axis(config),
+        )
     optimizer = parts.optimizer(config)
     carry = init_carry(
         buffer_key,
-        chain_plan,
+        chain_plan if draws else None,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
         counts_steps=True,

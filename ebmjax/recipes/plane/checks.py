@@ -10,6 +10,7 @@ from ebmjax.recipes.samplers import check as check_samplers
 DATA = {
     "beta": ("gmm", "circles", "npy"),
     "contrastive_divergence": ("gaussians", "npy"),
+    "denoising": ("gaussians", "npy"),
 }
 """Data that each objective is studied on."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.core import declare
-from ebmjax.recipes.core.declare import Field, chosen, field, under
+from ebmjax.recipes.core.declare import Field, chosen, field, under, waiting
 from ebmjax.recipes.core.ranges import (
     BELOW_ONE,
     COUNT,
@@ -37,12 +37,13 @@ PRINTED = ("literal_mala", "literal_psgld")
 ALPHA = 5e-4
 """Variance of the noise of the robust paper's chains, twice their step."""
 
-CD = chosen("loss.name", "contrastive_divergence")
+CD = waiting(chosen("loss.name", "contrastive_divergence"))
+DENOISING = chosen("loss.name", "denoising", what="denoising score matching")
+COMPARING = chosen("loss.name", "contrastive_divergence", "denoising")
 GAUSSIANS = chosen("data.name", "gaussians")
 OWN = chosen("data.name", "npy", what="your own points")
 
-_OF_CD: dict[str, Field] = {
-    **shared(loss={"energy_l2": 0.0}, sampler={"buffer.size": None, "buffer.reinit_prob": 0.05}),
+_COMPARED: dict[str, Field] = {
     "eval.samplers": field(COMPARED, one_of(*PLAIN), "samplers that --mode=eval compares"),
     "eval.num_chains": field(10, TWO_OR_MORE, "chains of each sampler"),
     "eval.num_chain_steps": field(5000, COUNT, "steps of a chain"),
@@ -98,9 +99,16 @@ FIELDS: dict[str, Field] = {
     "sampler.start_scale": field(
         1.0, POSITIVE, "standard deviation of starts, around start_mean or around the data"
     ),
-    "loss.name": field("beta", one_of("beta", "contrastive_divergence"), "objective"),
+    "loss.name": field("beta", one_of("beta", "contrastive_divergence", "denoising"), "objective"),
     **under(_OF_BETA, ROBUST),
-    **under(_OF_CD, CD),
+    **under(
+        shared(loss={"energy_l2": 0.0}, sampler={"buffer.size": None, "buffer.reinit_prob": 0.05}),
+        CD,
+    ),
+    "loss.noise_scale": field(
+        0.3, POSITIVE, "noise at which scores are matched, in units of the plane", DENOISING
+    ),
+    **under(_COMPARED, COMPARING),
     "eval.half_width": field(2.0, POSITIVE, "half width of the grid of densities"),
     "eval.grid_points": field(200, GRID, "cells of the grid along an axis"),
     "eval.num_samples": field(10_000, TWO_OR_MORE, "samples whose distances are measured"),

@@ -37,7 +37,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     return common.Experiment(
         state=init_state(params, optimizer, buffers(config, buffer_key, law)),
         train_step=make_train_step(
-            partial(learn, config, energy_fn, law),
+            partial(denoise, config, energy_fn)
+            if config.loss.name == "denoising"
+            else partial(learn, config, energy_fn, law),
             optimizer,
             max_abs_loss=config.train.max_abs_loss,
         ),
@@ -115,6 +117,25 @@ def learn(
 
     (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
     return gradients, buffer, {"loss": loss, **metrics, **chains}
+
+
+def denoise(
+    config: Config,
+    energy_fn: Callable[..., jax.Array],
+    key: Key,
+    params: PyTree,
+    carry: PyTree,
+    points: jax.Array,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """A ``training.GradientFn``: denoising score matching, without chains."""
+    noise, noise_scale = jax.random.normal(key, points.shape), config.loss.noise_scale
+
+    def loss_fn(params: PyTree) -> tuple[jax.Array, Metrics]:
+        score = jax.grad(lambda x: -jnp.sum(energy_fn(params, x)))(points + noise_scale * noise)
+        return losses.denoising_score_matching_loss(score, noise, noise_scale=noise_scale)
+
+    (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+    return gradients, carry, {"loss": loss, **metrics}
 
 
 def run(

@@ -98,6 +98,36 @@ def test_no_reader_runs_code_that_only_the_folder_names(
     assert contents(tmp_path) == before
 
 
+NAMING_CODE = [
+    (family, name, ("evil.py:make",) if isinstance(one.default, tuple) else "evil.py:make")
+    for family in families.FAMILIES
+    for name, one in families.fields_of(family).items()
+    if one.values.names_code("evil.py:make")
+]
+
+
+@pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)
+def test_no_part_that_only_the_folder_names_is_run(
+    family, field, value, tmp_path, monkeypatch, capsys
+):
+    folder = hostile(tmp_path / "run", family, **{field: value})
+    option = field.replace(".", "_")
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "sample", folder, "s.npz")
+    said = refusal(lambda: recipes.load(folder))
+    assert f"names code from outside ebmjax, config.{field}={value!r}" in said
+    assert f"--{option}=FILE.py:FUNCTION" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)
+def test_a_part_that_is_named_again_is_run(family, field, value, tmp_path):
+    (tmp_path / "good.py").write_text("raise ValueError('it was run')\n")
+    folder = hostile(tmp_path / "run", family, **{field: value})
+    named = ("good.py:make",) if isinstance(value, tuple) else "good.py:make"
+    said = refusal(lambda: recipes.load(folder, **{field.replace(".", "_"): named}))
+    assert "names code" not in said
+
+
 def test_every_field_that_names_code_is_known_and_can_be_named_again():
     """A field of this kind that is new must have an option, or nobody could name it again."""
     for family in families.FAMILIES:

@@ -1,0 +1,39 @@
+"""The gradient of denoising score matching: of one energy with one parameter, by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.data import ImageData
+from ebmjax.learning import Carry, make_denoising_gradient_fn
+
+IMAGES = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
+BATCH = ImageData(IMAGES, np.array([0, 1, 2, 0, 1, 2], np.int32))
+
+
+def energy_of(params):
+    """A curvature for each class, so that a wrong label shows."""
+    curvatures = params * jnp.array([1.0, 2.0, 4.0])
+    return lambda x, labels: 0.5 * curvatures[labels] * jnp.sum(jnp.square(x), axis=(-3, -2, -1))
+
+
+def view(key, images):
+    return images / 8.0 + jax.random.uniform(key, images.shape)
+
+
+def test_the_gradient_is_that_of_the_loss_at_the_noisy_images():
+    gradient_fn = make_denoising_gradient_fn(energy_of, view=view, noise_scale=0.5)
+    key, carry = jax.random.key(3), Carry(step=jnp.int32(4))
+    gradient, carry, metrics = gradient_fn(key, jnp.float32(0.7), carry, BATCH)
+
+    view_key, noise_key = jax.random.split(key)
+    x, noise = view(view_key, IMAGES), jax.random.normal(noise_key, IMAGES.shape)
+    slopes = np.array([1.0, 2.0, 4.0])[BATCH.labels].reshape(-1, 1, 1, 1)
+    noisy = np.asarray(x + 0.5 * noise, np.float64)
+    error = -0.5 * 0.7 * slopes * noisy + noise
+    np.testing.assert_allclose(metrics["loss"], np.mean(error**2), rtol=1e-5)
+    np.testing.assert_allclose(gradient, np.mean(2 * error * -0.5 * slopes * noisy), rtol=1e-5)
+    energies = 0.5 * 0.7 * slopes.ravel() * np.sum(np.square(x), axis=(1, 2, 3))
+    np.testing.assert_allclose(metrics["positive_energy"], np.mean(energies), rtol=1e-5)
+    assert carry.step == 5
+    assert carry.buffer == ()
