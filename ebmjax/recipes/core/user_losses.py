@@ -47,7 +47,10 @@ def energy_loss(config: Config) -> EnergyLoss:
 
     def loss(positive: jax.Array, negative: jax.Array) -> tuple[jax.Array, Metrics]:
         found = part.call(positive, negative, **part.options)
-        value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+        value: Any = found
+        metrics: Any = {}
+        if isinstance(found, tuple) and len(found) == 2:
+            value, metrics = found
         is_scalar = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
         if not is_scalar or jnp.shape(value) != () or not isinstance(metrics, Mapping):
             got = f"shape {jnp.shape(value)}" if is_scalar else f"a {type(value).__name__}"
