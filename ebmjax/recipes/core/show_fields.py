@@ -34,7 +34,8 @@ def described(name: str, one: Field, config: Config, fields: Fields) -> str:
 
 def values(one: Field) -> str:
     """The range of a field, in words."""
-    words = ", ".join(one.values.choices) or one.values.words
+    own = ["FILE.py:FUNCTION"] * one.values.names_code("own.py:part")
+    words = ", ".join([*one.values.choices, *own]) if one.values.choices else one.values.words
     return words + (", or None" if one.values.may_be_none else "")
 
 

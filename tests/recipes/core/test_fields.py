@@ -180,7 +180,7 @@ def test_the_fields_of_a_family_and_of_a_mistake(capsys, monkeypatch):
 
     monkeypatch.setattr(sys, "argv", ["ebmjax fields", "plane"])
     show_fields.main()
-    expected = "loss.name = 'beta'  # objective [beta, contrastive_divergence]"
+    expected = "loss.name = 'beta'  # objective [beta, contrastive_divergence, denoising]"
     assert expected in capsys.readouterr().out
     for name, rate in (("joint", "step_size = None"), ("joint:smoke", "num_epochs = 2")):
         monkeypatch.setattr(sys, "argv", ["ebmjax fields", name])
