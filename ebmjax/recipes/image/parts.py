@@ -215,6 +215,7 @@ def kinds(
             target_acceptance=section.target_acceptance if adapts else None,
             step_size=one.options["step_size"],
             min_step_size=section.min_step_size,
+            memory=one.entry.memory,
         )
     return made
 
