@@ -11,9 +11,18 @@ import optax
 from ebmjax._axes import AxisName, mean_over_members, varying_with
 from ebmjax._checks import check_keys, leading_size
 from ebmjax._precision import at_least_float32
+from ebmjax.learning._memory import Chain, positions_in, with_positions
 from ebmjax.learning._plan import ChainKind, ChainPlan, step_size
 from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_update
-from ebmjax.samplers import acceptance_of, position_of, trace_chain
+from ebmjax.samplers import (
+    acceptance_of,
+    memory_of,
+    position_of,
+    start_chain,
+    start_key,
+    trace_chain,
+    with_memory,
+)
 from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
 
 CHAIN_AXIS = "chains"
@@ -51,7 +60,8 @@ def run_chains(
       keys: (kinds,), one for each kind.
       densities: see ``Densities``.
       plan: the kinds.
-      starts: leading axis of chains, the first part for the first kind.
+      starts: leading axis of chains, the first part for the first kind. Positions, or ``Chain``
+        rows, whose memory each kind goes on from where it has some.
       labels: (chains,) int32.
       adaptation: from ``ChainPlan.init_adaptation`` or an earlier call; without it each kind has
         the step size of its sampler.
@@ -138,11 +148,15 @@ def _run(
     keys = jax.random.split(key, kind.num_steps)
     states, reports = trace_chain(keys[:-1], states, step, report)
     states, info = step(keys[-1], states)
-    ends = position_of(states)
+    positions = position_of(states)
+    travelled = mean_squared_displacement(positions_in(starts), positions)
     metrics = {name: jnp.mean(steps) for name, steps in reports.items()}
     if kind.num_steps == 1:
         metrics = _means(info, REPORTED)
-    return ends, {"displacement": mean_squared_displacement(starts, ends), **metrics}
+    ends = with_positions(starts, positions)
+    if isinstance(ends, Chain):
+        ends = ends._replace(memory=ends.memory | memory_of(states, kind.memory))
+    return ends, {"displacement": travelled, **metrics}
 
 
 def _started(
@@ -150,27 +164,37 @@ def _started(
 ) -> tuple[Any, Step]:
     """The states of all chains, and the step of all of them."""
     starts = varying_with(starts, key, labels)
-    if not kind.is_interacting:
-        return _independent(densities, kind.sampler, starts, labels)
-    spread = {} if kind.axis_name is None else {"axis_name": kind.axis_name}
-    whole = kind.sampler(densities(jnp.int32(ANY_CLASS)), **spread)
-    return whole.init(starts), whole.step
+    positions, first_key = positions_in(starts), start_key(key)
+    if kind.is_interacting:
+        spread = {} if kind.axis_name is None else {"axis_name": kind.axis_name}
+        whole = kind.sampler(densities(jnp.int32(ANY_CLASS)), **spread)
+        states, step = start_chain(first_key, whole, positions), whole.step
+    else:
+        states, step = _independent(first_key, densities, kind.sampler, positions, labels)
+    if isinstance(starts, Chain):
+        states = with_memory(states, {name: starts.memory[name] for name in kind.memory})
+    return states, step
 
 
 def _independent(
-    densities: Densities, sampler: Callable[..., Sampler], starts: PyTree, labels: jax.Array
+    key: Key,
+    densities: Densities,
+    sampler: Callable[..., Sampler],
+    starts: PyTree,
+    labels: jax.Array,
 ) -> tuple[Any, Step]:
     """States and the step of many chains, each with the density of its label."""
 
-    def init(start: PyTree, label: jax.Array) -> Any:
-        return sampler(densities(label)).init(start)
+    def init(key: Key, start: PyTree, label: jax.Array) -> Any:
+        return start_chain(key, sampler(densities(label)), start)
 
     def step_one(key: Key, state: Any, label: jax.Array) -> tuple[Any, Any]:
         return sampler(densities(label)).step(key, state)
 
     num_chains = leading_size("starts", starts)
     step_all = jax.vmap(step_one, axis_name=CHAIN_AXIS)
-    states = jax.vmap(init, axis_name=CHAIN_AXIS)(starts, labels)
+    keys = jax.random.split(key, num_chains)
+    states = jax.vmap(init, axis_name=CHAIN_AXIS)(keys, starts, labels)
     return states, lambda key, states: step_all(jax.random.split(key, num_chains), states, labels)
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
+from ebmjax.learning._memory import chain_law, positions_in, with_positions
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.samplers import (
@@ -26,7 +27,8 @@ class Carry(NamedTuple):
     """State that a logical shard keeps between steps. A field that a model does not use is empty.
 
     Attributes:
-      buffer: its replay buffer; () where every chain starts anew.
+      buffer: its replay buffer, of positions, or of ``Chain`` rows where a kind of chain has a
+        memory; () where every chain starts anew.
       statistics: running averages of batch normalisation.
       smoothing: scalar alpha, which divides the log density in sampler and loss.
       step: scalar int32, steps that were not skipped.
@@ -93,7 +95,7 @@ def init_carry(
             f"shards, at least {plan.num_samples * num_shards} slots; got {buffer_size}."
         )
     buffers = [
-        replay_buffer_init(key, size, plan.law, num_classes=plan.num_classes)
+        replay_buffer_init(key, size, chain_law(plan), num_classes=plan.num_classes)
         for key in jax.random.split(key, num_shards)
     ]
     return carry._replace(buffer=jax.tree.map(lambda *leaves: jnp.stack(leaves), *buffers))
@@ -103,7 +105,7 @@ class Starts(NamedTuple):
     """Starts of the chains of a step.
 
     Attributes:
-      positions: leading axis of ``ChainPlan.num_samples``.
+      positions: leading axis of ``ChainPlan.num_samples``; ``Chain`` rows from a buffer of them.
       labels: (num_samples,) int32, of the classes that chains belong to or were drawn from.
       slots: (num_samples,) int32, of the buffer; None where there is none.
       others: positions in other slots of the buffer, none of them a start; None if not asked for.
@@ -160,19 +162,22 @@ def draw_starts(
         draw_key,
         buffer,
         num + num_others,
-        plan.law,
+        chain_law(plan),
         num_classes=plan.num_classes,
         reinit_prob=plan.reinit_prob,
         labels=labels,
     )
-    positions, others = draw.positions, None
+    chains, others = draw.positions, None
     if num_others:
-        positions = jax.tree.map(lambda leaf: leaf[:num], positions)
-        others = jax.tree.map(lambda leaf: leaf[draw.slots[num:]], buffer.positions)
+        chains = jax.tree.map(lambda leaf: leaf[:num], chains)
+        waiting = positions_in(buffer.positions)
+        others = jax.tree.map(lambda leaf: leaf[draw.slots[num:]], waiting)
     if plan.augment is not None:
+        positions = positions_in(chains)
         is_new = draw.is_new[:num].reshape((num,) + (1,) * (positions.ndim - 1))
         positions = jnp.where(is_new, positions, plan.augment(augment_key, positions))
-    return Starts(positions, draw.labels[:num], draw.slots[:num], others)
+        chains = with_positions(chains, positions)
+    return Starts(chains, draw.labels[:num], draw.slots[:num], others)
 
 
 def put_back(

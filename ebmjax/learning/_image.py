@@ -14,6 +14,7 @@ from ebmjax.data import ImageData
 from ebmjax.learning._chains import run_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
 from ebmjax.learning._live_chains import run_live_chains
+from ebmjax.learning._memory import positions_in, with_positions
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.losses import nearest_neighbour_entropy
 from ebmjax.training import GradientFn, with_data_check
@@ -174,7 +175,8 @@ class _Step(NamedTuple):
             num_fewer=self.live.num_steps if self.live else 0,
             batch_axis=self.batch_axis,
         )
-        moved = jax.lax.stop_gradient(moved)
+        chains = jax.lax.stop_gradient(moved)
+        moved = positions_in(chains)
         positives = self.view(view_key, jnp.asarray(batch.images))
 
         def loss_fn(params: PyTree) -> tuple[jax.Array, Any]:
@@ -190,7 +192,8 @@ class _Step(NamedTuple):
 
         (loss, aux), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
         metrics, ends, negative = aux
-        carry = put_back(keep_key, self.plan, carry, starts, ends, -negative, adaptation)
+        kept = with_positions(chains, ends)
+        carry = put_back(keep_key, self.plan, carry, starts, kept, -negative, adaptation)
         metrics = {**metrics, "loss": loss, "beta": jnp.float32(beta)}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
         return gradients, carry, metrics

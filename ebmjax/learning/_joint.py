@@ -17,6 +17,7 @@ from ebmjax.learning._chains import run_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
 from ebmjax.learning._joint_network import JointNetwork
 from ebmjax.learning._joint_objective import JointObjective
+from ebmjax.learning._memory import positions_in
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
@@ -143,7 +144,8 @@ class _JointStep(NamedTuple):
         check_mapped("objective.batch_axis", objective.batch_axis)
         labelled, unlabelled = _pair(batch)
         classified_key, positive_key, negative_key, keep_key = jax.random.split(key, 4)
-        starts, ends, adaptation, chain_metrics = self._draw(plan, negative_key, params, carry)
+        starts, chains, adaptation, chain_metrics = self._draw(plan, negative_key, params, carry)
+        ends = positions_in(chains)
         images = {
             "classified": self.views["classified"](classified_key, labelled.images),
             "positives": self.views["positives"](positive_key, unlabelled.images),
@@ -180,7 +182,7 @@ class _JointStep(NamedTuple):
             metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
         smoothing = self._adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
         carry = carry._replace(statistics=statistics, smoothing=smoothing)
-        carry = put_back(keep_key, plan, carry, starts, ends, negative, adaptation)
+        carry = put_back(keep_key, plan, carry, starts, chains, negative, adaptation)
         return gradients, carry, metrics
 
     def _draw(

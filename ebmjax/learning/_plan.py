@@ -14,6 +14,11 @@ from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_init
 from ebmjax.samplers import InitialLaw
 from ebmjax.types import Key, Sampler
 
+OF_A_DENSITY = frozenset(
+    ("position", "particles", "score", "log_density", "logdensity_grad", "logdensity")
+)
+"""Fields of states that no memory may name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChainKind:
@@ -31,6 +36,10 @@ class ChainKind:
       target_acceptance: in (0, 1], what the step size adapts to; None leaves it to ``sampler``.
       step_size: where adaptation starts.
       min_step_size: below it adaptation does not go.
+      memory: names of the state's fields that a chain keeps in the buffer, from one training step
+        to the next: ("velocity",) of ``underdamped_langevin``, ("second_moment",) of ``psgld``. The
+        sampler's ``init`` sets them without the density, which changes in between. () keeps
+        positions alone, as it must for particles that interact; other fields start anew.
     """
 
     sampler: Callable[..., Sampler]
@@ -40,11 +49,26 @@ class ChainKind:
     target_acceptance: float | None = None
     step_size: float = 1.0
     min_step_size: float = 0.0
+    memory: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_at_least("num_steps", self.num_steps, 1)
         check_positive("step_size", self.step_size)
         check_not_negative("min_step_size", self.min_step_size)
+        if not isinstance(self.memory, tuple):
+            raise TypeError(
+                f"memory must be a tuple of names, such as ('velocity',), got {self.memory!r}."
+            )
+        if self.memory and self.is_interacting:
+            raise ValueError(
+                f"memory must be () where is_interacting is True, got {self.memory!r}: every step "
+                "draws other particles, which are another system."
+            )
+        if OF_A_DENSITY & {*self.memory}:
+            raise ValueError(
+                f"memory must not name {sorted(OF_A_DENSITY)}, which belong to the density that a "
+                f"training step changes, or are kept anyway; got {self.memory!r}."
+            )
         if self.target_acceptance is not None:
             check_positive("target_acceptance", self.target_acceptance)
             check_fraction("target_acceptance", self.target_acceptance)

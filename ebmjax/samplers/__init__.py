@@ -48,7 +48,9 @@ from ebmjax.samplers._select_particles import select_particles as select_particl
 from ebmjax.samplers._sgld import sgld as sgld
 from ebmjax.samplers._sgld import sgld_init as sgld_init
 from ebmjax.samplers._sgld import sgld_step as sgld_step
+from ebmjax.samplers._states import memory_of as memory_of
 from ebmjax.samplers._states import position_of as position_of
+from ebmjax.samplers._states import with_memory as with_memory
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd as stochastic_svgd
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_init as stochastic_svgd_init
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_step as stochastic_svgd_step

@@ -1,6 +1,7 @@
 """States of samplers, ours and others': where a chain stands, the vectors it carries, checks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -84,6 +85,40 @@ def map_state(
         return structure.unflatten(map(replaced, names, parts))
 
     return visit(state, None)
+
+
+def memory_of(state: Any, names: Iterable[str]) -> dict[str, PyTree]:
+    """Returns the fields ``names`` of a state by name, also of states inside it.
+
+    Raises:
+      ValueError: if the state has no field of a name.
+    """
+    found: dict[str, PyTree] = {}
+    _map_fields(state, {name: partial(found.setdefault, name) for name in names})
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise ValueError(
+            f"memory must name fields of the sampler's state, and {type(state).__name__} has no "
+            f"{missing}; it has {[name for name in _fields(state)[0] if name not in POSITIONS]}."
+        )
+    return found
+
+
+def with_memory(state: Any, memory: Mapping[str, PyTree]) -> Any:
+    """Returns ``state`` with the fields of ``memory``, which are also found in states inside it."""
+    return _map_fields(state, {name: lambda _, new=new: new for name, new in memory.items()})
+
+
+def _map_fields(state: Any, change: Mapping[str, Callable[[PyTree], PyTree]]) -> Any:
+    names, parts, structure = _fields(state)
+
+    def changed(name: Any, part: Any) -> Any:
+        if name in change:
+            return change[name](part)
+        is_data = _is_leaf(part) or name in (*POSITIONS, *GRADIENTS)
+        return part if is_data else _map_fields(part, change)
+
+    return structure.unflatten(map(changed, names, parts))
 
 
 def _unknown(node: Any, name: Any, part: Any, position: PyTree) -> str:

@@ -71,6 +71,8 @@ CHANGES = {
     **{f"{name}.damping": 1.0 for name in ("psgld", "literal_psgld")},
     "hmc.step_size": 0.1,
     "hmc.temperature": 5e-5,
+    "underdamped_langevin.step_size": DIGITS_STEP,
+    "underdamped_langevin.temperature": 5e-5,
     **{f"{name}.noise_scale": DIGITS_NOISE for name in LANGEVIN},
 }
 

@@ -245,6 +245,7 @@ def kinds(
             target_acceptance=section.target_acceptance if adapts else None,
             step_size=one.options.get("step_size", 1.0),
             min_step_size=section.min_step_size,
+            memory=one.entry.memory,
         )
     return made
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.evaluate import Chains
-from ebmjax.learning import ChainPlan
+from ebmjax.learning import ChainPlan, positions_in
 from ebmjax.samplers import InitialLaw
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -24,7 +24,7 @@ def spread_slots(
     """
     if not jax.tree.leaves(state.shards.buffer):
         return None
-    positions = state.shards.buffer.positions
+    positions = positions_in(state.shards.buffer.positions)
     num_shards, size = positions.shape[:2]
     block = size // num_classes
     of_class = min(-(-num // num_classes), num_shards * block)
@@ -49,7 +49,8 @@ def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> C
     if shown is None or plan is None:
         return None
     positions, slots = shown
-    size, num_classes = state.shards.buffer.positions.shape[1], plan.num_classes
+    size = positions_in(state.shards.buffer.positions).shape[1]
+    num_classes = plan.num_classes
     key = jax.random.fold_in(key, STARTS_KEY_NUMBER)
     draws = draws_for_slots(key, plan.law, slots, size=size, num_classes=num_classes)
     labels = (slots * num_classes // size).astype(np.int32)

@@ -88,6 +88,8 @@ CHANGES = {
     **{f"{name}.step_size": 0.1 for name in ("mala", "tempered_mala", "hmc")},
     **{f"{name}.temperature": 5e-4 for name in ("mala", "tempered_mala", "hmc", "blackjax")},
     "hmc.num_integration_steps": 5,
+    "underdamped_langevin.step_size": 1.0,
+    "underdamped_langevin.temperature": 5e-5,
     "svgd.step_size": 8.0,
     "adaptive_svgd.step_size": 0.02,
     "stochastic_svgd.step_size": 8.0,

@@ -235,6 +235,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         num_steps=config.sampler.num_steps,
         is_interacting=is_interacting,
         axis_name=SHARD_AXES if is_interacting else None,
+        memory=chosen.entry.memory,
     )
     return learning.ChainPlan(
         kinds={chosen.name: kind},

@@ -44,6 +44,7 @@ class Entry(NamedTuple):
       adaptable: whether its step size can adapt to an acceptance.
       needs: "", ``BLACKJAX`` or ``FIRST_LAYER``. The latter also means that box and clipping are
         arguments of the function, because they belong to its inner moves.
+      memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
     """
 
     title: str
@@ -53,6 +54,7 @@ class Entry(NamedTuple):
     interacting: bool = False
     adaptable: bool = False
     needs: str = ""
+    memory: tuple[str, ...] = ()
 
     @property
     def make(self) -> Callable[..., Any]:
@@ -149,6 +151,16 @@ SAMPLERS: dict[str, Entry] = {
             ),
         },
         rejects=True,
+    ),
+    "underdamped_langevin": Entry(
+        "underdamped Langevin",
+        "ebmjax.samplers:underdamped_langevin",
+        {
+            **STEP,
+            **TEMPERATURE,
+            "friction": field(1.0, POSITIVE, "rate at which a velocity is forgotten"),
+        },
+        memory=("velocity",),
     ),
     "svgd": Entry("SVGD", "ebmjax.samplers:svgd", {**STEP, **BANDWIDTH}, interacting=True),
     "adaptive_svgd": Entry(

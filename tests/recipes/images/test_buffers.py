@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ebmjax.data import ImageData, from_signed_unit
+from ebmjax.learning import Chain
 from ebmjax.recipes.images.buffers import spread_slots
 from ebmjax.recipes.images.distances import Distances
 from ebmjax.recipes.joint.monitor import JointMonitor
@@ -22,9 +23,13 @@ def state_of(positions):
     return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
 
 
+@pytest.mark.parametrize("memory", [None, {"velocity": jnp.zeros((1, 10))}])
 @pytest.mark.parametrize(("num", "expected"), [(3, [0, 4, 9]), (10, range(10)), (99, range(10))])
-def test_slots_are_spread_over_a_shard(num, expected):
-    positions, slots = spread_slots(state_of(jnp.arange(10.0)[None]), num)
+def test_slots_are_spread_over_a_shard(num, expected, memory):
+    """Takes positions alone, whatever the chains remember beside them."""
+    rows = jnp.arange(10.0)[None]
+    rows = rows if memory is None else Chain(rows, memory)
+    positions, slots = spread_slots(state_of(rows), num)
     assert list(slots) == list(expected)
     np.testing.assert_array_equal(positions, slots)
 

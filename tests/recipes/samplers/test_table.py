@@ -10,7 +10,9 @@ import pytest
 from igebm_smoke import smoke as image
 from ml_collections import ConfigDict
 
+from ebmjax import data
 from ebmjax import samplers as library
+from ebmjax.learning import init_carry
 from ebmjax.recipes.core import declare
 from ebmjax.recipes.core.fields import ConfigError
 from ebmjax.recipes.image import checks as image_checks
@@ -90,15 +92,35 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
         density.first_layer, density.head = lambda x: x, density
     sampler, start = make(density), jnp.ones((3, 2) if chosen.entry.interacting else (2,))
     state, info = jax.eval_shape(
-        lambda key, x: sampler.step(key, sampler.init(x)), jax.random.key(0), start
+        lambda key, x: sampler.step(key, library.start_chain(library.start_key(key), sampler, x)),
+        jax.random.key(0),
+        start,
     )
     assert library.position_of(state).shape == start.shape
+    assert set(library.memory_of(state, chosen.entry.memory)) == set(chosen.entry.memory)
     if chosen.rejects:
         assert any(
             hasattr(info, field) for field in ("is_accepted", "is_diverging", "acceptance_rate")
         )
     texts = [field.text for field in chosen.entry.fields.values() if hasattr(field, "text")]
     assert all(texts)
+
+
+@pytest.mark.parametrize("family", OWN_SECTIONS)
+def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
+    """Underdamped Langevin dynamics moves images by the step and the temperature of SGLD."""
+    config, check = set_up(family, "underdamped_langevin")
+    check(config)
+    section, sgld = config.sampler.underdamped_langevin, config.sampler.sgld
+    assert section.step_size == sgld.step_size == 1.0
+    assert section.temperature == pytest.approx(sgld.noise_scale**2 / (2 * sgld.step_size))
+    if family == "image":
+        plan = image_parts.chain_plan(config, (8, 8, 1))
+    else:
+        plan = joint_parts.chain_plan(config, data.load_digits("train"))
+    carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
+    rows = carry.buffer.positions
+    assert rows.position.shape == rows.memory["velocity"].shape == (1, 200, 8, 8, 1)
 
 
 def test_each_family_has_the_samplers_that_can_move_its_chains():
