@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
     def entry(self) -> table.Entry:
         """Its row of the table. A function of the user has a row by its attributes.
 
-        These are ``rejects`` and ``interacting``; without one it is False.
+        These are ``rejects``, ``interacting`` and ``memory``.
         """
         if self.part is None:
             return table.SAMPLERS[self.name]
@@ -44,6 +44,7 @@ class Chosen(NamedTuple):
             dict.fromkeys(self.options),
             rejects=getattr(function, "rejects", False),
             interacting=getattr(function, "interacting", False),
+            memory=getattr(function, "memory", ()),
         )
 
     def make(self, log_density_fn: Any, **hyperparameters: Any) -> Any:

@@ -49,6 +49,7 @@ def together(log_density_fn, *, step_size=0.5):
 
 
 together.interacting = True
+together.memory = ("score",)
 
 
 def nothing(log_density_fn):
@@ -188,7 +189,9 @@ def test_a_function_that_makes_no_sampler_is_refused(here):
 
 
 def test_particles_that_interact_are_refused_where_chains_move_alone(here):
-    assert sampler_of("joint", "own.py:together").entry.interacting
+    entry = sampler_of("joint", "own.py:together").entry
+    assert entry.interacting
+    assert entry.memory == ("score",)
     with pytest.raises(ConfigError, match="moves all chains together"):
         sampler_of("image", "own.py:together")
 
