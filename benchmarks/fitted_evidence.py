@@ -7,10 +7,10 @@ and exact draws of every power posterior, as the configurations at published siz
 the draws. Nats: errors are means over independent repeats, with their standard errors.
 """
 
-import argparse
 from collections.abc import Iterator
 from functools import partial
 
+import _harness as harness
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +29,7 @@ FITS = [
 
 
 def problem(spectrum: np.ndarray) -> tuple[latent.LatentParams, latent.LatentModel, jax.Array]:
-    """A generator with these singular values, in random directions, and one observation."""
+    """Returns a generator with these singular values, in random directions, and one observation."""
     rng = np.random.default_rng(0)
     outward, inward = (np.linalg.qr(rng.normal(size=(n, D)))[0] for n in (OUTPUTS, D))
     weight = jnp.asarray(outward * spectrum @ inward.T, jnp.float32)
@@ -41,12 +41,13 @@ def problem(spectrum: np.ndarray) -> tuple[latent.LatentParams, latent.LatentMod
     return params, latent.linear_gaussian_model(likelihood_scale=SCALE), x
 
 
-def rows(spectrum: np.ndarray) -> Iterator[str]:
-    """One of each of ``FITS``, below the exact correction."""
-    params, model, x = problem(spectrum)
+def rows(name: str) -> Iterator[harness.Row]:
+    """Yields the exact correction, and a row of each of ``FITS``."""
+    params, model, x = problem(SPECTRA[name])
     exact = latent.linear_gaussian_log_evidence(params, model, x)
     terms = latent.linear_gaussian_terms(params, model, x, POWERS)
-    yield f"exact correction {0.5 * jnp.sum(terms.kl_forward - terms.kl_backward):.2f}"
+    correction = 0.5 * jnp.sum(terms.kl_forward - terms.kl_backward)
+    yield {"singular values": name, "fit": "exact", "correction": f"{correction:.2f}"}
     mean, covariance = jax.vmap(partial(latent.linear_gaussian_power_posterior, params, model, x))(
         POWERS
     )
@@ -67,26 +68,26 @@ def rows(spectrum: np.ndarray) -> Iterator[str]:
         run = jax.jit(partial(jax.lax.map, partial(one, kind=kind, num_chains=num_chains)))
         correction, estimate = run(keys)
         errors = estimate.value - exact
-        yield (
-            f"{kind:9} {num_chains:4} chains: correction {_mean(correction)}, error of the sum "
-            f"{_mean(errors)}, its spread {errors.std(ddof=1):.2f}, standard error that is "
-            f"reported {estimate.standard_error.mean():.2f}"
-        )
+        yield {
+            "singular values": name,
+            "fit": kind,
+            "chains": num_chains,
+            "correction": _with_error(correction),
+            "error of the sum": _with_error(errors),
+            "its spread": float(errors.std(ddof=1)),
+            "standard error reported": float(estimate.standard_error.mean()),
+        }
 
 
-def _mean(values: jax.Array) -> str:
+def _with_error(values: jax.Array) -> str:
     return f"{values.mean():.2f} +- {values.std(ddof=1) / REPEATS**0.5:.2f}"
 
 
 def main() -> None:
     """Prints the table."""
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
-    for name, spectrum in SPECTRA.items():
-        print(f"{name} singular values")
-        for row in rows(spectrum):
-            print("  " + row, flush=True)
+    options = harness.make_parser(__doc__).parse_args()
+    found = [row for name in SPECTRA for row in rows(name)]
+    harness.report("fitted_evidence", found, options.out, f"{REPEATS} repeats")
 
 
 if __name__ == "__main__":

@@ -2,24 +2,31 @@
 
   python benchmarks/house.py
 
-Prints one line a goal. Lines are those of Python files, comments and blank lines included. An
-arrow is an import from one room of ``ebmjax.recipes`` to another. The functions of a step are the
+Lines are those of Python files, comments and blank lines included. An arrow is an import from one
+room of ``ebmjax.recipes`` to another. A field is set if its dotted name stands in a configuration,
+a study, a test or a page; the page of all fields does not count. The functions of a step are the
 project's functions and methods that Python enters from a configuration to the traced training step
-of ``configs/jem_digits.py:smoke``; functions inside functions are left out. A refusal is the time
-of a whole process, from its start to exit code 2; of several the slowest is printed. Other work on
-the machine must have stopped.
+of ``configs/jem_digits.py:smoke``; functions inside functions are left out. The configuration's
+walk is the order of files whose functions take it as an argument on that way: a stay begins where
+the file changes, and a return is a stay in a file seen before. A refusal is the time of a whole
+process, from its start to exit code 2; of several the slowest is printed. Other work on the machine
+must have stopped.
 """
 
-import argparse
 import ast
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+import _harness as harness
 
 import ebmjax.recipes.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
 from ebmjax.recipes.__main__ import quietly
@@ -27,6 +34,7 @@ from ebmjax.recipes.core import command_line, explain, families
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "ebmjax" / "recipes"
+ROOMS = ("ebmjax", "ebmjax/recipes", "experiments", "benchmarks", "tests")
 MISTAKES = (
     ("jem_digits", "sampler.name=nope"),
     ("jem_digits", "sampler.num_steps=0"),
@@ -36,14 +44,43 @@ MISTAKES = (
 )
 
 
-def sizes(*rooms: str) -> tuple[int, int]:
-    """Number of Python files and of their lines."""
-    texts = [path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py")]
-    return len(texts), sum(text.count("\n") for text in texts)
+def read_lines(*rooms: str, suffix: str = ".py") -> dict[Path, list[str]]:
+    """Returns the lines of every file of the rooms."""
+    paths = [path for room in rooms for path in sorted((ROOT / room).rglob(f"*{suffix}"))]
+    return {path: path.read_text().splitlines() for path in paths}
+
+
+def measure_sizes() -> dict[str, str]:
+    """Returns files and lines by room, long files, and functions without a docstring."""
+    found = {}
+    for room in ROOMS:
+        texts = read_lines(room)
+        found[f"{room}/"] = f"{sum(map(len, texts.values()))} lines, {len(texts)} files"
+    lines = {room: sum(map(len, read_lines(room).values())) for room in ROOMS}
+    found["ebmjax/ without recipes/"] = f"{lines['ebmjax'] - lines['ebmjax/recipes']} lines"
+    found["ebmjax/ and experiments/"] = f"{lines['ebmjax'] + lines['experiments']} lines"
+    folder, number = Counter(path.parent for path in read_lines("ebmjax/recipes")).most_common(1)[0]
+    found["fullest folder of recipes/"] = f"{folder.relative_to(ROOT)}, {number} files"
+    long = [path for path, text in read_lines(*ROOMS[:4]).items() if len(text) > 300]
+    found["files over 300 lines"] = list_paths({str(path.relative_to(ROOT)) for path in long})
+    bare = {f"{path.stem}.{name}" for path in read_lines("ebmjax") for name in undocumented(path)}
+    return found | {"public functions without a docstring": list_paths(bare)}
+
+
+def list_paths(names: set[str]) -> str:
+    """Returns how many there are, and which."""
+    return f"{len(names)} {' '.join(sorted(names))}".rstrip()
+
+
+def undocumented(path: Path) -> Iterator[str]:
+    """Yields public functions of a file that have no docstring."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and not ast.get_docstring(node):
+            yield from [node.name] * (not node.name.startswith("_"))
 
 
 def arrows() -> set[tuple[str, str]]:
-    """Pairs (room, imported room) of ``ebmjax.recipes``."""
+    """Returns pairs (room, imported room) of ``ebmjax.recipes``."""
     rooms = {path.name for path in RECIPES.iterdir() if (path / "__init__.py").exists()}
     return {
         (path.relative_to(RECIPES).parts[0], other)
@@ -64,25 +101,37 @@ def _recipes_imported(path: Path) -> Iterator[str]:
         yield from (name for name in names if name.startswith("ebmjax.recipes."))
 
 
-def fields() -> tuple[int, int]:
-    """Number of different names of configuration fields, and their sum over the families."""
+def count_fields() -> tuple[int, int, int]:
+    """Returns numbers of configuration fields: their names, all families' sum, and names unset."""
     names = [set(families.fields_of(family)) for family in families.FAMILIES]
-    return len(set[str]().union(*names)), sum(map(len, names))
+    pages = read_lines("docs", suffix=".md")
+    pages.pop(ROOT / "docs" / "configuration.md", None)
+    texts = [*read_lines("experiments", "tests").values(), *pages.values()]
+    words = {word.strip(".") for text in texts for line in text for word in _dotted(line)}
+    different = set[str]().union(*names)
+    return len(different), sum(map(len, names)), len(different - words)
 
 
-def functions_entered(run: Callable[[], Any]) -> set[tuple[str, str]]:
-    """Pairs (file, function) of this project that ``run`` enters.
+def _dotted(line: str) -> list[str]:
+    kept = "".join(one if one.isalnum() or one in "._" else " " for one in line)
+    return [word.removeprefix("config.") for word in kept.split()]
+
+
+def frames_entered(run: Callable[[], Any]) -> list[tuple[str, str, bool]]:
+    """Returns (file, function, takes a configuration) of this project's frames that ``run`` enters.
 
     Left out are the code of modules and functions that are defined inside others.
     """
-    entered: set[tuple[str, str]] = set()
+    entered: list[tuple[str, str, bool]] = []
     own = tuple(f"{ROOT / room}{os.sep}" for room in ("ebmjax", "experiments"))
 
-    def note(frame: Any, event: str, argument: Any) -> None:
+    def note(frame: FrameType, event: str, argument: Any) -> None:
         del argument
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(own) and "<" not in code.co_qualname:
-            entered.add((code.co_filename, code.co_qualname))
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            is_taken = any(type(frame.f_locals[name]).__name__ == "ConfigDict" for name in names)
+            entered.append((code.co_filename, code.co_qualname, is_taken))
 
     sys.setprofile(note)
     try:
@@ -100,7 +149,7 @@ def trace_a_joint_step() -> None:
 
 
 def refusal_seconds(config: str, mistake: str) -> float:
-    """Seconds until the command has refused ``--config.<mistake>``.
+    """Returns the seconds until the command has refused ``--config.<mistake>``.
 
     Raises:
       RuntimeError: if it does not exit with code 2.
@@ -124,20 +173,22 @@ def refusal_seconds(config: str, mistake: str) -> float:
 
 def main() -> None:
     """Prints the table."""
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
-    print(f"lines outside tests: {sizes('ebmjax', 'experiments')[1]}")
-    print("experiments: {} files, {} lines".format(*sizes("experiments")))
-    found = arrows()
-    print(f"recipes: {len({room for arrow in found for room in arrow})} rooms, {len(found)} arrows")
-    print("configuration fields: {} names, {} over the families".format(*fields()))
-    entered = functions_entered(trace_a_joint_step)
-    files = {file for file, _ in entered}
-    print(f"to a traced JEM step: {len(entered)} functions in {len(files)} files")
+    options = harness.make_parser(__doc__).parse_args()
+    found, pairs = measure_sizes(), arrows()
+    rooms = {room for pair in pairs for room in pair}
+    found["rooms and arrows of recipes/"] = f"{len(rooms)} rooms, {len(pairs)} arrows"
+    names, total, unset = count_fields()
+    found["configuration fields"] = f"{names} names, {total} over the families, {unset} never set"
+    entered = frames_entered(trace_a_joint_step)
+    functions, files = {entry[:2] for entry in entered}, {entry[0] for entry in entered}
+    found["to a traced JEM step"] = f"{len(functions)} functions in {len(files)} files"
+    stays = [file for file, _ in groupby(file for file, _, is_taken in entered if is_taken)]
+    returns = len(stays) - len(set(stays))
+    found["a configuration's walk"] = f"{len(stays)} stays, {returns} returns"
     seconds = {mistake: refusal_seconds(*mistake) for mistake in MISTAKES}
     slowest = max(seconds, key=lambda mistake: seconds[mistake])
-    print(f"refusal: {seconds[slowest]:.1f} s at most ({slowest[0]}, {slowest[1]})")
+    found["refusal"] = f"{seconds[slowest]:.1f} s at most ({slowest[0]}, {slowest[1]})"
+    harness.report("house", harness.as_rows(found), options.out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """The benchmark of the house: it counts what is there."""
 
 import pytest
+from ml_collections import ConfigDict
+
+from ebmjax.recipes.core import build
 
 
 @pytest.fixture
@@ -8,12 +11,26 @@ def house(load):
     return load("house")
 
 
-def test_sizes(house, tmp_path, monkeypatch):
+def test_lines_files_and_functions_are_counted(house, tmp_path, monkeypatch):
     monkeypatch.setattr(house, "ROOT", tmp_path)
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room" / "a.py").write_text("1\n\n2\n")
-    (tmp_path / "room" / "b.txt").write_text("no Python\n")
-    assert house.sizes("room") == (1, 3)
+    monkeypatch.setattr(house, "ROOMS", ("ebmjax", "ebmjax/recipes", "experiments", "tests"))
+    for room in house.ROOMS:
+        (tmp_path / room / "inner").mkdir(parents=True)
+    (tmp_path / "ebmjax" / "a.py").write_text("1\n\n2\n")
+    (tmp_path / "ebmjax" / "b.txt").write_text("no Python\n")
+    (tmp_path / "ebmjax" / "recipes" / "c.py").write_text("def f(): ...\ndef _g(): ...\n")
+    (tmp_path / "experiments" / "inner" / "d.py").write_text(301 * "1\n")
+    assert house.measure_sizes() == {
+        "ebmjax/": "5 lines, 2 files",
+        "ebmjax/recipes/": "2 lines, 1 files",
+        "experiments/": "301 lines, 1 files",
+        "tests/": "0 lines, 0 files",
+        "ebmjax/ without recipes/": "3 lines",
+        "ebmjax/ and experiments/": "306 lines",
+        "fullest folder of recipes/": "ebmjax/recipes, 1 files",
+        "files over 300 lines": "1 experiments/inner/d.py",
+        "public functions without a docstring": "1 c.f",
+    }
 
 
 def test_arrows_of_recipes_go_one_way(house):
@@ -22,16 +39,24 @@ def test_arrows_of_recipes_go_one_way(house):
     assert not {(b, a) for a, b in found} & found
 
 
-def test_fields_are_counted_by_name_and_by_family(house, monkeypatch):
-    declared = {"joint": {"seed": 0, "loss.name": 0}, "plane": {"seed": 0}}
+def test_fields_are_counted_by_name_by_family_and_where_set(house, tmp_path, monkeypatch):
+    declared = {"joint": {"seed": 0, "loss.name": 0, "data.path": 0}, "plane": {"seed": 0}}
     monkeypatch.setattr(house.families, "FAMILIES", declared)
     monkeypatch.setattr(house.families, "fields_of", declared.get)
-    assert house.fields() == (2, 3)
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("python run.py --config.loss.name=a; my.seed.b\n")
+    (tmp_path / "docs" / "configuration.md").write_text("seed, loss.name and data.path\n")
+    assert house.count_fields() == (3, 4, 2)
 
 
-def test_functions_entered(house):
+def test_frames_entered(house):
+    config = ConfigDict({"data": {"name": "digits"}})
+
     def run():
         house.command_line.resolve("--seed=1")
+        build.placement(config)
         return [house.command_line.files for _ in range(2)]
 
-    assert {name for _, name in house.functions_entered(run)} == {"resolve"}
+    found = house.frames_entered(run)
+    assert [entry[1:] for entry in found] == [("resolve", False), ("placement", True)]

@@ -193,6 +193,10 @@ def configuration(path: Path, arguments: tuple[str, ...], at_work: pytest.Monkey
 def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of Python."""
     first, *rest = arguments
+    if first == "benchmarks":
+        if not rest:
+            return
+        first, *rest = f"benchmarks/{rest[0]}.py", *rest[1:]
     if first == "-c":
         asks = inspect.signature(data.prepare_tfds).bind
         at_work.setattr(data, "prepare_tfds", asks)
