@@ -59,7 +59,7 @@ def test_the_classifier_is_kept_and_mended(small, tmp_path, monkeypatch, capfd):
         jax.tree.map(np.testing.assert_array_equal, outputs(), first)
     assert capfd.readouterr().err == ""
     np.savez(path, **{"Dense_0/kernel": np.zeros((2, 3))})
-    assert extractors._cached(path, networks.WideResNet(10, 1, 10), train) is None
+    assert extractors._read_cached(path, networks.WideResNet(10, 1, 10), train) is None
     digest = extractors._digest(train, 10)
     with monkeypatch.context() as patch:
         patch.setitem(extractors.SETTINGS, "seed", 1)

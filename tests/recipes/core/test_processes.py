@@ -19,7 +19,7 @@ from ebmjax import training
 from ebmjax.recipes.core import processes
 from ebmjax.recipes.core.fields import FAILED
 from ebmjax.recipes.core.launch import launch
-from ebmjax.training._processes import _pickled
+from ebmjax.training._processes import _pickle_result
 
 FIELDS = {"mesh.num_shards": 8, "train.batch_size": 16, "train.keep_best": "test_accuracy"}
 STEPS = 60
@@ -106,7 +106,7 @@ class OddError(Exception):
 
 
 def test_an_error_that_cannot_be_sent_keeps_its_text():
-    result, error = pickle.loads(_pickled(None, OddError("this", "that")))
+    result, error = pickle.loads(_pickle_result(None, OddError("this", "that")))
     assert result is None
     assert str(error) == "this and that"
 
