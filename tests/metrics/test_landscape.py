@@ -178,3 +178,12 @@ def test_a_value_with_metrics_is_no_scalar():
         energy_landscape(
             lambda p: (p.sum(), p), jnp.zeros(2), jnp.ones(2), jnp.ones(2), [0.0], [0.0]
         )
+
+
+def test_a_direction_that_is_drawn_small_has_the_parameters_norm_too():
+    """The drawn norm of a filter of one weight is below 1 for about two of three keys."""
+    keys = jax.random.split(jax.random.key(0), 16)
+    drawn = jax.vmap(filter_normalised_direction, (0, None))(
+        keys, {"kernel": jnp.full((1, 1), 3.0)}
+    )
+    np.testing.assert_allclose(np.abs(drawn["kernel"]), 3.0, rtol=8 * EPS)

@@ -4,6 +4,7 @@ and what may not go together. Every column is a number that such runs report."""
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS
 
@@ -68,3 +69,21 @@ def test_figures_of_no_run_are_none(name, tmp_path):
         (cell.folder / "diverged.txt").write_text("at step 3")
     STUDIES[name].draw(tmp_path)
     assert list(tmp_path.rglob("*.png")) == []
+
+
+def test_samples_of_own_data_are_drawn_under_the_name_of_their_set(tmp_path, monkeypatch):
+    name = next(name for name in STUDIES if "own_data" in name)
+    first = cells(STUDIES[name], tmp_path, 1)[0]
+    first.folder.mkdir(parents=True)
+    (first.folder / "config.json").write_text(json.dumps(as_json(first.config)))
+    (first.folder / "summary.json").write_text("{}")
+    draw = STUDIES[name].draw
+    np.savez(first.folder / "evaluation.npz", **{draw.args[0]: np.zeros((30, 4, 4, 1), np.uint8)})
+    shown = {}
+    monkeypatch.setitem(
+        draw.func.__globals__,
+        "tiles",
+        lambda axes, images, *given: shown.update({given: len(images)}),
+    )
+    draw(tmp_path)
+    assert shown == {(5, first.label): 25}
