@@ -373,7 +373,7 @@ def test_nothing_else_of_the_package_runs_or_unpickles_what_it_reads():
 def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
     folder = write(tmp_path / "run", run_folder.as_json(linear()))
     for name in ("evaluation.json", "summary.json"):
-        (folder / name).write_text("[" * 5000)
+        (folder / name).write_text('{"a": ' + "[" * 5000 + "]" * 5000 + "}")
         assert "nested more than 32 levels deep" in refusal(lambda: Run(folder).numbers())
         (folder / name).unlink()
     (folder / "evaluation.json").write_text('{"eval": {"../../evil": 1}}')
