@@ -179,4 +179,5 @@ def build(config, folder):
         draw=draw,
         evaluate=evaluate,
         warm_start=lambda other: training.warm_start(state, optimizer, other, ("seen",)),
+        about_data=("train points on a line",),
     )

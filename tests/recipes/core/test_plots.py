@@ -122,6 +122,12 @@ def test_a_single_number_is_a_dot(step):
     assert axes.get_ylim()[0] < 2.0 < axes.get_ylim()[1]
 
 
+@pytest.mark.parametrize(("num", "marker"), [(plots.FEW, "."), (plots.FEW + 1, "")])
+def test_each_of_a_few_numbers_is_a_dot(num, marker):
+    _, line = drawn(*({"step": step, "prior_energy": 2.0} for step in range(1, num + 1)))
+    assert line.get_marker() == marker
+
+
 def test_several_repeats_are_a_mean_in_its_range():
     axes, line = drawn(
         {"step": 1, "prior_energy": [1.0, 5.0]}, {"step": 2, "prior_energy": [2.0, 4.0]}

@@ -171,10 +171,11 @@ MADE = []
 """Experiments that were built."""
 
 
-def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch):
+def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch, capsys):
     built, seen = families.build, []
     monkeypatch.setattr(families, "build", lambda now, path: seen.append(now) or built(now, path))
     evaluate_saved(config, str(recovered))
+    assert "train points on a line" in capsys.readouterr().out.splitlines()
     assert (recovered / "evaluation.json").exists()
     with pytest.raises(WorkdirError, match="no model to use"):  # the linear family has none
         load(recovered)
