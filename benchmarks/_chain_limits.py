@@ -20,17 +20,11 @@ PARTS = ("conv_general_dilated", "dot_general")
 
 
 class Parts(NamedTuple):
-    """The convolutions and products of a chain's gradients.
+    """The convolutions and products of a chain's gradients."""
 
-    Attributes:
-      num_steps: gradients of the chain.
-      equations: of one gradient, as JAX runs it.
-      as_products: of one gradient whose convolutions are products.
-    """
-
-    num_steps: int
-    equations: list[JaxprEqn]
-    as_products: list[JaxprEqn]
+    num_steps: int  # gradients of the chain
+    equations: list[JaxprEqn]  # of one gradient, as JAX runs it
+    as_products: list[JaxprEqn]  # of one gradient whose convolutions are products
 
 
 def parts(
@@ -82,12 +76,7 @@ def operations(product: Any) -> int:
 def measure_limit(work: str, chain: Chain, parts: Parts, repeats: int, peak: float) -> harness.Row:
     """Times a chain, and its convolutions and products alone.
 
-    Args:
-      work: name of the row.
-      chain: the whole chain.
-      parts: those of its gradients.
-      repeats: timings of each, in turn.
-      peak: operations a second of this machine's largest product.
+    ``peak`` are operations a second of this machine's largest product.
     """
     calls = {
         "ours": chain,

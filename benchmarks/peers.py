@@ -94,21 +94,13 @@ IMAGE_STEPS = 10
 
 
 class Work(NamedTuple):
-    """A chain of ours, and the same by others.
-
-    Attributes:
-      name: says what it is.
-      ours: the compiled chain.
-      peers: name to a function that runs the peer's and returns the seconds.
-      their_mib: name to what the peer's compiled chain holds at once.
-      parts: of a chain whose gradients are those of a network.
-    """
+    """A chain of ours, and the same by others."""
 
     name: str
     ours: Chain
-    peers: dict[str, Callable[[], float]]
-    their_mib: dict[str, float]
-    parts: _chain_limits.Parts | None = None
+    peers: dict[str, Callable[[], float]]  # run the peers' chains and return the seconds
+    their_mib: dict[str, float]  # what a peer's compiled chain holds at once
+    parts: _chain_limits.Parts | None = None  # of a chain of a network
 
 
 def measure(work: Work, repeats: int) -> Iterator[harness.Row]:

@@ -35,14 +35,7 @@ def test_convolutions_are_measured_too(command):
     assert lines[-1].split()[:4] == ["conv", "8", "4", "sgld"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("--steps 0", "--steps: must be an integer of at least 1, got '0'"),
-        ("--chains 64 -4", "--chains: must be an integer of at least 1, got '-4'"),
-        ("--resolutions 8.5", "--resolutions: must be an integer of at least 1, got '8.5'"),
-        ("--samplers hmc", "--samplers: invalid choice: 'hmc'"),
-    ],
-)
-def test_bad_arguments_end_the_program(arguments, expected, refused):
-    assert expected in refused("sampler_throughput", arguments)
+def test_what_counts_is_at_least_one(refused):
+    for asked, got in [("--steps 0", "0"), ("--chains 64 -4", "-4"), ("--resolutions 8.5", "8.5")]:
+        found = refused("sampler_throughput", asked)
+        assert f"must be an integer of at least 1, got '{got}'" in found

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import jax
 import pytest
 
 
@@ -44,15 +43,3 @@ def test_shards_divide_the_images_of_a_step(module):
     assert metrics["loss"].shape == (3,)
     assert state.shards.buffer.positions.shape[:2] == (2, 5_000)
     assert len(state.shards.buffer.positions.sharding.device_set) == 2
-
-
-@pytest.mark.slow
-def test_prints_a_line_for_every_question(command, monkeypatch):
-    monkeypatch.setattr(jax, "device_count", lambda: 2)
-    lines = command("scaling", "--batch 4 --steps 1 --block 1 --timings 1")
-    assert [line.split()[:3] for line in lines[3:]] == [
-        ["strong", "1", "4"],
-        ["strong", "2", "2"],
-        ["weak", "1", "4"],
-        ["weak", "2", "4"],
-    ]

@@ -72,3 +72,17 @@ def test_descent_reports_the_distance_and_no_acceptance():
     )
     assert np.isnan(found["acceptance"])
     assert found["squared_distance"] == (0.5 - 0.0625) ** 2
+
+
+def test_chains_that_draw_a_velocity_at_their_start():
+    """All from one place, so that what they move apart by in two short steps is their velocities.
+
+    The squared distance between the first and the last draw is (49 h)^2 of a unit velocity.
+    """
+    step = 1e-8
+    sampler = partial(samplers.underdamped_langevin, step_size=step, friction=1e-9)
+    flat = lambda x: 0.0 * jnp.sum(x)  # noqa: E731
+    found = mixing(jax.random.key(0), sampler, flat, jnp.zeros((400, 2)), num_steps=100)
+    expected = 49**2 * 2 * step
+    error = 5 * math.sqrt(2 / 800)  # of the mean of 800 squared normals, relative to it
+    assert abs(found["squared_distance"] / expected - 1) < error

@@ -7,8 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.latent import LatentModel, LatentParams, sample_power_posteriors, sample_prior
-from ebmjax.samplers import gradient_descent, sgld
+from ebmjax.latent import (
+    LatentModel,
+    LatentParams,
+    annealed_importance_sampling,
+    sample_power_posteriors,
+    sample_prior,
+)
+from ebmjax.samplers import gradient_descent, sgld, underdamped_langevin
 
 MODEL = LatentModel(
     energy_fn=lambda a, z: 0.5 * a * jnp.sum(z**2), generator_fn=lambda w, z: w * z, base_scale=1.0
@@ -88,3 +94,27 @@ def test_a_differentiated_chain_keeps_no_activations():
     are kept: 40 steps of 192 bytes, and room for twice a dozen copies of them."""
     growth = temporary_bytes(44) - temporary_bytes(4)
     assert growth < 40 * 192 * 24
+
+
+def test_every_chain_draws_its_own_start():
+    """The first move without friction is sqrt(2 step) times the velocity, beside the drift.
+
+    Chains of the prior, of every power and observation, and of annealing, whose last power is 1.
+    """
+    step, num = 0.02, 4000
+    sampler = functools.partial(underdamped_langevin, step_size=step, friction=1e-9)
+    start = jnp.zeros((num, 2))
+    key, options = jax.random.key(0), {"sampler": sampler, "num_steps": 1}
+    moved = {"prior": sample_prior(key, PARAMS, MODEL, num, 2, start=start, **options)[0]}
+    observations = jnp.ones((num, 2))
+    moved["powers"], _ = sample_power_posteriors(
+        key, PARAMS, MODEL, observations, POWERS, 2, start=jnp.stack([start, start]), **options
+    )
+    moved["annealed"] = annealed_importance_sampling(
+        key, start, jnp.array([0.0, 1.0]), lambda z: -0.5 * jnp.sum(z**2), jnp.sum, **options
+    ).positions
+    for name, ends in moved.items():
+        drawn = np.float64(ends - jnp.mean(ends, axis=-2, keepdims=True)).ravel()
+        assert len(np.unique(drawn)) > 0.99 * len(drawn), name  # float32 has some values twice
+        # Of a Gaussian's variance the standard error is its size times sqrt(2 / n).
+        assert abs(drawn.var() / (2 * step) - 1) < 5 * np.sqrt(2 / len(drawn)), name
