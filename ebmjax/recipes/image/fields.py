@@ -37,10 +37,7 @@ from ebmjax.recipes.core.shared import (
     shared,
     with_digits,
 )
-from ebmjax.recipes.samplers.table import SINGLE, rejecting, sections
-
-# IGEBM's step 10 and noise 0.005 on pixels in [0, 1]: twice the scale has four times the step.
-DIGITS_STEP, DIGITS_NOISE = 1.0, 0.01
+from ebmjax.recipes.samplers.table import NOISY, SINGLE, rejecting, sections
 
 IMPROVED = chosen("loss.name", "improved", what="improved contrastive divergence")
 AUGMENTED = chosen("sampler.augmentation.name", "image", what="augmented starts")
@@ -63,18 +60,6 @@ DRAWING = waiting(
 NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
 NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 """Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
-LANGEVIN = [name for name, entry in SINGLE.items() if "noise_scale" in entry.fields]
-CHANGES = {
-    **{f"{name}.step_size": DIGITS_STEP for name in ("gradient_descent", *LANGEVIN)},
-    **{f"{name}.temperature": None for name in LANGEVIN},
-    **{f"{name}.decay": 0.9 for name in ("psgld", "literal_psgld")},
-    **{f"{name}.damping": 1.0 for name in ("psgld", "literal_psgld")},
-    "hmc.step_size": 0.1,
-    "hmc.temperature": 5e-5,
-    "underdamped_langevin.step_size": DIGITS_STEP,
-    "underdamped_langevin.temperature": 5e-5,
-    **{f"{name}.noise_scale": DIGITS_NOISE for name in LANGEVIN},
-}
 
 _FIELDS: dict[str, Field] = {
     **family("image"),
@@ -181,7 +166,7 @@ _FIELDS: dict[str, Field] = {
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
     ),
-    **sections(SINGLE, lambda name: chosen("sampler.names", name), CHANGES),
+    **sections(SINGLE, lambda name: chosen("sampler.names", name), on_images=True),
     "sampler.augmentation.name": field(
         "none", one_of("none", "image"), "augmentation of starts from the buffer"
     ),
@@ -230,7 +215,7 @@ _FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, DRAWING)
 FIELDS = left_open(_FIELDS, *LENGTHS)
 
 
-def noise_of(*names: str, noise_scale: float = DIGITS_NOISE) -> dict[str, Any]:
+def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:
     """The noise of some samplers, whose temperatures it implies."""
     return {f"sampler.{name}.noise_scale": noise_scale for name in names}
 

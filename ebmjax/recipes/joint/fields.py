@@ -75,27 +75,14 @@ MOVED = waiting(
     )
 )
 
-UNADJUSTED = ("sgld", "proximal_sgld", "psgld", "literal_psgld", "literal_mala")
-# JEM's step and noise, and for samplers that reject the temperature 5e-4.
+# Samplers that reject follow the temperature 5e-4, at a step that they accept.
 CHANGES = {
-    "gradient_descent.step_size": 1.0,
-    **{f"{name}.step_size": 1.0 for name in UNADJUSTED},
-    **{f"{name}.noise_scale": 0.01 for name in UNADJUSTED},
-    **{f"{name}.temperature": None for name in UNADJUSTED},
-    "proximal_sgld.noise_scale": 0.0,
-    **{f"{name}.decay": 0.9 for name in ("psgld", "literal_psgld")},
-    **{f"{name}.damping": 1.0 for name in ("psgld", "literal_psgld")},
-    **{f"{name}.step_size": 0.1 for name in ("mala", "tempered_mala", "hmc")},
-    **{f"{name}.temperature": 5e-4 for name in ("mala", "tempered_mala", "hmc", "blackjax")},
-    "hmc.num_integration_steps": 5,
-    "underdamped_langevin.step_size": 1.0,
-    "underdamped_langevin.temperature": 5e-5,
-    "svgd.step_size": 8.0,
-    "adaptive_svgd.step_size": 0.02,
-    "stochastic_svgd.step_size": 8.0,
-    "stochastic_svgd.temperature": 5e-5,
-    "pyld.step_size": 0.2,
+    f"{name}.{key}": value
+    for name in ("mala", "tempered_mala")
+    for key, value in {"step_size": 0.1, "noise_scale": None, "temperature": 5e-4}.items()
 }
+CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5, "blackjax.temperature": 5e-4}
+CHANGES |= {"proximal_sgld.noise_scale": 0.0}
 
 
 def _in_box(fields: Mapping[str, Field], *names: str) -> dict[str, Field]:
@@ -155,7 +142,7 @@ _OF_ENERGY: dict[str, Field] = {
     "sampler.dtype": field(
         "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
     ),
-    **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES),
+    **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES, on_images=True),
     "sampler.allow_decoupled": field(
         False,
         FLAG,

@@ -45,6 +45,7 @@ class Entry(NamedTuple):
       needs: "", ``BLACKJAX`` or ``FIRST_LAYER``. The latter also means that box and clipping are
         arguments of the function, because they belong to its inner moves.
       memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
+      on_images: defaults for chains on images in [-1, 1], where those of the fields do not suit.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Entry(NamedTuple):
     adaptable: bool = False
     needs: str = ""
     memory: tuple[str, ...] = ()
+    on_images: Mapping[str, Any] = {}
 
     @property
     def make(self) -> Callable[..., Any]:
@@ -90,15 +92,25 @@ BANDWIDTH = {
     )
 }
 LEAPFROGS = field(3, COUNT, "leapfrog steps of a move")
+NOISY: Mapping[str, Any] = {"step_size": 1.0, "noise_scale": 0.01, "temperature": None}
+"""A Langevin move on images: its noise is chosen, and implies the temperature 5e-5."""
+SCALED: Mapping[str, Any] = {**NOISY, "decay": 0.9, "damping": 1.0}
+COLD = 5e-5
 BLACKJAX_STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
 
 SAMPLERS: dict[str, Entry] = {
-    "gradient_descent": Entry("gradient descent", "ebmjax.samplers:gradient_descent", STEP),
-    "sgld": Entry("SGLD", "ebmjax.samplers:sgld", LANGEVIN),
+    "gradient_descent": Entry(
+        "gradient descent",
+        "ebmjax.samplers:gradient_descent",
+        STEP,
+        on_images={"step_size": 1.0},
+    ),
+    "sgld": Entry("SGLD", "ebmjax.samplers:sgld", LANGEVIN, on_images=NOISY),
     "proximal_sgld": Entry(
         "proximal SGLD",
         "ebmjax.recipes.samplers.adapted:proximal_sgld",
         {**LANGEVIN, "max_drift": field(1.0, POSITIVE, "largest drift of a coordinate at a step")},
+        on_images=NOISY,
     ),
     "psgld": Entry(
         "pSGLD",
@@ -109,13 +121,22 @@ SAMPLERS: dict[str, Entry] = {
             "damping": DAMPING,
             "curvature_drift": field(False, FLAG, "adds the drift from the slope of the metric"),
         },
+        on_images=SCALED,
     ),
     "literal_psgld": Entry(
         "pSGLD, as printed",
         "ebmjax.recipes.samplers.literal_psgld:literal_psgld",
         {**LANGEVIN, "decay": DECAY, "damping": DAMPING},
+        on_images=SCALED,
     ),
-    "mala": Entry("MALA", "ebmjax.samplers:mala", LANGEVIN, rejects=True, adaptable=True),
+    "mala": Entry(
+        "MALA",
+        "ebmjax.samplers:mala",
+        LANGEVIN,
+        rejects=True,
+        adaptable=True,
+        on_images=NOISY,
+    ),
     "literal_mala": Entry(
         "MALA, as printed",
         "ebmjax.recipes.samplers.literal_mala:literal_mala",
@@ -134,6 +155,7 @@ SAMPLERS: dict[str, Entry] = {
             "rejects": field(True, FLAG, "whether the ratio decides; if not, it is only reported"),
         },
         rejects=True,
+        on_images=NOISY,
     ),
     "tempered_mala": Entry(
         "tempered MALA",
@@ -151,6 +173,7 @@ SAMPLERS: dict[str, Entry] = {
             ),
         },
         rejects=True,
+        on_images=NOISY,
     ),
     "underdamped_langevin": Entry(
         "underdamped Langevin",
@@ -161,8 +184,15 @@ SAMPLERS: dict[str, Entry] = {
             "friction": field(1.0, POSITIVE, "rate at which a velocity is forgotten"),
         },
         memory=("velocity",),
+        on_images={"step_size": 1.0, "temperature": COLD},
     ),
-    "svgd": Entry("SVGD", "ebmjax.samplers:svgd", {**STEP, **BANDWIDTH}, interacting=True),
+    "svgd": Entry(
+        "SVGD",
+        "ebmjax.samplers:svgd",
+        {**STEP, **BANDWIDTH},
+        interacting=True,
+        on_images={"step_size": 8.0},
+    ),
     "adaptive_svgd": Entry(
         "adaptive SVGD",
         "ebmjax.samplers:adaptive_svgd",
@@ -173,6 +203,7 @@ SAMPLERS: dict[str, Entry] = {
             **BANDWIDTH,
         },
         interacting=True,
+        on_images={"step_size": 0.02},
     ),
     "stochastic_svgd": Entry(
         "stochastic SVGD",
@@ -184,6 +215,7 @@ SAMPLERS: dict[str, Entry] = {
             **BANDWIDTH,
         },
         interacting=True,
+        on_images={"step_size": 8.0, "temperature": COLD},
     ),
     "hmc": Entry(
         "HMC",
@@ -192,6 +224,7 @@ SAMPLERS: dict[str, Entry] = {
         rejects=True,
         adaptable=True,
         needs=BLACKJAX,
+        on_images={"step_size": 0.1, "temperature": COLD},
     ),
     "blackjax": Entry(
         "a kernel of BlackJAX",
@@ -230,6 +263,7 @@ SAMPLERS: dict[str, Entry] = {
             ),
         },
         needs=FIRST_LAYER,
+        on_images={"step_size": 0.2},
     ),
 }
 
@@ -254,6 +288,7 @@ def sections(
     when: Callable[[str], When],
     changes: Mapping[str, Any] | None = None,
     without: Iterable[str] = (),
+    on_images: bool = False,
 ) -> dict[str, Field]:
     """Returns the fields of samplers, ``sampler.<name>.<field>``, as a family declares them.
 
@@ -262,6 +297,7 @@ def sections(
       when: name of a sampler to the condition that a configuration uses it.
       changes: values in place of the table's defaults, by dotted name ("sgld.step_size").
       without: fields to leave out.
+      on_images: whether the defaults are those for images.
 
     Raises:
       KeyError: if ``changes`` names a field that no section has.
@@ -271,7 +307,8 @@ def sections(
         fields = {k: v for k, v in SAMPLERS[name].fields.items() if k not in set(without)}
         for key, one in _flat(fields).items():
             dotted = f"{name}.{key}"
-            default = left.pop(dotted, one.default)
+            usual = SAMPLERS[name].on_images.get(key, one.default) if on_images else one.default
+            default = left.pop(dotted, usual)
             conditions = (*one.when, waiting(when(name)))
             made[f"sampler.{dotted}"] = replace(one, default=default, when=conditions)
     if left:
