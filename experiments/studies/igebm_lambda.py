@@ -18,9 +18,9 @@ Variants:
 """
 
 from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.image.fields import DIGITS_STEP
 from ebmjax.recipes.image.figures import damping
 from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.samplers.table import NOISY
 from ebmjax.recipes.study import Study
 
 TEMPERATURE = beside(__file__, "../configs/igebm_digits.py").TEMPERATURE
@@ -62,7 +62,7 @@ def matched(noise: str, damping: float) -> tuple[str, list[str]]:
     arguments = [
         f"{CONFIG}:bare_psgld",
         f"{psgld}.damping={damping}",
-        f"{psgld}.step_size={damping * DIGITS_STEP}",
+        f"{psgld}.step_size={damping * NOISY['step_size']}",
         OFF,
     ]
     if noise == "preconditioned":
