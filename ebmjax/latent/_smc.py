@@ -39,7 +39,8 @@ def smc_log_normalizer(
       powers: shape (num_powers,), increasing from 0 to 1.
       log_base_fn, log_tilt_fn: one position to a scalar.
       sampler: log density to sampler, such as ``functools.partial(mala, step_size=0.1)``; not
-        ``sgld``, see ``annealed_importance_sampling``.
+        ``sgld``, see ``annealed_importance_sampling``. It must draw nothing at its start, where
+        BlackJAX gives no key.
       num_steps: steps at every power below 1 (static).
 
     Returns:

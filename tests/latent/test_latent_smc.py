@@ -23,6 +23,7 @@ from annealing_problem import (
 )
 
 from ebmjax.latent import log_mean_exp, path_to_posterior, smc_log_normalizer
+from ebmjax.samplers import underdamped_langevin
 
 BLACKJAX = functools.partial(blackjax.mala, step_size=0.1)
 
@@ -100,3 +101,10 @@ def test_bad_input_is_refused(changes, message):
 def test_one_repeat_has_no_error_and_is_refused():
     with pytest.raises(ValueError, match=r"repeats.*at least 2"):
         try_with(smc_log_normalizer, MALA, jnp.zeros((1, 3)))
+
+
+def test_a_sampler_that_draws_at_its_start_is_refused():
+    """BlackJAX starts the particles and has no key for them."""
+    sampler = functools.partial(underdamped_langevin, step_size=0.1)
+    with pytest.raises(TypeError, match=r"^init of this sampler draws, and needs a key"):
+        try_with(smc_log_normalizer, sampler, jnp.zeros((2, 3)))
