@@ -123,7 +123,8 @@ def measure_memory(num_images: int, factor: int, num_blocks: int) -> list[harnes
         folders = [Path(parent) / str(size) for size in sizes]
         for folder, size in zip(folders, sizes, strict=True):
             write_images(folder, size)
-        in_a_process(folders[0], "device", num_blocks)  # compiling takes memory: programs are kept
+        for placement in PLACEMENTS:  # compiling takes memory: programs are kept
+            in_a_process(folders[0], placement, num_blocks)
         rows = []
         for placement in PLACEMENTS:
             peaks = [in_a_process(folder, placement, num_blocks) / 2**20 for folder in folders]
