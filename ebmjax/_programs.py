@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 from jax.extend import core
 

@@ -24,7 +24,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.latent.fields import SMALL_SMOKE, THESIS, configure, widths
+from ebmjax.recipes.latent.fields import configure
+from ebmjax.recipes.latent.variants import SMALL_SMOKE, THESIS, widths
 
 BASE: dict[str, Any] = {
     **THESIS,

@@ -37,7 +37,8 @@ from ebmjax.recipes.core.shared import (
     shared,
     with_digits,
 )
-from ebmjax.recipes.samplers.table import NOISY, SINGLE, rejecting, sections
+from ebmjax.recipes.samplers.sections import rejecting, sections
+from ebmjax.recipes.samplers.table import NOISY, SINGLE
 
 IMPROVED = chosen("loss.name", "improved", what="improved contrastive divergence")
 AUGMENTED = chosen("sampler.augmentation.name", "image", what="augmented starts")

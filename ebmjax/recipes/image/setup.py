@@ -10,7 +10,7 @@ from ebmjax.learning import init_carry, make_image_gradient_fn
 from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core import image_data
 from ebmjax.recipes.core.fields import Config
-from ebmjax.recipes.image import checks, parts, plots
+from ebmjax.recipes.image import checks, objectives, parts, plots
 from ebmjax.recipes.image.evaluate import make_evaluation
 from ebmjax.recipes.image.monitor import ImageMonitor
 from ebmjax.recipes.images.distances import Distances
@@ -30,13 +30,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     image_shape = train.images.shape[1:]
     energy_of, init = parts.model_of(config, image_shape)
     chain_plan = parts.chain_plan(config, image_shape)
-    beta_fn = parts.beta_fn(config, plan.total_steps)
-    gradient_fn = parts.gradient_without_chains(config, energy_of)
+    beta_fn = objectives.beta_fn(config, plan.total_steps)
+    gradient_fn = objectives.gradient_without_chains(config, energy_of)
     draws = gradient_fn is None
     if gradient_fn is None:
         gradient_fn = make_image_gradient_fn(
             energy_of,
-            parts.loss(config),
+            objectives.loss(config),
             view=parts.view(config),
             plan=chain_plan,
             beta_fn=beta_fn,

@@ -13,11 +13,8 @@ from ebmjax.recipes.core import declare
 from ebmjax.recipes.core.by_images import LENGTHS, left_open
 from ebmjax.recipes.core.declare import (
     Field,
-    When,
-    above_zero,
     chosen,
     field,
-    given,
     under,
     waiting,
 )
@@ -47,33 +44,27 @@ from ebmjax.recipes.core.shared import (
     shared,
     with_digits,
 )
-from ebmjax.recipes.samplers.table import SAMPLERS, rejecting, sections
-
-ENERGY = above_zero("loss.generative_weight", "an energy model")
-AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
-SVGD_LOSS = chosen("loss.name", "svgd", what="the loss of SVGD")
-BATCH_NORM = When(
-    "batch normalisation, config.model.norm=batch or your own network's",
-    lambda c: c.model.norm == "batch" or c.model.factory,
+from ebmjax.recipes.joint.conditions import (
+    ATTACKED,
+    AUGMENTED,
+    BATCH_NORM,
+    ENERGY,
+    GENERATED,
+    OOD,
+    PARTS_KEPT,
+    REFINED,
+    SAM,
+    SCALED,
+    SGD,
+    STEERED,
+    STEPS_DOWN,
+    SVGD_LOSS,
+    in_box,
+    needing_energy,
 )
-IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
-SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
-PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
-STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
-ADAM = chosen("optimizer.name", "adam")
-SGD = chosen("optimizer.name", "sgd")
-STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
-SAM = given("optimizer.rho", "SAM's radius")
-OOD = waiting(above_zero("eval.num_ood", "images to compare with"))
-ATTACKED = waiting(above_zero("eval.num_attacked", "images to attack"))
-GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
-REFINED = given("eval.refine_steps", "chains before an attacked image is classified")
-MOVED = waiting(
-    When(
-        "chains, config.loss.generative_weight above 0 or config.eval.refine_steps",
-        lambda c: c.loss.generative_weight > 0 or (c.eval.num_attacked and c.eval.refine_steps),
-    )
-)
+from ebmjax.recipes.joint.variants import COMMON
+from ebmjax.recipes.samplers.sections import rejecting, sections
+from ebmjax.recipes.samplers.table import SAMPLERS
 
 # Samplers that reject follow the temperature 5e-4, at a step that they accept.
 CHANGES = {
@@ -85,28 +76,9 @@ CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5, "blackjax.t
 CHANGES |= {"proximal_sgld.noise_scale": 0.0}
 
 
-def _in_box(fields: Mapping[str, Field], *names: str) -> dict[str, Field]:
-    return {**fields, **under({name: fields[name] for name in names}, IN_BOX)}
-
-
-def _needing_energy(fields: Mapping[str, Field]) -> dict[str, Field]:
-    """``fields`` with one more condition, which is as strict as those that they have.
-
-    A sampler's fields also serve a classifier alone whose attacked images are refined.
-    """
-    made: dict[str, Field] = {}
-    for name, one in fields.items():
-        if name.startswith("sampler.") and not name.startswith(("sampler.num_", "sampler.buffer.")):
-            made |= under({name: one}, MOVED)
-            continue
-        is_strict = one.when and not any(when.may_wait for when in one.when)
-        made |= under({name: one}, ENERGY if is_strict else waiting(ENERGY))
-    return made
-
-
 # Fields of the energy wait while the classifier is trained alone, as for the variants "softmax".
 _OF_ENERGY: dict[str, Field] = {
-    **_in_box(
+    **in_box(
         shared(
             sampler={
                 "num_steps": 10,
@@ -262,7 +234,7 @@ _FIELDS: dict[str, Field] = {
         "which batches are normalised by which statistics",
         BATCH_NORM,
     ),
-    **_needing_energy(_OF_ENERGY),
+    **needing_energy(_OF_ENERGY),
     "loss.generative_weight": field(
         1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
     ),
@@ -320,38 +292,3 @@ def configure(
       ValueError: for a variant that does not exist.
     """
     return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})
-
-
-SMOKE = {
-    "mesh.num_shards": 1,
-    "data.max_train": 64,
-    "data.max_test": 32,
-    "data.max_holdout": 32,
-    "model.depth": 10,
-    "model.widen_factor": 1,
-    "sampler.num_steps": 2,
-    "sampler.num_samples": 8,
-    "sampler.buffer.size": 200,
-    "sampler.buffer.replacement": "in_place",
-    "sampler.buffer.num_kept": None,
-    "train.num_epochs": 2,
-    "train.batch_size": 16,
-    "train.positive_batch_size": 16,
-    "train.steps_per_dispatch": 2,
-    "train.log_every": 1,
-    "train.checkpoint_every_epochs": 1,
-    "eval.every_epochs": 1,
-    "eval.num_samples": 20,
-    "eval.ood_tfds": (),
-    "eval.num_attacked": 16,
-    "eval.attack_linf": (0, 4, 16, 32),
-    "eval.attack_l2": (0, 64, 128, 256),
-    "eval.attack_steps": 2,
-    "eval.num_generated": 20,
-    "eval.landscape_points": 3,
-}
-
-COMMON: dict[str, dict[str, Any]] = {
-    "smoke": SMOKE,
-    "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
-}

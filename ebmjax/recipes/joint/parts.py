@@ -1,6 +1,5 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -9,19 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, learning, losses, networks, samplers
+from ebmjax import data, learning, networks, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax._phases import phase
 from ebmjax._stored import map_rows, rows_of
-from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, batch_axis, user_optimizer
+from ebmjax.recipes.core.build import DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.core.fields import Config, ConfigError
-from ebmjax.recipes.core.user_losses import EnergyLoss, energy_loss
 from ebmjax.recipes.core.user_networks import Part, user_networks
 from ebmjax.recipes.core.user_parts import is_users
 from ebmjax.recipes.images import initial_laws
 from ebmjax.recipes.joint.checks import check_independence, has_class_blocks, sampler
 from ebmjax.recipes.samplers.bind import bound
-from ebmjax.types import Metrics
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
@@ -136,96 +133,6 @@ def _view(
     return x
 
 
-def objective(config: Config) -> learning.JointObjective:
-    """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
-    loss = config.loss
-    return learning.JointObjective(
-        generative_loss=_generative_loss(config),
-        generative_weight=loss.generative_weight,
-        is_conditional=loss.is_conditional,
-        density_scale=_density_scale(config),
-        rho=config.optimizer.rho,
-        is_adaptive=config.optimizer.adaptive,
-        smoothing_ratio=loss.smoothing_ratio,
-        smoothing_rate=loss.smoothing_rate,
-        axis_name=SHARD_AXES,
-        batch_axis=batch_axis(config),
-    )
-
-
-def _generative_loss(config: Config) -> learning.GenerativeLoss:
-    """The loss of p(x) proportional to exp(f / alpha), alpha the smoothing, and the penalty.
-
-    The penalty and the metrics are of f itself, whatever the smoothing: where that adapts, the
-    weight of the penalty stays.
-    """
-    loss = config.loss
-    term = _own(energy_loss(config)) if is_users(loss.name) else GENERATIVE_LOSSES[loss.name]
-    numbers = as_arguments(loss.to_dict())
-
-    def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        section = numbers()
-        value, metrics = term(section, positive, negative, smoothing)
-        penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
-        return value + penalty, {**metrics, "energy_l2": penalty}
-
-    return generative_loss
-
-
-def _own(users: EnergyLoss) -> Callable[..., tuple[jax.Array, Metrics]]:
-    """Returns a loss of the user on the energies of p(x), E = -f / alpha."""
-
-    def loss(
-        section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
-    ) -> tuple[jax.Array, Metrics]:
-        del section
-        value, metrics = users(-positive / smoothing, -negative / smoothing)
-        return value, {**metrics, "log_density_gap": jnp.mean(positive) - jnp.mean(negative)}
-
-    return loss
-
-
-def _contrastive_divergence(
-    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
-) -> tuple[jax.Array, Metrics]:
-    del section
-    value, metrics = losses.contrastive_divergence_loss(-positive, -negative)
-    return value / smoothing, metrics
-
-
-def _beta_objective(
-    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
-) -> tuple[jax.Array, Metrics]:
-    value, metrics = losses.beta_objective_loss(
-        positive / smoothing,
-        negative / smoothing,
-        beta=section["beta"],
-        variant=section["beta_variant"],
-        output_scale=section["output_scale"],
-    )
-    means = {
-        "positive_log_density": jnp.mean(positive),
-        "negative_log_density": jnp.mean(negative),
-        "log_density_gap": jnp.mean(positive) - jnp.mean(negative),
-    }
-    return value, {**metrics, **means}
-
-
-def _svgd_objective(
-    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, smoothing: jax.Array
-) -> tuple[jax.Array, Metrics]:
-    return losses.svgd_generative_loss(
-        positive, negative, smoothing=smoothing, variant=section["svgd_variant"]
-    )
-
-
-GENERATIVE_LOSSES = {
-    "contrastive_divergence": _contrastive_divergence,
-    "beta": _beta_objective,
-    "svgd": _svgd_objective,
-}
-
-
 def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     """The plan of negatives."""
     chosen = sampler(config)
@@ -252,14 +159,6 @@ def _a_shard(config: Config, name: str) -> Any:
     """A shard's part of a number of samples, None of None."""
     total = config.sampler[name]
     return None if total is None else total // config.mesh.num_shards
-
-
-def _density_scale(config: Config) -> float:
-    """1 - beta under the beta objective: the weights carry the rest of the density."""
-    if config.loss.name != "beta":
-        return 1.0
-    beta = config.loss.sampling_beta
-    return 1.0 - (config.loss.beta if beta is None else beta)
 
 
 def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:

@@ -12,7 +12,7 @@ from ebmjax.recipes.core import build as common
 from ebmjax.recipes.core import image_data
 from ebmjax.recipes.core.fields import Config, ConfigError
 from ebmjax.recipes.images.distances import Distances
-from ebmjax.recipes.joint import checks, parts, plots
+from ebmjax.recipes.joint import checks, objectives, parts, plots
 from ebmjax.recipes.joint.chains import densities_of
 from ebmjax.recipes.joint.evaluate import JointEvaluation
 from ebmjax.recipes.joint.monitor import JointMonitor
@@ -35,7 +35,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
     )
-    objective = parts.objective(config)
+    objective = objectives.objective(config)
     has_energy = bool(config.loss.generative_weight)
     gone = set(range(config.data.num_classes)).difference(train.labels.tolist())
     if gone and has_energy and config.sampler.buffer.law == "informative":

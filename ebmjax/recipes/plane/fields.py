@@ -26,8 +26,9 @@ from ebmjax.recipes.core.ranges import (
     optional,
 )
 from ebmjax.recipes.core.shared import RECOVERY, ROBUST, family, own_options, shared
-from ebmjax.recipes.samplers.table import PLAIN, SHARED, sections
-from ebmjax.recipes.samplers.table import shared as of_any
+from ebmjax.recipes.samplers.sections import sections
+from ebmjax.recipes.samplers.sections import shared as of_any
+from ebmjax.recipes.samplers.table import PLAIN, SHARED
 
 COMPARED = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
 COMPARED += ("svgd", "stochastic_svgd", "hmc")

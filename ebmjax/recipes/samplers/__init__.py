@@ -9,11 +9,11 @@ from ebmjax.recipes.samplers.chosen import noise_scale as noise_scale
 from ebmjax.recipes.samplers.chosen import of_section as of_section
 from ebmjax.recipes.samplers.chosen import of_shared as of_shared
 from ebmjax.recipes.samplers.chosen import temperature as temperature
+from ebmjax.recipes.samplers.sections import defaults as defaults
+from ebmjax.recipes.samplers.sections import sections as sections
+from ebmjax.recipes.samplers.sections import shared as shared
 from ebmjax.recipes.samplers.table import PLAIN as PLAIN
 from ebmjax.recipes.samplers.table import SAMPLERS as SAMPLERS
 from ebmjax.recipes.samplers.table import SHARED as SHARED
 from ebmjax.recipes.samplers.table import SINGLE as SINGLE
 from ebmjax.recipes.samplers.table import Entry as Entry
-from ebmjax.recipes.samplers.table import defaults as defaults
-from ebmjax.recipes.samplers.table import sections as sections
-from ebmjax.recipes.samplers.table import shared as shared

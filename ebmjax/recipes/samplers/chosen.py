@@ -9,6 +9,7 @@ from ebmjax.recipes.core.fields import Config, ConfigError, choose
 from ebmjax.recipes.core.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.samplers import table
 from ebmjax.recipes.samplers.blackjax_kernels import check_installed, check_options
+from ebmjax.recipes.samplers.sections import defaults
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
@@ -127,7 +128,7 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) 
     if users:
         return users._replace(where=f"config.{section}", options={**users.options, **shared})
     own = config.sampler.get(name)
-    options = table.defaults(name) | (own.to_dict() if own else {}) | shared
+    options = defaults(name) | (own.to_dict() if own else {}) | shared
     return Chosen(name, f"config.{section}", options)
 
 

@@ -9,6 +9,7 @@ from igebm_smoke import smoke
 from ebmjax.recipes.core import families
 from ebmjax.recipes.core.explain import build_or_explain
 from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.image import objectives
 from ebmjax.recipes.image import parts as igebm_parts
 from ebmjax.recipes.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
@@ -195,24 +196,24 @@ def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
 
 def test_beta_over_the_run():
     config = smoke("beta", **{"loss.beta_start": 0.0, "loss.beta": 0.4})
-    beta = igebm_parts.beta_fn(config, 10)
+    beta = objectives.beta_fn(config, 10)
     assert [float(beta(step)) for step in (0, 5, 10)] == pytest.approx([0.0, 0.2, 0.4])
     config.loss.beta_start = None
-    assert igebm_parts.beta_fn(config, 10)(jnp.int32(3)) == 0.4
-    assert igebm_parts.beta_fn(smoke(), 10)(jnp.int32(3)) == 0.0
+    assert objectives.beta_fn(config, 10)(jnp.int32(3)) == 0.4
+    assert objectives.beta_fn(smoke(), 10)(jnp.int32(3)) == 0.0
 
 
 def test_the_share_of_the_weights_by_sampler():
     """Weights exp(-b E) of four negatives, the first two of one sampler; equal ones at beta 0."""
     config = smoke("beta", **{"sampler.names": ("sgld", "mala"), "loss.output_scale": 10.0})
     positive, negative = jnp.zeros(2), jnp.log(jnp.array([1.0, 2.0, 4.0, 8.0]))
-    _, metrics = igebm_parts.loss(config)(positive, negative, 0.1)  # exponent 1: weights 1 / E's
+    _, metrics = objectives.loss(config)(positive, negative, 0.1)  # exponent 1: weights 1 / E's
     assert float(metrics["negative_weight_sgld"]) == pytest.approx(12 / 15, rel=1e-6)
     assert float(metrics["negative_weight_mala"]) == pytest.approx(3 / 15, rel=1e-6)
-    _, metrics = igebm_parts.loss(config)(positive, negative, 0.0)
+    _, metrics = objectives.loss(config)(positive, negative, 0.0)
     assert float(metrics["negative_weight_sgld"]) == pytest.approx(0.5, rel=1e-6)
     config.sampler.names = ("sgld",)
-    _, metrics = igebm_parts.loss(config)(positive, negative, 0.1)
+    _, metrics = objectives.loss(config)(positive, negative, 0.1)
     assert not any(name.startswith("negative_weight") for name in metrics)
 
 

@@ -8,7 +8,7 @@ import pytest
 from igebm_smoke import smoke
 
 from ebmjax import data, losses, optim
-from ebmjax.recipes.image import parts
+from ebmjax.recipes.image import objectives, parts
 
 LEVELS = jnp.asarray(np.arange(400 * 4, dtype=np.uint8).reshape(400, 2, 2, 1))
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0, 1.0])
@@ -48,7 +48,7 @@ def test_dequantised_levels_stay_within_their_interval():
 
 def test_contrastive_divergence_has_its_penalty():
     config = smoke(**{"loss.energy_l2": 0.5})
-    found = parts.loss(config)(POSITIVE, NEGATIVE, 0.0)
+    found = objectives.loss(config)(POSITIVE, NEGATIVE, 0.0)
     expected = losses.contrastive_divergence_loss(POSITIVE, NEGATIVE, energy_l2=0.5)
     assert float(found[0]) == pytest.approx(float(expected[0]))
     assert found[1].keys() == expected[1].keys()
@@ -58,7 +58,7 @@ def test_the_improved_loss_has_its_weights():
     weights = {"energy_l2": 0.5, "kl_weight": 0.25, "entropy_weight": 2.0}
     config = smoke("improved", **{f"loss.{name}": value for name, value in weights.items()})
     live, entropy = jnp.array([1.0, 4.0]), jnp.float32(3.0)
-    found = parts.loss(config)(POSITIVE, NEGATIVE, 0.0, live, entropy)[0]
+    found = objectives.loss(config)(POSITIVE, NEGATIVE, 0.0, live, entropy)[0]
     expected = losses.improved_contrastive_divergence_loss(
         POSITIVE, NEGATIVE, live, entropy, **weights
     )[0]
@@ -67,7 +67,7 @@ def test_the_improved_loss_has_its_weights():
 
 def test_the_robust_loss_is_of_densities_and_tells_energies():
     config = smoke("beta", **{"loss.output_scale": 3.0, "loss.energy_l2": 0.5})
-    found, metrics = parts.loss(config)(POSITIVE, NEGATIVE, 0.25)
+    found, metrics = objectives.loss(config)(POSITIVE, NEGATIVE, 0.25)
     bare, _ = losses.beta_objective_loss(-POSITIVE, -NEGATIVE, beta=0.25, output_scale=3.0)
     penalty = 0.5 * (np.mean(np.square(POSITIVE)) + np.mean(np.square(NEGATIVE)))
     assert float(found) == pytest.approx(float(bare) + penalty, rel=1e-6)

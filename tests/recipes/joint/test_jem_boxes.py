@@ -1,5 +1,7 @@
 """Tests a joint model's chains at the ends of their box."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from ebmjax.recipes.joint import parts
 from ebmjax.recipes.samplers import SAMPLERS, check
 from ebmjax.recipes.samplers.bind import bound as bind
 from ebmjax.recipes.samplers.blackjax_kernels import KERNELS
+from ebmjax.samplers import start_chain
 from experiments.configs import jem_digits
 
 
@@ -60,7 +63,7 @@ def test_the_box_knows_every_field_of_every_state(name, kernel, box):
     config.sampler.blackjax.kernel = kernel
     chain = bind(parts.sampler(config), config.sampler, (2, 1, 1))(jnp.sum)
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else (2,))
-    state = jax.eval_shape(chain.init, start)
+    state = jax.eval_shape(partial(start_chain, jax.random.key(1), chain), start)
     assert jax.eval_shape(chain.step, jax.random.key(0), state)[0] == state
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from ebmjax import data, losses
-from ebmjax.recipes.joint.parts import GENERATIVE_LOSSES, chain_plan, objective
+from ebmjax.recipes.joint.objectives import GENERATIVE_LOSSES, objective
+from ebmjax.recipes.joint.parts import chain_plan
 from experiments.configs import jem_digits
 
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])
