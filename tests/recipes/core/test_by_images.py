@@ -134,6 +134,13 @@ def test_intervals_follow_the_epochs_that_the_user_gives():
     assert line == "chosen by the images: train.checkpoint_every_epochs=4, eval.every_epochs=10.0"
 
 
+def test_a_run_of_fewer_than_ten_epochs_is_saved_after_each():
+    config = image.get_config()
+    config.train.num_epochs = 3
+    config, _ = chosen(config, 1000, 100, (8, 8, 1))
+    assert config.train.checkpoint_every_epochs == 1
+
+
 def test_nothing_is_chosen_where_a_configuration_leaves_nothing_open():
     config = jem_digits.get_config()
     before = config.to_dict()
