@@ -127,7 +127,7 @@ class ImageMonitor:
         def report(key: Key, model: Trained, samples: Any, labels: Any) -> dict[str, jax.Array]:
             energy, size = self.energy_of(model.params), self.config.eval.batch_size
             row = {"sample_energy": jnp.mean(energies_in_batches(energy, samples, labels, size))}
-            if "step_size" not in sampler.options:
+            if sampler.part is not None:  # a user's sampler makes no Langevin move that is known
                 return row
             size_of_step = jnp.float32(sampler.options["step_size"])
             if name in model.adaptation:
