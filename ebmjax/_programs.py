@@ -39,7 +39,10 @@ def make_program(function: Callable[..., Any], *examples: Any) -> Callable[..., 
     leaves, structure = jax.tree.flatten(examples)  # JAX keeps structures, and what is in them
     call = lambda *leaves: function(*jax.tree.unflatten(structure, leaves))  # noqa: E731
     traced, shapes = jax.make_jaxpr(call, return_shape=True)(*leaves)
-    program, found = _program(_Trace(traced.jaxpr)), jax.tree.structure(shapes)
+    jaxpr: Any = traced.jaxpr
+    if hasattr(jaxpr, "with_consts"):  # from JAX 0.12 on it holds the arrays, too
+        jaxpr = jaxpr.with_consts(())
+    program, found = _program(_Trace(jaxpr)), jax.tree.structure(shapes)
 
     def run(*arguments: Any) -> Any:
         return jax.tree.unflatten(found, program(traced.consts, jax.tree.leaves(arguments)))
