@@ -11,6 +11,7 @@ from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.core import build, families
 from ebmjax.recipes.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.samplers.bind import bound
+from ebmjax.samplers import start_chain
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from experiments.configs import jem_digits, toy_beta
@@ -168,7 +169,7 @@ def test_no_number_of_a_sampler_is_part_of_its_move(name):
 
         def move(key, sampler_of=sampler_of):
             sampler = sampler_of(Bowl())
-            return sampler.step(key, sampler.init(start))[0]
+            return sampler.step(key, start_chain(key, sampler, start))[0]
 
         texts.add(jax.jit(move).lower(jax.random.key(0)).as_text())
     assert len(texts) == 1

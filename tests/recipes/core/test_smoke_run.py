@@ -162,14 +162,15 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     assert said[2].endswith(f", JAX {jax.__version__}")
     begun = [line for line in lines if not re.search(r": \d+ s", line)]  # no reminders
     assert begun[0] == "loading JAX"
-    assert begun[3:8] == [
+    assert begun[3:9] == [
         "building the model and its data",
         "checking 20 examples and tracing the step",
+        "train points on a line",
         "model of 2 parameters",
         "10 steps of batches of 10, 2 an epoch; measured every 4, saved every 2",
         "compiled programs are kept, so another run starts sooner",
     ]
-    assert begun[9:13] == [
+    assert begun[10:14] == [
         "digest of 20 examples",
         "measuring at step 0",
         "training 10 steps",
