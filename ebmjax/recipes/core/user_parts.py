@@ -23,8 +23,8 @@ class UserPart(NamedTuple):
       field: name of the field that names it, "sampler.name".
       name: value of that field.
       function: what the name stands for.
-      options: keywords of a call: the function's own defaults, those of ``FIELDS`` and the
-        configuration's, the later ones before the earlier.
+      options: keywords of a call. The configuration's values come first, then the defaults of
+        ``FIELDS``, then those of the function.
     """
 
     field: str
