@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax import training
-from ebmjax.recipes.core import build, explain, families
-from ebmjax.recipes.core.fields import Config
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.models import build
+from ebmjax.recipes.run import explain
 
 
 def build_experiment(config: Config) -> build.Experiment:

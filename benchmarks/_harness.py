@@ -176,7 +176,7 @@ def _without_nan(row: Row) -> Row:
 
 
 def _draw_ratios(rows: Sequence[Row], path: Path, title: str) -> None:
-    from ebmjax.recipes.core.plots import figure
+    from ebmjax.recipes.evaluators.plots import figure
 
     shown = [row for row in rows if "ratio" in row and not math.isnan(row["ratio"].median)]
     labels = [

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
 
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.core.quick_compilation import quick_flags
+from ebmjax.recipes.run.quick_compilation import quick_flags
 
 if "--rehearse" in sys.argv:  # before JAX starts
     os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))

@@ -45,8 +45,10 @@ from jax.experimental import topologies
 from jax.sharding import PartitionSpec
 
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.core import build, command_line, explain
-from ebmjax.recipes.core.fields import FAILED, Config, stop
+from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.errors import FAILED, Config, stop
+from ebmjax.recipes.models import build
+from ebmjax.recipes.run import explain
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs

@@ -30,8 +30,10 @@ from _configured import build_experiment, offer_examples, time_steps
 
 from ebmjax import metrics
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.core import build, command_line, explain
-from ebmjax.recipes.core.fields import Config, stop
+from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.errors import Config, stop
+from ebmjax.recipes.models import build
+from ebmjax.recipes.run import explain
 
 
 class Cost(NamedTuple):

@@ -28,9 +28,10 @@ from typing import Any
 
 import _harness as harness
 
-import ebmjax.recipes.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
+import ebmjax.recipes.models.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.core import command_line, explain, families
+from ebmjax.recipes.config import command_line, families
+from ebmjax.recipes.run import explain
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "ebmjax" / "recipes"

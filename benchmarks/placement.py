@@ -33,8 +33,10 @@ from _configured import build_experiment, time_steps
 
 from ebmjax import training
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.core import build, command_line, explain, launch
-from ebmjax.recipes.core.fields import Config, stop
+from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.errors import Config, stop
+from ebmjax.recipes.models import build
+from ebmjax.recipes.run import explain, launch
 
 PLACEMENTS = ("device", "host", "disk")
 SIDE = 32

@@ -14,8 +14,8 @@ import jax
 from _chains import beside_gradients, compile_chain, compile_gradient, make_log_density
 
 from ebmjax import samplers
-from ebmjax.recipes import samplers as recipes
 from ebmjax.recipes.__main__ import quietly
+from ebmjax.recipes.parts import samplers as recipes
 from ebmjax.types import LogDensityFn, Sampler
 
 SAMPLERS = {

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from matplotlib.axes import Axes
 
 from ebmjax import samplers
-from ebmjax.recipes.core.plots import figure
+from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Sampler
 
 NUM = 150

@@ -19,7 +19,7 @@ from mistakes import ROOMS, ROOT, Mistake
 KEPT = ROOT / ".cache" / "covering.json"
 NOT_RUN = {"tests/test_mutants.py"}  # reads the code as text
 READERS = (  # of all declarations, configurations and studies
-    "tests/recipes/core/test_fields.py",
+    "tests/recipes/config/test_fields.py",
     "tests/recipes/test_configs.py",
     "tests/recipes/study/test_studies.py",
 )

@@ -9,7 +9,8 @@ import optax
 import pytest
 
 from ebmjax import data, networks, training
-from ebmjax.recipes.core import files, tracking
+from ebmjax.recipes.config import files
+from ebmjax.recipes.run import tracking
 
 OPTIMIZER = optax.sgd(0.1)
 

@@ -68,18 +68,17 @@ MAY_IMPORT = {
     | {"samplers", "latent", "losses", "networks", "metrics", "data", "training"},
 }
 MAY_IMPORT["recipes"] = set(MAY_IMPORT)
-# The rooms of recipes stand on each other in this order; no family knows another.
-SHARED = {"core", "samplers", "study", "images"}
+# The rooms of recipes stand on each other in this order; no model knows another.
 RECIPES = {
-    "core": set(),
-    "samplers": {"core"},
-    "study": {"core"},
-    "images": {"core", "study"},
-    "joint": SHARED,
-    "image": SHARED,
-    "latent": SHARED,
-    "plane": SHARED - {"images"},
+    "config": {"models"},  # families.build alone
+    "folder": {"config"},
+    "parts": {"config"},
+    "evaluators": {"config", "folder", "parts"},
+    "models": {"config", "folder", "parts", "evaluators"},
+    "study": {"config", "folder", "parts", "evaluators"},
+    "run": {"config", "folder", "parts", "evaluators", "models"},
 }
+MODELS = {"image", "joint", "latent", "plane"}
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
 
 
@@ -143,9 +142,12 @@ ROOMS_OF_RECIPES = [path for path in MODULES if path.parts[1] == "recipes" and l
 def test_arrows_between_rooms_of_recipes(path: Path) -> None:
     room = path.parts[2]
     assert room in RECIPES, f"{room} is no room of recipes: add it to RECIPES and docs/design.md"
-    names = {name.split(".")[2] for name in imported_modules(ROOT / path) if is_in_recipes(name)}
-    others = names & set(RECIPES) - {room}
+    parts = [name.split(".")[2:] for name in imported_modules(ROOT / path) if is_in_recipes(name)]
+    others = {names[0] for names in parts} & set(RECIPES) - {room}
     assert others <= RECIPES[room], f"{path} must not import {others - RECIPES[room]}"
+    models = {names[1] for names in parts if names[0] == "models" and len(names) > 1} & MODELS
+    assert room == "models" or not models, f"{path} must not import {models}"
+    assert models <= {path.parts[3]}, f"{path} must not import {models - {path.parts[3]}}"
 
 
 def is_in_recipes(dotted: str) -> bool:
@@ -154,7 +156,7 @@ def is_in_recipes(dotted: str) -> bool:
 
 def test_configurations_and_studies_stand_on_recipes_alone() -> None:
     """So a copy of one works in a user's own folder, without a checkout."""
-    for path in sorted((ROOT / "experiments").rglob("*.py")):
+    for path in sorted(ROOT.glob("experiments/[cs][ot]*s/*.py")):
         assert not [n for n in imported_modules(path) if n.split(".")[0] == "experiments"], path
 
 

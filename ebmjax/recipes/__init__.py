@@ -4,8 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ebmjax.recipes.core.trained import TrainedRun as TrainedRun
-    from ebmjax.recipes.core.trained import load as load
+    from ebmjax.recipes.run.trained import TrainedRun as TrainedRun
+    from ebmjax.recipes.run.trained import load as load
 
 _LATE = ("TrainedRun", "load")
 
@@ -13,7 +13,7 @@ _LATE = ("TrainedRun", "load")
 def __getattr__(name: str) -> Any:
     """Imports ``load`` when it is first used: commands that refuse a field need no JAX."""
     if name in _LATE:
-        return getattr(importlib.import_module("ebmjax.recipes.core.trained"), name)
+        return getattr(importlib.import_module("ebmjax.recipes.run.trained"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,14 +10,14 @@ from types import ModuleType
 
 import ebmjax
 from ebmjax._versions import versions
-from ebmjax.recipes.core.fields import REFUSED, did_you_mean, stop
+from ebmjax.recipes.config.errors import REFUSED, did_you_mean, stop
 
 COMMANDS = {
-    "run": "ebmjax.recipes.core.run",
+    "run": "ebmjax.recipes.run.command",
     "study": "ebmjax.recipes.study.command",
-    "fields": "ebmjax.recipes.core.show_fields",
+    "fields": "ebmjax.recipes.config.show_fields",
     "list": "ebmjax.recipes.study.show",
-    **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.core.use"),
+    **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.run.use"),
 }
 
 STOPS_WITH_STDIN = "EBMJAX_STOPS_WITH_STDIN"

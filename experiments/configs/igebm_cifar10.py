@@ -32,7 +32,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.image.fields import configure, noise_of
+from ebmjax.recipes.models.image.fields import configure, noise_of
 
 SAMPLERS = ("sgld", "psgld", "mala", "literal_mala", "tempered_mala")
 

@@ -37,7 +37,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.image.fields import configure
+from ebmjax.recipes.models.image.fields import configure
 
 BASE: dict[str, Any] = {}
 # Of step 1 and noise 0.01; the robust objective's o is its inverse.

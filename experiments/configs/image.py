@@ -21,8 +21,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.image.fields import configure
+from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.models.image.fields import configure
 
 BASE: dict[str, Any] = {
     "data.image_size": None,

@@ -32,11 +32,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint import scenarios as jem_scenarios
-from ebmjax.recipes.joint.cifar import CIFAR, CPU
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.joint.fields import configure
 
-BASE = CIFAR | {
+cifar = project("settings.cifar")
+scenarios = project("settings.robust_scenarios")
+
+BASE = cifar.CIFAR | {
     "data.name": "cifar10",
     "sampler.num_steps": 20,
     "optimizer.learning_rate": 1e-4,
@@ -62,8 +64,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sam": {"optimizer.rho": 0.2},
     "k10": {"sampler.num_steps": 10},
     "k10_sam": {"sampler.num_steps": 10, "optimizer.rho": 0.2},
-    **jem_scenarios.variants(BASE["optimizer.learning_rate"]),
-    "cpu": CPU,
+    **scenarios.variants(BASE["optimizer.learning_rate"]),
+    "cpu": cifar.CPU,
 }
 
 

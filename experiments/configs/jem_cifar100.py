@@ -11,13 +11,14 @@ Expected numbers: not yet run.
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.joint.cifar import on_cifar100
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.models.joint.fields import configure
+
+cifar = project("settings.cifar")
 
 jem_cifar10 = beside(__file__, "jem_cifar10.py")
 
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, on_cifar100(jem_cifar10.BASE, variant), {})
+    return configure(variant, cifar.on_cifar100(jem_cifar10.BASE, variant), {})

@@ -35,8 +35,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint import scenarios as jem_scenarios
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.joint.fields import configure
+
+scenarios = project("settings.robust_scenarios")
 
 BASE = {
     "data.crop_padding": 0,
@@ -59,8 +61,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mala_literal": {"sampler.name": "literal_mala"},
     "tempered_mala": {"sampler.name": "tempered_mala", "sampler.box": "reject"},
     "hmc": {"sampler.name": "hmc", "sampler.box": "reject"},
-    "unconfined": jem_scenarios.DEFAULT,
-    **jem_scenarios.variants(learning_rate=5e-3),
+    "unconfined": scenarios.DEFAULT,
+    **scenarios.variants(learning_rate=5e-3),
 }
 
 

@@ -18,10 +18,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint.cifar import CIFAR, CPU
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.joint.fields import configure
 
-BASE = CIFAR | {
+cifar = project("settings.cifar")
+
+BASE = cifar.CIFAR | {
     "data.name": "cifar10",
     "model.norm": "batch",
     "sampler.name": "pyld",
@@ -42,7 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "m20": {"sampler.num_steps": 20},
     "sam": {"optimizer.rho": 0.2},
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
-    "cpu": CPU,
+    "cpu": cifar.CPU,
 }
 
 

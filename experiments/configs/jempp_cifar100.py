@@ -15,9 +15,10 @@ Variants: m5, m20.
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.joint.cifar import on_cifar100
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.models.joint.fields import configure
+
+cifar = project("settings.cifar")
 
 jempp_cifar10 = beside(__file__, "jempp_cifar10.py")
 VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
@@ -25,4 +26,4 @@ VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, on_cifar100(jempp_cifar10.BASE, variant), VARIANTS)
+    return configure(variant, cifar.on_cifar100(jempp_cifar10.BASE, variant), VARIANTS)

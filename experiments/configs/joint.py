@@ -28,7 +28,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.models.joint.fields import configure
 
 BASE: dict[str, Any] = {
     "data.image_size": None,

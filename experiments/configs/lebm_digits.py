@@ -23,7 +23,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.latent.fields import VANILLA, configure
+from ebmjax.recipes.models.latent.fields import VANILLA, configure
 
 BASE: dict[str, Any] = {
     **VANILLA,

@@ -23,8 +23,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.latent.fields import VANILLA, configure
-from ebmjax.recipes.latent.variants import SMALL_SMOKE, widths
+from ebmjax.recipes.models.latent.fields import VANILLA, configure
+from ebmjax.recipes.models.latent.variants import SMALL_SMOKE, widths
 
 BASE: dict[str, Any] = {
     **VANILLA,

@@ -30,11 +30,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint.cifar import CIFAR, CPU
-from ebmjax.recipes.joint.fields import configure
-from ebmjax.recipes.joint.radii import RADII
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.joint.fields import configure
 
-BASE = CIFAR | {
+cifar = project("settings.cifar")
+RADII = project("settings.radii").RADII
+
+BASE = cifar.CIFAR | {
     "data.name": "cifar10",
     "data.num_classes": 10,
     "data.augment_positives": False,
@@ -69,7 +71,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "statistics": STATISTICS,
     "literal": RADII["asam_2"] | STATISTICS,
     **RADII,
-    "cpu": CPU | {"optimizer.rho": 0.05},
+    "cpu": cifar.CPU | {"optimizer.rho": 0.05},
 }
 
 

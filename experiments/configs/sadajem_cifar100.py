@@ -20,9 +20,10 @@ Variants (sadajem_cifar10.py explains them):
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.joint.cifar import on_cifar100
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.models.joint.fields import configure
+
+cifar = project("settings.cifar")
 
 sadajem_cifar10 = beside(__file__, "sadajem_cifar10.py")
 BASE = sadajem_cifar10.BASE | {"optimizer.learning_rate": 0.01}
@@ -31,4 +32,4 @@ VARIANTS = sadajem_cifar10.VARIANTS
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, on_cifar100(BASE, variant), VARIANTS)
+    return configure(variant, cifar.on_cifar100(BASE, variant), VARIANTS)

@@ -30,8 +30,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint.fields import configure
-from ebmjax.recipes.joint.radii import RADII
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.joint.fields import configure
+
+RADII = project("settings.radii").RADII
 
 BASE = {
     "data.augment_positives": False,

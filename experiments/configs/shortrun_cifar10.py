@@ -28,8 +28,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.image.fields import SMOKE, configure
+from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.models.image.fields import SMOKE, configure
 
 igebm_cifar10 = beside(__file__, "igebm_cifar10.py")
 

@@ -27,10 +27,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint.cifar import CIFAR, CPU
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.joint.fields import configure
 
-BASE = CIFAR | {
+cifar = project("settings.cifar")
+
+BASE = cifar.CIFAR | {
     "data.name": "cifar10",
     "data.augment_positives": False,
     "data.noise_scale": 0.0,
@@ -73,7 +75,7 @@ SGLD = {
     "loss.name": "contrastive_divergence",
     "loss.beta": 0.0,
 }
-SMALL = CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}
+SMALL = cifar.CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sam": SAM,
     "literal": LITERAL,

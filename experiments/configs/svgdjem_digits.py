@@ -27,7 +27,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.joint.fields import configure
+from ebmjax.recipes.models.joint.fields import configure
 
 BASE = {
     "data.crop_padding": 0,

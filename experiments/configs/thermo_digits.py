@@ -29,7 +29,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.latent.fields import SMOKE, VANILLA, configure
+from ebmjax.recipes.models.latent.fields import SMOKE, VANILLA, configure
 
 BASE: dict[str, Any] = {}
 VARIANTS: dict[str, dict[str, Any]] = {

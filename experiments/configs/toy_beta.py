@@ -46,7 +46,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.plane.fields import ALPHA, configure
+from ebmjax.recipes.models.plane.fields import ALPHA, configure
 
 
 def langevin(alpha: float) -> dict[str, float]:

@@ -39,7 +39,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.plane.fields import configure
+from ebmjax.recipes.models.plane.fields import configure
 
 BASE: dict[str, Any] = {
     "data.name": "gaussians",

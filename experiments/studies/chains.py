@@ -18,10 +18,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.images.chain_profiles import draw_study
-from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
 from ebmjax.recipes.study.figures import Panel, over_training
+
+figures = project("figures.chains")
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
 NOT_USED = "--config.sampler.literal_mala.rejects=False"
@@ -61,7 +63,7 @@ COMMON = ("--config.eval.every_epochs=4", "--config.eval.num_profiled=64")
 
 def draw(rows: Sequence[str], panels: Sequence[Panel], folder: Path) -> None:
     """The figures of a study's folder."""
-    draw_study(rows, folder)
+    figures.draw_study(rows, folder)
     over_training(panels, "training", folder)
 
 

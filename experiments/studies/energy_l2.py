@@ -9,8 +9,8 @@ Variants:
 - images: energies of the digits (IGEBM), without spectral norm where it says "bare".
 """
 
-from ebmjax.recipes.images.columns import fid_columns
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
 
 JEM, IMAGES = "configs/jem_digits.py", "configs/igebm_digits.py"
 L2 = "--config.loss.energy_l2"

@@ -17,11 +17,12 @@ Variants:
 - quick: two rows of a few epochs.
 """
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.image.figures import damping
-from ebmjax.recipes.images.columns import fid_columns
-from ebmjax.recipes.samplers.table import NOISY
+from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.parts.samplers.table import NOISY
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
+
+figures = project("figures.image")
 
 TEMPERATURE = beside(__file__, "../configs/igebm_digits.py").TEMPERATURE
 CONFIG = "configs/igebm_digits.py"
@@ -80,7 +81,7 @@ STUDIES = {
         ),
         columns=COLUMNS,
         common=COMMON,
-        draw=damping,
+        draw=figures.damping,
     ),
     "matched": Study(
         rows={"SGLD": SGLD["bare, SGLD"]}
@@ -91,13 +92,13 @@ STUDIES = {
         ),
         columns=COLUMNS | {"preconditioner G, end": ("chain_preconditioner", 1.0, 2)},
         common=COMMON,
-        draw=damping,
+        draw=figures.damping,
     ),
     "quick": Study(
         rows=dict(row("bare, guard", damping) for damping in (1e-4, 1.0)),
         columns=COLUMNS,
         num_seeds=1,
         common=("--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
-        draw=damping,
+        draw=figures.damping,
     ),
 }

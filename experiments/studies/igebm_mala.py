@@ -24,9 +24,11 @@ Variants:
 
 from pathlib import Path
 
-from ebmjax.recipes.image.figures import acceptance, samples
-from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
+
+figures = project("figures.image")
 
 CONFIG = "configs/igebm_digits.py"
 LITERAL = "--config.sampler.literal_mala"
@@ -119,8 +121,8 @@ SHOWN = (
 
 def draw(folder: Path) -> None:
     """The figures of a study's folder."""
-    acceptance(folder)
-    samples(SHOWN, folder)
+    figures.acceptance(folder)
+    figures.samples(SHOWN, folder)
 
 
 STUDIES = {

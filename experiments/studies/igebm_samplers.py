@@ -23,10 +23,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.image.figures import ACCEPTANCE, RUNAWAY, samples
-from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
 from ebmjax.recipes.study.figures import Panel, over_training
+
+figures = project("figures.image")
 
 CONFIG = "configs/igebm_digits.py"
 ROWS = {
@@ -104,7 +106,7 @@ COLUMNS = {
 def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
     """The figures of a study's folder."""
     over_training(panels, "training", folder)
-    samples(rows, folder)
+    figures.samples(rows, folder)
 
 
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
@@ -114,14 +116,14 @@ STUDIES = {
         rows={label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
         columns=COLUMNS,
         common=COMMON,
-        draw=partial(draw, ACCEPTANCE, list(ROWS)),
+        draw=partial(draw, figures.ACCEPTANCE, list(ROWS)),
     ),
     "proposals": Study(
         rows=WIDE,
         columns=COLUMNS,
         num_seeds=3,
         common=(*COMMON, "--config.model.features=(64,)"),
-        draw=partial(draw, ACCEPTANCE, list(WIDE)),
+        draw=partial(draw, figures.ACCEPTANCE, list(WIDE)),
     ),
     "cifar10": Study(
         rows={
@@ -129,7 +131,7 @@ STUDIES = {
             for label, name in CIFAR_ROWS.items()
         },
         columns=COLUMNS,
-        draw=partial(draw, RUNAWAY, list(CIFAR_ROWS)),
+        draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
     ),
     "cifar10_thesis": Study(
         rows={
@@ -142,7 +144,7 @@ STUDIES = {
             "--config.sampler.tempered_mala.acceptance_decay=0.0",
             "--config.eval.every_epochs=0.5",
         ),
-        draw=partial(draw, RUNAWAY, list(CIFAR_ROWS)),
+        draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
     ),
     "table": Study(
         rows={
@@ -152,6 +154,6 @@ STUDIES = {
         },
         columns=COLUMNS,
         num_seeds=1,
-        draw=partial(over_training, RUNAWAY, "training"),
+        draw=partial(over_training, figures.RUNAWAY, "training"),
     ),
 }

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.recipes.core.plots import figure, legend
-from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.evaluators.plots import figure, legend
 from ebmjax.recipes.study import Study, reader
+from ebmjax.recipes.study.fid_columns import fid_columns
 
 STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
 NOISES = {

@@ -25,11 +25,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.images.columns import fid_columns
-from ebmjax.recipes.joint.figures import learning, scenarios
-from ebmjax.recipes.joint.radii import RADII
-from ebmjax.recipes.joint.scenarios import EXPONENTS, TABLE_1, TABLE_2
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
+
+figures = project("figures.joint")
+RADII = project("settings.radii").RADII
+scenarios = project("settings.robust_scenarios")
 
 SADAJEM = "configs/sadajem_cifar10.py"
 COLUMNS = {
@@ -172,7 +174,7 @@ STUDIES = {
         {**models("cifar10"), "softmax, no normalisation": "configs/jem_cifar10.py:softmax"}
     ),
     "models_cifar100": study(models("cifar100"), SETS_CIFAR100),
-    "steps": study(STEPS, draw=partial(learning, list(STEPS))),
+    "steps": study(STEPS, draw=partial(figures.learning, list(STEPS))),
     "ablation": study(ABLATION),
     "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
     "cpu": Study(rows=SMALL, columns=COLUMNS | AUROC, num_seeds=1),
@@ -189,13 +191,14 @@ STUDIES = {
 # over training, as there; its test accuracy is that of the best epoch by held-out images.
 JEM = "configs/jem_cifar10.py"
 DEFAULT = {"default, exponent 0": JEM} | {
-    f"default, exponent {EXPONENTS[name]:g}": f"{JEM}:beta_{name}" for name in TABLE_1
+    f"default, exponent {scenarios.EXPONENTS[name]:g}": f"{JEM}:beta_{name}"
+    for name in scenarios.TABLE_1
 }
 SCENARIOS = {
     label: {f"{label}, exponent 0": f"{JEM}:{scenario}"}
     | {
-        f"{label}, exponent {EXPONENTS[name]:g}": f"{JEM}:{scenario}_beta_{name}"
-        for name in sorted(TABLE_2[scenario], key=EXPONENTS.__getitem__)
+        f"{label}, exponent {scenarios.EXPONENTS[name]:g}": f"{JEM}:{scenario}_beta_{name}"
+        for name in sorted(scenarios.TABLE_2[scenario], key=scenarios.EXPONENTS.__getitem__)
     }
     for label, scenario in {
         "5 steps": "steps_5",
@@ -231,7 +234,7 @@ def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
             "--config.eval.checkpoint=best",
             "--config.eval.use_test_split=True",
         ),
-        draw=partial(scenarios, {label: list(rows) for label, rows in by_scenario.items()}),
+        draw=partial(figures.scenarios, {label: list(rows) for label, rows in by_scenario.items()}),
     )
 
 

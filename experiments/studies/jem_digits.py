@@ -21,10 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.images.columns import fid_columns
-from ebmjax.recipes.joint.differences import PARTS, UNIFORM, by_parts
-from ebmjax.recipes.joint.figures import landscapes, learning, scenarios
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
+
+differences = project("settings.differences")
+figures = project("figures.joint")
 
 LANDSCAPES = {
     "JEM, SGLD": "SGLD",
@@ -114,7 +116,7 @@ ABLATION = {
     "JEM++, p(x) unaugmented, energy L2": "configs/sadajem_digits.py:jempp_unaugmented_l2",
     "SADA-JEM": "configs/sadajem_digits.py:sadajem",
     **{
-        f"{label}, uniform start": [f"configs/sadajem_digits.py:{variant}", UNIFORM]
+        f"{label}, uniform start": [f"configs/sadajem_digits.py:{variant}", differences.UNIFORM]
         for label, variant in (
             ("JEM++", "jempp"),
             ("JEM++, p(x) unaugmented", "jempp_unaugmented"),
@@ -171,16 +173,18 @@ NORM = {
     "SADA-JEM, as published": ROWS["SADA-JEM, as published"],
     "softmax, batch": ["configs/jem_digits.py:softmax", BATCH],
     "JEM, SGLD, batch": ["configs/jem_digits.py", BATCH],
-    "group, uniform start": ["configs/sadajem_digits.py", UNIFORM],
-    "batch, uniform start": ["configs/sadajem_digits.py:batch", UNIFORM],
-    "SADA-JEM, as published, uniform start": [ROWS["SADA-JEM, as published"], UNIFORM],
+    "group, uniform start": ["configs/sadajem_digits.py", differences.UNIFORM],
+    "batch, uniform start": ["configs/sadajem_digits.py:batch", differences.UNIFORM],
+    "SADA-JEM, as published, uniform start": [ROWS["SADA-JEM, as published"], differences.UNIFORM],
     "JEM, SGLD, group": ["configs/jem_digits.py", "--config.model.norm=group"],
 }
 # The rows of JEM start from uniform noise but for one, those of SADA-JEM from the informative law
 # but for one: what else it takes shows from equal starts.
-NORM_PARTS = by_parts(["configs/jem_digits.py", BATCH], [NORM["batch"]], PARTS) | {
-    f"SADA-JEM, without {part}, uniform start": [NORM["batch"], *flags, UNIFORM]
-    for part, (_, flags) in PARTS.items()
+NORM_PARTS = differences.by_parts(
+    ["configs/jem_digits.py", BATCH], [NORM["batch"]], differences.PARTS
+) | {
+    f"SADA-JEM, without {part}, uniform start": [NORM["batch"], *flags, differences.UNIFORM]
+    for part, (_, flags) in differences.PARTS.items()
     if part != "informative start"
 }
 CLASSIFIED = ("accuracy, %", "ECE, %", "NLL, nats")
@@ -201,9 +205,11 @@ def study(
 
 
 STUDIES = {
-    "": study(ROWS, partial(landscapes, LANDSCAPES)),
+    "": study(ROWS, partial(figures.landscapes, LANDSCAPES)),
     "jempp": study(JEMPP),
-    "steps": Study(rows=STEPS, columns=COLUMNS, common=CURVES, draw=partial(learning, list(STEPS))),
+    "steps": Study(
+        rows=STEPS, columns=COLUMNS, common=CURVES, draw=partial(figures.learning, list(STEPS))
+    ),
     "ablation": study(ABLATION),
     "radius": study(RADIUS),
     "radius_batch": study(RADIUS_BATCH),
@@ -211,7 +217,7 @@ STUDIES = {
         rows={label: config for rows in SCENARIOS.values() for label, config in rows.items()},
         columns={name: COLUMNS[name] for name in SCENARIO_COLUMNS},
         common=(*CURVES, "--config.eval.num_ood=0", "--config.eval.num_attacked=0"),
-        draw=partial(scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
+        draw=partial(figures.scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),
     "norm": study(NORM),
     "norm_parts": study(NORM_PARTS),

@@ -16,9 +16,11 @@ Variants:
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.joint.differences import NORMALISED, PARTS, by_parts
-from ebmjax.recipes.joint.figures import landscapes, robustness
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+
+differences = project("settings.differences")
+figures = project("figures.joint")
 
 JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
 # SADA-JEM's chains have no noise, so one copy is the mean over copies.
@@ -41,7 +43,7 @@ ROWS = {
 SMOOTH_PARTS = {
     "JEM": JEM,
     "SADA-JEM": SADAJEM,
-    **by_parts([JEM], [SADAJEM], NORMALISED | PARTS),
+    **differences.by_parts([JEM], [SADAJEM], differences.NORMALISED | differences.PARTS),
     "SADA-JEM, p(x) augmented": [SADAJEM, "--config.data.augment_positives=True"],
 }
 # Evaluations of the landscape, and of attacks that the study names.
@@ -75,8 +77,8 @@ SMOOTHNESS = ("accuracy, %", "landscape's range, nats", "linf 16/255, %", "linf 
 
 def draw(folder: Path) -> None:
     """landscapes.png and robustness.png."""
-    landscapes({label: label for label in ROWS}, folder)
-    robustness(ROWS, folder)
+    figures.landscapes({label: label for label in ROWS}, folder)
+    figures.robustness(ROWS, folder)
 
 
 STUDIES = {
@@ -100,6 +102,6 @@ STUDIES = {
             "--config.eval.attack_linf=(0, 16, 32)",
             "--config.eval.attack_l2=()",
         ),
-        draw=partial(landscapes, {label: label for label in SMOOTH_PARTS}),
+        draw=partial(figures.landscapes, {label: label for label in SMOOTH_PARTS}),
     ),
 }

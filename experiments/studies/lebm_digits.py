@@ -4,7 +4,7 @@ Rows are variants of configs/lebm_digits.py, each with five repeats as one progr
 is that of 8 test images, by annealed importance sampling with chains long enough for deep priors.
 """
 
-from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.study import Study
 
 COLUMNS = beside(__file__, "thermo_digits.py").COLUMNS

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.recipes.core.plots import figure, tiles
-from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.evaluators.plots import figure, tiles
 from ebmjax.recipes.study import Study, reader
+from ebmjax.recipes.study.fid_columns import fid_columns
 
 SETS: dict[str, dict[str, object]] = {
     "digits 16x16": {

@@ -17,10 +17,12 @@ evaluation of a copy of a run's folder: experiments/run.py with the row's config
 
 from pathlib import Path
 
-from ebmjax.recipes.image.figures import REWEIGHTED, samples
-from ebmjax.recipes.images.columns import fid_columns
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
 from ebmjax.recipes.study.figures import over_training
+
+figures = project("figures.image")
 
 CONFIG = "configs/shortrun_cifar10.py:cpu"
 ROWS = {
@@ -46,8 +48,8 @@ COLUMNS = {
 
 def draw(folder: Path) -> None:
     """The figures of a study's folder."""
-    over_training(REWEIGHTED, "training", folder)
-    samples(list(ROWS), folder)
+    over_training(figures.REWEIGHTED, "training", folder)
+    figures.samples(list(ROWS), folder)
 
 
 STUDY = Study(

@@ -19,11 +19,12 @@ Variants:
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.joint.differences import UNIFORM
-from ebmjax.recipes.joint.figures import learning
-from ebmjax.recipes.joint.reliability_figure import reliability
+from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.study import Study
+
+differences = project("settings.differences")
+joint_figures = project("figures.joint")
+reliability = project("figures.reliability")
 
 jem_cifar10 = beside(__file__, "jem_cifar10.py")
 jem_digits = beside(__file__, "jem_digits.py")
@@ -54,7 +55,7 @@ def rows(sgld: str, literal: str, corrected: str, robust: str, rho: float) -> di
         for is_sharp in (False, True)
     }
     uniform = {
-        f"{label}, uniform start": [*config, f"{SAM}None", UNIFORM]
+        f"{label}, uniform start": [*config, f"{SAM}None", differences.UNIFORM]
         for label, config in configs.items()
     }
     return informed | uniform
@@ -78,8 +79,8 @@ SMOOTHING = {
 
 def draw(rows: dict[str, list[str]], folder: Path) -> None:
     """Calibration of the rows, and what they learnt over training."""
-    reliability({label: label for label in rows}, folder)
-    learning(list(rows), folder)
+    reliability.reliability({label: label for label in rows}, folder)
+    joint_figures.learning(list(rows), folder)
 
 
 COMMON = (

@@ -16,10 +16,12 @@ Variants:
 
 from typing import Any
 
-from ebmjax.recipes.images.columns import fid_columns
-from ebmjax.recipes.latent import figures as thermo_figures
-from ebmjax.recipes.latent import rows as thermo_rows
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.fid_columns import fid_columns
+
+figures = project("figures.latent")
+thermo_rows = project("settings.thermo_rows")
 
 NUM_EPOCHS = 10
 # N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.
@@ -151,7 +153,7 @@ STUDIES = {
         columns=COLUMNS,
         num_seeds=1,
         common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
-        draw=thermo_figures.draw,
+        draw=figures.draw,
     ),
     "controls": Study(
         rows=dict(
@@ -198,7 +200,7 @@ STUDIES = {
         columns={**COLUMNS, **GRADIENT_VARIANCES},
         num_seeds=1,
         common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
-        draw=thermo_figures.draw,
+        draw=figures.draw,
     ),
     "quick": Study(
         rows=dict(
@@ -212,6 +214,6 @@ STUDIES = {
         columns=COLUMNS,
         num_seeds=1,
         common=common(num_repeats=2, num_epochs=3),
-        draw=thermo_figures.draw,
+        draw=figures.draw,
     ),
 }

@@ -22,10 +22,11 @@ Variants:
 from collections.abc import Sequence
 from typing import Any
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.latent import figures as thermo_figures
-from ebmjax.recipes.latent import rows as thermo_rows
+from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.study import Study
+
+figures = project("figures.latent")
+thermo_rows = project("settings.thermo_rows")
 
 thermo_digits = beside(__file__, "thermo_digits.py")
 
@@ -74,7 +75,7 @@ def study(
         columns={**thermo_digits.COLUMNS, **thermo_digits.GRADIENT_VARIANCES},
         num_seeds=1,
         common=tuple(f"--config.{name}={value}" for name, value in fields.items()),
-        draw=thermo_figures.draw,
+        draw=figures.draw,
     )
 
 

@@ -6,7 +6,7 @@ powers, and 0.8 of their operations. The covariance estimator costs four times a
 say so train it for 20.
 """
 
-from ebmjax.recipes.core.files import beside
+from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.study import Study
 
 thermo_digits = beside(__file__, "thermo_digits.py")

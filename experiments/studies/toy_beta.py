@@ -17,11 +17,12 @@ Variants:
 
 from pathlib import Path
 
-from ebmjax.recipes.core.files import beside
-from ebmjax.recipes.plane.beta_monitor import name_of
-from ebmjax.recipes.plane.beta_objectives import objectives
-from ebmjax.recipes.plane.beta_plots import study as divergences
+from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.models.plane.beta_monitor import name_of
 from ebmjax.recipes.study import Study
+
+divergences = project("figures.plane_divergences")
+figures = project("figures.plane_objectives")
 
 toy_beta = beside(__file__, "../configs/toy_beta.py")
 OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
@@ -84,8 +85,8 @@ def rows(*data: str) -> dict[str, list[str]]:
 
 def draw(folder: Path) -> None:
     """The figures of a study's folder."""
-    divergences(folder)
-    objectives(folder)
+    divergences.divergences(folder)
+    figures.objectives(folder)
 
 
 STUDIES = {

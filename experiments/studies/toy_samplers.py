@@ -21,9 +21,11 @@ Variants:
 
 from functools import partial
 
-from ebmjax.recipes.plane.samplers_tables import study as draw
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import Panel, over_training
+
+figures = project("figures.plane_samplers")
 
 COLUMNS = {
     "density, TV": ("density.density_tv", 1.0, 3),
@@ -78,7 +80,7 @@ STUDIES = {
     "": Study(
         rows={"four Gaussians": ["configs/toy_samplers.py", "--config.eval.num_frames=0"]},
         columns=COLUMNS,
-        draw=draw,
+        draw=figures.study,
     ),
     "variants": Study(
         rows={
@@ -86,7 +88,7 @@ STUDIES = {
             for name in ("near", "weak_l2", "persistent")
         },
         columns=COLUMNS,
-        draw=draw,
+        draw=figures.study,
     ),
     "printed": Study(
         rows={
@@ -102,7 +104,7 @@ STUDIES = {
             "of pSGLD": ("thesis.psgld.rhat_classic", 1.0, 2),
             "of pSGLD as printed": ("thesis.literal_psgld.rhat_classic", 1.0, 2),
         },
-        draw=draw,
+        draw=figures.study,
     ),
     "training": training("configs/toy_samplers.py"),
     "training_thesis": training("configs/toy_samplers.py:thesis"),
@@ -110,6 +112,6 @@ STUDIES = {
         rows={"four Gaussians": "configs/toy_samplers.py:smoke"},
         columns=COLUMNS,
         num_seeds=2,
-        draw=draw,
+        draw=figures.study,
     ),
 }

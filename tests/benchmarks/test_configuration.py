@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ebmjax.recipes.core import command_line
+from ebmjax.recipes.config import command_line
 from ebmjax.training import Plan
 
 

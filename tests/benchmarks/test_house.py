@@ -3,7 +3,7 @@
 import pytest
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core import build
+from ebmjax.recipes.models import build
 
 
 @pytest.fixture

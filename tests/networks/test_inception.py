@@ -7,7 +7,7 @@ import pytest
 from inception_reference import NumpyPrimitives, Reference, random_state_dict
 
 from ebmjax.networks import InceptionV3, inception_inputs, inception_variables, load_inception
-from ebmjax.recipes.images.convert_inception import convert_state_dict
+from experiments.convert_inception import convert_state_dict
 
 EPS32 = np.finfo(np.float32).eps
 LAYERS = list(Reference({}).layers)

@@ -13,7 +13,7 @@ import pytest
 from inception_reference import random_state_dict
 
 from ebmjax.networks import inception_variables, load_inception, read_tensors
-from ebmjax.recipes.images.convert_inception import convert, convert_state_dict
+from experiments.convert_inception import convert, convert_state_dict
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import importlib
 
-from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.config.errors import flatten
 
 
 def fields(file):

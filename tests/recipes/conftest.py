@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from small_networks import ShallowResNet, classifier_projected, digits_projected
 
 from ebmjax import evaluate, networks
-from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.run.launch import launch
 
 CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
-from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.study import columns
 from experiments.configs import thermo_digits
 

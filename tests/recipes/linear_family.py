@@ -19,11 +19,13 @@ import numpy as np
 import optax
 
 from ebmjax import training
-from ebmjax.recipes.core import build as common
-from ebmjax.recipes.core import checks, declare, families, over_training, workdir
-from ebmjax.recipes.core.declare import field
-from ebmjax.recipes.core.ranges import COUNT, POSITIVE, optional
-from ebmjax.recipes.core.shared import RECOVERY, family, shared
+from ebmjax.recipes.config import checks, declare, families
+from ebmjax.recipes.config.common_fields import RECOVERY, family, shared
+from ebmjax.recipes.config.declare import field
+from ebmjax.recipes.config.ranges import COUNT, POSITIVE, optional
+from ebmjax.recipes.evaluators import over_training
+from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.models import build as common
 
 NAME = "linear_family.py"
 LINEAR = Path(__file__).resolve()

@@ -9,13 +9,14 @@ import pytest
 from experiment_runs import REPOSITORY, summary_of
 from pages import TEXTS, blocks, files
 
-from ebmjax.recipes.core import command_line, families, image_data
-from ebmjax.recipes.core.launch import launch
+from ebmjax.recipes.config import command_line, families
+from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.run.launch import launch
 
 ADDING = [page for page in TEXTS if page.startswith("docs/adding/")]
 EBMJAX = f'#!/bin/sh\nexec {sys.executable} -m ebmjax.recipes "$@"\n'
 READ = """import sys
-from ebmjax.recipes.core import command_line
+from ebmjax.recipes.config import command_line
 arguments = [one for one in sys.argv[3:] if not one.startswith("--mode=")]
 command_line.read(sys.argv[2].removeprefix("--config="), arguments)
 """

@@ -26,7 +26,8 @@ from pages import TEXTS, blocks, files
 
 from ebmjax import data
 from ebmjax.recipes import __main__ as program
-from ebmjax.recipes.core import command_line, processes
+from ebmjax.recipes.config import command_line
+from ebmjax.recipes.run import processes
 from ebmjax.recipes.study import command as study_command
 
 SCRIPTS = [

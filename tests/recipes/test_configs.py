@@ -8,9 +8,9 @@ import pytest
 from experiment_runs import EXPERIMENTS, REPOSITORY
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core import families
-from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.core.workdir import as_json
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import flatten
+from ebmjax.recipes.folder.workdir import as_json
 
 FILES = sorted((EXPERIMENTS / "configs").glob("*.py"))
 SECTIONS = {"seed", "data", "model", "sampler", "loss", "optimizer", "train", "mesh", "eval"}

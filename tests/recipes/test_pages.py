@@ -12,7 +12,7 @@ from experiment_runs import EXPERIMENTS, REPOSITORY
 from pages import TEXTS, blocks, files
 
 import ebmjax
-from ebmjax.recipes.core.fields import flatten
+from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.study import study_file
 
 ROOMS = (

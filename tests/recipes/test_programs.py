@@ -9,8 +9,8 @@ import pytest
 from jax.sharding import PartitionSpec
 from test_configs import MODULES
 
-from ebmjax.recipes.core import families
-from ebmjax.recipes.core.build import train_key
+from ebmjax.recipes.config import families
+from ebmjax.recipes.models.build import train_key
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs

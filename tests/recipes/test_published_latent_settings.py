@@ -7,10 +7,10 @@ import jax
 import pytest
 from config_checks import chosen, fields
 
-from ebmjax.recipes.core.build import ACTIVATIONS
-from ebmjax.recipes.core.fields import flatten
-from ebmjax.recipes.latent.evaluate import LatentEvaluation
-from ebmjax.recipes.latent.parts import model_of
+from ebmjax.recipes.config.errors import flatten
+from ebmjax.recipes.models.build import ACTIVATIONS
+from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
+from ebmjax.recipes.models.latent.parts import model_of
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.study_file import load
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from config_checks import chosen, fields
 
-from ebmjax.recipes.joint.ood import ood_sets
+from ebmjax.recipes.models.joint.ood import ood_sets
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import sadajem_cifar10
 

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from ebmjax import recipes
-from ebmjax.recipes.core import use
+from ebmjax.recipes.run import use
 
 
 def command(monkeypatch, name, workdir, out, *further):

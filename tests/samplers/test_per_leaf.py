@@ -13,7 +13,7 @@ from sampler_names import with_a_key
 
 from ebmjax import samplers
 from ebmjax.learning import run_live_chains
-from ebmjax.recipes.samplers.literal_psgld import literal_psgld
+from ebmjax.recipes.parts.samplers.literal_psgld import literal_psgld
 from ebmjax.samplers import clip_drift, reflect, scheduled
 
 FORMS: dict[str, Any] = {

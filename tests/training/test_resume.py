@@ -280,7 +280,7 @@ def runs(tmp_path):
         process.stdout.close()
 
 
-# What one signal does: above, and in tests/recipes/core/test_interruption.py.
+# What one signal does: above, and in tests/recipes/run/test_interruption.py.
 @pytest.mark.slow
 def test_killed_at_random_and_continued_is_bitwise_the_same(runs):
     whole, interrupted = runs

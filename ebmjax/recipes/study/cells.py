@@ -9,10 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.core import workdir
-from ebmjax.recipes.core.command_line import read, typed, without_effect
-from ebmjax.recipes.core.extractor_names import with_extractor
-from ebmjax.recipes.core.fields import Config, ConfigError
+from ebmjax.recipes.config.command_line import read, typed, without_effect
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.extractor_names import with_extractor
+from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study.checks import check_study
 from ebmjax.recipes.study.reader import Run, folder_name
 

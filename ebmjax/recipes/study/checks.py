@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
-from ebmjax.recipes.core import declare, families
-from ebmjax.recipes.core.fields import Config, ConfigError
-from ebmjax.recipes.core.ranges import FUNCTION, PATH
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.ranges import FUNCTION, PATH
 from ebmjax.recipes.study.reader import folder_name
 
 if TYPE_CHECKING:
@@ -140,6 +140,6 @@ def _check_named(config: Config, named: Mapping[str, Any]) -> None:
         elif is_function_name(value):
             user_function(value)
     if "data.test_split" in families.fields_of(config.family) and config.data.name != "digits":
-        from ebmjax.recipes.core import image_data  # which loads JAX
+        from ebmjax.recipes.parts import image_data
 
         image_data.check(config)

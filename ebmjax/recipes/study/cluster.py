@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.jobs import Running, run
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ebmjax.recipes.core.fields import ConfigError, did_you_mean
+from ebmjax.recipes.config.errors import ConfigError, did_you_mean
 
 OF_EVERY_RUN = """
     step steps seed loss skipped consecutive_skipped skip_cause gradient_norm diverged_repeats

@@ -32,7 +32,7 @@ from textwrap import shorten
 from typing import Any
 
 from ebmjax._phases import phase, say, tell_phases
-from ebmjax.recipes.core.fields import (
+from ebmjax.recipes.config.errors import (
     FAILED,
     ConfigError,
     WorkdirError,
@@ -40,8 +40,8 @@ from ebmjax.recipes.core.fields import (
     did_you_mean,
     stop,
 )
-from ebmjax.recipes.core.run_folder import read_json
-from ebmjax.recipes.core.workdir import check_writable
+from ebmjax.recipes.folder.run_folder import read_json
+from ebmjax.recipes.folder.workdir import check_writable
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
 from ebmjax.recipes.study.checks import check_argument, check_data

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebmjax.recipes.core.extractor_names import with_extractor
-from ebmjax.recipes.core.plots import LINES, by_step, column, figure, legend, shape
+from ebmjax.recipes.config.extractor_names import with_extractor
+from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, legend, shape
 from ebmjax.recipes.study import reader
 
 Panel = tuple[str | tuple[str, ...], str, str]

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ebmjax.recipes.__main__ import STOPS_WITH_STDIN
-from ebmjax.recipes.core import workdir
+from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.cells import Cell
 

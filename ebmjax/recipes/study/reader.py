@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebmjax.recipes.core import run_folder, workdir
+from ebmjax.recipes.folder import run_folder, workdir
 
 DIVERGED = "diverged.txt"
 """File in a diverged run's folder, with its last lines."""

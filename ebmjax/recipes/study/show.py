@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ebmjax.recipes.core import files, show_configs
-from ebmjax.recipes.core.fields import ConfigError, counted, did_you_mean, stop
+from ebmjax.recipes.config import files, show_configs
+from ebmjax.recipes.config.errors import ConfigError, counted, did_you_mean, stop
 from ebmjax.recipes.study import Study, study_file
 
 USAGE = """usage: ebmjax list [FOLDER | FILE[:VARIANT]]

@@ -4,8 +4,8 @@ import runpy
 from collections.abc import Mapping
 from pathlib import Path
 
-from ebmjax.recipes.core import files
-from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.config import files
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.study import Study
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ebmjax.recipes.core.workdir import write_whole
+from ebmjax.recipes.folder.workdir import write_whole
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.errors import add_errors, line_of, markdown

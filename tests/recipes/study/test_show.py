@@ -6,7 +6,7 @@ import sys
 import pytest
 from experiment_runs import EXPERIMENTS, REPOSITORY
 
-from ebmjax.recipes.core import show_configs
+from ebmjax.recipes.config import show_configs
 from ebmjax.recipes.study import show, study_file
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.core import declare, families
-from ebmjax.recipes.core.command_line import typed
-from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.run_folder import as_json
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.command_line import typed
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.columns import check_columns

@@ -14,7 +14,7 @@ import submitit
 from experiment_runs import wait_until
 from study_problem import STUDY
 
-from ebmjax.recipes.core.fields import ConfigError
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.study import command
 from ebmjax.recipes.study.cells import Cell, cells
 from ebmjax.recipes.study.cluster import CellJob, executor_of, run_on

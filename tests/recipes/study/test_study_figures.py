@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ebmjax.recipes.core.run_folder import as_json
-from ebmjax.recipes.joint import plots as jem_plots
+from ebmjax.recipes.folder.run_folder import as_json
+from ebmjax.recipes.models.joint import plots as jem_plots
 from ebmjax.recipes.study.figures import over_training
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import jem_digits

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.core.fields import ConfigError
-from ebmjax.recipes.core.workdir import as_json, prepare, write_json
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.folder.workdir import as_json, prepare, write_json
 from ebmjax.recipes.study import Study, command
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.columns import check_columns

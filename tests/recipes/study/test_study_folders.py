@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from study_problem import STUDY, made_before
 
-from ebmjax.recipes.core.fields import WorkdirError
-from ebmjax.recipes.core.workdir import as_json, write_json
+from ebmjax.recipes.config.errors import WorkdirError
+from ebmjax.recipes.folder.workdir import as_json, write_json
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import main
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from experiment_runs import REPOSITORY
 
-from ebmjax.recipes.core.run_folder import as_json
+from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study import reader
 from experiments.configs import jem_digits
 

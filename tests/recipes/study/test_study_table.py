@@ -8,7 +8,7 @@ import pytest
 from experiment_runs import strict_json
 from study_problem import STUDY, fake_runs, run
 
-from ebmjax.recipes.core.workdir import write_json
+from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.command import main, run_all

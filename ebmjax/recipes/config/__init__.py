@@ -1,0 +1,1 @@
+"""Fields, their declarations and the command line; imports no JAX."""

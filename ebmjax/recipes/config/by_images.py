@@ -1,0 +1,129 @@
+"""Chooses the fields that a configuration leaves to its images. Nothing here imports JAX."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.declare import Field, Fields
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.ranges import optional
+
+MIN_EPOCHS, MIN_STEPS = 10, 1000
+MULTIPLE = 5
+"""Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
+NUM_MEASURED, NUM_SAVED = 4, 10
+MAX_MEASURED = 64
+MAX_LAW_BYTES = 4e8
+"""Most memory for the informative law. Ten classes of 32x32x3 pixels take 377 MB."""
+
+
+class Images(NamedTuple):
+    """Facts about a run's images that decide.
+
+    Attributes:
+      num_train: images that batches are drawn from.
+      num_test: images that the run is measured by.
+      shape: height, width and channels.
+    """
+
+    num_train: int
+    num_test: int
+    shape: tuple[int, ...]
+
+
+def num_epochs(config: Config, images: Images) -> int:
+    """Returns 10 epochs, or as many as make 1,000 steps, in multiples of 5."""
+    steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
+    wanted = max(MIN_EPOCHS, math.ceil(MIN_STEPS / steps_an_epoch))
+    return MULTIPLE * math.ceil(wanted / MULTIPLE)
+
+
+def law_bytes(config: Config, images: Images) -> int:
+    """Returns the memory of the informative law: a covariance and a mean for each class."""
+    num_pixels = math.prod(images.shape)
+    return 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
+
+
+def buffer_law(config: Config, images: Images) -> str:
+    """Returns the informative law where its table is small enough, else the uniform one."""
+    return "informative" if law_bytes(config, images) <= MAX_LAW_BYTES else "uniform"
+
+
+def about_noise(config: Config, images: Images) -> str:
+    """Returns a line about chains that start from noise because the images are large."""
+    size = "x".join(map(str, images.shape))
+    return (
+        f"chains start from uniform noise: class Gaussians of {config.data.num_classes} classes of "
+        f"{size} would take {law_bytes(config, images) / 1e9:.1f} GB, more than "
+        f"{MAX_LAW_BYTES / 1e9:.1f}. Noise lost the chains in a trial. So watch the gap, and "
+        "prefer smaller images, --config.data.image_size=32"
+    )
+
+
+STEP_PIXELS = 128
+"""Pixels of an image whose step is 1. The step grows with their number."""
+MAX_GAP = 5.0
+"""Nats beyond the loss of guessing at which a generator is lost."""
+LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+
+RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
+    "train.num_epochs": ("10, or for 1,000 steps", num_epochs),
+    "train.checkpoint_every_epochs": (
+        "10 times in a run",
+        lambda config, images: max(config.train.num_epochs // NUM_SAVED, 1),
+    ),
+    "eval.every_epochs": (
+        "4 times in a run",
+        lambda config, images: config.train.num_epochs / NUM_MEASURED,
+    ),
+    "train.max_abs_loss": (
+        f"{MAX_GAP:g} + log(classes)",
+        lambda config, images: round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2),
+    ),
+    "eval.num_test": (
+        "all, 64 at most",
+        lambda config, images: min(images.num_test, MAX_MEASURED),
+    ),
+    "sampler.buffer.law": ("by size", buffer_law),
+    "sampler.sgld.step_size": (
+        f"pixels / {STEP_PIXELS}",
+        lambda config, images: math.prod(images.shape[:2]) / STEP_PIXELS,
+    ),
+}
+"""Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
+
+
+def left_open(fields: Fields, *names: str) -> dict[str, Field]:
+    """``fields``, of which those in ``names`` may be None, for their rules in ``RULES``."""
+
+    def opened(name: str) -> Field:
+        one = fields[name]
+        text = f"{one.text}; None: {RULES[name][0]}"
+        return replace(one, values=optional(one.values), text=text)
+
+    return {**fields, **{name: opened(name) for name in names}}
+
+
+def choose(config: Config, images: Images) -> list[str]:
+    """Fills in the fields of ``RULES`` that are None, and returns lines that say how.
+
+    Fields without effect stay None.
+    """
+    fields, found = families.fields_of(config.family), {}
+    for name, (_, rule) in RULES.items():
+        is_open = name in fields and config[name] is None
+        if is_open and declare.no_effect(fields, config, name) is None:
+            found[name] = rule(config, images)
+            config.update_from_flattened_dict({name: found[name]})
+    if found.get("sampler.buffer.law") == "informative":  # with equal blocks for the classes
+        blocks = max(config.data.num_classes, 1) * config.mesh.num_shards
+        size = config.sampler.buffer.size
+        if size is not None and size % blocks and size > blocks:
+            found["sampler.buffer.size"] = config.sampler.buffer.size = size - size % blocks
+    if not found:
+        return []
+    listed = ", ".join(f"{name}={value}" for name, value in found.items())
+    is_noise = found.get("sampler.buffer.law") == "uniform"
+    return [f"chosen by the images: {listed}", *([about_noise(config, images)] if is_noise else [])]

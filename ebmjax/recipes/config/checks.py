@@ -1,0 +1,171 @@
+"""Checks of fields that exclude each other, shared by families. Nothing here imports JAX."""
+
+import importlib.util
+import json
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from ebmjax._shown import trim
+from ebmjax.recipes.config.errors import Config, ConfigError, choose
+from ebmjax.recipes.config.extractor_names import RANDOM, extractor_name
+from ebmjax.recipes.config.ranges import MAX_SEED
+
+IS_HIGHER_BETTER = {
+    "test_accuracy": True,
+    "test_nll": False,
+    "test_brier": False,
+    "test_ece": False,
+    "sample_fid": False,
+    "sample_kid": False,
+    "sample_is": True,
+}
+"""Numbers by which the best state of a run can be chosen."""
+
+OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
+
+
+def scores_of_samples(config: Config) -> set[str]:
+    """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
+
+    Inception scores need features that know classes.
+    """
+    if not config.eval.num_samples:
+        return set()
+    return OF_SAMPLES - ({"sample_is"} if extractor_name(config) == RANDOM else set())
+
+
+def check_seeds(config: Config) -> None:
+    """Raises ConfigError if the seed of the last repeat is too large."""
+    num_repeats = config.train.get("num_repeats", 1)
+    if config.seed + num_repeats - 1 > MAX_SEED:
+        raise ConfigError(
+            f"config.seed={config.seed} is that of the first of config.train.num_repeats="
+            f"{num_repeats}, and the last one's would be above {MAX_SEED}: take a smaller one."
+        )
+
+
+def check_shards(config: Config, *names: str) -> None:
+    """Raises ConfigError unless the shards have equal parts of the numbers ``names``."""
+    num_shards = config.mesh.num_shards
+    for name in names:
+        if config[name] is not None and config[name] % num_shards:
+            raise ConfigError(
+                f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
+                f"{config[name]}."
+            )
+
+
+def check_buffer(config: Config, num_classes: int, *, num_drawn: int) -> None:
+    """Raises ConfigError unless the replay buffer has equal blocks, and enough slots.
+
+    Args:
+      config: has a ``sampler.buffer.size``.
+      num_classes: classes that each shard's part is divided into.
+      num_drawn: slots needed for a step's draws, which are different: those of all shards and
+        classes, where all may be of one class.
+    """
+    size, num_shards = config.sampler.buffer.size, config.mesh.num_shards
+    if size % (num_shards * num_classes):
+        classes = f", with equal blocks for {num_classes} classes" if num_classes > 1 else ""
+        raise ConfigError(
+            f"config.sampler.buffer.size must be a multiple of {num_shards * num_classes}: "
+            f"config.mesh.num_shards={num_shards} shards have equal parts{classes}; got {size}."
+        )
+    if size < num_drawn:
+        one_class = ", and all chains may be of one class" if num_classes > 1 else ""
+        raise ConfigError(
+            f"config.sampler.buffer.size must be at least {num_drawn}: no slot is drawn twice in a "
+            f"step{one_class}; got {size}."
+        )
+
+
+def check_kept(config: Config, numbers: Collection[str]) -> None:
+    """Raises ConfigError for an impossible choice, and for one that test images would make.
+
+    Args:
+      config: ``data.holdout``, ``train.keep_best`` and ``eval.checkpoint`` are read.
+      numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
+    """
+    name = config.train.keep_best
+    if name in IS_HIGHER_BETTER and name not in numbers:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
+            f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
+        )
+    if name:
+        choose("train.keep_best", name, {one: one for one in numbers})
+    if name.startswith("test_") and not config.data.holdout:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
+            "hold training images out for the choice with --config.data.holdout=0.2."
+        )
+    if config.eval.checkpoint == "best" and not name:
+        raise ConfigError(
+            "config.eval.checkpoint='best' needs config.train.keep_best, the number that says "
+            f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
+        )
+
+
+def check_starts(config: Config, names: Iterable[str]) -> None:
+    """Refuses starts outside of a box that rejects, for the samplers in ``names``.
+
+    There the density is zero: no move of such a chain would ever be accepted, and nothing said.
+    """
+    names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
+    if section.box != "reject" or not names:
+        return
+    is_bounded = buffer.law != "gaussian"
+    reach = buffer.law_scale if buffer.law == "uniform" else 1.0  # images are in [-1, 1]
+    if is_bounded and section.low <= -reach and reach <= section.high:
+        return
+    law = f"within [-{reach:g}, {reach:g}]" if is_bounded else "anywhere"
+    raise ConfigError(
+        f"config.sampler.box='reject' holds chains of {names} in [{section.low:g}, "
+        f"{section.high:g}], and config.sampler.buffer.law={buffer.law!r} starts them {law}: "
+        "a chain that starts outside is never accepted anywhere. Take a law that starts "
+        "inside, config.sampler.buffer.law=uniform with a lower law_scale, or a wider box."
+    )
+
+
+def check_box(config: Config) -> None:
+    """Raises ConfigError for a box without an inside."""
+    section = config.sampler
+    if section.box != "none" and section.low >= section.high:
+        raise ConfigError(
+            f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
+            f"{section.low:g}."
+        )
+
+
+def check_installed(asking: str, instead: str = "") -> None:
+    """Raises ConfigError where BlackJAX is not installed.
+
+    Args:
+      asking: what needs it: a field of the configuration and its value.
+      instead: what else one can do, in words that follow a comma.
+    """
+    if importlib.util.find_spec("blackjax") is None:
+        raise ConfigError(
+            f"{asking} needs BlackJAX, which is not installed: pip install blackjax"
+            f"{', ' * bool(instead)}{instead}."
+        )
+
+
+def options_of(config: Config, section: str) -> dict[str, Any]:
+    """Returns the options in ``config.<section>.options``.
+
+    Raises:
+      ConfigError: unless it is empty, or the text of a JSON object.
+    """
+    text = config[section].options
+    try:
+        options = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        options = error
+    if not isinstance(options, dict):
+        why = f" ({options})" if isinstance(options, Exception) else ""
+        raise ConfigError(
+            f"config.{section}.options must be a JSON object, names in double quotes, such as "
+            f"--config.{section}.options='{{\"width\": 32}}'; got {trim(repr(text))}{why}."
+        )
+    return options

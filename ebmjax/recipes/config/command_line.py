@@ -1,0 +1,148 @@
+"""Reads the configuration from a command line."""
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from ebmjax.recipes.config import declare, families, files, unset
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, stop
+
+
+def read(
+    config: str, arguments: Sequence[str], *, is_checked: bool = True, where: str = ""
+) -> Config:
+    """Returns the configuration of ``run.py --config=CONFIG ARGUMENTS``, without global flags.
+
+    Raises:
+      SystemExit: as ``parse``.
+    """
+    argv = ["run.py", f"--config={config}", *arguments]
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=argv)
+    parse(values, argv, is_checked=is_checked, where=where)
+    return values.config
+
+
+def without_effect(config: str, arguments: Sequence[str], where: str = "") -> set[str]:
+    """Returns the names of the fields that ``arguments`` set and that then have no effect.
+
+    Raises:
+      SystemExit: as ``parse``, but not for fields out of range.
+    """
+    found = read(config, arguments, is_checked=False, where=where)
+    fields = families.fields_of(found.family)
+    return {name for name in typed(arguments) if declare.no_effect(fields, found, name)}
+
+
+def parse(
+    values: flags.FlagValues, argv: list[str], *, is_checked: bool = True, where: str = ""
+) -> list[str]:
+    """Sets the flags, ``config`` among them, from a command line; returns the rest.
+
+    Args:
+      values: the flags.
+      argv: the command line.
+      is_checked: False lets fields be out of range, without effect or exclude each other.
+      where: beginning of a message, such as the row of a study.
+
+    Raises:
+      SystemExit: for a mistake in the command line or the configuration file, in one line.
+    """
+    argv, unset_names = unset.split(_joined(argv))
+    if not any(argument.partition("=")[0].lstrip("-") == "config" for argument in argv[1:]):
+        stop(f"{where}--config is missing. Try --config=configs/thermo_digits.py or --help.")
+    names = {*typed(argv), *unset_names}
+    sys.modules.pop("config_config", None)  # else a file would see what another one defined
+    try:
+        rest = values([resolve(argument, where) for argument in argv])
+        if values.config is None:
+            raise ConfigError("get_config() of the file must return a configuration, got None.")
+        for name in unset_names:
+            unset.unset(values.config, name)
+        _check_sections(values.config, argv)
+        if is_checked:
+            families.check(values.config, names)
+    except flags.UnrecognizedFlagError as error:
+        text = str(error).strip().splitlines()[0].rstrip(".").replace(" ?", "?") + "."
+        hint = "Fields of the configuration begin with --config, as in --config.data.path=FILE."
+        stop(f"{where}{text.replace('?.', '?')} {hint}")
+    except (Exception, SystemExit) as error:  # whatever the configuration file does
+        if str(error).startswith("error: "):  # of ``stop``, which has printed it
+            raise
+        given = [one.partition("=")[2] for one in argv if one.lstrip("-").startswith("config=")]
+        stop(where + _explained(error, given[-1] if given else "", names))
+    return rest
+
+
+def _explained(error: BaseException, config: str, names: Collection[str]) -> str:
+    """Returns what is wrong, on one line: the configuration file, a field's name or its value."""
+    found = files.places(config.partition(":")[0], "configs")
+    path = found[0] if found else Path(config)
+    for one in _chain(error):
+        mistake = files.mistake_in(path, one)
+        if mistake:
+            is_told = isinstance(one, ConfigError | declare.UnknownVariantError)
+            return str(one) if is_told else mistake
+    if "attribute 'get_config'" in str(error):
+        return f"{path} must define get_config(variant), which returns a configuration."
+    if names and isinstance(error, AttributeError | KeyError):
+        known = declare.names(read(config, [], is_checked=False))
+        for name in sorted({*names} - known):
+            hint = did_you_mean(name, known)
+            return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
+    if isinstance(error, flags.IllegalFlagValueError):  # "flag --config.NAME=VALUE: ..."
+        name, _, rest = str(error).removeprefix("flag --config.").partition("=")
+        one = families.fields_of(read(config, [], is_checked=False).family).get(name)
+        if one is not None:
+            return declare.refusal_of(one, name, rest.partition(": ")[0])
+    return str(error).strip().splitlines()[-1]
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Returns an error and those behind it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def typed(argv: Sequence[str]) -> list[str]:
+    """Returns the names of the fields that arguments set."""
+    names = [argument.lstrip("-").partition("=")[0] for argument in argv if argument[:1] == "-"]
+    return [name.removeprefix("config.") for name in names if name.startswith("config.")]
+
+
+def _check_sections(config: Config, argv: Sequence[str]) -> None:
+    """Raises ValueError if a section is set as a whole, which would lose fields.
+
+    Raises:
+      ValueError: naming the section.
+    """
+    for name in typed(argv):
+        if isinstance(config[name], ConfigDict):
+            raise ValueError(
+                f"config.{name} is a section and keeps its fields: set them one by one, as in "
+                f"--config.{name}.FIELD=VALUE."
+            )
+
+
+def resolve(argument: str, where: str = "") -> str:
+    """Returns ``--config=PATH[:VARIANT]`` with PATH found as ``files.find`` does."""
+    prefix, equals, value = argument.partition("=")
+    if prefix not in ("--config", "-config") or not equals:
+        return argument
+    path, colon, variant = value.partition(":")
+    found = files.find(path, "configs", "configuration", where)
+    return f"--config={found}{colon}{variant}"
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """Returns ``argv`` with ``--config PATH`` joined to ``--config=PATH``."""
+    joined: list[str] = []
+    for argument in argv:
+        if joined and joined[-1] in ("--config", "-config"):
+            argument = f"{joined.pop()}={argument}"
+        joined.append(argument)
+    return joined

@@ -1,0 +1,263 @@
+"""Fields that several families have: a name has one range and one meaning in all of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ebmjax._user_function import is_function_name
+from ebmjax.recipes.config.declare import (
+    Field,
+    Fields,
+    When,
+    chosen,
+    field,
+    given,
+    waiting,
+    with_defaults,
+)
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.ranges import (
+    COUNT,
+    FINITE,
+    FLAG,
+    FRACTION,
+    FUNCTION,
+    FUNCTIONS,
+    HOLDOUT,
+    NAME,
+    NOT_NEGATIVE,
+    PATH,
+    POSITIVE,
+    PROBABILITY,
+    SEED,
+    SOURCE,
+    TEXT,
+    WHOLE,
+    ZERO_OR_TWO,
+    one_of,
+    optional,
+)
+from ebmjax.recipes.config.remedies import REMEDIES
+
+OURS = waiting(
+    When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
+)
+BOXES = ("none", "clamp", "reflect", "reject")
+ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
+BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
+
+ROBUST = chosen("loss.name", "beta", what="the robust objective")
+BUFFER = given("sampler.buffer.size", "a replay buffer")
+HELD_OUT = given("data.holdout", "training images held out")
+ARRAYS = When(
+    "an array, config.data.name=npz, npy or FILE.py:FUNCTION",
+    lambda config: config["data.name"] in ("npz", "npy") or is_function_name(config["data.name"]),
+)
+HUGGING_FACE = chosen("data.name", "huggingface")
+WEIGHTS = given("eval.inception_weights", "the weights that it is the hash of")
+SEVERAL_SHARDS = When(
+    "several shards to divide the batch among, config.mesh.num_shards above 1",
+    lambda config: config.mesh.num_shards > 1,
+)
+
+RECOVERY = {
+    "on_divergence": "stop",
+    "remedies": ("step_size", "chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
+}
+"""Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
+
+OPTIONS_TEXT = "further arguments of your own function, a JSON object; empty: none"
+
+
+def is_own(what: str, *names: str) -> When:
+    """The condition that one of the fields ``names`` names a function of the user."""
+
+    def holds(config: Config) -> bool:
+        entries = [config[name] for name in names]
+        flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
+        return any(is_function_name(one) for one in flat)
+
+    return When(f"{what} of your own, config.{names[0]}=FILE.py:FUNCTION", holds)
+
+
+def own_options(section: str, what: str, *names: str) -> dict[str, Field]:
+    """Returns the field for the options of a user's function in a section."""
+    fields = names or (f"{section}.name",)
+    return {f"{section}.options": field("", TEXT, OPTIONS_TEXT, is_own(what, *fields))}
+
+
+OWN_EVALUATIONS: Fields = {
+    "eval.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
+    **own_options("eval", "an evaluation", "eval.functions"),
+}
+
+# Each default is a placeholder: every family gives its own.
+_KNOWN: Fields = {
+    "seed": field(0, SEED, "seed of all random numbers of the run"),
+    "data.name": field(
+        "",
+        SOURCE,
+        "digits, npz, npy, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
+    ),
+    "data.path": field(
+        "",
+        PATH,
+        "file or folder of the data; empty: tensorflow-datasets' own folder",
+        When(
+            "a source that lies there, config.data.name=npz, npy, folder, huggingface or a "
+            "tensorflow-datasets name",
+            lambda config: config["data.name"] != "digits",
+        ),
+    ),
+    "data.test_split": field("test", NAME, "split of the test images"),
+    "data.image_size": field(
+        None, optional(COUNT), "side that images are resized to, in pixels; None: as they are"
+    ),
+    "data.fit": field(
+        "crop",
+        one_of("crop", "pad", "stretch", "refuse"),
+        "images that are no squares: the central square, black borders, another shape, an error",
+    ),
+    "data.pixels": field(
+        None,
+        optional(one_of("0..255", "0..1", "-1..1")),
+        "range of pixels that are not saved as bytes; None: told from the training images",
+        ARRAYS,
+    ),
+    "data.image_column": field("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
+    "data.label_column": field("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),
+    "data.num_classes": field(
+        None, optional(WHOLE), "number of classes; None: as the data have; 0: labels are not used"
+    ),
+    "data.max_train": field(1, optional(COUNT), "training images that are used; None: all"),
+    "data.max_test": field(1, optional(COUNT), "test images that are used; None: all"),
+    "data.holdout": field(
+        None,
+        optional(HOLDOUT),
+        "training images held out, a part or a number; None: 0.2 without a test split, else 0",
+    ),
+    "data.max_holdout": field(None, optional(COUNT), "most images held out; None: any"),
+    "data.placement": field(
+        "device",
+        one_of("device", "host", "disk"),
+        "where training images lie: on the device, in memory, or in their files",
+    ),
+    "data.num_points": field(1, COUNT, "number of training points"),
+    "data.flip": field(False, FLAG, "flip images at random"),
+    "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
+    "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
+    "model.options": field(
+        "",
+        TEXT,
+        "its further arguments, a JSON object; empty: none",
+        given("model.factory", "your own network"),
+    ),
+    "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
+    "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),
+    "sampler.num_steps": field(1, COUNT, "steps of a chain between two updates"),
+    "sampler.num_samples": field(1, COUNT, "chains that move at each update"),
+    "sampler.box": field("none", one_of(*BOXES), "what happens at the ends of [low, high]"),
+    "sampler.low": field(-1.0, FINITE, "lower end of the box"),
+    "sampler.high": field(1.0, FINITE, "upper end of the box"),
+    "sampler.max_score": field(None, optional(POSITIVE), "largest score of a pixel; None: any"),
+    "sampler.buffer.size": field(
+        1, optional(COUNT), "examples in the replay buffer; None: no buffer"
+    ),
+    "sampler.buffer.reinit_prob": field(
+        0.05, PROBABILITY, "share of chains that start anew instead of from the buffer", BUFFER
+    ),
+    "sampler.buffer.law": field("uniform", one_of("uniform", "gaussian"), "where chains start"),
+    "sampler.buffer.law_scale": field(
+        1.0, POSITIVE, "half width or standard deviation of the start distribution"
+    ),
+    "loss.energy_l2": field(0.0, NOT_NEGATIVE, "weight of the penalty on squared energies"),
+    "loss.beta_variant": field(
+        "default", one_of(*BETA_VARIANTS), "form of the robust objective", ROBUST
+    ),
+    "loss.output_scale": field(
+        1.0, POSITIVE, "factor on the log density inside the robust objective", ROBUST
+    ),
+    "loss.max_positive_weight": field(
+        None,
+        optional(PROBABILITY),
+        "updates whose data have a larger mean weight are skipped; None: none are",
+        ROBUST,
+    ),
+    "optimizer.learning_rate": field(1e-3, POSITIVE, "learning rate"),
+    "optimizer.b1": field(0.9, FRACTION, "Adam's decay of the mean gradient"),
+    "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
+    "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
+    "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
+    "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
+    "train.num_epochs": field(1, COUNT, "epochs of the run"),
+    "train.batch_size": field(1, COUNT, "examples in an update"),
+    "train.steps_per_dispatch": field(1, COUNT, "steps in one call of the compiled program"),
+    "train.log_every": field(1, COUNT, "steps between two rows of metrics.jsonl"),
+    "train.checkpoint_every_epochs": field(1, COUNT, "epochs between two checkpoints"),
+    "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
+    "train.prng_impl": field(
+        "threefry2x32",
+        one_of("threefry2x32", "rbg", "unsafe_rbg"),
+        "training's random numbers; those of the others depend on the number of devices",
+    ),
+    "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
+    "train.on_divergence": field(
+        "stop",
+        one_of("stop", "recover"),
+        "recover: a run that diverges goes back to a healthy checkpoint and takes a remedy",
+    ),
+    "train.remedies": field(
+        RECOVERY["remedies"],
+        one_of(*REMEDIES),
+        "what a run changes at each recovery, one after the other",
+        chosen("train.on_divergence", "recover"),
+    ),
+    "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
+    "mesh.whole_batch": field(
+        True,
+        FLAG,
+        "shards share batch statistics, SAM and loss weights; False: each has its own",
+        SEVERAL_SHARDS,
+    ),
+    "eval.every_epochs": field(1.0, POSITIVE, "epochs between two evaluations"),
+    "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
+    "eval.num_samples": field(
+        1000, ZERO_OR_TWO, "samples of an evaluation during training; 0: none, and no FID"
+    ),
+    "eval.num_profiled": field(0, WHOLE, "chains whose every step an evaluation keeps and draws"),
+    "eval.checkpoint": field(
+        "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
+    ),
+    "eval.use_test_split": field(
+        False, FLAG, "--mode=eval uses the test split instead of held-out images", HELD_OUT
+    ),
+    "eval.num_generated": field(0, ZERO_OR_TWO, "images that --mode=eval generates; 0: none"),
+    "eval.num_chain_steps": field(
+        None, optional(COUNT), "steps of --mode=eval's own chains; None: ten times training's"
+    ),
+    "eval.inception_weights": field(
+        "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
+    ),
+    "eval.inception_sha256": field("", TEXT, "hash that the weights' file must have", WEIGHTS),
+}
+
+
+def shared(**sections: dict[str, object]) -> dict[str, Field]:
+    """Declarations of the named fields with the defaults of a family, section by section."""
+    defaults = {f"{name}.{key}": v for name, part in sections.items() for key, v in part.items()}
+    return with_defaults(_KNOWN, defaults)
+
+
+def with_digits(base: Mapping[str, Any], max_test: int = 357) -> dict[str, Any]:
+    """Returns ``base`` with the sizes of the packaged digits, unless it names other data."""
+    if base.get("data.name", "digits") != "digits":
+        return dict(base)
+    sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
+    return {**{f"data.{name}": size for name, size in sizes.items()}, **base}
+
+
+def family(name: str) -> dict[str, Field]:
+    """``config.family`` and ``config.seed``."""
+    return {
+        "family": field(name, one_of(name), "family of the model"),
+        "seed": _KNOWN["seed"],
+    }

@@ -1,0 +1,244 @@
+"""Fields declared once: default, range, text, and when a field has an effect.
+
+Defaults, range checks, "no effect here", ``ebmjax fields`` and docs/configuration.md all come from
+the declarations of a family, a dict from dotted names to ``Field``. Nothing here imports JAX.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict, config_dict
+
+from ebmjax._shown import trim
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.ranges import Range
+
+
+class When(NamedTuple):
+    """Condition under which a field has an effect.
+
+    Attributes:
+      needs: words for what must be set.
+      holds: tests a configuration.
+      may_wait: whether a configuration file may set the field for another choice than its own, as
+        it does the steps of samplers that it does not name. A command line may not.
+    """
+
+    needs: str
+    holds: Callable[[Config], Any]
+    may_wait: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a family.
+
+    Attributes:
+      default: value where nobody sets it.
+      values: range.
+      text: one line, for people.
+      when: conditions of which each must hold; without any the field always has an effect.
+    """
+
+    default: Any
+    values: Range
+    text: str
+    when: tuple[When, ...] = ()
+
+
+Fields = Mapping[str, Field]
+
+
+class UnknownVariantError(ValueError):
+    """A configuration file has no such variant; ``known`` are those that it has."""
+
+    def __init__(self, message: str, known: Sequence[str] = ()):
+        super().__init__(message)
+        self.known = list(known)
+
+
+def field(default: Any, values: Range, text: str, *when: When) -> Field:
+    """Declares a field; see ``Field``."""
+    return Field(default, values, text, when)
+
+
+def chosen(name: str, *values: Any, what: str = "") -> When:
+    """The condition that the field ``name`` has one of ``values``, or names one of them."""
+    choice = " or ".join(f"config.{name}={value}" for value in values)
+
+    def holds(config: Config) -> bool:
+        value = config[name]
+        return any(one in values for one in (value if isinstance(value, list | tuple) else [value]))
+
+    return When(f"{what}, {choice}" if what else choice, holds)
+
+
+def given(name: str, what: str = "") -> When:
+    """The condition that the field ``name`` is set: not None, 0, False or empty."""
+    return When(f"{what}, config.{name}" if what else f"config.{name}", lambda c: c[name])
+
+
+def above_zero(name: str, what: str) -> When:
+    """The condition that the number ``name`` is above 0."""
+    return When(f"{what}, config.{name} above 0", lambda c: c[name] > 0)
+
+
+def waiting(when: When) -> When:
+    """``when`` for a field that configuration files may set for another choice."""
+    return when._replace(may_wait=True)
+
+
+def under(fields: Fields, *when: When) -> dict[str, Field]:
+    """``fields`` with further conditions each."""
+    return {name: replace(one, when=(*one.when, *when)) for name, one in fields.items()}
+
+
+def section(name: str, fields: Fields, *when: When) -> dict[str, Field]:
+    """``fields`` below ``name``, all of them with the conditions ``when``."""
+    return {f"{name}.{key}": one for key, one in under(fields, *when).items()}
+
+
+def with_defaults(known: Fields, defaults: Mapping[str, Any]) -> dict[str, Field]:
+    """The fields of ``known`` that ``defaults`` names, with its values."""
+    return {name: replace(known[name], default=value) for name, value in defaults.items()}
+
+
+def defaults(fields: Fields) -> ConfigDict:
+    """A new configuration with every field at its default."""
+    config = ConfigDict()
+    for name, one in fields.items():
+        *path, last = name.split(".")
+        place: Any = config
+        for part in path:
+            if part not in place:
+                place[part] = ConfigDict()
+            place = place[part]
+        if one.values.may_be_none:
+            place[last] = config_dict.placeholder(one.values.kind)
+        if one.default is not None:
+            place[last] = one.default
+    return config
+
+
+def names(config: Config, section: str = "") -> set[str]:
+    """The dotted names of a configuration's fields and sections."""
+    found: set[str] = set()
+    for key, value in config.items():
+        found |= {section + key}
+        found |= names(value, f"{section}{key}.") if isinstance(value, ConfigDict) else set()
+    return found
+
+
+def configure(
+    fields: Fields, variant: str, base: Mapping[str, Any], variants: Mapping[str, Any]
+) -> ConfigDict:
+    """Defaults with ``base`` and then the changes of ``variant``, by dotted field names.
+
+    "" is the base itself.
+
+    Raises:
+      UnknownVariantError: for a variant that does not exist.
+    """
+    known = {"": {}, **variants}
+    if variant not in known:
+        names = [name for name in known if name]
+        raise UnknownVariantError(
+            f"unknown variant {variant!r}; there are {', '.join(names)}.", names
+        )
+    config = defaults(fields)
+    config.update_from_flattened_dict({**base, **known[variant]})
+    return config
+
+
+def check(fields: Fields, config: Config, typed: Collection[str] = ()) -> None:
+    """Refuses values out of range, and fields that are set but have no effect.
+
+    Args:
+      fields: of the configuration's family.
+      config: has these fields.
+      typed: names of the fields that a command line sets.
+
+    Raises:
+      ConfigError: naming the field, its value and what to do.
+    """
+    for name, one in fields.items():
+        _check_range(name, one, config[name])
+    for name in fields:
+        why = no_effect(fields, config, name, typed)
+        if why is not None and config[name] != fields[name].default:
+            raise ConfigError(
+                f"config.{name}={config[name]} has no effect here: it needs {why}. Set that, or "
+                f"--config.{name}={fields[name].default}."
+            )
+
+
+def from_json(one: Field, name: str, value: Any) -> Any:
+    """Returns the value of a field as a configuration holds it, from what JSON says.
+
+    Raises:
+      ConfigError: unless it has the field's kind and lies in its range.
+    """
+    is_many = isinstance(one.default, tuple) or one.values.kind is tuple
+    if value is None and one.values.may_be_none:
+        return None
+    if isinstance(value, list) == is_many and value is not None:
+        is_whole = type(one.default) is not int or type(value) is int
+        if is_whole and one.values.refusal(value) is None:
+            return tuple(value) if isinstance(value, list) else value
+    raise ConfigError(refusal_of(one, name, value))
+
+
+def refusal_of(one: Field, name: str, value: Any) -> str:
+    """Returns the message for a value that is not of the field's kind."""
+    is_many = isinstance(one.default, tuple) or one.values.kind is tuple
+    many = "a list, every entry " * is_many
+    return f"config.{name} must be {many}{one.values.words}, got {trim(repr(value))}."
+
+
+def named_code(fields: Fields, config: Config) -> dict[str, Any]:
+    """Returns the fields that name code from outside the package, with their values."""
+
+    def names_code(one: Field, value: Any) -> bool:
+        entries = value if isinstance(value, list | tuple) else [value]
+        return any(isinstance(entry, str) and one.values.names_code(entry) for entry in entries)
+
+    return {name: config[name] for name, one in fields.items() if names_code(one, config[name])}
+
+
+def no_effect(
+    fields: Fields, config: Config, name: str, typed: Collection[str] | None = None
+) -> str | None:
+    """Words for what a field needs to have an effect; None if it has one.
+
+    With ``typed``, the names that a command line sets, a field that a file may leave waiting counts
+    only if it is one of them.
+    """
+    for when in fields[name].when:
+        waits = when.may_wait and typed is not None and name not in typed
+        if not waits and not when.holds(config):
+            return when.needs
+    return None
+
+
+def _check_range(name: str, one: Field, value: Any) -> None:
+    if isinstance(value, list | tuple) and not value and not one.values.may_be_empty:
+        raise ConfigError(
+            f"config.{name} must have at least one entry, {one.values.words}, got {value!r}. "
+            f"Set it with --config.{name}=..."
+        )
+    expected = one.values.refusal(value)
+    if expected is None:
+        return
+    if one.values.choices:
+        raise ConfigError(f"config.{name} must be {expected}, got {_first_wrong(one, value)!r}.")
+    where = " in every entry" if isinstance(value, list | tuple) else ""
+    raise ConfigError(
+        f"config.{name} must be {expected}{where}, got {trim(repr(value))}. "
+        f"Set it with --config.{name}=..."
+    )
+
+
+def _first_wrong(one: Field, value: Any) -> Any:
+    entries = value if isinstance(value, list | tuple) else [value]
+    return next(entry for entry in entries if not one.values.holds(entry))

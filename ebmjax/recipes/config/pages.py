@@ -1,0 +1,33 @@
+"""The docs' tables of fields and configurations, made from what is declared.
+
+  python -m ebmjax.recipes.config.pages docs/configuration.md docs/experiments.md
+
+writes the tables of these pages anew, each between two comments that name it.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from ebmjax.recipes.config import files, show_configs, show_fields
+
+MARKED = re.compile(r"<!-- (fields of \w+|configurations) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def filled(page: str) -> str:
+    """A page of Markdown with its marked tables written anew."""
+
+    def made(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name == "configurations":
+            table = show_configs.table(files.PROJECT / "configs")
+        else:
+            table = show_fields.table(name.rpartition(" ")[2])
+        return f"<!-- {name} -->\n\n{table}\n\n<!-- end -->"
+
+    return MARKED.sub(made, page)
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(filled(path.read_text()))

@@ -1,0 +1,163 @@
+"""Parts from a user's own file or module: ``FILE.py:FUNCTION`` in place of a name of ours.
+
+The function is called as ours are, with the options of ``config.<section>.options`` as keywords.
+Nothing here imports JAX.
+"""
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ebmjax._user_function import is_function_name, user_function
+from ebmjax.recipes.config.checks import options_of
+from ebmjax.recipes.config.declare import Field, refusal_of
+from ebmjax.recipes.config.errors import Config, ConfigError
+
+
+class UserPart(NamedTuple):
+    """A function that a configuration names, with the options that the configuration gives it.
+
+    Attributes:
+      field: name of the field that names it, "sampler.name".
+      name: value of that field.
+      function: what the name stands for.
+      options: keywords of a call. The configuration's values come first, then the defaults of
+        ``FIELDS``, then those of the function.
+    """
+
+    field: str
+    name: str
+    function: Callable[..., Any]
+    options: Mapping[str, Any]
+
+    def takes(self, argument: str) -> bool:
+        """Returns whether the function has an argument of this name."""
+        return argument in inspect.signature(self.function).parameters
+
+    def call(self, *given: Any, **keywords: Any) -> Any:
+        """Returns the function's value; whatever it raises is an error of the configuration."""
+        with explain(self.field, self.name, self.function):
+            return self.function(*given, **keywords)
+
+
+def find_function(field: str, name: str) -> Callable[..., Any]:
+    """Returns the function that ``config.<field>`` names.
+
+    Raises:
+      ConfigError: if there is none.
+    """
+    try:
+        return user_function(name)
+    except ValueError as error:
+        raise ConfigError(f"config.{field}={error}") from error
+
+
+def find_part(config: Config, field: str, name: str, given: Collection[str]) -> UserPart:
+    """Returns the user's part that ``config.<field>`` names.
+
+    Args:
+      config: ``config.<section>.options`` is read, of the field's section.
+      field: such as "sampler.name".
+      name: its value.
+      given: names of the arguments that the run gives. No option may have one of these names.
+
+    Raises:
+      ConfigError: if there is no such function, or an option is missing, unknown or out of range.
+    """
+    function, section = find_function(field, name), field.partition(".")[0]
+    chosen = check_options(config, field, name, function, section, given)
+    parameters = inspect.signature(function).parameters
+    own = {
+        key: one.default
+        for key, one in parameters.items()
+        if key not in given and one.default is not one.empty
+    }
+    declared = declared_fields(function)
+    for key, one in declared.items():
+        value = chosen.get(key, one.default)
+        if one.values.refusal(value) is not None:
+            raise ConfigError(refusal_of(one, f"{section}.options {key!r}", value))
+    return UserPart(
+        field, name, function, own | {k: f.default for k, f in declared.items()} | chosen
+    )
+
+
+def declared_fields(function: Callable[..., Any]) -> dict[str, Field]:
+    """Returns the fields that the file of a function declares for it, ``FIELDS``, by option."""
+    found = getattr(function, "__globals__", {}).get("FIELDS", {})
+    names = inspect.signature(function).parameters
+    return {key: one for key, one in found.items() if isinstance(one, Field) and key in names}
+
+
+def check_options(
+    config: Config,
+    field: str,
+    name: str,
+    function: Callable[..., Any],
+    section: str,
+    given: Collection[str],
+) -> dict[str, Any]:
+    """Returns the options in ``config.<section>.options``, as the function's signature allows.
+
+    Raises:
+      ConfigError: for an option that the function does not take, or one that it needs.
+    """
+    options = options_of(config, section)
+    parameters = inspect.signature(function).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    wrong = [key for key in options if key in given or not (takes_any or key in parameters)]
+    many = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    able = [key for key, one in parameters.items() if key not in given and one.kind not in many]
+    if wrong:
+        raise ConfigError(
+            f"config.{section}.options has {wrong}; config.{field}={name!r} takes the options "
+            f"{able}."
+        )
+    declared = declared_fields(function)
+    missing = [
+        key
+        for key in able
+        if parameters[key].default is inspect.Parameter.empty
+        and key not in options
+        and key not in declared
+    ]
+    if missing:
+        example = ", ".join(f'"{key}": ...' for key in missing)
+        raise ConfigError(
+            f"config.{field}={name!r} has arguments {missing} without a value: the run gives "
+            f"{sorted(given)}, and the rest comes from --config.{section}.options='{{{example}}}'."
+        )
+    return options
+
+
+@contextlib.contextmanager
+def explain(field: str, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Turns whatever a user's own code raises into a ConfigError with its line."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+        text = " ".join(str(error).split())
+        raise ConfigError(
+            f"config.{field}={name!r}{_place(function, error)}: {kind}{text}"
+        ) from error
+
+
+def _place(function: Callable[..., Any], error: BaseException) -> str:
+    """Returns the line of the user's module in which ``error`` arose, in words."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == file
+    ]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def is_users(name: Any) -> bool:
+    """Returns whether the value of a field names a user's function instead of a part of ours."""
+    return isinstance(name, str) and is_function_name(name)

@@ -1,0 +1,1 @@
+"""Numbers and pictures of a model, during training and afterwards."""

@@ -1,0 +1,83 @@
+"""Scores of a run's samples by one extractor, in its evaluation and along its training."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ebmjax import data, evaluate
+from ebmjax._phases import say_part
+from ebmjax.evaluate import Chains
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.evaluators.extractors import extractor
+from ebmjax.training import tree_digest
+
+ALONG = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
+"""Scores of samples and of their starts along training."""
+BESIDE = ("fid", "fid_num_images", "fid_error")
+"""Scores of test images and of Gaussians along training."""
+
+
+class Distances(evaluate.Distances):
+    """The distances of a run; their extractor is made when it is first used."""
+
+    def __init__(self, train: data.ImageData, test: data.ImageData, config: Config) -> None:
+        """Keeps the images, without labels if the run uses none.
+
+        Args:
+          train: the reference images.
+          test: images that are scored beside samples along training. They also test a classifier
+            whose features are used.
+          config: sections data and eval are read.
+        """
+        self._config = config
+        self._test = self._used(test)
+        self._known: dict[Any, Any] = {}
+        super().__init__(self._used(train), None, batch_size=config.eval.batch_size)
+
+    def _used(self, split: data.ImageData) -> data.ImageData:
+        if self._config.data.num_classes:
+            return split
+        return split._replace(labels=np.zeros_like(split.labels))
+
+    @cached_property
+    def extractor(self) -> evaluate.Extractor | None:
+        """Extractor of features."""
+        return extractor(self._config, self.train, self._test)
+
+    def generation(self, sets: Mapping[str, Chains], test: data.ImageData) -> dict[str, Any]:
+        """Returns ``evaluate.generation``."""
+        say_part("distances of the samples from the training images")
+        return evaluate.generation(sets, self._used(test), self)
+
+    def along_training(self, chains: Chains) -> dict[str, float]:
+        """Returns scores of the finite samples and of what stands beside them, for metrics.jsonl.
+
+        ``ALONG`` of "sample_" and "start_", ``BESIDE`` of "test_images_" and "gaussian_", and
+        "fid_minus_starts" with "_low" and "_high". They are NaN for fewer than two images. Scores
+        of what no update changes are those of the first call.
+        """
+        num, digest = len(chains.ends), tree_digest(np.asarray(chains.starts))
+        starts = self._known.get("starts", (None, None))
+        found = evaluate.score_chains(
+            chains, self, at=num, starts=starts[1] if starts[0] == digest else None
+        )
+        if not found.num_diverged:
+            self._known["starts"] = digest, found.starts
+        if num not in self._known:
+            self._known[num] = evaluate.score_references(self._test, self, num)
+        row = {**_named("sample", found.ends, ALONG), **_named("start", found.starts, ALONG)}
+        for name, scores in self._known[num].items():
+            row |= _named(name, scores, BESIDE)
+        paired = found.minus_starts["fid"]
+        return row | {
+            "fid_minus_starts": paired["difference"],
+            "fid_minus_starts_low": paired["low"],
+            "fid_minus_starts_high": paired["high"],
+        }
+
+
+def _named(prefix: str, scores: evaluate.Scores, names: tuple[str, ...]) -> dict[str, float]:
+    """Returns numbers by their names in metrics.jsonl; features without classes have no "is"."""
+    return {f"{prefix}_{name}": scores.numbers[name] for name in names if name in scores.numbers}

@@ -1,0 +1,288 @@
+"""Opens, styles and saves every figure, and draws the pictures that families share."""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
+from matplotlib.ticker import (
+    LogFormatterSciNotation,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+    ScalarFormatter,
+)
+from PIL import Image
+
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.extractor_names import with_extractor
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's, which colour-blind readers tell apart; without yellow, too pale on white."""
+
+LINES = cycler(linestyle=("-", "--", ":")) * cycler(color=COLOURS)
+
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.prop_cycle": LINES,
+    "axes.titlesize": 9,
+    "figure.constrained_layout.use": True,
+    "figure.titlesize": 10,
+    "font.size": 8,
+    "grid.color": "0.9",
+    "image.interpolation": "nearest",
+    "legend.columnspacing": 1.0,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 1.2,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "savefig.bbox": "tight",
+    "savefig.dpi": 130,
+}
+"""Style of every figure."""
+
+LETTER = 0.6
+"""Width of a letter in units of the font's size, seldom more in the mean over a line."""
+
+SHORT = 21
+"""Letters of a name of which two fit side by side above a panel."""
+
+FEW = 25
+"""Curves of at most so many points have a dot at each."""
+
+
+@contextmanager
+def opened(
+    lines: int = 1, columns: int = 1, *, size: tuple[float, float] = (4.0, 3.0), **subplots: Any
+) -> Iterator[np.ndarray]:
+    """Opens a figure in the project's style.
+
+    Args:
+      lines: number of lines of panels.
+      columns: number of panels in a line.
+      size: width and height of a panel, in inches.
+      **subplots: passed to ``Figure.subplots``.
+
+    Yields:
+      Axes (lines, columns).
+    """
+    with matplotlib.rc_context(STYLE):
+        new = Figure(figsize=(size[0] * columns, size[1] * lines))
+        yield new.subplots(lines, columns, squeeze=False, **subplots)
+
+
+@contextmanager
+def figure(path: Path, *shape: int, **options: Any) -> Iterator[np.ndarray]:
+    """Opens a figure with ``opened``, arranges it, and saves it to ``path`` if nothing raised."""
+    with opened(*shape, **options) as grid:
+        yield grid
+        arrange(grid[0, 0].figure)
+        grid[0, 0].figure.savefig(path)
+
+
+def arrange(drawn: Figure) -> None:
+    """Hides empty panels, breaks long lines of titles and labels, and thins out ticks."""
+    width, height = drawn.get_size_inches()
+    for axes in drawn.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                _thin_out(axis)
+        axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
+        place = axes.get_position(original=True)
+        axes.set_title(_filled(axes.get_title(), width * place.width, "axes.titlesize"))
+        axes.set_xlabel(_filled(axes.get_xlabel(), width * place.width, "axes.labelsize"))
+        axes.set_ylabel(_filled(axes.get_ylabel(), height * place.height, "axes.labelsize"))
+    if drawn.get_suptitle():
+        drawn.suptitle(_filled(drawn.get_suptitle(), width, "figure.titlesize"))
+
+
+def _thin_out(axis: Axis) -> None:
+    """Names a few ticks of a logarithmic axis that has fewer than two powers of ten."""
+    first, last = sorted(axis.get_view_interval())
+    if math.floor(math.log10(last)) > math.ceil(math.log10(first)):
+        return
+    if last < 10 * first:
+        axis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+        plain = ScalarFormatter(useOffset=False)
+        plain.set_powerlimits((-2, 4))
+        axis.set_major_formatter(plain)
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(math.inf, math.inf)))
+    axis.set_minor_locator(NullLocator())
+
+
+def _filled(text: str, inches: float, size: str) -> str:
+    """Breaks lines of ``text`` longer than ``inches``, in letters of the style's ``size``."""
+    letters = max(int(72 * inches / (LETTER * STYLE[size])), 8)
+    lines = (textwrap.fill(line, letters, break_long_words=False) for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def shape(num: int, most: int = 3) -> tuple[int, int]:
+    """Returns lines and columns of ``num`` panels, at most ``most`` in a line."""
+    lines = max(-(-num // most), 1)
+    return lines, max(-(-num // lines), 1)
+
+
+def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: int = 480) -> None:
+    """Saves uint8 images (N, H, W, C) side by side, enlarged without smoothing."""
+    tiles = montage(images, columns)
+    enlarged = max(1, -(-min_side // max(tiles.shape[:2])))
+    tiles = tiles.repeat(enlarged, axis=0).repeat(enlarged, axis=1)
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(tiles).save(path)
+
+
+def montage(images: np.ndarray, columns: int) -> np.ndarray:
+    """Returns a uint8 array (rows (H + 1) + 1, columns (W + 1) + 1, 3) with lines between tiles."""
+    num, height, width, channels = images.shape
+    columns = min(columns, num)
+    rows = -(-num // columns)
+    sheet = np.full((rows * (height + 1) + 1, columns * (width + 1) + 1, 3), 96, np.uint8)
+    for i, image in enumerate(images):
+        top, left = (i // columns) * (height + 1) + 1, (i % columns) * (width + 1) + 1
+        sheet[top : top + height, left : left + width] = image.repeat(3 // channels, axis=2)
+    return sheet
+
+
+def tiles(
+    axes: Axes, images: np.ndarray, columns: int, title: str = "", rows: Sequence[str] = ()
+) -> None:
+    """Draws uint8 images (N, H, W, C) side by side; ``rows`` names every row of them."""
+    axes.set(xticks=[], yticks=[], title=title)
+    if len(images):
+        sheet = montage(images, columns)
+        axes.imshow(sheet)
+        places = (np.arange(len(rows)) + 0.5) * len(sheet) / max(len(rows), 1)
+        axes.set_yticks(places, rows)
+        axes.grid(False)
+
+
+def histograms(axes: Axes, sets: Mapping[str, np.ndarray]) -> None:
+    """Draws finite numbers by the names of their sets, on the same bins, the first set filled.
+
+    The tails beyond 1 % share the outer bins.
+    """
+    sets = {name: values[np.isfinite(values)] for name, values in sets.items()}
+    together = np.concatenate(list(sets.values()))
+    axes.set(ylabel="density", yticks=[])
+    if not together.size:
+        return
+    low, high = np.percentile(together, (1, 99))
+    edges = np.linspace(low, high + 1e-6 * (1 + abs(high)), 41)
+    for i, (name, values) in enumerate(sets.items()):
+        style: Any = {"histtype": "step"} if i else {"alpha": 0.35}
+        inside = np.clip(values, edges[0], edges[-1])
+        axes.hist(inside, edges, density=True, label=name.replace("_", " "), lw=1.2, **style)
+
+
+def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns steps and values of the rows that have ``name``; null becomes NaN.
+
+    The untrained model of step 0, which would rule the axis, is left out if there is another.
+    """
+    present = [row for row in rows if name in row]
+    present = [row for row in present if row["step"] > 0] or present
+    steps = np.array([row["step"] for row in present])
+    return steps, np.array([row[name] for row in present], dtype=float)
+
+
+def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
+    """Draws ``name`` against the step, labelled, if the rows have it.
+
+    For several repeats it draws mean and range; for one, the standard error "<name>_error" if the
+    rows have it.
+    """
+    steps, values = column(rows, name)
+    if not len(steps):
+        return
+    means = values.mean(1) if values.ndim == 2 else values
+    label, marker = name.replace("_", " "), "." if len(steps) <= FEW else ""
+    (drawn,) = axes.plot(steps, means, **{"label": label, "marker": marker, **style})
+    if values.ndim == 2:
+        axes.fill_between(steps, values.min(1), values.max(1), alpha=0.2, color=drawn.get_color())
+    elif len(column(rows, f"{name}_error")[0]) == len(steps):
+        errors = column(rows, f"{name}_error")[1]
+        ends = (values - errors, values + errors)
+        axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
+
+
+def by_step(axes: Axes, label: str, scale: str = "linear") -> None:
+    """Names the axes of curves against the step."""
+    axes.set(xlabel="step", ylabel=label, yscale=scale)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
+
+
+def step_colours(grid: np.ndarray, last: int) -> Callable[[int], Any]:
+    """Draws a bar of colours beside panels, and returns the colour of a step of training.
+
+    Later steps, up to ``last``, are darker.
+    """
+    colours = ScalarMappable(Normalize(0, max(last, 1)), "viridis_r")
+    grid.flat[0].figure.colorbar(colours, ax=grid, label="step of training")
+    return lambda step: colours.to_rgba(np.array(step))
+
+
+def shades(num: int) -> list[Any]:
+    """Returns ``num`` ordered colours, later ones darker."""
+    return [matplotlib.colormaps["viridis_r"](0.1 + 0.9 * i / max(num - 1, 1)) for i in range(num)]
+
+
+def legend(of: Axes | Figure) -> None:
+    """Names what is drawn: in a panel above it, in a figure once, below all panels.
+
+    Nothing is drawn if there is nothing to name. A legend covers no curve.
+    """
+    panels = of.axes if isinstance(of, Figure) else [of]
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if not found:
+        return
+    if isinstance(of, Figure):
+        of.legend(found.values(), found, loc="outside lower center", ncols=4)
+    else:
+        columns = 2 if max(map(len, found)) <= SHORT else 1
+        of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
+
+
+def panels(
+    path: Path,
+    rows: list[dict[str, Any]],
+    wanted: Sequence[tuple[str, Sequence[str], str]],
+    config: Config,
+) -> None:
+    """Draws a panel for each of ``wanted`` of which the rows have a finite number.
+
+    Args:
+      path: of the picture.
+      rows: of metrics.jsonl.
+      wanted: label of an axis, names of the numbers along it, and its scale.
+      config: its extractor's name takes the place of EXTRACTOR in labels.
+    """
+    found = []
+    for label, names, scale in wanted:
+        if any(np.isfinite(column(rows, name)[1]).any() for name in names):
+            found.append((with_extractor(label, [config]), names, scale))
+    with figure(path, *shape(len(found))) as grid:
+        for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
+            for name in names:
+                curve(axes, rows, name)
+            by_step(axes, label, scale)
+            if len(names) > 1:
+                legend(axes)

@@ -1,0 +1,196 @@
+"""Reads a run's folder as data: it may be damaged, of another version, or from a stranger.
+
+Nothing in it is imported or executed, nothing is written, and no link leads out of it. Nothing here
+imports JAX.
+"""
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ebmjax import _records
+from ebmjax._records import saved_steps
+from ebmjax._shown import trim
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, choose, flatten
+from ebmjax.recipes.config.ranges import FINITE
+
+# Fields for the place of the data, which may differ between two sittings of a run.
+LOCATIONS = ("data.path", "data.placement")
+
+ANOTHER = (
+    "It was edited, or the run was made by another version of ebmjax: put it back, use that "
+    "version (summary.json names it), or train again. Nothing was changed."
+)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Returns the JSON object in one of a run's or a study's files.
+
+    Raises:
+      WorkdirError: if it cannot be read as one.
+    """
+    with explained(path.parent):
+        try:
+            return _records.read_json(path)
+        except ValueError as error:  # also for bytes that are not text
+            raise WorkdirError(
+                f"{path} is not a JSON object as ebmjax writes it ({error}). Put it back as it "
+                "was, or use another --workdir."
+            ) from error
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turns an error of the system into a WorkdirError."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkdirError(
+            f"--workdir {folder} cannot be used: {error.strerror or error}. Name a folder that "
+            "you may write to."
+        ) from error
+
+
+def check_links(folder: Path) -> None:
+    """Refuses a folder with a link that leads out of it, a pipe or a device.
+
+    A reader would read what the link names, and a writer would overwrite it.
+
+    Raises:
+      WorkdirError: naming the first.
+    """
+    top = os.path.realpath(folder)
+    with explained(folder):
+        for place, mode in _below(top):
+            target = os.path.realpath(place)
+            if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
+                raise WorkdirError(
+                    f"{place} is a link that leads out of the run's folder, to {target}. Links out "
+                    "are not followed: put the files themselves there."
+                )
+            if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
+
+
+def _below(top: str) -> Iterator[tuple[str, int]]:
+    """Yields every path below a folder with its mode; a run at work may remove some meanwhile."""
+    for folder, folders, files in os.walk(top, onerror=_raise):
+        for name in [*folders, *files]:
+            place = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                yield place, os.lstat(place).st_mode
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Returns config.json of a run's folder as plain dicts and lists.
+
+    Raises:
+      WorkdirError: as ``config_of``.
+    """
+    return as_json(config_of(folder))
+
+
+def config_of(folder: Path) -> Config:
+    """Returns the configuration in config.json of a run's folder.
+
+    Raises:
+      WorkdirError: if it is not one of this version of ebmjax, or has changed since the newest
+        checkpoint was saved.
+    """
+    path = folder / "config.json"
+    if not path.exists():
+        raise WorkdirError(f"{folder} is not the folder of a run: it has no config.json.")
+    check_links(folder)
+    saved = read_json(path)
+    try:
+        config = _as_config(saved)
+    except (ConfigError, TypeError) as error:
+        raise WorkdirError(f"{path}: {error} {ANOTHER}") from error
+    for directory in (folder / "checkpoints", folder / "best"):
+        for step in saved_steps(directory):
+            _check_unchanged(path, config, directory, step)
+    return config
+
+
+def _as_config(saved: dict[str, Any]) -> Config:
+    family = saved.get("family")
+    family = family if isinstance(family, str) else trim(family)
+    choose("family", family, families.FAMILIES)
+    fields, flat = families.fields_of(family), flatten(saved)
+    config = declare.defaults(fields)
+    for name in sorted(flat.keys() | fields.keys()):
+        if name not in flat:
+            raise ConfigError(f"config.{name} is missing.")
+        if name in fields:
+            flat[name] = declare.from_json(fields[name], name, flat[name])
+        elif not _is_further_option(fields, name, flat[name]):
+            raise ConfigError(f"config.{trim(name)} is no field of the family {family}.")
+    with config.unlocked():
+        config.update_from_flattened_dict(flat)
+    return config
+
+
+def _is_further_option(fields: declare.Fields, name: str, value: Any) -> bool:
+    """Returns whether it is an option of a kernel of BlackJAX, which may have more than fields."""
+    kernel, _, option = name.rpartition(".")
+    is_kernel = kernel.startswith("sampler.blackjax.") and kernel.count(".") == 2
+    is_here = is_kernel and any(one.startswith(f"{kernel}.") for one in fields)
+    return is_here and option.isidentifier() and (value in (True, False) or FINITE.holds(value))
+
+
+def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> None:
+    try:
+        about = _records.read_record(directory, step).get("about")
+    except (OSError, ValueError):  # damage, of which the readers of arrays tell
+        return
+    saved = about.get("config") if isinstance(about, dict) else None
+    if not isinstance(saved, dict):
+        raise WorkdirError(f"{directory / str(step)} does not name its configuration. {ANOTHER}")
+    changes = differing(config, saved, lambda name: not name.startswith("eval."))
+    if changes:
+        raise WorkdirError(
+            f"{path} has changed since step {step} was saved: {changes}. Put it back as it was: "
+            "the run's numbers belong to the configuration that it was trained with."
+        )
+
+
+def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bool]) -> str:
+    """Returns the first fields that differ from ``saved``, with both values; empty if none does.
+
+    Fields that have no effect in ``config`` do not count, and only names for which ``counts``.
+    """
+    ours, theirs = flatten(as_json(config)), flatten(saved)
+    fields = families.fields_of(config.family)
+    names = [
+        name
+        for name in sorted(ours.keys() | theirs.keys())
+        if counts(name)
+        and ours.get(name) != theirs.get(name)
+        and name not in LOCATIONS
+        and not (name in fields and declare.no_effect(fields, config, name))
+    ]
+    return "; ".join(
+        f"{name} was {trim(repr(theirs.get(name, 'absent')))} and is now "
+        f"{trim(repr(ours.get(name, 'absent')))}"
+        for name in names[:5]
+    )
+
+
+def identity(config: Config) -> dict[str, Any]:
+    """Returns what a run's checkpoints say of its configuration; see ``Checkpoints``."""
+    return {"config": as_json(config)}
+
+
+def as_json(config: Config) -> dict[str, Any]:
+    """Returns the configuration as plain dicts and lists."""
+    return json.loads(config.to_json_best_effort())

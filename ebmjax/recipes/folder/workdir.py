@@ -1,0 +1,202 @@
+"""Makes a run's folder, checks it against the configuration, and reads and writes its files."""
+
+import itertools
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ebmjax._records import saved_steps
+from ebmjax._versions import versions as versions
+from ebmjax.recipes.config.errors import Config, WorkdirError
+from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.folder.run_folder import LOCATIONS as LOCATIONS
+from ebmjax.recipes.folder.run_folder import as_json as as_json
+from ebmjax.recipes.folder.run_folder import explained
+from ebmjax.recipes.folder.run_folder import identity as identity
+from ebmjax.recipes.folder.run_folder import read_config as read_config
+
+_QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
+
+
+def default_workdir(config_name: str) -> Path:
+    """Returns ``runs/<config>/<time>-<process>`` in the current folder, new for every run.
+
+    A second run of the same process and second ends in "-2".
+    """
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(p for p in (Path("runs") / config_name / one for one in names) if not p.exists())
+
+
+def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
+    """Raises for a folder that belongs to something else, before anything is loaded or written.
+
+    Args:
+      workdir: the run's folder, new or not.
+      config: its configuration.
+      may_differ: beginning of the names of fields that may have changed since.
+
+    Raises:
+      WorkdirError: if the folder cannot be read, or holds another configuration's run or other
+        files.
+    """
+    path = workdir / "config.json"
+    with explained(workdir):
+        if path.exists():
+            _check_same(workdir, config, may_differ or "-")
+        # A run killed while it wrote config.json has left a temporary file and nothing else.
+        elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
+            raise WorkdirError(
+                f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
+                "a run. Name an empty or new folder; nothing in it was touched."
+            )
+
+
+def _check_same(workdir: Path, config: Config, may_differ: str) -> None:
+    theirs = read_config(workdir)
+    differing = run_folder.differing(config, theirs, lambda name: not name.startswith(may_differ))
+    if differing:
+        raise WorkdirError(
+            f"--workdir {workdir} belongs to a run with another configuration: {differing}. "
+            "Continue it with the configuration it was started with, or use another --workdir. "
+            "Nothing was changed."
+        )
+
+
+def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
+    """Raises for a run that has saved checkpoints and has none left.
+
+    It would begin again at step 0 and overwrite its files. A run that was killed before its first
+    checkpoint may begin again; its rows reach at most the second checkpoint's step.
+
+    Args:
+      workdir: the run's folder, new or not.
+      checkpoint_every: steps between two checkpoints; 0 if only the end is saved.
+
+    Raises:
+      WorkdirError: naming what is left of the run.
+    """
+    if saved_steps(workdir / "checkpoints"):
+        return
+    rows = read_rows(workdir) if (workdir / "metrics.jsonl").exists() else []
+    last_step = max((row["step"] for row in rows), default=0)
+    is_finished = (workdir / "summary.json").exists()
+    if is_finished or 0 < 2 * checkpoint_every < last_step:
+        raise WorkdirError(
+            f"--workdir {workdir} holds {'a finished run' if is_finished else 'a run'} whose rows "
+            f"reach step {last_step}, but no checkpoint. It would begin again at step 0 and write "
+            "over them. Put the folder checkpoints/ back, or use another --workdir. Nothing was "
+            "changed."
+        )
+
+
+def prepare(workdir: Path, config: Config) -> None:
+    """Makes the folder with its config.json, or checks that it has the same configuration.
+
+    Raises:
+      WorkdirError: as ``check``, and if the folder cannot be written.
+    """
+    check(workdir, config)
+    path = workdir / "config.json"
+    with explained(workdir):
+        workdir.mkdir(parents=True, exist_ok=True)
+    check_writable(workdir)
+    with explained(workdir):
+        if not path.exists():
+            _write_once(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+        (workdir / "plots").mkdir(exist_ok=True)
+    check(workdir, config)  # another process may have been the first
+
+
+def check_writable(workdir: Path) -> None:
+    """Raises WorkdirError unless a file can be made in the folder; removes that file."""
+    with explained(workdir), tempfile.TemporaryFile(dir=workdir):
+        pass
+
+
+def check_evaluated(workdir: Path, config: Config) -> None:
+    """Raises if evaluation.json was made with another section ``eval``.
+
+    Raises:
+      WorkdirError: naming what differs.
+    """
+    theirs = {"eval": run_folder.read_json(workdir / "evaluation.json").get("eval")}
+    differing = run_folder.differing(config, theirs, lambda name: name.startswith("eval"))
+    if differing:
+        raise WorkdirError(
+            f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "
+            "it again with --mode=eval and the fields that are wanted, or use another --workdir."
+        )
+
+
+def revision() -> str | None:
+    """Returns the commit of this code, with "-dirty" if tracked files have changed.
+
+    It is None outside a git checkout, or without git.
+    """
+    here = Path(__file__).resolve()
+    git = ["git", "-C", str(here.parent)]
+    describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        # A copy inside another checkout does not have its commit.
+        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], check=True, **_QUIET)
+        return subprocess.run(describe, check=True, **_QUIET).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
+    """Writes summary.json of a run."""
+    write_json(workdir / "summary.json", summary)
+
+
+def write_json(path: Path, report: dict[str, Any]) -> None:
+    """Writes strict JSON, whole or not at all; null replaces numbers that are not finite."""
+    strict = json.loads(json.dumps(report), parse_constant=lambda _: None)
+    write_whole(path, json.dumps(strict, indent=2, sort_keys=True) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
+    """Saves what monitoring saw at ``step``: ``monitor/<step>.npz``."""
+    import numpy as np  # imported late: studies report mistakes without it
+
+    (workdir / "monitor").mkdir(exist_ok=True)
+    np.savez_compressed(workdir / "monitor" / f"{step:06d}.npz", **arrays)
+
+
+def snapshots(workdir: Path) -> list[Path]:
+    """Returns the files of ``save_snapshot``, by step."""
+    found = [path for path in (workdir / "monitor").glob("*.npz") if path.stem.isdecimal()]
+    return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem))
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Writes a file whole, unless it exists by now: the first of two processes wins."""
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
+    temporary.write_text(text)
+    try:
+        os.link(temporary, path)
+        temporary.unlink()
+    except FileExistsError:
+        temporary.unlink()
+    except OSError:  # a file system without links
+        temporary.replace(path)
+
+
+def read_rows(workdir: Path) -> list[dict[str, Any]]:
+    """Returns the rows of metrics.jsonl, without damaged lines, of which it warns."""
+    from ebmjax.training import read_rows  # imported late: studies report mistakes without JAX
+
+    return read_rows(workdir / "metrics.jsonl")

@@ -1,1 +1,0 @@
-"""Parts that image models share: their distances, chain profiles, start laws."""

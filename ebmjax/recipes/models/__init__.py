@@ -1,0 +1,1 @@
+"""Image energies, joint models, latent models and densities in the plane."""

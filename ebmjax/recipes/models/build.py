@@ -1,0 +1,262 @@
+"""Builds objects from a configuration: parts that every family shares."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ebmjax import training
+from ebmjax._numbers import as_arguments
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.ranges import MAX_INTEGER
+from ebmjax.recipes.config.user_parts import find_part, is_users
+from ebmjax.training import Plan, TrainState
+from ebmjax.types import PyTree
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    **{
+        f"leaky_relu_{slope}": partial(nn.leaky_relu, negative_slope=slope)
+        for slope in (0.05, 0.1, 0.2)
+    },
+    "gelu": nn.gelu,
+    "swish": nn.swish,
+}
+DEFAULT_PRNG = "threefry2x32"
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+SHARD_AXES = ("data", "shard")
+"""Axes of a training step over which its shards lie; monitoring and evaluation have neither."""
+
+
+class Seconds(NamedTuple):
+    """Durations of a piece of work.
+
+    Attributes:
+      wall: from its start to its end.
+      compile: the part of it spent compiling.
+    """
+
+    wall: float
+    compile: float
+
+    @property
+    def run(self) -> float:
+        """Seconds that the same work takes after compilation."""
+        return self.wall - self.compile
+
+
+class Use(NamedTuple):
+    """A trained model, ready to be used.
+
+    Attributes:
+      params: PyTree of its parameters.
+      apply: pure function of the parameters and a batch; each family says of what.
+      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images"
+        (uint8) or "points", num and num_steps at least 1. None takes the steps of the run's own
+        evaluation.
+      score: ``score(inputs) -> arrays`` by name, each (N, ...), of uint8 images (N, H, W, C) or
+        points (N, 2).
+    """
+
+    params: PyTree
+    apply: Callable[..., Any]
+    sample: Callable[..., dict[str, np.ndarray]]
+    score: Callable[[np.ndarray], dict[str, np.ndarray]]
+
+
+class Experiment(NamedTuple):
+    """Parts of a run that a family provides.
+
+    Attributes:
+      state: state before the first step.
+      train_step: for ``ebmjax.training.fit``.
+      data: arrays with a shared leading axis of examples.
+      plan: lengths and intervals of the run.
+      monitor: ``(state, step) -> row``, may write into the run's folder.
+      draw: draws the plots of the run's folder.
+      evaluate: ``state -> report``, the full evaluation of the finished run for evaluation.json;
+        may write into the run's folder. None if the family has none.
+      check_evaluate: raises ConfigError for anything that would stop ``evaluate`` half-way.
+      warm_start: function from the folder of another run's checkpoints to this run's start; None if
+        the family has no ``config.train.start_from``.
+      pilot: durations of a pilot run before the first step, part of the run's time; None without
+        one.
+      use: ``state -> Use``, the trained model.
+      tests: images that the run is measured by during training, and afterwards; None if the family
+        has no images.
+      about_data: lines that say which data were read and what was done to them.
+      config: the configuration with what the images have chosen; None if they choose nothing.
+    """
+
+    state: TrainState
+    train_step: Callable[..., Any]
+    data: PyTree
+    plan: Plan
+    monitor: Callable[[TrainState, int], dict[str, Any]]
+    draw: Callable[[], None]
+    evaluate: Callable[[TrainState], dict[str, Any]] | None = None
+    check_evaluate: Callable[[], None] | None = None
+    warm_start: Callable[[Path], training.WarmStart] | None = None
+    pilot: Seconds | None = None
+    use: Callable[[TrainState], Use] | None = None
+    tests: tuple[np.ndarray, np.ndarray] | None = None
+    about_data: tuple[str, ...] = ()
+    config: Config | None = None
+
+
+def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation:
+    """Returns the optimiser that the function of ``config.optimizer.name`` makes.
+
+    Args:
+      config: ``optimizer.name`` and ``optimizer.options`` are read.
+      learning_rate: schedule, step to rate, that the function takes as ``learning_rate``.
+
+    Raises:
+      ConfigError: for whatever the function does wrong.
+    """
+    part = find_part(config, "optimizer.name", config.optimizer.name, ("learning_rate",))
+    if not part.takes("learning_rate"):
+        raise ConfigError(
+            f"config.optimizer.name={part.name!r} must take learning_rate, a function of the step."
+        )
+    made = part.call(learning_rate=learning_rate, **part.options)
+    if not all(callable(getattr(made, name, None)) for name in ("init", "update")):
+        raise ConfigError(
+            f"config.optimizer.name={part.name!r} must return an optax transformation, with init "
+            f"and update; got a {type(made).__name__}."
+        )
+    return made
+
+
+def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
+    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
+    section, decay = config.optimizer[name], config.optimizer.decay_per_epoch
+    # Without decay there is no end; optax would take it for a ceiling.
+    numbers = as_arguments(
+        {
+            "init_value": section.learning_rate,
+            "end_value": section.final_learning_rate if decay < 1.0 else None,
+        }
+    )
+
+    def schedule(count: Any) -> Any:
+        return optax.exponential_decay(
+            **numbers(),
+            transition_steps=steps_per_epoch,
+            decay_rate=decay,
+            transition_begin=steps_per_epoch,
+            staircase=True,
+        )(count)
+
+    if is_users(config.optimizer.get("name")):
+        return user_optimizer(config, schedule)
+    return optax.adam(schedule, b1=0.5, b2=0.999)
+
+
+def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
+    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
+    limit = config.loss.max_positive_weight
+    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
+
+
+def batch_axis(config: Config) -> tuple[str, ...] | None:
+    """Returns the axes over which shards are one batch; None if each shard is one."""
+    return SHARD_AXES if config.mesh.whole_batch else None
+
+
+def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:
+    """Returns the plan, from epochs to steps. Intervals are rounded to whole dispatches.
+
+    An epoch is that of the first stream, ``config.train.batch_size``.
+    """
+    train = config.train
+    _check_batch(config, "batch_size", train.batch_size, num_examples)
+    for size in further_streams:
+        _check_batch(config, "positive_batch_size", size, num_examples)
+    steps_per_epoch = num_examples // train.batch_size
+    if train.num_epochs * steps_per_epoch > MAX_INTEGER:
+        raise ConfigError(
+            f"config.train.num_epochs={train.num_epochs} makes more steps than {MAX_INTEGER}, "
+            f"which a run can count: an epoch has {steps_per_epoch}. Take fewer epochs."
+        )
+
+    def whole_dispatches(epochs: float) -> int:
+        dispatches = round(epochs * steps_per_epoch / train.steps_per_dispatch)
+        return train.steps_per_dispatch * max(dispatches, 1)
+
+    return Plan(
+        total_steps=train.num_epochs * steps_per_epoch,
+        batch_size=(train.batch_size, *further_streams) if further_streams else train.batch_size,
+        num_shards=config.mesh.num_shards,
+        steps_per_dispatch=train.steps_per_dispatch,
+        log_every=train.log_every,
+        monitor_every=whole_dispatches(config.eval.every_epochs),
+        monitor_at_start=config.eval.get("at_start", True),
+        checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
+        max_consecutive_skips=train.max_consecutive_skips,
+        data_seed=over_repeats(config, lambda repeat: config.seed + repeat, tuple),
+    )
+
+
+def placement(config: Config) -> Literal["device", "host"]:
+    """Returns where ``fit`` finds the training data; on the host, they may lie in files."""
+    return "device" if config.data.get("placement", "device") == "device" else "host"
+
+
+def _check_batch(config: Config, name: str, size: int, num_examples: int) -> None:
+    if size <= num_examples:
+        return
+    section = config.data
+    limit = "num_points" if "num_points" in section else "max_train"
+    num_held_out = int(section.get("holdout") or 0)  # by now a number, no fraction
+    if size <= num_examples + num_held_out:
+        raise ConfigError(
+            f"config.data.holdout={num_held_out} leaves {num_examples} of "
+            f"{num_examples + num_held_out} training images (config.data.max_train="
+            f"{section.max_train}), which must be at least config.train.{name}={size}. Hold out "
+            "fewer, or take a smaller batch."
+        )
+    raise ConfigError(
+        f"config.train.{name} must be at most the number of training examples, got {size} with "
+        f"{num_examples} examples (config.data.{limit}). Take a smaller batch, or more examples."
+    )
+
+
+def root_keys(config: Config, repeat: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns three keys of a repeat: for parameters, training, and evaluation or monitoring."""
+    key = jax.random.key(config.seed + repeat, impl=DEFAULT_PRNG)
+    params_key, train_key, eval_key = jax.random.split(key, 3)
+    return params_key, train_key, eval_key
+
+
+def train_key(config: Config) -> jax.Array:
+    """Returns the key of training, of ``config.train.prng_impl``, or one for every repeat."""
+
+    def of_repeat(repeat: int) -> jax.Array:
+        key = root_keys(config, repeat)[1]
+        impl = config.train.get("prng_impl", DEFAULT_PRNG)
+        return key if impl == DEFAULT_PRNG else jax.random.key(jax.random.bits(key), impl=impl)
+
+    return over_repeats(config, of_repeat, jnp.stack)
+
+
+def over_repeats(config: Config, make: Callable[[int], Any], stack: Callable[..., Any]) -> Any:
+    """Returns ``make(0)``, or ``stack`` of all repeats if ``config.train.num_repeats`` exceeds 1.
+
+    Repeat r is the run of seed ``config.seed + r``; repeats share an adaptive schedule's powers.
+    """
+    num_repeats = config.train.get("num_repeats", 1)
+    return make(0) if num_repeats == 1 else stack([make(r) for r in range(num_repeats)])
+
+
+def stack_arrays(parts: Sequence[Any]) -> Any:
+    """Returns the only PyTree of arrays, or several stacked along a leading axis of repeats."""
+    if len(parts) == 1:
+        return jax.tree.map(np.asarray, parts[0])
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

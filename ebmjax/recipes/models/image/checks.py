@@ -1,0 +1,157 @@
+"""Refuses fields of an image energy's configuration that exclude each other. Needs no JAX."""
+
+from ebmjax.recipes.config import checks
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_section
+from ebmjax.recipes.parts.samplers import check as check_samplers
+
+MIN_CHAIN_STEPS = 8
+"""Split R-hat takes four draws, and the first half of a chain is burn-in."""
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError at the first pair of fields that do not go together."""
+    checks.check_kept(config, checks.scores_of_samples(config))
+    checks.options_of(config, "model")
+    _check_classes(config)
+    _check_shares(config)
+    _check_buffer(config)
+    _check_beta(config)
+    _check_improved(config)
+    _check_chain_steps(config.eval.num_chain_steps)
+    samplers = chosen(config)
+    _check_adaptation(config.sampler)
+    checks.check_box(config)
+    check_samplers(config.sampler, list(samplers.values()))
+    checks.check_starts(config, [name for name, one in samplers.items() if one.rejects])
+
+
+def chosen(config: Config) -> dict[str, Chosen]:
+    """Returns the samplers in ``config.sampler.names``, by name.
+
+    They move one chain at a time, because a chain may belong to a class. They have a step, which
+    adapts and which the monitor uses to weigh a move.
+    """
+    names = config.sampler.names
+    return {name: of_section(config, "sampler.names", name, SINGLE) for name in names}
+
+
+def _check_classes(config: Config) -> None:
+    if config.model.is_conditional and config.data.num_classes == 0:
+        raise ConfigError(
+            "config.model.is_conditional=True is an energy E(x, y) of images with labels, and "
+            "config.data.num_classes is 0: read images with labels, or set "
+            "--config.model.is_conditional=False for an energy of images alone."
+        )
+
+
+def _check_shares(config: Config) -> None:
+    names, num_shards = config.sampler.names, config.mesh.num_shards
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(
+            f"config.sampler.names must be one or more different samplers, got {names}."
+        )
+    num_parts = len(names) * num_shards
+    if config.sampler.num_samples % num_parts:
+        raise ConfigError(
+            f"config.sampler.num_samples must be a multiple of {num_parts}, so that "
+            f"{len(names)} samplers on config.mesh.num_shards={num_shards} shards have equal "
+            f"parts; got {config.sampler.num_samples}."
+        )
+
+
+def _check_buffer(config: Config) -> None:
+    section = config.sampler
+    size, num_shards = section.buffer.size, config.mesh.num_shards
+    if size is None:
+        if section.augmentation.name != "none":
+            raise ConfigError(
+                f"config.sampler.augmentation.name={section.augmentation.name!r} moves starts that "
+                "come from the buffer, and config.sampler.buffer.size=None: set it to none."
+            )
+        return
+    drawn = section.num_samples // num_shards
+    if config.loss.name == "improved":
+        drawn += references_a_shard(config)
+    # Without a number of classes, the data decide, and this check comes again.
+    num_classes = (config.data.num_classes or 1) if config.model.is_conditional else 1
+    checks.check_buffer(config, num_classes, num_drawn=drawn * num_shards * num_classes)
+
+
+def references_a_shard(config: Config) -> int:
+    """Buffered images of a shard that the entropy's neighbours are sought among.
+
+    Shards that are one batch share ``config.loss.num_references``; others have as many each.
+    """
+    mesh, total = config.mesh, config.loss.num_references
+    return total // mesh.num_shards if mesh.whole_batch else total
+
+
+def _check_beta(config: Config) -> None:
+    section = config.loss
+    start = section.beta if section.beta_start is None else section.beta_start
+    lowest = min(start, section.beta)
+    if lowest < 0 and not section.allow_negative:
+        raise ConfigError(
+            f"config.loss.beta and config.loss.beta_start must be 0 or more, got {lowest}. "
+            "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
+        )
+    if section.beta_variant == "true_objective" and config.train.batch_size % 2:
+        raise ConfigError(
+            "config.train.batch_size must be even for config.loss.beta_variant=true_objective, "
+            f"which halves it, got {config.train.batch_size}."
+        )
+
+
+def _check_improved(config: Config) -> None:
+    if config.loss.name != "improved":
+        return
+    if tuple(config.sampler.names) != ("sgld",):
+        raise ConfigError(
+            "config.loss.name='improved' differentiates the last steps of Langevin chains: "
+            f"config.sampler.names must be ('sgld',), got {config.sampler.names}."
+        )
+    if config.sampler.max_score is not None:
+        raise ConfigError(
+            "config.loss.name='improved' differentiates whole scores: set "
+            "--config.sampler.max_score=None."
+        )
+    if config.sampler.box == "reflect":
+        raise ConfigError(
+            "config.loss.name='improved' ends its differentiated steps in the box by clamping, "
+            "and config.sampler.box='reflect' moves the chains before them between mirrors: set "
+            "--config.sampler.box=clamp, or none."
+        )
+    if config.sampler.buffer.size is None:
+        raise ConfigError(
+            "config.loss.name='improved' estimates an entropy over the buffer: "
+            "config.sampler.buffer.size must be a number, got None."
+        )
+    if config.mesh.whole_batch and config.loss.num_references % config.mesh.num_shards:
+        raise ConfigError(
+            f"config.loss.num_references must be a multiple of config.mesh.num_shards="
+            f"{config.mesh.num_shards}, which share them; got {config.loss.num_references}."
+        )
+    if config.loss.live_steps >= config.sampler.num_steps:
+        raise ConfigError(
+            f"config.loss.live_steps must be below config.sampler.num_steps="
+            f"{config.sampler.num_steps}, of which they are the last; got {config.loss.live_steps}."
+        )
+
+
+def _check_adaptation(section: Config) -> None:
+    able = sorted(name for name, entry in SINGLE.items() if entry.adaptable)
+    if section.target_acceptance is not None and not set(section.names) & set(able):
+        raise ConfigError(
+            f"config.sampler.target_acceptance={section.target_acceptance:g} adapts the steps of "
+            f"{able}, and config.sampler.names={tuple(section.names)} has none of "
+            "them: set --config.sampler.target_acceptance=None, or name one."
+        )
+
+
+def _check_chain_steps(num_chain_steps: int | None) -> None:
+    if num_chain_steps is not None and num_chain_steps < MIN_CHAIN_STEPS:
+        raise ConfigError(
+            f"config.eval.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
+            f"says how chains mix, got {num_chain_steps}."
+        )

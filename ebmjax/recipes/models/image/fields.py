@@ -1,0 +1,263 @@
+"""Every field of an image energy's configuration, with the digits' values.
+
+``sampler.names`` lists sections below ``sampler``, among which every batch of negatives is split
+evenly. In a section, noise that is None is the one for ``temperature``, and a temperature that is
+None the one that ``noise_scale`` implies.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.by_images import LENGTHS, left_open
+from ebmjax.recipes.config.common_fields import (
+    OURS,
+    OWN_EVALUATIONS,
+    RECOVERY,
+    ROBUST,
+    family,
+    own_options,
+    shared,
+    with_digits,
+)
+from ebmjax.recipes.config.declare import Field, When, chosen, field, given, under, waiting
+from ebmjax.recipes.config.ranges import (
+    BELOW_ONE,
+    COUNT,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    UP_TO_ONE,
+    WIDTHS,
+    one_of,
+    one_of_or_function,
+    optional,
+)
+from ebmjax.recipes.parts.samplers.sections import rejecting, sections
+from ebmjax.recipes.parts.samplers.table import NOISY, SINGLE
+
+IMPROVED = chosen("loss.name", "improved", what="improved contrastive divergence")
+AUGMENTED = chosen("sampler.augmentation.name", "image", what="augmented starts")
+ADAPTED = given("sampler.target_acceptance", "an acceptance that steps adapt to")
+WITH_ENDS = When(
+    "a box or augmented starts, config.sampler.box or config.sampler.augmentation.name",
+    lambda c: c.sampler.box != "none" or c.sampler.augmentation.name != "none",
+    may_wait=True,
+)
+
+
+WITHOUT_CHAINS = ("denoising",)
+"""Objectives that draw no negatives."""
+DRAWING = waiting(
+    When(
+        f"an objective with chains, config.loss.name other than {' and '.join(WITHOUT_CHAINS)}",
+        lambda c: c.loss.name not in WITHOUT_CHAINS,
+    )
+)
+NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
+NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
+"""Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
+
+_FIELDS: dict[str, Field] = {
+    **family("image"),
+    **shared(
+        data={
+            "name": "digits",
+            "path": "",
+            "test_split": "test",
+            "image_size": None,
+            "fit": "crop",
+            "pixels": None,
+            "image_column": "",
+            "label_column": "",
+            "num_classes": None,
+            "max_train": None,
+            "max_test": None,
+            "holdout": None,
+            "max_holdout": None,
+            "placement": "device",
+            "flip": False,
+            "noise_scale": 0.03,
+        },
+        model={"factory": "", "options": ""},
+        sampler={
+            "num_steps": 10,
+            "num_samples": 64,
+            "box": "clamp",
+            "max_score": None,
+            "buffer.size": 1000,
+            "buffer.reinit_prob": 0.05,
+            "buffer.law": "uniform",
+            "buffer.law_scale": 1.0,
+        },
+        loss={
+            "energy_l2": 0.01,
+            "beta_variant": "default",
+            "output_scale": 1.0,
+            "max_positive_weight": None,
+        },
+        optimizer={"learning_rate": 1e-3},
+        train={
+            "start_from": "",
+            "keep_best": "",
+            "num_epochs": 40,
+            "batch_size": 64,
+            "steps_per_dispatch": 22,
+            "log_every": 11,
+            "checkpoint_every_epochs": 20,
+            "max_consecutive_skips": 20,
+            "prng_impl": "threefry2x32",
+            **RECOVERY,
+            "max_abs_loss": 1e5,
+        },
+        mesh={"num_shards": 1, "whole_batch": True},
+        eval={
+            "every_epochs": 4.0,
+            "batch_size": 128,
+            "num_samples": 1000,
+            "num_generated": 1000,
+            "num_profiled": 0,
+            "checkpoint": "newest",
+            "use_test_split": False,
+            "num_chain_steps": None,
+            "inception_weights": "",
+            "inception_sha256": "",
+        },
+    ),
+    **under(shared(optimizer={"b1": 0.0, "b2": 0.999}), chosen("optimizer.name", "adam")),
+    **under(shared(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
+    "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
+    **under(
+        {
+            **shared(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
+            "model.features": field((16, 32), WIDTHS, "channels of each stage"),
+            "model.depth": field(1, COUNT, "residual blocks of a stage"),
+            "model.num_scales": field(1, COUNT, "scales at which images are seen"),
+            "model.spectral_norm": field(
+                1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+            ),
+        },
+        OURS,
+    ),
+    "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
+    "sampler.names": field(
+        ("sgld",), one_of_or_function(*SINGLE), "samplers that share the negatives"
+    ),
+    **own_options("sampler", "a sampler", "sampler.names"),
+    **OWN_EVALUATIONS,
+    **own_options("loss", "a loss"),
+    "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
+    **own_options("optimizer", "an optimiser"),
+    "sampler.allow_decoupled": field(
+        False,
+        FLAG,
+        "let a sampler that rejects aim at another temperature than its noise's",
+        chosen("sampler.names", *rejecting(SINGLE), what="a sampler that rejects"),
+    ),
+    "sampler.target_acceptance": field(
+        None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
+    ),
+    "sampler.min_step_size": field(
+        0.0, NOT_NEGATIVE, "least step that adaptation may choose", ADAPTED
+    ),
+    "sampler.final_step_fraction": field(
+        1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
+    ),
+    **sections(SINGLE, lambda name: chosen("sampler.names", name), on_images=True),
+    "sampler.augmentation.name": field(
+        "none", one_of("none", "image"), "augmentation of starts from the buffer"
+    ),
+    "sampler.augmentation.min_area": field(0.08, UP_TO_ONE, "least share of a crop", AUGMENTED),
+    "sampler.augmentation.is_flipped": field(True, FLAG, "flip starts at random", AUGMENTED),
+    "sampler.augmentation.jitter_prob": field(
+        0.8, PROBABILITY, "probability of changed colours", AUGMENTED
+    ),
+    "loss.name": field(
+        "contrastive_divergence",
+        one_of_or_function("contrastive_divergence", "improved", "beta", *WITHOUT_CHAINS),
+        "objective",
+    ),
+    "loss.noise_scale": field(
+        0.3,
+        POSITIVE,
+        "noise at which scores are matched, in units of images in [-1, 1]",
+        chosen("loss.name", "denoising", what="denoising score matching"),
+    ),
+    "loss.kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term", IMPROVED),
+    "loss.entropy_weight": field(
+        0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", waiting(IMPROVED)
+    ),
+    "loss.live_steps": field(1, COUNT, "last steps that are differentiated", IMPROVED),
+    "loss.num_references": field(
+        100, COUNT, "buffered images among which neighbours are sought", waiting(IMPROVED)
+    ),
+    "loss.beta": field(
+        0.0, BELOW_ONE, "exponent of the robust objective, at the end of the run", ROBUST
+    ),
+    "loss.beta_start": field(
+        None, optional(BELOW_ONE), "beta at the start, linear to loss.beta; None: constant", ROBUST
+    ),
+    "loss.allow_negative": field(False, FLAG, "allow a beta below 0", ROBUST),
+    "optimizer.max_norm": field(
+        None, optional(POSITIVE), "largest norm of a gradient; None: not clipped"
+    ),
+    "optimizer.average_decay": field(
+        0.99, FRACTION, "decay of the averaged parameters that are evaluated"
+    ),
+    "eval.step_factor": field(
+        1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
+    ),
+}
+_FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, DRAWING)
+FIELDS = left_open(_FIELDS, *LENGTHS)
+
+
+def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:
+    """The noise of some samplers, whose temperatures it implies."""
+    return {f"sampler.{name}.noise_scale": noise_scale for name in names}
+
+
+def configure(
+    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+) -> ConfigDict:
+    """The family's defaults with ``base`` and then the changes of ``variant``.
+
+    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
+    precision, with parameters, energies and losses in float32.
+
+    Raises:
+      ValueError: for a variant that does not exist.
+    """
+    return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})
+
+
+SMOKE: dict[str, Any] = {
+    "mesh.num_shards": 1,
+    "data.max_train": 64,
+    "data.max_test": 32,
+    "data.max_holdout": 32,
+    "model.features": (4, 8),
+    "model.depth": 1,
+    "sampler.num_steps": 3,
+    "sampler.num_samples": 12,
+    "sampler.buffer.size": 200,
+    "loss.num_references": 8,
+    "train.num_epochs": 2,
+    "train.batch_size": 16,
+    "train.steps_per_dispatch": 2,
+    "train.log_every": 1,
+    "train.checkpoint_every_epochs": 1,
+    "eval.every_epochs": 1,
+    "eval.num_samples": 20,
+    "eval.num_generated": 20,
+    "eval.num_chain_steps": 8,
+}
+
+COMMON: dict[str, dict[str, Any]] = {
+    "smoke": SMOKE,
+    "bfloat16": {"model.dtype": "bfloat16"},
+}

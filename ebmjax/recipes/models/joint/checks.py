@@ -1,0 +1,121 @@
+"""Refuses fields of a joint model's configuration that exclude each other. Needs no JAX."""
+
+from ebmjax.recipes.config import checks
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, check_particles, of_section
+from ebmjax.recipes.parts.samplers import check as check_samplers
+
+RUNNING_CHAINS = ("running", "running_chains")
+"""Policies whose chains are normalised by running statistics, each on its own."""
+
+
+def check(config: Config, about_images: str = "") -> None:
+    """Raises ConfigError at the first pair of fields that do not go together.
+
+    Args:
+      config: of the family.
+      about_images: what was read, and what was not.
+    """
+    if config.data.num_classes == 0:
+        raise ConfigError(
+            f"config.family=joint trains a classifier, and the images have no labels"
+            f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
+            "needs none, such as configs/image.py or configs/latent.py."
+        )
+    has_energy = bool(config.loss.generative_weight)
+    has_samples = has_energy and config.sampler.buffer.size is not None
+    of_samples = checks.scores_of_samples(config) if has_samples else set()
+    told = set(checks.IS_HIGHER_BETTER) - checks.OF_SAMPLES | of_samples
+    checks.check_kept(config, told)
+    checks.options_of(config, "model")
+    if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
+        raise ConfigError(
+            f"config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "
+            f" {config.model.depth}."
+        )
+    if has_energy:
+        checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
+        chosen = _check_sampler(config)
+        check_particles((chosen,), config.sampler.num_samples)
+        checks.check_starts(config, [chosen.name] if chosen.rejects else [])
+        _check_classes(config, chosen)
+        _check_buffer(config)
+        _check_normalisation(config, chosen)
+    if config.eval.num_attacked and config.eval.refine_steps:
+        _check_refinement(config)
+
+
+def sampler(config: Config) -> Chosen:
+    """Returns the sampler that ``config.sampler.name`` names."""
+    return of_section(config, "sampler.name", config.sampler.name, SAMPLERS)
+
+
+def _check_sampler(config: Config) -> Chosen:
+    """Returns the sampler; refuses a box or a step that it does not go with."""
+    checks.check_box(config)
+    chosen = sampler(config)
+    # Without a step, the images decide, and this check comes again.
+    if chosen.options.get("step_size", 0.0) is not None:
+        check_samplers(config.sampler, (chosen,))
+    return chosen
+
+
+def _check_normalisation(config: Config, chosen: Chosen) -> None:
+    """Refuses samplers that need chains independent of each other where a batch couples them."""
+    section = config.model
+    if section.norm == "batch" and not section.factory:
+        check_independence(config, chosen)
+
+
+def check_independence(config: Config, chosen: Chosen) -> None:
+    """Refuses samplers that a network with batch statistics does not go with."""
+    if config.model.norm_policy in RUNNING_CHAINS:
+        return
+    if chosen.rejects or chosen.entry.interacting:
+        does = "takes moves back chain by chain"
+        if chosen.entry.interacting:
+            does = "moves particles that interact"
+        batch_norm, instead = "config.model.norm='batch'", "set --config.model.norm=group"
+        if config.model.factory:
+            batch_norm, instead = "your own network", "take group normalisation"
+        raise ConfigError(
+            f"config.sampler.name={chosen.name!r} {does}, and chains normalised by their batch, "
+            f"as by {batch_norm} and norm_policy={config.model.norm_policy!r}, depend on "
+            f"each other in a way it does not know: {instead}, or "
+            "--config.model.norm_policy=running."
+        )
+
+
+def _check_classes(config: Config, chosen: Chosen) -> None:
+    if config.loss.is_conditional and chosen.entry.interacting:
+        able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacting)
+        raise ConfigError(
+            f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
+            f"of config.sampler.name={chosen.name!r} move together. Take one of {able}."
+        )
+
+
+def _check_buffer(config: Config) -> None:
+    if config.sampler.buffer.size is None:
+        return
+    # Without a number of classes, the data decide, and this check comes again.
+    num_classes = (config.data.num_classes or 1) if has_class_blocks(config) else 1
+    repeated = num_classes if config.loss.is_conditional else 1
+    checks.check_buffer(config, num_classes, num_drawn=config.sampler.num_samples * repeated)
+
+
+def has_class_blocks(config: Config) -> bool:
+    """Returns whether the replay buffer is divided into blocks of the classes."""
+    return config.loss.is_conditional or config.sampler.buffer.law == "informative"
+
+
+def _check_refinement(config: Config) -> None:
+    if not config.eval.refine_gradients:
+        raise ConfigError(
+            "config.eval.refine_gradients must name at least one of 'bpda' and 'full', got none."
+        )
+    if _check_sampler(config).entry.interacting:
+        raise ConfigError(
+            f"config.eval.refine_steps={config.eval.refine_steps} needs a run whose chains move "
+            "each on its own, because every image must be classified on its own. Set it to 0."
+        )

@@ -1,0 +1,91 @@
+"""Conditions under which the fields of a joint model have an effect."""
+
+from collections.abc import Mapping
+
+from ebmjax.recipes.config.declare import (
+    Field,
+    When,
+    above_zero,
+    chosen,
+    given,
+    under,
+    waiting,
+)
+
+ENERGY = above_zero("loss.generative_weight", "an energy model")
+
+
+AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
+
+
+SVGD_LOSS = chosen("loss.name", "svgd", what="the loss of SVGD")
+
+
+BATCH_NORM = When(
+    "batch normalisation, config.model.norm=batch or your own network's",
+    lambda c: c.model.norm == "batch" or c.model.factory,
+)
+
+
+IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
+
+
+SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
+
+
+PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
+
+
+STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
+
+
+ADAM = chosen("optimizer.name", "adam")
+
+
+SGD = chosen("optimizer.name", "sgd")
+
+
+STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
+
+
+SAM = given("optimizer.rho", "SAM's radius")
+
+
+OOD = waiting(above_zero("eval.num_ood", "images to compare with"))
+
+
+ATTACKED = waiting(above_zero("eval.num_attacked", "images to attack"))
+
+
+GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
+
+
+REFINED = given("eval.refine_steps", "chains before an attacked image is classified")
+
+
+MOVED = waiting(
+    When(
+        "chains, config.loss.generative_weight above 0 or config.eval.refine_steps",
+        lambda c: c.loss.generative_weight > 0 or (c.eval.num_attacked and c.eval.refine_steps),
+    )
+)
+
+
+def in_box(fields: Mapping[str, Field], *names: str) -> dict[str, Field]:
+    """Returns ``fields``, of which those in ``names`` need a box."""
+    return {**fields, **under({name: fields[name] for name in names}, IN_BOX)}
+
+
+def needing_energy(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Returns ``fields`` with one more condition, as strict as those that they have.
+
+    A sampler's fields also serve a classifier alone whose attacked images are refined.
+    """
+    made: dict[str, Field] = {}
+    for name, one in fields.items():
+        if name.startswith("sampler.") and not name.startswith(("sampler.num_", "sampler.buffer.")):
+            made |= under({name: one}, MOVED)
+            continue
+        is_strict = one.when and not any(when.may_wait for when in one.when)
+        made |= under({name: one}, ENERGY if is_strict else waiting(ENERGY))
+    return made

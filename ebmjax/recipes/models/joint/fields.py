@@ -1,0 +1,294 @@
+"""Every field of a joint energy model's configuration, with JEM's own choices as its values.
+
+``sampler.name`` picks one of the sections below ``sampler``; the others wait unused, so that
+``--config.sampler.name=mala`` alone is a complete change.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.by_images import LENGTHS, left_open
+from ebmjax.recipes.config.common_fields import (
+    BUFFER,
+    OURS,
+    OWN_EVALUATIONS,
+    RECOVERY,
+    ROBUST,
+    family,
+    own_options,
+    shared,
+    with_digits,
+)
+from ebmjax.recipes.config.declare import (
+    Field,
+    chosen,
+    field,
+    under,
+    waiting,
+)
+from ebmjax.recipes.config.ranges import (
+    COUNT,
+    FLAG,
+    FRACTION,
+    NAME,
+    NOT_NEGATIVE,
+    POSITIVE,
+    RADIUS,
+    UP_TO_ONE,
+    WHOLE,
+    ZERO_OR_TWO,
+    one_of,
+    one_of_or_function,
+    optional,
+)
+from ebmjax.recipes.models.joint.conditions import (
+    ATTACKED,
+    AUGMENTED,
+    BATCH_NORM,
+    ENERGY,
+    GENERATED,
+    OOD,
+    PARTS_KEPT,
+    REFINED,
+    SAM,
+    SCALED,
+    SGD,
+    STEERED,
+    STEPS_DOWN,
+    SVGD_LOSS,
+    in_box,
+    needing_energy,
+)
+from ebmjax.recipes.models.joint.variants import COMMON
+from ebmjax.recipes.parts.samplers.sections import rejecting, sections
+from ebmjax.recipes.parts.samplers.table import SAMPLERS
+
+# Samplers that reject follow the temperature 5e-4, at a step that they accept.
+CHANGES = {
+    f"{name}.{key}": value
+    for name in ("mala", "tempered_mala")
+    for key, value in {"step_size": 0.1, "noise_scale": None, "temperature": 5e-4}.items()
+}
+CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5, "blackjax.temperature": 5e-4}
+CHANGES |= {"proximal_sgld.noise_scale": 0.0}
+
+
+# Fields of the energy wait while the classifier is trained alone, as for the variants "softmax".
+_OF_ENERGY: dict[str, Field] = {
+    **in_box(
+        shared(
+            sampler={
+                "num_steps": 10,
+                "num_samples": 64,
+                "box": "none",
+                "low": -1.0,
+                "high": 1.0,
+                "max_score": None,
+                "buffer.size": 10_000,
+                "buffer.reinit_prob": 0.05,
+            },
+            loss={
+                "energy_l2": 0.0,
+                "beta_variant": "default",
+                "output_scale": 1.0,
+                "max_positive_weight": None,
+            },
+            eval={
+                "num_generated": 1000,
+                "num_chain_steps": None,
+                "inception_weights": "",
+                "inception_sha256": "",
+            },
+        ),
+        "sampler.low",
+        "sampler.high",
+    ),
+    "sampler.name": field(
+        "sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives, a section below"
+    ),
+    **own_options("sampler", "a sampler"),
+    **own_options("loss", "a loss"),
+    "sampler.dtype": field(
+        "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
+    ),
+    **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES, on_images=True),
+    "sampler.allow_decoupled": field(
+        False,
+        FLAG,
+        "let a sampler that rejects aim at another temperature than its noise's",
+        chosen("sampler.name", *rejecting(SAMPLERS), what="a sampler that rejects"),
+    ),
+    "sampler.buffer.law": field(
+        "uniform",
+        one_of("uniform", "gaussian", "informative"),
+        "where chains start; informative: a Gaussian for each class of the data",
+    ),
+    **under(shared(sampler={"buffer.law_scale": 1.0}), SCALED),
+    "sampler.buffer.replacement": field(
+        "in_place",
+        one_of("in_place", "softmax", "argmax"),
+        "how the chains that go back to the buffer are chosen",
+        PARTS_KEPT,
+    ),
+    "sampler.buffer.num_kept": field(
+        None, optional(COUNT), "chains that go back to the buffer; None: all", BUFFER
+    ),
+    "loss.name": field(
+        "contrastive_divergence",
+        one_of_or_function("contrastive_divergence", "beta", "svgd"),
+        "objective of p(x)",
+    ),
+    "loss.is_conditional": field(False, FLAG, "chains follow p(x | y) of a class", ENERGY),
+    "loss.beta": field(0.0, FRACTION, "exponent of the robust objective", ROBUST),
+    "loss.sampling_beta": field(
+        None, optional(FRACTION), "beta that the chains follow; None: loss.beta", ROBUST
+    ),
+    "loss.svgd_variant": field(
+        "corrected", one_of("corrected", "literal"), "form of the loss of SVGD", SVGD_LOSS
+    ),
+    "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
+    "loss.smoothing_ratio": field(
+        None,
+        optional(POSITIVE),
+        "ratio of gradient norms that the smoothing is steered to; None: it stays",
+    ),
+    "loss.smoothing_rate": field(0.1, UP_TO_ONE, "how fast the smoothing is steered", STEERED),
+    "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
+    "eval.selected_by_confidence": field(
+        False, FLAG, "also judge the buffer's images that the model is sure of", BUFFER, GENERATED
+    ),
+}
+
+_FIELDS: dict[str, Field] = {
+    **family("joint"),
+    **shared(
+        data={
+            "name": "digits",
+            "path": "",
+            "test_split": "test",
+            "image_size": None,
+            "fit": "crop",
+            "pixels": None,
+            "image_column": "",
+            "label_column": "",
+            "num_classes": None,
+            "max_train": None,
+            "max_test": None,
+            "holdout": None,
+            "max_holdout": None,
+            "placement": "device",
+            "flip": False,
+            "noise_scale": 0.03,
+        },
+        model={"factory": "", "options": ""},
+        optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
+        train={
+            "start_from": "",
+            "keep_best": "",
+            "num_epochs": 40,
+            "batch_size": 64,
+            "steps_per_dispatch": 22,
+            "log_every": 11,
+            "checkpoint_every_epochs": 10,
+            "max_consecutive_skips": 20,
+            "prng_impl": "threefry2x32",
+            **RECOVERY,
+            "max_abs_loss": 1e5,
+        },
+        mesh={"num_shards": 1, "whole_batch": True},
+        eval={
+            "every_epochs": 10.0,
+            "batch_size": 128,
+            "checkpoint": "newest",
+            "use_test_split": False,
+        },
+    ),
+    **under(shared(eval={"num_profiled": 0}), BUFFER, ENERGY),
+    **under(shared(eval={"num_samples": 1000}), waiting(BUFFER), waiting(ENERGY)),
+    "data.num_per_class": field(
+        None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
+    ),
+    "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
+    "data.augment_positives": field(True, FLAG, "augment the images of p(x), too", waiting(ENERGY)),
+    "data.positive_crop_padding": field(
+        None, optional(WHOLE), "crop_padding for p(x); None: the same", AUGMENTED, ENERGY
+    ),
+    "data.positive_flip": field(
+        None, optional(FLAG), "flip for p(x); None: the same", AUGMENTED, ENERGY
+    ),
+    **under(
+        {
+            **shared(model={"dtype": "float32"}),
+            "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
+            "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
+            "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
+        },
+        OURS,
+    ),
+    "model.norm_policy": field(
+        "default",
+        one_of("default", "running", "running_chains", "sada_jem"),
+        "which batches are normalised by which statistics",
+        BATCH_NORM,
+    ),
+    **needing_energy(_OF_ENERGY),
+    "loss.generative_weight": field(
+        1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
+    ),
+    "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
+    **own_options("optimizer", "an optimiser"),
+    **OWN_EVALUATIONS,
+    "optimizer.momentum": field(0.9, FRACTION, "momentum of SGD", SGD),
+    "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
+    "optimizer.schedule": field(
+        "steps", one_of("steps", "cosine"), "learning rate: down at decay_epochs, or cosine to 0"
+    ),
+    "optimizer.decay_epochs": field(
+        (24.0, 34.0), NOT_NEGATIVE, "epochs at which the learning rate steps down", STEPS_DOWN
+    ),
+    "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
+    "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
+    "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
+    "eval.num_ood": field(1000, ZERO_OR_TWO, "images of each out-of-distribution set; 0: none"),
+    "eval.ood_tfds": field((), NAME, "tensorflow-datasets that are out of distribution", OOD),
+    "eval.num_attacked": field(128, WHOLE, "test images that are attacked; 0: none"),
+    "eval.attack_linf": field((0, 4, 16, 32), RADIUS, "radii in L-infinity, of 255", ATTACKED),
+    "eval.attack_l2": field((0, 64, 128, 256), RADIUS, "radii in L2, of 255", ATTACKED),
+    "eval.attack_steps": field(20, COUNT, "steps of an attack (PGD)", ATTACKED),
+    "eval.attack_step_size": field(
+        None, optional(POSITIVE), "step of an attack, of 255; None: 2.5 radii / steps", ATTACKED
+    ),
+    "eval.attack_restarts": field(1, COUNT, "random starts of an attack", ATTACKED),
+    "eval.refine_steps": field(
+        0, WHOLE, "sampler steps before an attacked image is classified", ATTACKED
+    ),
+    "eval.refine_gradients": field(
+        ("bpda", "full"),
+        one_of("bpda", "full"),
+        "attacks on refined images: bpda takes the chain's derivative as 1, full is its own",
+        REFINED,
+        ATTACKED,
+    ),
+    "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
+    "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),
+}
+FIELDS = left_open(
+    _FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.law", "sampler.sgld.step_size"
+)
+
+
+def configure(
+    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+) -> ConfigDict:
+    """The family's defaults with ``base`` and then the changes of ``variant``.
+
+    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
+    precision, with parameters, energies and losses in float32.
+
+    Raises:
+      ValueError: for a variant that does not exist.
+    """
+    return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})

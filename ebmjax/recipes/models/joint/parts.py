@@ -1,0 +1,217 @@
+"""The parts of a joint energy model that its configuration names: the tables and what they make."""
+
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ebmjax import data, learning, networks, samplers
+from ebmjax._numbers import as_arguments
+from ebmjax._phases import phase
+from ebmjax._stored import map_rows, rows_of
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.user_parts import is_users
+from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
+from ebmjax.recipes.models.joint.checks import check_independence, has_class_blocks, sampler
+from ebmjax.recipes.parts import start_distributions
+from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.user_networks import Part, user_networks
+
+NORMS = {"none": None, "batch": "batch", "group": "group"}
+NORM_POLICIES = {
+    "default": networks.NormPolicy(),
+    "running": networks.NormPolicy(
+        positives="running", negatives="running", chains="running", updated_by=("classified",)
+    ),
+    "running_chains": networks.NormPolicy(chains="running"),
+    "sada_jem": networks.SADA_JEM_POLICY,
+}
+
+
+def classifiers(
+    config: Config, image_shape: tuple[int, ...]
+) -> tuple[networks.Network, networks.Network]:
+    """Returns the networks that train and that chains follow; both take the same parameters."""
+    if not config.model.factory:
+        return _wide_resnet(config, "model"), _wide_resnet(config, "sampler")
+    num_classes = config.data.num_classes
+    image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
+    (network,) = user_networks(
+        config,
+        {"num_classes": num_classes, "image_shape": tuple(image_shape)},
+        (Part("logits", (image,), (num_classes,)),),
+        has_state=True,
+    )
+    _, state = jax.eval_shape(network.init, jax.random.key(0), image)
+    if jax.tree.leaves(state):
+        if config.loss.generative_weight:
+            check_independence(config, sampler(config))
+    elif config.model.norm_policy != "default":
+        raise ConfigError(
+            f"config.model.norm_policy={config.model.norm_policy!r} has no effect here: the "
+            "network of config.model.factory keeps no batch statistics. Set "
+            "--config.model.norm_policy=default."
+        )
+    return network, network
+
+
+def _wide_resnet(config: Config, section: Literal["model", "sampler"]) -> networks.Network:
+    """The wide residual network of ``config.model``, computing in the ``dtype`` of a section."""
+    model = config.model
+    return networks.from_linen(
+        networks.WideResNet(
+            depth=model.depth,
+            widen_factor=model.widen_factor,
+            num_classes=config.data.num_classes,
+            norm=NORMS[model.norm],
+            dtype=DTYPES[config[section].dtype],
+        )
+    )
+
+
+def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
+    """Returns the training images that batches are drawn from.
+
+    All of them, or with ``config.data.num_per_class`` the first ones of each class, by class.
+
+    Raises:
+      ConfigError: if a class has fewer.
+    """
+    number = config.data.num_per_class
+    if number is None:
+        return train
+    labels = np.asarray(train.labels)
+    first = [np.flatnonzero(labels == label)[:number] for label in range(config.data.num_classes)]
+    smallest = min(len(places) for places in first)
+    if smallest < number:
+        raise ConfigError(
+            f"config.data.num_per_class must be at most the number of training images of every "
+            f"class, got {number} where one class has {smallest} of the {len(labels)} images "
+            "(config.data.max_train). Take fewer, or read more images."
+        )
+    places = np.concatenate(first)
+    return data.ImageData(*(rows_of(array, places) for array in train))
+
+
+def classified_view(config: Config) -> learning.View:
+    """Labelled images to what the network sees: augmented, with noise."""
+    return partial(_view, config.data, config.data.crop_padding, config.data.flip)
+
+
+def positive_view(config: Config) -> learning.View:
+    """Returns the view of images for p(x), augmented if ``config.data.augment_positives``.
+
+    The augmentation is that of labelled images, unless ``positive_crop_padding`` or
+    ``positive_flip`` is set.
+    """
+    section = config.data
+    if not section.augment_positives:
+        return partial(_view, section, 0, False)
+    padding, is_flipped = section.positive_crop_padding, section.positive_flip
+    return partial(
+        _view,
+        section,
+        section.crop_padding if padding is None else padding,
+        section.flip if is_flipped is None else is_flipped,
+    )
+
+
+def _view(
+    section: Config, padding: int, is_flipped: bool, key: jax.Array, images: jax.Array
+) -> jax.Array:
+    crop_key, flip_key, _, noise_key = jax.random.split(key, 4)
+    x = data.to_signed_unit(images)
+    if padding:
+        x = data.reflect_pad_crop(crop_key, x, padding=padding)
+    if is_flipped:
+        x = data.random_flip(flip_key, x)
+    if section.noise_scale:
+        x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)
+    return x
+
+
+def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
+    """The plan of negatives."""
+    chosen = sampler(config)
+    is_interacting = chosen.entry.interacting
+    kind = learning.ChainKind(
+        sampler=bound(chosen, config.sampler, train.images.shape[1:]),
+        num_steps=config.sampler.num_steps,
+        is_interacting=is_interacting,
+        axis_name=SHARD_AXES if is_interacting else None,
+        memory=chosen.entry.memory,
+    )
+    return learning.ChainPlan(
+        kinds={chosen.name: kind},
+        num_samples=_a_shard(config, "num_samples"),
+        law=initial_law(config, train),
+        reinit_prob=config.sampler.buffer.reinit_prob,
+        num_classes=config.data.num_classes if has_class_blocks(config) else 1,
+        replacement=config.sampler.buffer.replacement,
+        num_kept=_a_shard(config, "buffer.num_kept"),
+    )
+
+
+def _a_shard(config: Config, name: str) -> Any:
+    """A shard's part of a number of samples, None of None."""
+    total = config.sampler[name]
+    return None if total is None else total // config.mesh.num_shards
+
+
+def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
+    """The law that chains start from, ``config.sampler.buffer.law``."""
+    buffer = config.sampler.buffer
+    laws = start_distributions.laws(buffer, train.images.shape[1:])
+
+    def informative() -> samplers.InitialLaw:
+        images = map_rows(_signed_on_host, train.images, np.float32)
+        num, num_classes = len(train.labels), config.data.num_classes
+        with phase(f"start distribution: a Gaussian a class of {num:,} images"):
+            return samplers.informative_law(images, train.labels, num_classes)
+
+    laws["informative"] = informative
+    return laws[buffer.law]()
+
+
+def _signed_on_host(images: np.ndarray) -> np.ndarray:
+    """``to_signed_unit`` of some images, without the device."""
+    return (2.0 * images.astype(np.float32) - 255.0) / 255.0
+
+
+def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
+    """Adam or SGD with warm-up, a rate that decays, and coupled weight decay."""
+    section = config.optimizer
+    total_steps = config.train.num_epochs * steps_per_epoch
+    schedules = {
+        "steps": partial(_steps_down, section, steps_per_epoch),
+        "cosine": partial(optax.cosine_decay_schedule, decay_steps=total_steps),
+    }
+    make_schedule = schedules[section.schedule]
+    numbers = as_arguments({"learning_rate": section.learning_rate})
+
+    def schedule(count: Any) -> Any:
+        decaying = make_schedule(numbers()["learning_rate"])
+        return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
+
+    decay = optax.add_decayed_weights(section.weight_decay)
+    if is_users(section.name):
+        return optax.chain(decay, user_optimizer(config, schedule))
+    transforms = {
+        "adam": optax.scale_by_adam,
+        "sgd": lambda: optax.trace(decay=section.momentum),
+    }
+    return optax.chain(
+        decay,
+        transforms[section.name](),
+        optax.scale_by_learning_rate(schedule),
+    )
+
+
+def _steps_down(section: Config, steps_per_epoch: int, learning_rate: Any) -> optax.Schedule:
+    scales: dict[int, float] = {}
+    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+        scales[step] = scales.get(step, 1.0) * section.decay_factor
+    return optax.piecewise_constant_schedule(learning_rate, scales)

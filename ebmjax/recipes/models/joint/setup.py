@@ -1,0 +1,114 @@
+"""Joint energy models (JEM, JEM++, SADA-JEM, SVGD in JEM), from their configuration."""
+
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import data
+from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.models import build as common
+from ebmjax.recipes.models.joint import checks, objectives, parts, plots
+from ebmjax.recipes.models.joint.chains import densities_of
+from ebmjax.recipes.models.joint.evaluate import JointEvaluation
+from ebmjax.recipes.models.joint.monitor import JointMonitor
+from ebmjax.recipes.parts import image_data
+from ebmjax.training import init_state, make_train_step, warm_start
+
+
+def build(config: Config, workdir: Path) -> common.Experiment:
+    """The experiment of ``config`` (see ``joint/fields.py`` for the fields)."""
+    images, config = image_data.load(config)
+    checks.check(config, images.about[0])
+    train, test = images.train, images.monitored
+    learnt = parts.learnt_images(config, train)
+    streams = (config.train.positive_batch_size,)
+    plan = common.plan(config, len(learnt.images), further_streams=streams)
+    params_key, _, eval_key = common.root_keys(config)
+    network_key, buffer_key = jax.random.split(params_key)
+
+    classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:])
+    policy = parts.NORM_POLICIES[config.model.norm_policy]
+    params, statistics = jax.jit(classifier.init)(
+        network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
+    )
+    objective = objectives.objective(config)
+    has_energy = bool(config.loss.generative_weight)
+    gone = set(range(config.data.num_classes)).difference(train.labels.tolist())
+    if gone and has_energy and config.sampler.buffer.law == "informative":
+        raise ConfigError(
+            f"config.sampler.buffer.law=informative needs training images of every class, and of "
+            f"{sorted(gone)[:5]} none are left ({images.about[0]}). Hold fewer out "
+            "(config.data.holdout), read more (config.data.max_train), or take the law uniform."
+        )
+    chain_plan = parts.chain_plan(config, train) if has_energy else None
+    # A classifier alone has no chains in training, but may refine attacked images by such chains.
+    is_refined = config.eval.num_attacked and config.eval.refine_steps
+    refining = parts.chain_plan(config, train) if is_refined else None
+    carry = init_carry(
+        buffer_key,
+        chain_plan,
+        num_shards=config.mesh.num_shards,
+        buffer_size=config.sampler.buffer.size or 0,
+        statistics=statistics,
+        smoothing=config.loss.smoothing,
+    )
+    gradient_fn = make_joint_gradient_fn(
+        classifier,
+        objective,
+        classified_view=parts.classified_view(config),
+        positive_view=parts.positive_view(config),
+        plan=chain_plan,
+        norm_policy=policy,
+        chain_classifier=chain_classifier,
+    )
+    optimizer = parts.optimizer(config, len(learnt.images) // config.train.batch_size)
+    train_step = make_train_step(
+        gradient_fn,
+        optimizer,
+        max_abs_loss=config.train.max_abs_loss,
+        hold_fn=common.hold_fn(config),
+    )
+    network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
+    distances = Distances(train, test, config)  # shared: its extractor is loaded once
+    monitor = JointMonitor(
+        workdir=workdir,
+        classifier=classifier,
+        test=test,
+        distances=distances,
+        key=eval_key,
+        plan=chain_plan,
+        densities_of=densities_of(network, objective.density_scale),
+        config=config,
+    )
+    evaluation = JointEvaluation(
+        workdir=workdir,
+        key=eval_key,
+        network=network,
+        density_scale=objective.density_scale,
+        plan=chain_plan,
+        refining=refining,
+        train=train,
+        test=images.evaluated,
+        distances=distances,
+        config=config,
+    )
+    state = init_state(params, optimizer, carry)
+    return common.Experiment(
+        state=state,
+        train_step=train_step,
+        data=learnt,
+        plan=plan,
+        monitor=monitor,
+        draw=partial(plots.draw, workdir, config),
+        evaluate=evaluation,
+        check_evaluate=evaluation.check,
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
+        use=evaluation.use,
+        tests=(images.monitored.images, images.evaluated.images),
+        about_data=images.about,
+        config=config,
+    )

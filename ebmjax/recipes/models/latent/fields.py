@@ -1,0 +1,260 @@
+"""Every field of a latent EBM's configuration, with the digits' values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.by_images import LENGTHS, left_open
+from ebmjax.recipes.config.common_fields import (
+    ACTIVATIONS,
+    OURS,
+    OWN_EVALUATIONS,
+    RECOVERY,
+    family,
+    own_options,
+    shared,
+    with_digits,
+)
+from ebmjax.recipes.config.declare import (
+    Field,
+    When,
+    above_zero,
+    chosen,
+    field,
+    given,
+    section,
+    under,
+    waiting,
+)
+from ebmjax.recipes.config.ranges import (
+    COUNT,
+    COUNTS,
+    FLAG,
+    NOT_NEGATIVE,
+    POSITIVE,
+    TWO_OR_MORE,
+    UP_TO_ONE,
+    one_of,
+    one_of_or_function,
+    optional,
+)
+from ebmjax.recipes.parts.samplers.sections import sections
+from ebmjax.recipes.parts.samplers.sections import shared as of_any
+from ebmjax.recipes.parts.samplers.table import SHARED, SINGLE
+
+OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
+METHODS = ("thermodynamic", "stepping_stone", "ais", "smc")
+
+POWERS = chosen("loss.name", *OBJECTIVES[1:], what="an objective with powers")
+THROUGH_CHAIN = chosen("loss.name", "through_chain")
+LEARNED_PRIOR = waiting(chosen("loss.name", *OBJECTIVES[:-1], what="a prior that learns"))
+COVARIANCE = chosen("loss.name", "covariance")
+PILOT = waiting(chosen("loss.schedule", "adaptive", what="powers that a pilot run places"))
+DECAYING = When(
+    "rates that decay, config.optimizer.decay_per_epoch below 1",
+    lambda config: config.optimizer.decay_per_epoch < 1,
+    may_wait=True,
+)
+BY_METHODS = waiting(given("eval.evidence_methods", "methods to compare"))
+GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
+
+
+def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
+    section = f"sampler.{name}"
+    return {
+        **of_any(section, SINGLE, step_size, f"sampler of the {name}"),
+        f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
+    }
+
+
+def _is_used(name: str) -> When:
+    """The condition that prior or posterior has a sampler."""
+    return When(
+        f"config.sampler.prior.name or posterior.name={name}",
+        lambda c: name in (c.sampler.prior.name, c.sampler.posterior.name),
+    )
+
+
+def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field]:
+    fields = {
+        "learning_rate": field(first, POSITIVE, f"learning rate of the {name}"),
+        "final_learning_rate": field(last, POSITIVE, "where its decay ends", DECAYING),
+    }
+    return section(f"optimizer.{name}", fields, *when)
+
+
+_FIELDS: dict[str, Field] = {
+    **family("latent"),
+    **shared(
+        data={
+            "name": "digits",
+            "path": "",
+            "test_split": "test",
+            "image_size": None,
+            "fit": "crop",
+            "pixels": None,
+            "image_column": "",
+            "label_column": "",
+            "num_classes": None,
+            "max_train": None,
+            "max_test": None,
+            "holdout": None,
+            "max_holdout": None,
+            "placement": "device",
+        },
+        model={"factory": "", "options": ""},
+        loss={"energy_l2": 0.0},
+        train={
+            "start_from": "",
+            "keep_best": "",
+            "num_epochs": 100,
+            "batch_size": 72,
+            "steps_per_dispatch": 20,
+            "log_every": 5,
+            "checkpoint_every_epochs": 10,
+            "max_consecutive_skips": 20,
+            "prng_impl": "threefry2x32",
+            "max_abs_loss": 1e7,
+            **RECOVERY,
+        },
+        mesh={"num_shards": 8},
+        eval={
+            "every_epochs": 20.0,
+            "batch_size": 128,
+            "num_samples": 1000,
+            "checkpoint": "newest",
+            "use_test_split": False,
+            "num_generated": 1000,
+            "inception_weights": "",
+            "inception_sha256": "",
+        },
+    ),
+    "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
+    **under(
+        {
+            **shared(model={"dtype": "float32"}),
+            "model.prior_hidden": field(
+                (100, 100), COUNT, "hidden layers of the prior's energy; none: it is linear"
+            ),
+            "model.prior_activation": field(
+                "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
+            ),
+            "model.generator_features": field(
+                None,
+                optional(COUNTS),
+                "channels of the generator's stages, which double the side; None: ..., 128, 64",
+            ),
+            "model.generator_init": field(
+                "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"
+            ),
+        },
+        OURS,
+    ),
+    "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
+    **_chains("prior", 0.16, 60),
+    **_chains("posterior", 0.04, 20),
+    **sections(SINGLE, _is_used, without=SHARED),
+    **own_options("sampler", "a sampler", "sampler.prior.name", "sampler.posterior.name"),
+    **OWN_EVALUATIONS,
+    "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
+    **own_options("optimizer", "an optimiser"),
+    "sampler.warm_start": field(
+        False, FLAG, "anneal chains along the powers instead of starting afresh at each", POWERS
+    ),
+    "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
+    "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),
+    "loss.schedule": field(
+        "power", one_of("power", "adaptive"), "who places the powers: a law or a pilot run", POWERS
+    ),
+    "loss.num_intervals": field(10, COUNT, "intervals between powers"),
+    "loss.exponent": field(6.0, POSITIVE, "exponent p of the power law"),
+    "loss.pilot_epochs": field(5, COUNT, "epochs of the pilot run, along the power law", PILOT),
+    "loss.pilot_intervals": field(20, COUNT, "intervals that the pilot run looks at", PILOT),
+    "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
+    "loss.control_variates": field(False, FLAG, "control variates by Stein's identity", COVARIANCE),
+    "loss.kl_weight": field(
+        1.0, NOT_NEGATIVE, "weight of the divergences in the objective", THROUGH_CHAIN
+    ),
+    "loss.kl_covariance": field(
+        "full", one_of("full", "diagonal", "shrunk"), "covariances of their fits", THROUGH_CHAIN
+    ),
+    "loss.kl_sum": field(
+        "corrected",
+        one_of("corrected", "literal"),
+        "sign between divergences; literal: as the thesis prints",
+        THROUGH_CHAIN,
+    ),
+    "optimizer.decay_per_epoch": field(0.99, UP_TO_ONE, "decay of the learning rates"),
+    **_rates("prior", 2e-4, 1e-4, LEARNED_PRIOR),
+    **_rates("generator", 1e-3, 5e-4),
+    "train.num_repeats": field(1, COUNT, "runs, of seeds seed, seed + 1, ..., in one program"),
+    "eval.at_start": field(True, FLAG, "evaluate before the first step, too"),
+    "eval.num_test": field(352, COUNT, "test images of an evaluation during training"),
+    "eval.evidence_images": field(32, COUNT, "images whose log evidence is estimated"),
+    "eval.evidence_chains": field(
+        64, TWO_OR_MORE, "chains of an image; at least 3 for each latent dimension"
+    ),
+    "eval.evidence_divergences": field(
+        True, FLAG, "report divergences, too; False: the trapezium rule alone"
+    ),
+    "eval.num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured"),
+    "eval.smallest_generated": field(
+        240, COUNT, "smallest number of images that metrics are extrapolated from", GENERATED
+    ),
+    "eval.evidence_methods": field(
+        ("thermodynamic", "stepping_stone", "ais"),
+        one_of(*METHODS),
+        "methods that --mode=eval compares; empty: none",
+    ),
+    "eval.evidence_intervals": field(40, COUNT, "intervals of these methods", BY_METHODS),
+    "eval.evidence_steps": field(10, COUNT, "steps at each of their powers", BY_METHODS),
+    "eval.evidence_step_size": field(0.02, POSITIVE, "step size of their chains", BY_METHODS),
+}
+FIELDS = left_open(_FIELDS, *LENGTHS, "eval.num_test")
+
+
+def configure(
+    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+) -> ConfigDict:
+    """The family's defaults with ``base`` and then the changes of ``variant``.
+
+    "" is the base itself, "smoke" a few steps of it on few images, and "vanilla" the training
+    without powers. "bfloat16" computes in half precision, with parameters, energies and losses in
+    float32.
+
+    Raises:
+      ValueError: for a variant that does not exist.
+    """
+    common = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
+    return declare.configure(
+        FIELDS, variant, with_digits(base, max_test=352), {**common, **variants}
+    )
+
+
+VANILLA = {"loss.name": "vanilla"}
+
+SMOKE: dict[str, Any] = {
+    "data.max_train": 144,
+    "data.max_test": 24,
+    "data.max_holdout": 24,
+    "sampler.prior.num_steps": 5,
+    "sampler.posterior.num_steps": 5,
+    "loss.num_intervals": 3,
+    "loss.pilot_epochs": 1,
+    "train.num_epochs": 5,
+    "train.steps_per_dispatch": 2,
+    "train.log_every": 1,
+    "train.checkpoint_every_epochs": 1,
+    "eval.every_epochs": 2,
+    "eval.num_samples": 20,
+    "eval.num_test": None,
+    "eval.num_gradients": 2,
+    "eval.evidence_images": 2,
+    "eval.evidence_chains": 48,
+    "eval.num_generated": 40,
+    "eval.smallest_generated": 20,
+    "eval.evidence_intervals": 3,
+    "eval.evidence_steps": 2,
+}

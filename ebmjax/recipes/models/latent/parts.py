@@ -1,0 +1,181 @@
+"""The parts of a latent EBM experiment, each from its section of the configuration."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax import data, latent, networks
+from ebmjax._numbers import as_arguments
+from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.models import build as common
+from ebmjax.recipes.models.latent.checks import sampler
+from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.user_networks import Part, user_networks
+
+ESTIMATORS: dict[str, Callable[..., Any]] = {
+    "vanilla": latent.vanilla_loss,
+    "tempered": latent.tempered_loss,
+    "telescoped": latent.telescoped_loss,
+    "covariance": latent.covariance_loss,
+    "through_chain": latent.through_chain_loss,
+    "frozen_prior": latent.frozen_prior_loss,
+}
+INITIALIZERS = {
+    "lecun_normal": nn.initializers.lecun_normal(),
+    "xavier_normal": nn.initializers.xavier_normal(),
+}
+
+
+class Examples(NamedTuple):
+    """Examples that the loop draws batches from.
+
+    Attributes:
+      images: the training data.
+      index: of every example, (num_examples,): by it a persistent chain is found again.
+    """
+
+    images: data.ImageData
+    index: jax.Array
+
+
+def observe(batch: Examples) -> jax.Array:
+    """Images (examples, H, W, C) in the generator's range."""
+    return data.to_signed_unit(jnp.asarray(batch.images.images))
+
+
+def chains(config: Config) -> latent.LatentChains:
+    """Samplers and lengths of ``config.sampler``."""
+    section, shape = config.sampler, (config.model.latent_dim,)
+    return latent.LatentChains(
+        config.model.latent_dim,
+        prior_sampler=bound(sampler(config, "prior"), section, shape),
+        prior_steps=section.prior.num_steps,
+        posterior_sampler=bound(sampler(config, "posterior"), section, shape),
+        posterior_steps=section.posterior.num_steps,
+        warm_start=section.warm_start,
+    )
+
+
+def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) -> Callable[..., Any]:
+    """The learning gradient of ``config.loss``; ``powers`` are unused by "vanilla"."""
+    section = config.loss
+    loss_fn = ESTIMATORS[section.name]
+    options: dict[str, Any] = {"energy_l2": section.energy_l2}
+    if section.name == "through_chain":
+        options |= {"kl_weight": section.kl_weight, "kl_covariance": section.kl_covariance}
+        options["kl_sum"] = section.kl_sum
+        return make_through_chain_gradient_fn(
+            model,
+            powers,
+            chains(config),
+            observe=observe,
+            num_chains=section.chains_per_observation,
+            **options,
+        )
+    if section.name == "covariance":
+        options["num_chains"] = section.chains_per_observation
+        options["control_variates"] = section.control_variates
+    numbers = as_arguments(options)
+    return make_latent_gradient_fn(
+        model,
+        chains(config),
+        observe=observe,
+        powers=None if section.name == "vanilla" else powers,
+        loss_fn=lambda *given: loss_fn(*given, **numbers()),
+        num_chains=section.chains_per_observation,
+        identify=lambda batch: batch.index,
+    )
+
+
+def model_of(
+    config: Config, image_shape: tuple[int, ...]
+) -> tuple[latent.LatentModel, Callable[[jax.Array], latent.LatentParams]]:
+    """Returns the model of ``config.model`` and ``key -> initial parameters``.
+
+    Raises:
+      ConfigError: if the user's networks do not have the shapes of latents and images.
+    """
+    section = config.model
+    z = jnp.zeros(section.latent_dim)
+    make = _users if section.factory else _ours
+    energy, generator = make(config, z, tuple(image_shape))
+
+    def init(key: jax.Array) -> latent.LatentParams:
+        energy_key, generator_key = jax.random.split(key)
+        return latent.LatentParams(energy.init(energy_key, z), generator.init(generator_key, z))
+
+    model = latent.LatentModel(
+        energy_fn=energy.apply,
+        generator_fn=generator.apply,
+        likelihood_scale=section.likelihood_scale,
+    )
+    # Eagerly every layer would be compiled, and applied, on its own.
+    return model, jax.jit(init)
+
+
+def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
+    del z
+    section, dtype = config.model, common.DTYPES[config.model.dtype]
+    energy = networks.LatentEnergy(
+        hidden=section.prior_hidden,
+        activation=common.ACTIVATIONS[section.prior_activation],
+        dtype=dtype,
+    )
+    features = section.generator_features
+    generator = networks.ConvGenerator(
+        features=widths(max(image_shape[:2])) if features is None else features,
+        channels=image_shape[-1],
+        image_size=(image_shape[0], image_shape[1]),
+        kernel_init=INITIALIZERS[section.generator_init],
+        dtype=dtype,
+    )
+    return energy, generator
+
+
+def widths(side: int) -> tuple[int, ...]:
+    """Returns the generator's channels for images of ``side`` pixels.
+
+    64 in the last stage and twice as many in each before it; the first stage has 4 to 8 pixels.
+    """
+    num_stages = max((side // 4).bit_length() - 1, 0)
+    return tuple(64 * 2**stage for stage in reversed(range(num_stages)))
+
+
+class _Functions(NamedTuple):
+    """A network without state, by the functions of a Linen module."""
+
+    init: Callable[..., Any]
+    apply: Callable[..., jax.Array]
+
+
+def _users(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> list[_Functions]:
+    shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
+    found = user_networks(
+        config,
+        {
+            "latent_dim": config.model.latent_dim,
+            "image_shape": image_shape,
+            "num_classes": config.data.num_classes,
+        },
+        (Part("energies", (shape,), ()), Part("images", (shape,), image_shape)),
+    )
+    return [
+        _Functions(
+            lambda key, z, network=network: network.init(key, z)[0],
+            lambda params, z, network=network: network.apply(params, {}, z)[0],
+        )
+        for network in found
+    ]
+
+
+def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
+    """One Adam for the prior, one for the generator."""
+    return optax.multi_transform(
+        {name: common.adam(config, name, steps_per_epoch) for name in latent.LatentParams._fields},
+        latent.LatentParams(*latent.LatentParams._fields),
+    )

@@ -1,0 +1,1 @@
+"""Parts that a configuration names: samplers, data, networks, losses."""

@@ -1,0 +1,274 @@
+"""Reads the images of a run from the source that ``config.data`` names."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ebmjax import data
+from ebmjax._stored import rows_of
+from ebmjax.recipes.config import by_images, extractor_names
+from ebmjax.recipes.config.errors import Config, ConfigError
+
+ABOUT_RANDOM = (
+    "FID compares features of a random network, because a classifier's need five classes; "
+    "--config.eval.inception_weights=FILE takes Inception's"
+)
+
+DEFAULT_HOLDOUT = 0.2
+NO_TEST_SPLIT = (
+    f"no split 'test': the images held out, config.data.holdout={DEFAULT_HOLDOUT}, stand for it"
+)
+
+
+class Images(NamedTuple):
+    """Images that a run learns from and is judged by.
+
+    Attributes:
+      train: training images.
+      monitored: images measured during training: the test split, or images held out.
+      evaluated: images of the full evaluation: the same, or the test split.
+      about: lines that say what was read and what was done to it.
+    """
+
+    train: data.ImageData
+    monitored: data.ImageData
+    evaluated: data.ImageData
+    about: tuple[str, ...] = ()
+
+
+def load(config: Config) -> tuple[Images, Config]:
+    """Returns the checked images of ``config.data``, and ``config`` with what they decide.
+
+    In the configuration that is returned, ``image_size``, ``num_classes``, ``max_train``,
+    ``max_test`` and ``pixels`` are those of the images, and ``holdout`` is a number; 0 classes are
+    images without labels. Fields that the configuration leaves to the images have values (see
+    ``by_images``). The test split is read only if something uses it.
+
+    Raises:
+      ConfigError: if the images do not fit the configuration, or cannot be read.
+      FileNotFoundError, NotADirectoryError, DataUnavailableError: if they are not there.
+    """
+    config = config.copy_and_resolve_references()
+    section = config.data
+    found = _load(config, "train", section.max_train, on_disk=section.placement == "disk")
+    section.pixels = found.pixels
+    if section.num_classes is None:
+        section.num_classes = found.num_classes or 0
+    if section.num_classes and found.empty_classes:
+        raise ConfigError(
+            f"{_where(config, 'train')}: every class must have images, but classes "
+            f"{list(found.empty_classes[:5])} of {section.num_classes} have none. Number the "
+            "classes 0, 1, ... without gaps."
+        )
+    train = _checked(config, found, "train")
+    section.max_train = len(train.labels)
+    found_test, about = None, []
+    if not section.holdout or config.eval.use_test_split:
+        found_test = _load_test(config)
+    if section.holdout is None:
+        section.holdout = 0 if found_test else DEFAULT_HOLDOUT
+        if not found_test:
+            about.append(NO_TEST_SPLIT)
+    section.holdout = number_held_out(section.holdout, section.max_train, section.max_holdout)
+    about.insert(0, _about("train", train, found, section.num_classes, int(section.holdout)))
+    section.image_size, held_out = train.images.shape[1], None
+    if section.holdout:
+        train, held_out = _divided(train, int(section.holdout), bool(section.num_classes))
+    if found_test is None:
+        assert held_out is not None
+        return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
+    test = _checked(config, found_test, section.test_split)
+    _check_alike(config, found, found_test)
+    section.max_test = len(test.labels)
+    about.append(_about(section.test_split, test, found_test, section.num_classes))
+    return _with_choices(Images(train, held_out or test, test, tuple(about)), config)
+
+
+def number_held_out(holdout: float, total: int, limit: int | None) -> int:
+    """Returns the number of training images that are held out.
+
+    Args:
+      holdout: a fraction below 1, or a number.
+      total: training images that there are.
+      limit: most images held out; None for any.
+
+    Raises:
+      ConfigError: if none is left for training.
+    """
+    number = int(holdout) if holdout >= 1 else round(holdout * total)
+    number = min(max(number, int(holdout > 0)), total if limit is None else limit)
+    if number >= total:
+        raise ConfigError(
+            f"config.data.holdout must leave training images: it is {holdout:g} of {total} "
+            "(config.data.max_train)."
+        )
+    return number
+
+
+def _divided(
+    train: data.ImageData, number: int, has_classes: bool
+) -> tuple[data.ImageData, data.ImageData]:
+    """Returns images to train on and images held out, the last ones of each class by its share.
+
+    More images held out include fewer.
+    """
+    labels = train.labels if has_classes else np.zeros_like(train.labels)
+    from_last = np.argsort(labels[::-1], kind="stable")
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    chosen = from_last[np.argsort(shares, kind="stable")[:number]]
+    is_held = np.zeros(len(labels), bool)
+    is_held[len(labels) - 1 - chosen] = True
+    kept, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    return (
+        data.ImageData(*(rows_of(array, kept) for array in train)),
+        data.ImageData(*(array[held] for array in train)),
+    )
+
+
+def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
+    """Returns both, with what the configuration leaves to the images and lines about it."""
+    num_train, shape = len(images.train.labels), images.train.images.shape[1:]
+    per_class = config.data.get("num_per_class")
+    if per_class is not None:
+        num_train = min(num_train, per_class * config.data.num_classes)
+    num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
+    lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    if extractor_names.extractor_name(config) == extractor_names.RANDOM:
+        lines.append(ABOUT_RANDOM)
+    return images._replace(about=(*images.about, *lines)), config
+
+
+def _about(
+    split: str,
+    images: data.ImageData,
+    found: data.LoadedImages,
+    num_classes: int,
+    num_held_out: int = 0,
+) -> str:
+    """Returns a line such as "train 4,000 of 5,000, 28x28x1, 10 classes"."""
+    height, width, channels = images.images.shape[1:]
+    held_out = f" ({num_held_out:,} held out)" * bool(num_held_out)
+    classes = f"{num_classes} classes" if num_classes else "no classes"
+    parts = [
+        f"{split} {len(images.labels):,} of {found.num_found:,}{held_out}",
+        f"{height}x{width}x{channels}",
+        classes,
+        *found.notes,
+    ]
+    return ", ".join(parts)
+
+
+def _load_test(config: Config) -> data.LoadedImages | None:
+    """Returns the test split; None if there is none, and held-out images may stand for it.
+
+    Raises:
+      ConfigError: see ``load``; also if there is another split, which may be meant.
+    """
+    section = config.data
+    try:
+        return _load(config, section.test_split, section.max_test)
+    except _MissingSplitError as error:
+        is_open = section.holdout is None and section.test_split == "test"
+        if is_open and not error.others:
+            return None
+        raise
+
+
+class _MissingSplitError(ConfigError):
+    """The data have no such split, but ``others``, which are not for training."""
+
+    def __init__(self, message: str, others: list[str]):
+        super().__init__(message)
+        self.others = others
+
+
+def check(config: Config) -> None:
+    """Raises as ``load`` if the source of ``config.data`` or a split that it needs is not there.
+
+    Reads no image.
+    """
+    needs_test = config.data.holdout == 0 or config.eval.use_test_split
+    for split in ("train", *[config.data.test_split] * needs_test):
+        with _name_fields(config, split):
+            data.check_source(config.data.name, split, **_options_of(config))
+
+
+def _options_of(config: Config, *others: str) -> dict[str, Any]:
+    names = ("path", "test_split", "image_column", "label_column", *others)
+    return {name: config.data[name] or None for name in names}
+
+
+def _load(
+    config: Config, split: str, limit: int | None, on_disk: bool = False
+) -> data.LoadedImages:
+    with _name_fields(config, split, on_disk):
+        return data.load_images(
+            config.data.name,
+            split,
+            fit=config.data.fit,
+            max_examples=limit,
+            on_disk=on_disk,
+            **_options_of(config, "image_size", "pixels"),
+        )
+
+
+@contextlib.contextmanager
+def _name_fields(config: Config, split: str, on_disk: bool = False) -> Iterator[None]:
+    """Names the fields in errors of a source."""
+    try:
+        yield
+    except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
+        raise type(error)(
+            f"{error} Set --config.data.name= and --config.data.path= of run, or --data_path= of "
+            "sample, score and export."
+        ) from error
+    except data.MissingSplitError as error:
+        name = next(iter(error.others), "NAME")
+        hint = (
+            f" Judge by another split, --config.data.test_split={name}, or by training images that "
+            "are held out, --config.data.holdout=0.2."
+        )
+        message = f"{_where(config, split)}: {error}{hint * (split != 'train')}"
+        raise _MissingSplitError(message, error.others) from error
+    except (TypeError, ValueError, ImportError, OSError) as error:
+        where = f"{_where(config, split)}{', config.data.placement=disk' * on_disk}"
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _where(config: Config, split: str) -> str:
+    path = f", config.data.path={config.data.path!r}" * bool(config.data.path)
+    return f"config.data.name={config.data.name!r}{path}, split {split}"
+
+
+def _checked(config: Config, found: data.LoadedImages, split: str) -> data.ImageData:
+    try:
+        return data.check_image_data(found.data, config.data.num_classes or None)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{_where(config, split)}: {error} The configuration has config.data.num_classes="
+            f"{config.data.num_classes}."
+        ) from error
+
+
+def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImages) -> None:
+    """Raises ConfigError if training and test images differ in their form or their classes."""
+    shapes = train.data.images.shape[1:], test.data.images.shape[1:]
+    if shapes[0] != shapes[1]:
+        raise ConfigError(
+            f"{_where(config, config.data.test_split)}: test images must have the shape of the "
+            f"training images, {shapes[0]}, got {shapes[1]}. Set --config.data.image_size=N, or "
+            "save both in the same form."
+        )
+    if config.data.num_classes and train.num_classes and not test.num_classes:
+        raise ConfigError(
+            f"{_where(config, config.data.test_split)}: test images must have labels, because the "
+            "training images have. Add them, or set --config.data.num_classes=0."
+        )
+    if config.data.num_classes and train.class_names != test.class_names:
+        raise ConfigError(
+            f"{_where(config, config.data.test_split)}: the classes must be those of the training "
+            f"images, {train.class_names[:8]}, got {test.class_names[:8]}."
+        )

@@ -1,0 +1,19 @@
+"""Samplers by the names that configurations give them: one table for all families."""
+
+from ebmjax.recipes.parts.samplers.chosen import Chosen as Chosen
+from ebmjax.recipes.parts.samplers.chosen import check as check
+from ebmjax.recipes.parts.samplers.chosen import check_particles as check_particles
+from ebmjax.recipes.parts.samplers.chosen import implied_temperature as implied_temperature
+from ebmjax.recipes.parts.samplers.chosen import larger as larger
+from ebmjax.recipes.parts.samplers.chosen import noise_scale as noise_scale
+from ebmjax.recipes.parts.samplers.chosen import of_section as of_section
+from ebmjax.recipes.parts.samplers.chosen import of_shared as of_shared
+from ebmjax.recipes.parts.samplers.chosen import temperature as temperature
+from ebmjax.recipes.parts.samplers.sections import defaults as defaults
+from ebmjax.recipes.parts.samplers.sections import sections as sections
+from ebmjax.recipes.parts.samplers.sections import shared as shared
+from ebmjax.recipes.parts.samplers.table import PLAIN as PLAIN
+from ebmjax.recipes.parts.samplers.table import SAMPLERS as SAMPLERS
+from ebmjax.recipes.parts.samplers.table import SHARED as SHARED
+from ebmjax.recipes.parts.samplers.table import SINGLE as SINGLE
+from ebmjax.recipes.parts.samplers.table import Entry as Entry

@@ -1,0 +1,100 @@
+"""From a chosen sampler to ``log_density_fn -> Sampler``: clipping, box and annealing."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+
+from ebmjax import densities, samplers
+from ebmjax._numbers import as_arguments
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_annealed
+from ebmjax.recipes.parts.samplers.table import BLACKJAX, FIRST_LAYER
+
+
+def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[..., Any]:
+    """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
+
+    Scores are clipped first; then the box acts, and the step falls along the chain.
+
+    Its numbers are arguments of the programs that use it.
+
+    Args:
+      chosen: already checked by ``chosen.check``.
+      section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
+        where the family has them.
+      shape: of one position.
+    """
+    box = section.get("box", "none")
+    options = hyperparameters(chosen)
+    if chosen.entry.needs == BLACKJAX:
+        options["num_coordinates"] = math.prod(shape)
+    habits = {name: section.get(name) for name in ("max_score", "low", "high")}
+    numbers = as_arguments(
+        {"options": options, "fraction": section.get("final_step_fraction"), **habits}
+    )
+
+    def make_bound(log_density_fn: Any, **given: Any) -> Any:
+        values = numbers()
+        options, max_score = values["options"], values["max_score"]
+        low, high = values["low"], values["high"]
+        make = partial(chosen.make, **options)
+        if chosen.entry.needs == FIRST_LAYER:
+            ends = {"low": low, "high": high} if box == "clamp" else {}
+            return _split(partial(make, max_score=max_score, **ends), chosen.name, log_density_fn)
+        if is_annealed(section):
+            make = _annealed(make, options, values["fraction"], section.num_steps)
+        if box != "none":
+            make = in_box(make, box, low, high, rejects=chosen.rejects)
+        if max_score is not None:
+            log_density_fn = samplers.clip_score(log_density_fn, max_score)
+        return make(log_density_fn, **given)
+
+    return make_bound
+
+
+def in_box(
+    make: Callable[..., Any], box: str, low: Any, high: Any, *, rejects: bool
+) -> Callable[..., Any]:
+    """Returns ``make`` with chains that stay in ``[low, high]``.
+
+    "clamp" projects, "reflect" has mirrors at the ends, "reject" takes back the moves that leave.
+    A sampler that never rejects is projected under "reject" too: it stands beside one that does.
+    """
+    if box == "reflect":
+        return samplers.reflect(make, low, high)
+    if box == "reject" and rejects:
+        return lambda density, **given: make(densities.within_box(density, low, high), **given)
+    return samplers.clamp(make, low, high)
+
+
+def _split(make: Callable[..., Any], name: str, density: Any) -> Any:
+    if getattr(density, "first_layer", None) is None or density.head is None:
+        raise ConfigError(
+            f"the sampler {name!r} needs a network split after its first layer. Your own must be a "
+            "Linen module with methods first_layer and head, or a Network that has both."
+        )
+    return make(density)
+
+
+def _annealed(
+    make: Callable[..., Any], options: dict[str, Any], final_fraction: float, num_steps: int
+) -> Callable[..., Any]:
+    """Steps that fall evenly to ``final_fraction`` of the first, at the same temperature.
+
+    From the length of a training chain on they stay there. A noise that is given falls with the
+    root of the step.
+    """
+    fraction = optax.linear_schedule(1.0, final_fraction, max(num_steps - 1, 1))
+    noise_scale: Any = options.get("noise_scale")
+
+    def make_annealed(density: Any, step_size: Any = options["step_size"]) -> Any:
+        falling = {"step_size": lambda step: step_size * fraction(step)}
+        if noise_scale is not None:
+            falling["noise_scale"] = lambda step: noise_scale * jnp.sqrt(fraction(step))
+        return samplers.scheduled(make)(density, **falling)
+
+    return make_annealed

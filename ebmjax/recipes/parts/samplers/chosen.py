@@ -1,0 +1,293 @@
+"""A sampler that a configuration names: its hyperparameters, its temperature, what is refused."""
+
+import inspect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ebmjax.recipes.config.errors import Config, ConfigError, choose
+from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
+from ebmjax.recipes.parts.samplers import table
+from ebmjax.recipes.parts.samplers.blackjax_kernels import check_installed, check_options
+from ebmjax.recipes.parts.samplers.sections import defaults
+
+# How far noise and temperature may be apart and still count as one chain's, relatively.
+TOLERANCE = 0.01
+
+
+class Chosen(NamedTuple):
+    """A sampler of the table with the hyperparameters that a configuration gives it.
+
+    Attributes:
+      name: in the table.
+      where: its section, "config.sampler.sgld", for messages.
+      options: every field of its entry, by name.
+      part: the user's function, if ``name`` names one.
+    """
+
+    name: str
+    where: str
+    options: Mapping[str, Any]
+    part: UserPart | None = None
+
+    @property
+    def entry(self) -> table.Entry:
+        """Its row of the table. A function of the user has a row by its attributes.
+
+        These are ``rejects``, ``interacting`` and ``memory``.
+        """
+        if self.part is None:
+            return table.SAMPLERS[self.name]
+        function = self.part.function
+        return table.Entry(
+            self.name,
+            self.name,
+            dict.fromkeys(self.options),
+            rejects=getattr(function, "rejects", False),
+            interacting=getattr(function, "interacting", False),
+            memory=getattr(function, "memory", ()),
+        )
+
+    def make(self, log_density_fn: Any, **hyperparameters: Any) -> Any:
+        """Returns the sampler bound to a density.
+
+        Raises:
+          ConfigError: for whatever a function of the user does wrong.
+        """
+        if self.part is None:
+            return self.entry.make(log_density_fn, **hyperparameters)
+        made = self.part.call(log_density_fn, **hyperparameters)
+        if not all(callable(getattr(made, name, None)) for name in ("init", "step")):
+            raise ConfigError(
+                f"config.{self.part.field}={self.name!r} must return a sampler with init(position) "
+                f"and step(key, state), such as ebmjax.types.Sampler; got a {type(made).__name__}."
+            )
+        return made
+
+    @property
+    def rejects(self) -> bool:
+        """Returns whether it takes moves back with these options."""
+        return self.entry.rejects and self.options.get("rejects", True)
+
+
+def of_section(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+    """Returns the sampler whose fields are in a section ``config.sampler.<name>``.
+
+    Args:
+      config: of a family with a section a sampler.
+      field: that names the sampler, such as "sampler.name".
+      name: its value.
+      allowed: the family's part of the table.
+
+    Raises:
+      ConfigError: if ``name`` is not in ``allowed``.
+    """
+    if is_users(name):
+        return _of_user(config, field, name, allowed)
+    choose(field, name, allowed)
+    return Chosen(name, f"config.sampler.{name}", config.sampler[name].to_dict())
+
+
+def _of_user(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+    """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
+    function = find_function(field, name)
+    density = next(iter(inspect.signature(function).parameters), "log_density_fn")
+    part = find_part(config, field, name, (density, "axis_name"))
+    chosen = Chosen(name, "config.sampler.options", part.options, part)
+    if chosen.entry.interacting and not any(one.interacting for one in allowed.values()):
+        raise ConfigError(
+            f"config.{field}={name!r} moves all chains together (its attribute interacting), and "
+            f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
+        )
+    return chosen
+
+
+def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+    """Returns the sampler that ``config.<section>.name`` names, with that section's step and noise.
+
+    Its other fields are in ``config.sampler.<name>``.
+
+    Raises:
+      ConfigError: if it is not in ``allowed``, or a noise or temperature is set that it lacks.
+    """
+    values: Any = config
+    for part in section.split("."):
+        values = values[part]
+    name = values.name
+    users = _of_user(config, f"{section}.name", name, allowed) if is_users(name) else None
+    fields = users.options if users else choose(f"{section}.name", name, allowed).fields
+    for key in table.SHARED:
+        unset = table.LANGEVIN[key].default
+        if key not in fields and values[key] not in (None, unset):
+            raise ConfigError(
+                f"config.{section}.{key}={values[key]:g} has no effect here: {name} has no {key}. "
+                f"Set --config.{section}.{key}={unset}, or take a sampler that has one, such as "
+                f"--config.{section}.name=sgld."
+            )
+    shared = {key: values[key] for key in table.SHARED if key in fields}
+    if users:
+        return users._replace(where=f"config.{section}", options={**users.options, **shared})
+    own = config.sampler.get(name)
+    options = defaults(name) | (own.to_dict() if own else {}) | shared
+    return Chosen(name, f"config.{section}", options)
+
+
+def implied_temperature(chosen: Chosen) -> Any:
+    """Returns ``noise_scale^2 / (2 step_size)``, which the noise of the moves is exact for.
+
+    The temperature itself where that makes the noise; None for a sampler that has none.
+    """
+    options = chosen.options
+    noise_scale = options.get("noise_scale")
+    if noise_scale is None or "temperature" not in chosen.entry.fields:
+        return options.get("temperature")
+    return noise_scale**2 / (2.0 * options["step_size"])
+
+
+def temperature(chosen: Chosen) -> Any:
+    """Returns the T that the chains aim at: the section's, else the implied one; or None."""
+    given = chosen.options.get("temperature")
+    return implied_temperature(chosen) if given is None else given
+
+
+def noise_scale(chosen: Chosen) -> Any:
+    """Returns the noise of a Langevin move: the section's, else that of step and temperature."""
+    given = chosen.options.get("noise_scale")
+    if given is not None:
+        return given
+    return math.sqrt(2.0 * chosen.options["step_size"] * (temperature(chosen) or 0.0))
+
+
+def hyperparameters(chosen: Chosen) -> dict[str, Any]:
+    """Returns what ``entry.make`` takes besides the density.
+
+    A sampler that rejects needs its target's temperature beside the noise of its moves. For others
+    a given noise is all.
+    """
+    options = dict(chosen.options)
+    if "temperature" in options and options["temperature"] is None:
+        if chosen.entry.rejects:
+            options["temperature"] = implied_temperature(chosen)
+        else:
+            del options["temperature"]
+    return options
+
+
+def larger(chosen: Chosen, factor: float) -> Chosen:
+    """Returns the sampler with ``factor`` times the step, at the same temperature."""
+    options = dict(chosen.options)
+    if "step_size" not in options:
+        return chosen
+    options["step_size"] *= factor
+    if options.get("noise_scale") is not None:
+        options["noise_scale"] *= math.sqrt(factor)
+    return chosen._replace(options=options)
+
+
+def check(section: Config, samplers: Sequence[Chosen]) -> None:
+    """Refuses what makes no chain, before anything compiles: one rule for every family.
+
+    Args:
+      section: ``config.sampler``.
+      samplers: all that share its box.
+
+    Raises:
+      ConfigError: naming the field and what to set instead.
+    """
+    for chosen in samplers:
+        _check_needs(chosen)
+        _check_noise(chosen, section.get("allow_decoupled"))
+        if section.get("target_acceptance") is not None:
+            _check_adaptation(chosen)
+    _check_box(section, samplers)
+    for chosen in samplers:
+        if chosen.part and "step_size" not in chosen.options and is_annealed(section):
+            raise ConfigError(
+                "config.sampler.final_step_fraction lowers the step along a chain, and "
+                f"{chosen.name!r} has no argument step_size: set it to 1, or add the argument."
+            )
+
+
+def is_annealed(section: Config) -> bool:
+    """Returns whether steps fall along a chain."""
+    return section.get("final_step_fraction", 1.0) != 1.0
+
+
+def check_particles(samplers: Iterable[Chosen], num: int) -> None:
+    """Refuses fewer than two particles, ``config.sampler.num_samples``, where they interact."""
+    for chosen in samplers:
+        if chosen.entry.interacting and num < 2:
+            raise ConfigError(
+                "config.sampler.num_samples must be at least 2 for config.sampler.name="
+                f"{chosen.name!r}, whose particles move by each other, got {num}."
+            )
+
+
+def _check_needs(chosen: Chosen) -> None:
+    if chosen.entry.needs == table.BLACKJAX:
+        check_installed(f"{chosen.name!r} in {chosen.where}")
+    if chosen.name == "blackjax":
+        check_options(**chosen.options)
+
+
+def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
+    name, where, options = chosen.name, chosen.where, chosen.options
+    if not {"noise_scale", "temperature"} <= set(options):
+        return
+    noise, target, rejects = options["noise_scale"], options["temperature"], chosen.entry.rejects
+    if noise is None and target is None:
+        raise ConfigError(
+            f"{where} needs a noise_scale (implying a temperature of noise_scale^2 / (2 "
+            f"step_size)), or a temperature (implying the noise); set one of them."
+        )
+    if not rejects and noise is not None and target is not None:
+        raise ConfigError(
+            f"{where} has both a noise_scale and a temperature, and {name} never rejects: its "
+            f"noise sets its temperature. Set --{where}.temperature=None or "
+            f"--{where}.noise_scale=None."
+        )
+    implied = implied_temperature(chosen)
+    if rejects and implied == 0:
+        raise ConfigError(
+            f"{where}.noise_scale=0.0 implies the temperature 0: without noise no move can be "
+            f"taken back and {name} would reject all of them. Set a noise_scale above 0, or take "
+            "sgld, which never rejects."
+        )
+    is_decoupled = abs(implied - temperature(chosen)) > TOLERANCE * implied
+    is_meant = name == "literal_mala" or allow_decoupled
+    if rejects and is_decoupled and not is_meant:
+        hint = ", or try it with --config.sampler.allow_decoupled=True"
+        raise ConfigError(
+            f"{where}.step_size={options['step_size']:g} and noise_scale={noise:g} imply the "
+            f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain, "
+            f"whose moves would hardly ever be accepted. Set --{where}.temperature=None or "
+            f"--{where}.noise_scale=None{hint * (allow_decoupled is not None)}."
+        )
+
+
+def _check_adaptation(chosen: Chosen) -> None:
+    if chosen.entry.adaptable and chosen.options.get("noise_scale"):
+        where = chosen.where
+        raise ConfigError(
+            f"config.sampler.target_acceptance adapts the step of {chosen.name}, and the noise "
+            f"must follow it: set --{where}.noise_scale=None and --{where}.temperature="
+            f"{implied_temperature(chosen):.3g}, what they imply now."
+        )
+
+
+def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
+    box = section.get("box", "none")
+    choose("sampler.box", box, dict.fromkeys(("none", "clamp", "reflect", "reject")))
+    for chosen in samplers:
+        if chosen.entry.needs == table.FIRST_LAYER and box not in ("none", "clamp"):
+            raise ConfigError(
+                f"config.sampler.box={box!r} is none that {chosen.name!r} knows, whose box is in "
+                "every inner move: take 'clamp' or 'none'."
+            )
+    if box == "reject" and not any(chosen.rejects for chosen in samplers):
+        able = sorted(name for name, entry in table.SAMPLERS.items() if entry.rejects)
+        raise ConfigError(
+            f"config.sampler.box='reject' takes back moves over the ends, and "
+            f"{[chosen.name for chosen in samplers]} never take one back: their chains would walk "
+            f"out and stay. Take 'clamp' or 'reflect', or a sampler that rejects, one of {able}."
+        )

@@ -1,0 +1,277 @@
+"""The one table of samplers: what makes each, its fields, and what it can and needs.
+
+Configurations read it before JAX is loaded, so that a mistake in them is answered at once.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ebmjax.recipes.config.declare import field
+from ebmjax.recipes.config.ranges import (
+    BANDWIDTH,
+    COUNT,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    one_of,
+    optional,
+)
+from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
+
+BLACKJAX, FIRST_LAYER = "blackjax", "first_layer"
+"""Needs of samplers: the package BlackJAX; a density that is split after its first layer."""
+
+SHARED = ("step_size", "noise_scale", "temperature")
+"""Fields with one meaning for every sampler. Families with one section for all samplers have these
+in it, and the others in a section of each sampler."""
+
+
+class Entry(NamedTuple):
+    """A sampler that configurations can name.
+
+    Attributes:
+      title: name in tables and pictures.
+      made_by: "module:function" of ``function(log_density_fn, **hyperparameters) -> Sampler``.
+      fields: hyperparameters by name, or sections of them. Where a sampler has both "noise_scale"
+        and "temperature", one is set and makes the noise (see ``temperatures``).
+      rejects: whether it takes moves back.
+      interacting: whether it moves all chains as one system of particles.
+      adaptable: whether its step size can adapt to an acceptance.
+      needs: "", ``BLACKJAX`` or ``FIRST_LAYER``. The latter also means that box and clipping are
+        arguments of the function, because they belong to its inner moves.
+      memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
+      on_images: defaults for chains on images in [-1, 1], where those of the fields do not suit.
+    """
+
+    title: str
+    made_by: str
+    fields: Mapping[str, Any]
+    rejects: bool = False
+    interacting: bool = False
+    adaptable: bool = False
+    needs: str = ""
+    memory: tuple[str, ...] = ()
+    on_images: Mapping[str, Any] = {}
+
+    @property
+    def make(self) -> Callable[..., Any]:
+        """The function that makes it, loaded now."""
+        module, _, function = self.made_by.partition(":")
+        return getattr(importlib.import_module(module), function)
+
+
+STEP = {"step_size": field(0.01, POSITIVE, "step: the score is multiplied by it")}
+TEMPERATURE = {
+    "temperature": field(1.0, POSITIVE, "T of the density exp(-E / T) that the chains follow")
+}
+LANGEVIN = {
+    **STEP,
+    "noise_scale": field(
+        None,
+        optional(NOT_NEGATIVE),
+        "standard deviation of a step's noise; None: sqrt(2 step_size temperature)",
+    ),
+    "temperature": field(
+        1.0,
+        optional(POSITIVE),
+        "T of the density exp(-E / T) that the chains follow; None: noise_scale^2 / (2 step_size)",
+    ),
+}
+DECAY = field(0.99, FRACTION, "share of the running second moment that is kept at a step")
+DAMPING = field(1e-5, POSITIVE, "added to the root of the second moment before it divides")
+BANDWIDTH = {
+    "bandwidth": field(
+        None,
+        optional(BANDWIDTH),
+        "width of the kernel: a number, 'median', or None for median / sqrt(2 log n)",
+    )
+}
+LEAPFROGS = field(3, COUNT, "leapfrog steps of a move")
+NOISY: Mapping[str, Any] = {"step_size": 1.0, "noise_scale": 0.01, "temperature": None}
+"""A Langevin move on images: its noise is chosen, and implies the temperature 5e-5."""
+SCALED: Mapping[str, Any] = {**NOISY, "decay": 0.9, "damping": 1.0}
+COLD = 5e-5
+BLACKJAX_STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
+
+SAMPLERS: dict[str, Entry] = {
+    "gradient_descent": Entry(
+        "gradient descent",
+        "ebmjax.samplers:gradient_descent",
+        STEP,
+        on_images={"step_size": 1.0},
+    ),
+    "sgld": Entry("SGLD", "ebmjax.samplers:sgld", LANGEVIN, on_images=NOISY),
+    "proximal_sgld": Entry(
+        "proximal SGLD",
+        "ebmjax.recipes.parts.samplers.adapted:proximal_sgld",
+        {**LANGEVIN, "max_drift": field(1.0, POSITIVE, "largest drift of a coordinate at a step")},
+        on_images=NOISY,
+    ),
+    "psgld": Entry(
+        "pSGLD",
+        "ebmjax.samplers:psgld",
+        {
+            **LANGEVIN,
+            "decay": DECAY,
+            "damping": DAMPING,
+            "curvature_drift": field(False, FLAG, "adds the drift from the slope of the metric"),
+        },
+        on_images=SCALED,
+    ),
+    "literal_psgld": Entry(
+        "pSGLD, as printed",
+        "ebmjax.recipes.parts.samplers.literal_psgld:literal_psgld",
+        {**LANGEVIN, "decay": DECAY, "damping": DAMPING},
+        on_images=SCALED,
+    ),
+    "mala": Entry(
+        "MALA",
+        "ebmjax.samplers:mala",
+        LANGEVIN,
+        rejects=True,
+        adaptable=True,
+        on_images=NOISY,
+    ),
+    "literal_mala": Entry(
+        "MALA, as printed",
+        "ebmjax.recipes.parts.samplers.literal_mala:literal_mala",
+        {
+            **LANGEVIN,
+            "ratio": field(
+                "energies",
+                one_of("energies", "exponentials"),
+                "accept ratio of 'energies', as printed, or 'exponentials'",
+            ),
+            "proposal": field(
+                "twice_step",
+                one_of("twice_step", "noise"),
+                "variance in the ratio: 'twice_step', as printed, or 'noise'",
+            ),
+            "rejects": field(True, FLAG, "whether the ratio decides; if not, it is only reported"),
+        },
+        rejects=True,
+        on_images=NOISY,
+    ),
+    "tempered_mala": Entry(
+        "tempered MALA",
+        "ebmjax.recipes.parts.samplers.adapted:tempered_mala",
+        {
+            **LANGEVIN,
+            "acceptance_threshold": field(
+                0.5, PROBABILITY, "T rises while the acceptance is below this"
+            ),
+            "temperature_growth": field(10.0, POSITIVE, "factor of a rise of T"),
+            "acceptance_decay": field(
+                0.9,
+                PROBABILITY,
+                "share of the running acceptance that is kept; 0 judges each move alone",
+            ),
+        },
+        rejects=True,
+        on_images=NOISY,
+    ),
+    "underdamped_langevin": Entry(
+        "underdamped Langevin",
+        "ebmjax.samplers:underdamped_langevin",
+        {
+            **STEP,
+            **TEMPERATURE,
+            "friction": field(1.0, POSITIVE, "rate at which a velocity is forgotten"),
+        },
+        memory=("velocity",),
+        on_images={"step_size": 1.0, "temperature": COLD},
+    ),
+    "svgd": Entry(
+        "SVGD",
+        "ebmjax.samplers:svgd",
+        {**STEP, **BANDWIDTH},
+        interacting=True,
+        on_images={"step_size": 8.0},
+    ),
+    "adaptive_svgd": Entry(
+        "adaptive SVGD",
+        "ebmjax.samplers:adaptive_svgd",
+        {
+            **STEP,
+            "decay": replace(DECAY, default=0.9),
+            "damping": replace(DAMPING, default=1e-6),
+            **BANDWIDTH,
+        },
+        interacting=True,
+        on_images={"step_size": 0.02},
+    ),
+    "stochastic_svgd": Entry(
+        "stochastic SVGD",
+        "ebmjax.samplers:stochastic_svgd",
+        {
+            **STEP,
+            **TEMPERATURE,
+            "langevin_weight": field(1e-3, POSITIVE, "weight of a particle's own Langevin move"),
+            **BANDWIDTH,
+        },
+        interacting=True,
+        on_images={"step_size": 8.0, "temperature": COLD},
+    ),
+    "hmc": Entry(
+        "HMC",
+        "ebmjax.recipes.parts.samplers.blackjax_kernels:hmc",
+        {**STEP, **TEMPERATURE, "num_integration_steps": LEAPFROGS},
+        rejects=True,
+        adaptable=True,
+        needs=BLACKJAX,
+        on_images={"step_size": 0.1, "temperature": COLD},
+    ),
+    "blackjax": Entry(
+        "a kernel of BlackJAX",
+        "ebmjax.recipes.parts.samplers.blackjax_kernels:blackjax_kernel",
+        {
+            "kernel": field("nuts", one_of(*KERNELS), "kernel of BlackJAX"),
+            **TEMPERATURE,
+            "adjusted_mclmc": {
+                "step_size": replace(BLACKJAX_STEP, default=0.08),
+                "num_integration_steps": replace(LEAPFROGS, default=5),
+            },
+            "barker": {"step_size": BLACKJAX_STEP},
+            "mala": {"step_size": replace(BLACKJAX_STEP, default=5e-5)},
+            "multinomial_hmc": {
+                "step_size": BLACKJAX_STEP,
+                "num_integration_steps": replace(LEAPFROGS, default=5),
+            },
+            "normal_random_walk": {"sigma": field(0.01, POSITIVE, "standard deviation of a move")},
+            "nuts": {
+                "step_size": BLACKJAX_STEP,
+                "max_num_doublings": field(4, COUNT, "doublings of a trajectory, at most"),
+            },
+        },
+        rejects=True,
+        needs=BLACKJAX,
+    ),
+    "pyld": Entry(
+        "PYLD",
+        "ebmjax.recipes.parts.samplers.adapted:pyld",
+        {
+            **STEP,
+            "num_inner": field(5, COUNT, "moves for each gradient of the whole network"),
+            "noise_scale": field(0.0, NOT_NEGATIVE, "standard deviation of an inner move's noise"),
+            "outer_step_size": field(
+                0.0, NOT_NEGATIVE, "step of the move by the whole score before them"
+            ),
+        },
+        needs=FIRST_LAYER,
+        on_images={"step_size": 0.2},
+    ),
+}
+
+PLAIN: dict[str, Entry] = {
+    name: entry
+    for name, entry in SAMPLERS.items()
+    if "step_size" in entry.fields and entry.needs != FIRST_LAYER
+}
+"""Samplers with a ``step_size``, on a density that is one function."""
+
+SINGLE: dict[str, Entry] = {name: entry for name, entry in PLAIN.items() if not entry.interacting}
+"""Those of them that move one chain at a time."""

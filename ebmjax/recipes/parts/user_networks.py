@@ -1,0 +1,143 @@
+"""Networks by command: ``config.model.factory`` names a function of the user that makes them."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from ebmjax import networks
+from ebmjax._checks import check_floating
+from ebmjax.networks import Network
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.user_parts import check_options, explain, find_function
+from ebmjax.types import PyTree
+
+RANDOM = ("rngs", "key")
+"""Arguments of a factory whose parameters depend on the seed: of NNX, of Equinox."""
+
+
+class Part(NamedTuple):
+    """One of the networks that a factory makes.
+
+    Attributes:
+      what: words for its outputs, for messages.
+      inputs: shape and dtype of one example of each input.
+      output: shape of one output.
+    """
+
+    what: str
+    inputs: tuple[jax.ShapeDtypeStruct, ...]
+    output: tuple[int, ...]
+
+
+def user_networks(
+    config: Config, given: dict[str, Any], parts: tuple[Part, ...], *, has_state: bool = False
+) -> tuple[Network, ...]:
+    """Returns the networks of ``config.model.factory``, one for each of ``parts``.
+
+    The function gets those of ``given`` that it has arguments for, and ``config.model.options``. It
+    returns one network, or as many as there are ``parts``. With an argument ``rngs`` (NNX) or
+    ``key`` (Equinox), parameters depend on the seed.
+
+    Args:
+      config: ``model.factory`` and ``model.options`` are read.
+      given: what the run knows, by the names of arguments.
+      parts: networks that are needed.
+      has_state: whether the family carries batch statistics.
+
+    Raises:
+      ConfigError: for whatever the function does wrong.
+    """
+    name = config.model.factory
+    function = find_function("model.factory", name)
+    arguments, random = _arguments(config, function, given)
+
+    def make(index: int, **random: Any) -> Any:
+        made = function(**arguments, **random)
+        if len(parts) == 1:
+            return made
+        if not isinstance(made, tuple | list) or len(made) != len(parts):
+            whats = " and ".join(part.what for part in parts)
+            raise TypeError(f"it must return {len(parts)} networks, {whats}, got {_kind(made)}")
+        return made[index]
+
+    with explain("model.factory", name, function):
+        found = tuple(
+            _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape))
+            for i, part in enumerate(parts)
+        )
+        for network, part in zip(found, parts, strict=True):
+            _check(network, part, has_state)
+    return found
+
+
+def _arguments(
+    config: Config, function: Callable[..., Any], given: dict[str, Any]
+) -> tuple[dict[str, Any], str | None]:
+    """Returns the arguments of a call, and which of ``RANDOM`` it takes besides."""
+    parameters = inspect.signature(function).parameters
+    random = next((one for one in RANDOM if one in parameters), None)
+    options = check_options(
+        config, "model.factory", config.model.factory, function, "model", (*given, *RANDOM)
+    )
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    passed = {key: value for key, value in given.items() if takes_any or key in parameters}
+    return passed | options, random
+
+
+def _network(make: Callable[..., Any], random: str | None, input_ndim: int) -> Network:
+    if random == "rngs":
+        return networks.from_nnx(lambda rngs: make(rngs=rngs), input_ndim=input_ndim)
+    if random == "key":
+        return networks.from_equinox(lambda key: make(key=key), input_ndim=input_ndim)
+    made = make()
+    if isinstance(made, Network):
+        return made
+    if isinstance(made, nn.Module):
+        return networks.from_linen(made, input_ndim=input_ndim)
+    # Whoever made a module of these has imported them.
+    nnx, equinox = sys.modules.get("flax.nnx"), sys.modules.get("equinox")
+    if nnx is not None and isinstance(made, nnx.Module):
+        return networks.from_nnx(made, input_ndim=input_ndim)
+    module = made[0] if isinstance(made, tuple) and made else made
+    if equinox is not None and isinstance(module, equinox.Module):
+        return networks.from_equinox(made, input_ndim=input_ndim)
+    raise TypeError(
+        "it must return a Flax Linen, Flax NNX or Equinox module, or an ebmjax.networks.Network, "
+        f"got {_kind(made)}"
+    )
+
+
+def _check(network: Network, part: Part, has_state: bool) -> None:
+    """Raises unless ``network`` takes one example and two, and gives what ``part`` says."""
+    key = jax.random.key(0)
+    params, state = jax.eval_shape(network.init, key, *part.inputs)
+    check_floating("its parameters", params)
+    if jax.tree.leaves(state) and not has_state:
+        raise ValueError(
+            "it keeps batch statistics or other state, which this family does not carry: an "
+            "energy of one image must not depend on the images beside it. Take group or layer "
+            "normalisation"
+        )
+    for leading in ((), (2,)):
+        inputs = [jax.ShapeDtypeStruct((*leading, *x.shape), x.dtype) for x in part.inputs]
+        outputs, _ = jax.eval_shape(network.apply, params, state, *inputs)
+        got, expected = _shape(outputs), (*leading, *part.output)
+        if got != expected:
+            hint = ". End it with [..., 0]" if got == (*expected, 1) else ""
+            raise ValueError(
+                f"it must give {part.what} of shape {expected} for inputs of shape "
+                f"{inputs[0].shape}, got {got}{hint}"
+            )
+
+
+def _shape(outputs: PyTree) -> Any:
+    return outputs.shape if hasattr(outputs, "shape") else jax.tree.map(jnp.shape, outputs)
+
+
+def _kind(found: Any) -> str:
+    return f"a {type(found).__name__}"

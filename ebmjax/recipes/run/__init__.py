@@ -1,0 +1,1 @@
+"""From a configuration to a finished run, and back to its model."""

@@ -1,0 +1,192 @@
+"""Joins the processes that share a run, and ends them together."""
+
+import contextlib
+import ctypes
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ebmjax.recipes.config.errors import FAILED, stop
+
+NAMES = ("coordinator_address", "num_processes", "process_id")
+
+SECONDS_OF_SILENCE = 30
+"""Time without a sign of life after which a process counts as dead; JAX then ends the others."""
+
+SECONDS_TO_LEAVE = 5
+"""Time in which all processes of a run that fails on each of them say so and end."""
+
+
+def asked_for(
+    coordinator_address: str | None,
+    num_processes: int | None,
+    process_id: int | None,
+    distributed: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, Any] | None:
+    """Returns arguments of ``jax.distributed.initialize``; None for a single process.
+
+    Args:
+      coordinator_address: HOST:PORT of process 0, or None.
+      num_processes: number of processes, or None.
+      process_id: number of this process, or None.
+      distributed: whether JAX finds the three by itself, from its cluster.
+      environ: variables JAX_COORDINATOR_ADDRESS, ... for those that are None.
+
+    Raises:
+      ValueError: if one is missing, out of range, or given although JAX is to find it.
+    """
+    values = {"coordinator_address": coordinator_address} | {
+        "num_processes": num_processes,
+        "process_id": process_id,
+    }
+    given = [f"--{name}" for name in NAMES if values[name] is not None]
+    if distributed:
+        if given:
+            raise ValueError(
+                f"--distributed lets the cluster tell the processes, so {', '.join(given)} must "
+                "not be set. Leave out either."
+            )
+        return {}
+    for name in NAMES:
+        if values[name] is None:
+            values[name] = environ.get(f"JAX_{name.upper()}")
+    missing = [name for name in NAMES if values[name] is None]
+    if len(missing) == len(NAMES):
+        return None
+    if missing:
+        raise ValueError(
+            f"--{missing[0]} is missing: several processes need --coordinator_address, "
+            "--num_processes and --process_id (or the variables JAX_COORDINATOR_ADDRESS, "
+            "JAX_NUM_PROCESSES and JAX_PROCESS_ID), or --distributed alone on a cluster."
+        )
+    address = str(values["coordinator_address"])
+    if not re.fullmatch(r".+:\d{1,5}", address):
+        raise ValueError(
+            f"--coordinator_address must be HOST:PORT of process 0, as 10.0.0.1:1234, got "
+            f"{address!r}."
+        )
+    total, number = (_integer(name, values[name]) for name in NAMES[1:])
+    if total < 1:
+        raise ValueError(f"--num_processes must be at least 1, got {total}.")
+    if not 0 <= number < total:
+        raise ValueError(
+            f"--process_id must be from 0 to {total - 1}, because --num_processes={total}; got "
+            f"{number}."
+        )
+    # Each process takes all devices that it sees, also under Slurm.
+    return {
+        "coordinator_address": address,
+        "num_processes": total,
+        "process_id": number,
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"--{name} must be an integer, got {value!r}.") from None
+
+
+@contextlib.contextmanager
+def joined(asked: dict[str, Any] | None) -> Iterator[None]:
+    """Joins the other processes and, whatever happens inside, ends with an exit code.
+
+    Only process 0 prints and warns. A process that fails prints why and ends at once, which ends
+    the others.
+    """
+    if asked is None:
+        yield
+        return
+    # JAX reads this on import; 1 is its default, also inherited. Its threads would print a dump.
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "4"
+    import jax
+
+    who, where = "a process", "the address that the cluster names"
+    if asked:
+        who = f"process {asked['process_id']} of {asked['num_processes']}"
+        where = asked["coordinator_address"]
+    print(f"{who} waits for the others at {where}, 5 minutes at most", file=sys.stderr, flush=True)
+    jax.config.update("jax_enable_preemption_service", False)  # ``fit`` agrees on signals itself
+    try:
+        jax.distributed.initialize(**asked, heartbeat_timeout_seconds=SECONDS_OF_SILENCE)
+    except (ValueError, RuntimeError) as error:
+        stop(
+            f"the processes of this run did not find each other ({error}). --distributed needs "
+            "Slurm, a Cloud TPU or another cluster that JAX knows. Elsewhere set "
+            "--coordinator_address=HOST:PORT on all, a free port of the machine of process 0."
+        )
+    if jax.process_index():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the end)
+        logging.disable(logging.WARNING)
+    me = f"process {jax.process_index()} of {jax.process_count()}"
+    _speak_before_an_abort(me)
+    try:
+        yield
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else FAILED
+        if code == 0:
+            raise
+    except BaseException as error:
+        # Gloo's are a ValueError.
+        if isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error):
+            _say_end(me, str(error).strip().splitlines()[0])
+        else:
+            traceback.print_exc()
+        code = FAILED
+    _leave(code)
+
+
+_is_said = threading.Lock()  # taken by the thread that says why this process ends
+_handlers: list[Any] = []  # which C calls, so that they must not be collected
+
+
+def _say_end(me: str, reason: str) -> None:
+    """Prints once why this process ends, for whichever thread is the first to know."""
+    if not _is_said.acquire(blocking=False):
+        return
+    text = (
+        f"error: {me} cannot go on: {reason}\nIf another process has ended, its own output says "
+        "why. What was saved before is safe: the same commands on all machines continue the run.\n"
+    )
+    os.write(2, text.encode())
+
+
+def _speak_before_an_abort(me: str) -> None:
+    """Lets JAX's threads, which abort a process where another has ended, say so and exit.
+
+    A handler of Python's own would run too late: an abort ends the process when it returns.
+    """
+
+    def end(signum: int) -> None:
+        del signum
+        _say_end(
+            me,
+            "JAX ended it, most likely because another process has ended or was silent for "
+            f"{SECONDS_OF_SILENCE} s (TF_CPP_MIN_LOG_LEVEL=0 shows its report).",
+        )
+        os._exit(FAILED)
+
+    _handlers.append(ctypes.CFUNCTYPE(None, ctypes.c_int)(end))
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # systems without a C library
+        ctypes.CDLL(None).signal(int(signal.SIGABRT), _handlers[-1])
+
+
+def _leave(code: int) -> None:
+    """Ends this process, without waiting for others that do not end."""
+    from ebmjax.training import meet
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(Exception):  # else process 0 would end the others before they speak
+        meet("leave", SECONDS_TO_LEAVE)
+    os._exit(code)

@@ -1,0 +1,264 @@
+"""Shows a running run: TensorBoard, a progress bar or plain lines."""
+
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tensorboardX import SummaryWriter
+from tqdm import tqdm
+
+from ebmjax._phases import SECONDS, say, show_life
+from ebmjax.recipes.config.extractor_names import EXTRACTOR
+from ebmjax.recipes.evaluators.sample_scores import (
+    fid_text,
+    mean_of,
+    of_images,
+    with_error,
+    with_interval,
+)
+
+
+class TensorBoardWriter:
+    """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ...
+
+    Each sitting of a run, and each recovery, has another file.
+    """
+
+    def __init__(self, directory: str | Path):
+        self._directory = Path(directory).expanduser()
+        self._writer: SummaryWriter | None = None
+
+    def start(self, first_step: int) -> None:
+        # Hides rows that an interrupted run logged past its last checkpoint.
+        purge_step = first_step + 1 if first_step else 0
+        # tensorboardX names files by the second, and would write over one of the same second.
+        number = len(list(self._directory.glob("events.out.tfevents.*")))
+        suffix = f".{number:04d}.step{first_step}.process{os.getpid()}"
+        self._writer = SummaryWriter(
+            str(self._directory), purge_step=purge_step, filename_suffix=suffix
+        )
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        assert self._writer is not None, "start() comes first"
+        for name, value in row.items():
+            for suffix, number in _numbers(value):
+                if not math.isfinite(number):  # TensorBoard cannot draw it and would warn
+                    continue
+                self._writer.add_scalar(name + suffix, number, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _numbers(value: Any) -> list[tuple[str, float]]:
+    if isinstance(value, list):
+        entries = enumerate(value)
+        return [(f"/{i}{rest}", number) for i, entry in entries for rest, number in _numbers(entry)]
+    return [("", value)]
+
+
+IN_LINES = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "test_accuracy": "test accuracy",
+    "reconstruction_error": "squared error",
+    "test_log_evidence": "test log evidence",
+    "density_tv": "total variation",
+    "sample_fid": "FID",  # in the words of ``fid_text``
+    "energy_gap": "gap",
+    "log_density_gap": "gap",
+    "chain_acceptance_prob": "acceptance",
+    "prior_acceptance": "acceptance of the prior",
+}
+"""Numbers that a line of progress shows, with their names there."""
+
+IN_TABLE = {
+    "loss": "loss",
+    "test_accuracy": "test accuracy",
+    "test_ece": "test calibration error",
+    "test_log_evidence": "test log evidence, nats",
+    "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
+    "test_reconstruction_error": "test squared error a pixel",
+    "density_tv": "total variation from the data's density",
+    "sample_fid": "FID of samples ({extractor})",
+    "start_fid": "FID of the chains' starts",
+    "fid_minus_starts": "samples minus starts, 95 % interval",
+    "gaussian_fid": "FID of Gaussians fitted to training images",
+    "test_images_fid": "FID of test images",
+    "chain_acceptance_prob": "acceptance of chains",
+}
+"""Numbers that the table at the end of a run shows. A family has at most eleven of them."""
+
+
+IN_EVALUATION = {
+    "classification.accuracy": "test accuracy",
+    "classification.ece": "test calibration error",
+    "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
+    "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
+    "test_reconstruction_error": "test squared error a pixel",
+    "generation.buffer.fid": "FID of the buffer ({extractor})",
+    "generation.fresh.fid": "FID of fresh chains ({extractor})",
+    "generation.fresh.starts.fid": "FID of their starts",
+    "generation.fresh.minus_starts.difference": "fresh chains minus starts, 95 % interval",
+    "generation.gaussian.fid": "FID of Gaussians fitted to training images",
+    "generation.test_images.fid": "FID of test images",
+    "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
+    "energies.gap": "energy of fresh chains less that of test images",
+    "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
+}
+"""Numbers that the table of an evaluation shows, by their place in evaluation.json. A family has
+at most eleven of them."""
+
+
+WHY_NONE = {"density_tv": "none (mass beyond the grid, or a density that is not finite)"}
+"""Reasons for which a number may be NaN."""
+
+
+def _why_none(name: str, value: Any) -> str:
+    """Returns why a number is NaN, if its reason is known; "" otherwise."""
+    return WHY_NONE.get(name, "") if math.isnan(mean_of(value)) else ""
+
+
+class Newest:
+    """The newest numbers of a run, as text."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, Any]] = {}
+
+    def line(self, step: int, row: dict[str, Any]) -> str:
+        """Returns the numbers after ``step``; an older one says of which step it is."""
+        self._found |= {name: (step, value) for name, value in row.items()}
+        texts = {
+            name: f"{text} "
+            + (_why_none(name, value := self._found[name][1]) or f"{mean_of(value):.4g}")
+            for name, text in IN_LINES.items()
+            if name in self._found
+        }
+        if "sample_fid" in self._found:
+            texts["sample_fid"] = fid_text({name: found[1] for name, found in self._found.items()})
+        return "  ".join(
+            text + f" (at {self._found[name][0]})" * (self._found[name][0] != step)
+            for name, text in texts.items()
+        )
+
+
+def _duration(seconds: float) -> str:
+    """Returns a duration in its unit, as coarse as an estimate is."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def table(row: dict[str, Any]) -> str:
+    """Returns the results of a run in a few lines, from its last numbers.
+
+    "extractor" among them names the features of FID.
+    """
+    found = {}
+    for name, text in IN_TABLE.items():
+        if name == "fid_minus_starts" and name in row:
+            found[text] = with_interval(*(row[name + end] for end in ("", "_low", "_high")))
+        elif name in row:
+            nums = row.get(f"{name}_num_images"), row.get("sample_fid_num_images")
+            number = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
+            found[text] = _why_none(name, row[name]) or number
+    return _lines(found, row.get("extractor", ""))
+
+
+def evaluation_table(report: dict[str, Any]) -> str:
+    """Returns the main numbers of an evaluation in a few lines."""
+    found = {}
+    for name, text in IN_EVALUATION.items():
+        place, _, last = name.rpartition(".")
+        values: Any = report
+        for key in place.split(".") if place else ():
+            values = values.get(key) if isinstance(values, dict) else None
+        value = values.get(last) if isinstance(values, dict) else None
+        if value is not None and last == "difference":
+            found[text] = with_interval(value, values["low"], values["high"])
+        elif value is not None:
+            num = report.get("generation", {}).get("num_images")
+            nums = values.get(f"{last}_num_images"), num
+            found[text] = with_error(value, values.get(f"{last}_error")) + of_images(*nums)
+    return _lines(found, report.get("generation", {}).get("extractor", {}).get("name", ""))
+
+
+def _lines(texts: dict[str, str], extractor: str) -> str:
+    words = extractor.replace("_", " ")
+    found = {label.replace(EXTRACTOR, words): text for label, text in texts.items()}
+    width = max(map(len, found), default=0)
+    return "\n".join(f"  {label:{width}}  {text}" for label, text in found.items())
+
+
+class ProgressBar:
+    """Progress bar with step rate, time left and the newest numbers, for terminals."""
+
+    def __init__(self, total_steps: int):
+        self._total_steps = total_steps
+        self._first_step = 0
+        self._bar: tqdm | None = None
+        self._newest = Newest()
+
+    def start(self, first_step: int) -> None:
+        """Does not draw it yet: the clock starts at the first row, after compiling."""
+        self._first_step = first_step
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        if "loss" not in row:
+            return
+        if self._bar is None:
+            self._bar = tqdm(total=self._total_steps, initial=self._first_step, unit="step")
+        self._bar.set_postfix_str(self._newest.line(step, row), refresh=False)
+        self._bar.update(step - self._bar.n)
+        show_life()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class PlainLines:
+    """Prints a line with the newest numbers now and then, for logs and pipes.
+
+    Args:
+      total_steps: of the run.
+      seconds: least time between two lines, below that of a phase's reminders.
+    """
+
+    def __init__(self, total_steps: int, seconds: float = SECONDS - 0.5):
+        self._total_steps = total_steps
+        self._seconds = seconds
+        self._last = time.perf_counter()
+        self._reference: tuple[int, float] | None = None
+        self._newest = Newest()
+
+    def start(self, first_step: int) -> None:
+        """Does nothing: the clock starts at the first row of training, after compiling."""
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        if "loss" not in row:
+            return
+        line, now = self._newest.line(step, row), time.perf_counter()
+        self._reference = self._reference or (step, now)
+        if now - self._last < self._seconds and step != self._total_steps:
+            return
+        self._last = now
+        steps, seconds = step - self._reference[0], now - self._reference[1]
+        pace = ""
+        if steps and seconds:
+            left = (self._total_steps - step) * seconds / steps
+            pace = f"  {steps / seconds:.1f} steps/s  about {_duration(left)} left"
+        say(f"step {step}/{self._total_steps}  {line}{pace}")
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def progress_writer(total_steps: int) -> ProgressBar | PlainLines:
+    """Returns a bar on a terminal, plain lines elsewhere."""
+    return ProgressBar(total_steps) if sys.stderr.isatty() else PlainLines(total_steps)

@@ -1,0 +1,147 @@
+"""Loads the model of a run: to sample, to score, to be called from your own code."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ebmjax import data
+from ebmjax._checks import check_at_least
+from ebmjax._phases import phase
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
+from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.folder.saved_state import find_saved
+from ebmjax.recipes.run import evaluate, recover
+from ebmjax.recipes.run.explain import build_or_explain
+from ebmjax.types import Key
+
+MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
+"""Fields that a caller may always give; others only where they name code."""
+
+
+class TrainedRun(NamedTuple):
+    """The model of a run.
+
+    Attributes:
+      config: its configuration, with what recoveries changed (``config.train.on_divergence``) and
+        what its data decided.
+      params: PyTree of its parameters.
+      apply: pure function of parameters and a batch: logits (joint), energies (image, plane), or
+        the generator's images (latent).
+      sample: see ``build.Use``.
+      score: see ``build.Use``.
+      input_shape: shape of one image or point.
+      step: step of training that the parameters are of.
+      is_finished: whether that is the outcome of a finished run.
+    """
+
+    config: Config
+    params: Any
+    apply: Any
+    sample: Any
+    score: Any
+    input_shape: tuple[int, ...]
+    step: int
+    is_finished: bool
+
+
+def load(
+    folder: str | Path, *, step: int | None = None, allow_code: bool = False, **fields: Any
+) -> TrainedRun:
+    """Returns the model of a run; the data that it was trained on must be there.
+
+    It says on stderr which state that is. The folder is data and stays as it is, and a data set of
+    tensorflow-datasets that is not there is not fetched. Code from outside
+    ebmjax that its configuration names is run only if you name it again, or allow it.
+
+    Args:
+      folder: the run's folder.
+      step: a saved step; None for the newest, or the best with ``eval_checkpoint="best"``. A state
+        of a diverged run is used only if you name its step.
+      allow_code: whether code is run that the folder names, such as your own network of
+        ``model.factory``. Allow it only for folders that you trust.
+      **fields: fields of the configuration that may differ, with underscores for dots:
+        ``data_path`` where the data have moved, ``eval_checkpoint="best"`` for the best state
+        instead of the last. ``data_placement="disk"`` leaves the images in their files.
+        ``model_factory="net.py:make"`` and ``data_name="own.py:images"`` name the code of such a
+        run again, wherever it lies now.
+
+    Raises:
+      WorkdirError: if the folder holds no such state, or names code that you have not.
+      ConfigError: if a field may not differ, or the data cannot be read.
+
+    Example:
+      ``run = load("runs/jem"); images = run.sample(jax.random.key(0), 64)["images"]``
+    """
+    path = Path(folder).expanduser()
+    config = run_folder.config_of(path)
+    names = {name.replace(".", "_"): name for name in families.fields_of(config.family)}
+    dotted = {
+        names.get(name, name): str(value) if isinstance(value, Path) else value
+        for name, value in fields.items()
+    }
+    _check_code(path / "config.json", config, dotted, allow_code)
+    config.update_from_flattened_dict(dotted)  # first: a check may run the code that is named
+    try:
+        families.check(config)
+    except ConfigError as error:
+        if any(f"config.{name}" in str(error) for name in dotted):
+            raise
+        raise WorkdirError(f"{path}/config.json: {error}") from error
+    config = recover.remedied(config, recover.read_complete(path, config))
+    found = find_saved(path, config, step)
+    if "max_train" in config.data and data.is_tfds(config.data.name):  # no points of the plane
+        with contextlib.suppress(ValueError):  # which building explains
+            data.check_prepared(config.data.name, config.data.path or None)
+    with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
+        experiment = build_or_explain(config, lambda: families.build(config, path))
+    if experiment.use is None:
+        raise WorkdirError(f"config.family={config.family!r} has no model to use.")
+    with phase(f"reading the state of step {found.step:,}"):
+        state, found = evaluate.restore(path, config, experiment, found, step is not None)
+    used = experiment.use(jax.device_get(state))
+
+    def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        check_at_least("num", num, 1)
+        if num_steps is not None:
+            check_at_least("num_steps", num_steps, 1)
+        return used.sample(key, num, num_steps)
+
+    first = jax.tree.leaves(experiment.data)[0]
+    return TrainedRun(
+        experiment.config or config,
+        *used._replace(sample=sample),
+        input_shape=tuple(first.shape[1:]),
+        step=int(state.step),
+        is_finished=found.is_end,
+    )
+
+
+def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:
+    """Refuses fields that may not differ, and code that only the folder names.
+
+    Raises:
+      ConfigError, WorkdirError: naming the field and what to do.
+    """
+    named = declare.named_code(families.fields_of(config.family), config)
+    for name in given:
+        if name not in (*MAY_DIFFER, *named):
+            able = [one.replace(".", "_") for one in (*MAY_DIFFER, *named)]
+            raise ConfigError(
+                f"{name.replace('.', '_')} may not differ from the run's own configuration. Fields "
+                f"that may: {', '.join(able)}."
+            )
+    if allow_code:
+        return
+    for name, value in named.items():
+        if name not in given:
+            option = name.replace(".", "_")
+            raise WorkdirError(
+                f"{path} names code from outside ebmjax, config.{name}={value!r}, and nothing of "
+                f"it was run. Name it again, --{option}=FILE.py:FUNCTION (load({option}=...)), or "
+                "trust the folder with --allow_code (load(allow_code=True))."
+            )

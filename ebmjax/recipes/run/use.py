@@ -1,0 +1,235 @@
+"""Uses the model of a run: ``ebmjax sample``, ``ebmjax score``, ``ebmjax export``."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebmjax._phases import phase, tell_phases
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
+from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
+from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
+
+USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
+stays as it is.
+
+  ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
+  ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
+  ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
+
+sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz or .npy file, a folder
+of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
+.npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
+the order of the source; those of a folder name their files. export writes .safetensors or .npz, a
+name for each array.
+
+An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
+
+Code from outside ebmjax that the folder names (your own network or sampler, a function that reads
+the data) is run only if you name it again, with --model_factory, --data_name and so on, or trust it
+with --allow_code.
+"""
+
+NAMING_CODE = {
+    "data_name": "that reads the run's data",
+    "model_factory": "that makes the run's network",
+    "sampler_name": "that is the run's sampler",
+    "sampler_names": "that is one of the run's samplers, all of them with commas between",
+    "sampler_prior_name": "that is the sampler of the prior",
+    "sampler_posterior_name": "that is the sampler of the posterior",
+    "loss_name": "that is the run's objective",
+    "optimizer_name": "that makes the run's optimiser",
+    "eval_functions": "that evaluates the run, all of them with commas between",
+}
+"""Options that name again the code of a run's configuration, with words for it."""
+
+SPLITS = ("test", "train")
+"""Splits that are scored, unless one is named: the first that there is."""
+
+
+def main() -> None:
+    """Reads the command line of the process (``ebmjax sample ...``) and does it.
+
+    Raises:
+      SystemExit: with code 2 after a mistake.
+    """
+    command = sys.argv[0].split()[-1]
+    arguments = parser(command).parse_args(sys.argv[1:])
+    out = Path(arguments.out).expanduser()
+    try:
+        _check_out(command, out, arguments)
+    except (ConfigError, WorkdirError) as error:
+        stop(error)
+    # Only now: mistakes that one look tells are answered without JAX's second.
+    from ebmjax.recipes.run.explain import USER_ERRORS
+    from ebmjax.recipes.run.launch import use_compilation_cache
+    from ebmjax.recipes.run.trained import load
+
+    use_compilation_cache()
+    given = {
+        name: value
+        for name in ("data_path", *NAMING_CODE)
+        if (value := getattr(arguments, name)) is not None
+    }
+    for name in {"sampler_names", "eval_functions"}.intersection(given):
+        given[name] = tuple(given[name].split(","))
+    if arguments.checkpoint:
+        given["eval_checkpoint"] = arguments.checkpoint
+    use = {"sample": _sampled, "score": _scored, "export": _exported}[command]
+    options = {"step": arguments.step, "allow_code": arguments.allow_code, **given}
+    try:
+        with tell_phases("stdout"):
+            arrays = use(load(arguments.workdir, **options), arguments)
+        write(out, arrays)
+    except (*USER_ERRORS, OSError) as error:
+        stop(error)
+    shapes = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
+    print(f"{out}: {shapes}{', ...' * (len(arrays) > 6)}")
+
+
+def parser(command: str) -> argparse.ArgumentParser:
+    """Returns the parser of "sample", "score" or "export"."""
+    made = argparse.ArgumentParser(
+        f"ebmjax {command}",
+        description=USAGE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--workdir", required=True, help="folder of the run")
+    add("--out", required=True, help=f"file to write, {' or '.join(OUTPUTS[command])}")
+    add("--overwrite", action="store_true", help="replace the file if it exists (default: refuse)")
+    add("--step", type=_integer(0), help="saved step to use (default: the newest)")
+    add("--checkpoint", choices=["newest", "best"], help="state to use (default: as the run says)")
+    add("--data_path", help="where the run's data lie now (default: where they lay)")
+    for name, what in NAMING_CODE.items():
+        add(f"--{name}", help=f"FILE.py:FUNCTION {what}, named again")
+    add(
+        "--allow_code", action="store_true", help="run the code that the folder names (default: no)"
+    )
+    if command == "sample":
+        add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
+        add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
+        add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
+    if command == "score":
+        add("--data", required=True, help="your images: file, folder or function")
+        add("--split", help=f"split of --data (default: {', else '.join(SPLITS)})")
+    return made
+
+
+def _integer(low: int, high: int = MAX_INTEGER) -> Any:
+    def integer(text: str) -> int:
+        number = int(text)
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"must be from {low} to {high}, got {number}")
+        return number
+
+    return integer
+
+
+def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
+    """Refuses a file that cannot be written, and one that something else needs, at once."""
+    if arguments.step is not None and arguments.checkpoint == "best":
+        raise ConfigError("--step and --checkpoint=best exclude each other: leave out either.")
+    workdir = Path(arguments.workdir).expanduser()
+    config = run_folder.config_of(workdir)
+    places = [arguments.data_path or config.get("data", {}).get("path", "")]
+    if command == "score":
+        _source(arguments.data)
+        places.append(arguments.data)
+    check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
+
+
+def _sampled(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+    import jax
+
+    if len(run.input_shape) == 1 and arguments.out.endswith(".png"):
+        raise ConfigError("--out must end in .npz for points, which are no images.")
+    with phase(f"drawing {arguments.num:,} samples"):
+        arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
+    num_found = len(next(iter(arrays.values())))
+    if num_found < arguments.num:
+        print(f"{arguments.num - num_found} chains diverged and are left out.")
+    if not num_found:
+        raise ConfigError("every chain diverged, so there is nothing to write.")
+    return arrays
+
+
+def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+    from ebmjax import data
+
+    if len(run.input_shape) == 1:
+        try:
+            points = data.load_points(arguments.data)
+        except ValueError as error:
+            raise ConfigError(f"--data: {error}") from error
+        with phase(f"scoring {len(points):,} points"):
+            return run.score(points)
+    try:
+        split, found = _read(arguments.data, arguments.split, run)
+    except (TypeError, ValueError, ImportError) as error:
+        raise ConfigError(f"--data={arguments.data}: {error}") from error
+    for note in found.notes:
+        print(f"--data: {note}")
+    images = found.data.images
+    if images.shape[1:] != run.input_shape:
+        raise ConfigError(
+            f"--data must hold images of shape {run.input_shape}, as the run was trained on, got "
+            f"{images.shape[1:]}."
+        )
+    print(f"--data: {len(images):,} images of split {split!r}; --split=NAME for another")
+    # ``load_images`` mixes files, and rows shall be in their order.
+    order = np.argsort(data.epoch_indices(0, 0, found.num_found))
+    named = {"file": np.array(found.files)[order]} if found.files else {}
+    with phase(f"scoring {len(images):,} images"):
+        return {**named, **run.score(images[order])}
+
+
+def _read(place: str, split: str | None, run: Any) -> tuple[str, Any]:
+    """Returns the name of a split, and its images: that of ``split``, or else of ``SPLITS``."""
+    from ebmjax import data
+
+    name, section = _source(place), run.config.data
+    options = {
+        "path": None if name == place else place,
+        "image_size": run.input_shape[0],
+        "fit": section.fit,
+        "pixels": section.pixels,
+        "image_column": section.image_column or None,
+        "label_column": "",
+    }
+    wanted = [split] if split else SPLITS
+    for one in wanted:
+        try:
+            return one, data.load_images(name, one, **options)
+        except data.MissingSplitError as error:
+            if one == wanted[-1]:
+                raise ValueError(f"{error} Name a split with --split=NAME.") from error
+    raise AssertionError("unreachable")
+
+
+def _source(path: str) -> str:
+    """Returns the name of the source that reads ``path``."""
+    place = Path(path).expanduser()
+    if place.is_file() or place.suffix in (".npz", ".npy"):
+        return "npz"
+    if place.is_dir():
+        if any((place / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
+            return "huggingface"
+        return "npz" if any(place.glob("*.npy")) else "folder"
+    if ":" in path:
+        return path
+    raise ConfigError(f"--data does not exist: {path}.")
+
+
+def _exported(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+    import jax
+
+    leaves = jax.tree_util.tree_leaves_with_path(run.params)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf, order="C")
+        for path, leaf in leaves
+    }

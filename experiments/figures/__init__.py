@@ -1,0 +1,1 @@
+"""Figures and tables of the papers, drawn from the folder of a study."""

@@ -1,0 +1,124 @@
+"""Table of the parabolas of figures 5, 10 and 12, beside simpler curves.
+
+The thesis concludes a law from parabolas through three to four points. A parabola fits any three
+points. It is evidence only if it predicts left-out points better than a line."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial import Polynomial
+
+from .latent_data import (
+    Absent,
+    Points,
+    Row,
+    at_infinity,
+    points,
+    quadratic,
+    regimes,
+)
+from .latent_sweeps import SCORES, VARIANCES
+
+HEADS = (
+    "estimator",
+    "regime",
+    "score",
+    "variance v",
+    "points",
+    "residual degrees of freedom",
+    "a",
+    "b",
+    "c",
+    "R²",
+    "left out: parabola",
+    "left out: line",
+    "left out: constant",
+)
+NOTE = (
+    "score = a v^2 + b v + c, least squares through the rows' means over repeats. Through three "
+    "points a parabola passes exactly, whatever they are: no residual is left to judge it by. "
+    '"left out": each point in turn is foretold by the curve through the others; the mean squared '
+    "error, in squared units of the score. Where the parabola's is not the smallest, the points "
+    "show no parabola."
+)
+
+
+class Fit(NamedTuple):
+    """Parabola through n points, with errors of simpler curves.
+
+    Attributes:
+      coefficients: (a, b, c) of a v^2 + b v + c.
+      residual_dof: n - 3.
+      r_squared: share of the scores' variance that it explains; None without a residual.
+      left_out: ``left_out_error`` of the polynomials of degree 2, 1 and 0.
+    """
+
+    coefficients: tuple[float, float, float]
+    residual_dof: int
+    r_squared: float | None
+    left_out: tuple[float | None, float | None, float | None]
+
+
+def fit(found: Points) -> Fit | None:
+    """Returns None if no parabola is determined."""
+    curve = quadratic(found)
+    if curve is None:
+        return None
+    c, b, a = np.pad(curve.convert().coef, (0, 3))[:3]
+    residual_dof = len(found.x) - 3
+    unexplained = np.sum((found.y - curve(found.x)) ** 2) / np.sum((found.y - found.y.mean()) ** 2)
+    return Fit(
+        coefficients=(float(a), float(b), float(c)),
+        residual_dof=residual_dof,
+        r_squared=float(1 - unexplained) if residual_dof else None,
+        left_out=(left_out_error(found, 2), left_out_error(found, 1), left_out_error(found, 0)),
+    )
+
+
+def left_out_error(found: Points, degree: int) -> float | None:
+    """Returns the mean squared error of points predicted by the polynomial through the others.
+
+    It is None if the others do not determine a polynomial of this degree.
+    """
+    errors = []
+    for left_out in range(len(found.x)):
+        x, y = np.delete(found.x, left_out), np.delete(found.y, left_out)
+        if len(np.unique(x)) <= degree:
+            return None
+        errors.append(Polynomial.fit(x, y, degree)(found.x[left_out]) - found.y[left_out])
+    return float(np.mean(np.square(errors)))
+
+
+def table(rows: Sequence[Row], estimators: Sequence[str]) -> str:
+    """Returns the fits of every regime of the swept estimators, in Markdown."""
+    lines = [line for estimator in estimators for line in fits(rows, estimator)]
+    return "\n".join([NOTE, "", _line(HEADS), "|---" * len(HEADS) + "|", *lines]) + "\n"
+
+
+def fits(rows: Sequence[Row], estimator: str) -> list[str]:
+    """Returns an estimator's lines: every score against every variance, a line a regime."""
+    try:
+        found = regimes(rows, estimator)
+    except Absent:
+        return []
+    lines = []
+    for score in SCORES:
+        for variance in VARIANCES:
+            for regime, mine in found.items():
+                mean = points(mine, variance, at_infinity(score))
+                one = fit(mean)
+                if one is not None:
+                    names = (estimator, regime, score, variance)
+                    lines.append(_line((*names, f"{len(mean.x)}", *_entries(one))))
+    return lines
+
+
+def _entries(one: Fit) -> list[str]:
+    numbers = (*one.coefficients, one.r_squared, *one.left_out)
+    shown = ("no residual" if number is None else f"{number:.4g}" for number in numbers)
+    return [f"{one.residual_dof}", *shown]
+
+
+def _line(entries: Sequence[str]) -> str:
+    return f"| {' | '.join(entries)} |"

@@ -1,0 +1,80 @@
+"""Draws the learned densities of all objectives, from a study's folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ebmjax.recipes.evaluators.plots import figure
+from ebmjax.recipes.models.plane.beta_plots import shown_density, tile
+from ebmjax.recipes.models.plane.checks import name_of
+from ebmjax.recipes.models.plane.grid import Grid
+from ebmjax.recipes.study.reader import Run, first, row_names
+
+TITLES = {
+    "default": "default",
+    "no_positive": "no positive",
+    "batch_corrected": "batch corrected",
+    "true_objective": "true objective",
+}
+
+
+def objectives(folder: Path) -> None:
+    """Draws ``panels_<data>[_<setting>].png`` of a study's folder: seed 0 of finished rows.
+
+    There is a line an objective and a column a beta, beside the data's density; colours go from 0
+    to its peak.
+    """
+    for name, runs in by_setting(folder).items():
+        panels(folder / f"panels_{name}.png", runs)
+
+
+def by_setting(folder: Path) -> dict[str, dict[str, Run]]:
+    """Returns, by data set and setting, the runs of seed 0 by objective in TITLES' order."""
+    found: dict[str, dict[str, Run]] = {}
+    for row in row_names(folder):
+        run = first(folder, row)
+        if run.status != "missing":
+            objective = run.config()["loss"]["beta_variant"]
+            words = [word for word in row.split(",_") if word != objective]
+            found.setdefault("_".join(words), {})[objective] = run
+    return {name: {o: runs[o] for o in TITLES if o in runs} for name, runs in found.items()}
+
+
+def panels(path: Path, runs: dict[str, Run]) -> None:
+    """Draws one figure: the data, then a line for each of ``runs``, by objective."""
+    shown = next(iter(runs.values()))
+    config = shown.config()
+    section, betas = config["eval"], config["loss"]["betas"]
+    grid = Grid(section["half_width"], section["grid_points"])
+    with np.load(shown.folder / "truth.npz") as arrays:
+        truth = arrays["log_density"]
+    limits = (0.0, float(np.exp(truth.max())))
+    with figure(path, len(runs), len(betas) + 1, size=(1.5, 1.7)) as squares:
+        tile(squares[0, 0], truth, np.exp, limits)
+        squares[0, 0].set_title("data")
+        for axes, (objective, run) in zip(squares[:, 1:], runs.items(), strict=True):
+            models = _models(run, grid, np.exp(truth), betas)
+            for place, (title, learned) in zip(axes, models, strict=True):
+                tile(place, learned, np.exp, limits, missing=title)
+                place.set_title("" if learned is None else title)
+            axes[0].set_ylabel(TITLES[objective])
+        for place, beta in zip(squares[0, 1:], betas, strict=True):
+            place.set_title("\n".join(filter(None, (f"beta {beta:g}", place.get_title()))))
+
+
+def _models(
+    run: Run, grid: Grid, truth: np.ndarray, betas: Sequence[float]
+) -> list[tuple[str, np.ndarray | None]]:
+    """Returns caption and log density of every model; None if it diverged or leaves the grid."""
+    diverged = ("diverged", None)
+    if not (reports := run.evaluation()):  # all models diverged, which ended the run
+        return [diverged] * len(betas)
+    with np.load(run.snapshots()[-1]) as arrays:
+        log_densities = arrays["log_densities"]
+    return [
+        diverged
+        if reports["by_beta"][name_of(beta)]["is_diverged"]
+        else shown_density(log_density, grid, truth)
+        for beta, log_density in zip(betas, log_densities, strict=True)
+    ]

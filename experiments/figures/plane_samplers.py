@@ -1,0 +1,116 @@
+"""Table and figure of a study of samplers in the plane, from the runs' evaluation.json."""
+
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ebmjax.recipes.evaluators import plots
+from ebmjax.recipes.models.plane.checks import SETTINGS
+from ebmjax.recipes.models.plane.samplers_plots import title
+from ebmjax.recipes.parts.samplers import SAMPLERS
+from ebmjax.recipes.study import reader
+from ebmjax.recipes.study.table_entry import entry
+
+# Sampling-approaches thesis, section 4.1.
+PUBLISHED = {
+    "gradient_descent": 2891.63,
+    "sgld": 19.21,
+    "psgld": 6.49,
+    "literal_psgld": 6.49,
+    "mala": 6.46,
+    "literal_mala": 6.46,
+}
+
+COLUMNS = {
+    "R-hat, classic": ("rhat_classic", 2),
+    "R-hat, rank": ("rhat_rank", 2),
+    "ESS": ("ess", 1),
+    "ESS of chains alone": ("ess_within", 0),
+    "ESS/s": ("ess_per_second", 0),
+    "ESS/s of chains alone": ("ess_within_per_second", 0),
+    "distance to data": ("distance_to_data", 2),
+    "distance to model": ("distance_to_model", 2),
+    "modes found": ("modes", 1),
+    "in a mode": ("inside", 3),
+    "crossings a chain": ("crossings", 1),
+    "acceptance": ("acceptance_prob", 3),
+    "temperature": ("temperature", 1),
+}
+REFERENCES = {
+    "data": "*independent draws, data*",
+    "model": "*independent draws, model*",
+    "locked": "*independent draws, no crossing*",
+}
+
+
+def study(folder: Path) -> None:
+    """Writes samplers.md of a study's folder, and samplers_<row>.png for each row."""
+    sections = []
+    for row in reader.row_names(folder):
+        runs = [run.evaluation() for run in reader.done(folder, row)]
+        if not runs:
+            continue
+        settings = [name for name in SETTINGS if name in runs[0]]
+        sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
+        figure(folder / f"samplers_{row}.png", runs, settings)
+    (folder / "samplers.md").write_text("\n".join(sections))
+
+
+def table(runs: list[dict[str, Any]], setting: str) -> str:
+    """Returns one setting in Markdown: a row a sampler, mean and standard deviation over runs."""
+    headings = ["", "R-hat, published", *COLUMNS]
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for name in sampler_names(runs):
+        published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
+        cells = entries(run[setting][name] for run in runs)
+        lines.append("| " + " | ".join([title(name), str(published), *cells]) + " |")
+    for name, label in REFERENCES.items():
+        cells = entries(run["references"][name] for run in runs if name in run["references"])
+        lines.append("| " + " | ".join([label, "-", *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
+    """Returns the names of the runs' samplers, in the order of the table."""
+    return [name for name in SAMPLERS if name in runs[0]["eval"]["samplers"]]
+
+
+def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns one row's entries. Runs without a finite number are left out and reported."""
+    rows = list(reports)
+    return [entry([row.get(name) for row in rows], decimals) for name, decimals in COLUMNS.values()]
+
+
+def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
+    """Draws a dot a run: R-hat beside the published one, efficiency, distance from the model."""
+    panels = (
+        ("rhat_classic", "R-hat, classic"),
+        ("rhat_rank", "R-hat, rank-normalised"),
+        ("ess_within_per_second", "ESS per second, chains alone"),
+        ("distance_to_model", "energy distance to the model"),
+    )
+    names = sampler_names(runs)
+    published = [(PUBLISHED[name], row) for row, name in enumerate(names) if name in PUBLISHED]
+    with plots.figure(path, 1, len(panels), size=(3.6, 4.2), sharey=True) as (grid,):
+        for axes, (number, label) in zip(grid, panels, strict=True):
+            for i, setting in enumerate(settings):
+                dots = [
+                    (run[setting][name][number], row + 0.25 * i)
+                    for run in runs
+                    for row, name in enumerate(names)
+                    if run[setting][name][number] is not None
+                ]
+                if dots:
+                    axes.plot(*zip(*dots, strict=True), "o", alpha=0.6, label=setting)
+                    axes.set_xscale("log")
+            for style, reference in ((":", "model"), ("--", "locked")):
+                found = [run["references"].get(reference, {}).get(number) for run in runs]
+                known = [value for value in found if value is not None]
+                if known:
+                    axes.axvline(statistics.mean(known), color="0.3", ls=style, label=reference)
+            axes.set_xlabel(label)
+            axes.set_yticks(range(len(names)), [title(name) for name in names])
+        grid[0].plot(*zip(*published, strict=True), "x", color="0.3", ms=7, label="published")
+        grid[0].invert_yaxis()
+        plots.legend(grid[0].figure)

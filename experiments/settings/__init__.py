@@ -1,0 +1,1 @@
+"""Settings that several configurations and studies share."""

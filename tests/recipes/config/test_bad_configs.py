@@ -1,0 +1,251 @@
+"""Refusals of configurations: they name the field, and nothing is written."""
+
+import math
+import re
+
+import pytest
+import tensorflow_datasets as tfds
+from experiment_runs import digits
+
+from ebmjax.data import DataUnavailableError
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.run.explain import fields_behind
+from ebmjax.recipes.run.launch import launch
+
+COUNTS = (
+    "train.num_epochs",
+    "train.batch_size",
+    "train.steps_per_dispatch",
+    "train.log_every",
+    "train.checkpoint_every_epochs",
+    "train.max_consecutive_skips",
+    "mesh.num_shards",
+    "data.image_size",
+    "data.max_train",
+    "data.max_test",
+    "model.latent_dim",
+    "sampler.prior.num_steps",
+    "sampler.posterior.num_steps",
+    "loss.num_intervals",
+    "loss.pilot_intervals",
+    "eval.num_test",
+    "eval.evidence_images",
+    "eval.evidence_chains",
+)
+POSITIVE = (
+    "sampler.prior.step_size",
+    "sampler.posterior.step_size",
+    "loss.exponent",
+    "model.likelihood_scale",
+    "optimizer.prior.learning_rate",
+    "optimizer.prior.final_learning_rate",
+    "optimizer.generator.learning_rate",
+    "optimizer.generator.final_learning_rate",
+    "eval.every_epochs",
+)
+OUT_OF_RANGE = [
+    *((name, value) for name in COUNTS for value in (0, -1)),
+    *((name, value) for name in POSITIVE for value in (0.0, -1.0, math.nan, math.inf)),
+    *(("loss.kl_weight", value) for value in (-0.1, math.nan, math.inf)),
+    *(("optimizer.decay_per_epoch", value) for value in (0.0, 1.1, math.nan)),
+    ("eval.num_gradients", 1),
+    ("eval.num_samples", 1),
+    ("eval.num_samples", -1),
+    ("seed", -1),
+    ("seed", 2**32),  # the key of 0
+    ("model.generator_features", (0,)),
+    ("model.prior_hidden", (100, -1)),
+    ("model.prior_hidden", (100.0,)),
+    ("model.prior_hidden", ("wide",)),
+    ("model.prior_hidden", (True,)),  # an integer in Python
+    ("train.num_epochs", 2**31),
+    ("eval.evidence_chains", 10**30),
+    ("loss.exponent", 1e300),  # infinite in 32 bits
+    ("model.likelihood_scale", 1e-300),  # 0 in 32 bits
+]
+# Numbers of intervals and exponents whose powers underflow near 0, or round to 1.
+INDISTINCT = [(10, 38.0), (10, 40.0), (10, 60.0), (30, 30.0), (10, 1e-7), (10, 1e-9)]
+UNKNOWN = [
+    ("family", "thermal", "'plane'"),
+    ("sampler.prior.name", "nuts", "'sgld'"),
+    ("sampler.posterior.name", "svgd", "'mala'"),
+    ("loss.name", "best", "['covariance', 'frozen_prior', 'telescoped', 'tempered'"),
+    ("eval.evidence_methods", ("best",), "'stepping_stone'"),
+    ("loss.kl_covariance", "tiny", "['diagonal', 'full', 'shrunk']"),
+]
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """The message with which a run of the smoke configuration, changed, is refused."""
+    monkeypatch.chdir(tmp_path)
+
+    def refused(error=ConfigError, **overrides):
+        with pytest.raises(error) as caught:
+            launch(digits(**overrides), "configs/thermo_digits.py:smoke", "run")
+        message = str(caught.value)
+        assert message.endswith((".", ")", "..."))
+        assert "\n" not in message
+        assert not (tmp_path / "run").exists()
+        assert not (tmp_path / "runs").exists()
+        return message
+
+    return refused
+
+
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
+def test_a_value_out_of_range_is_named(name, value, refused):
+    message = refused(**{name: value})
+    pattern = rf"config\.{re.escape(name)} must be .*, got {re.escape(repr(value))}\. Set it with"
+    assert re.match(pattern, message), message
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("image", "model.features"),
+        ("plane", "model.hidden"),
+        ("latent", "model.generator_features"),
+    ],
+)
+def test_a_network_without_layers_is_refused(family, name):
+    fields = families.fields_of(family)
+    config = declare.defaults(fields)
+    config.update_from_flattened_dict({name: ()})
+    with pytest.raises(ConfigError, match=rf"config\.{name} must have at least one entry"):
+        declare.check(fields, config)
+
+
+@pytest.mark.parametrize("value", [math.inf, 0.0])
+def test_a_number_to_be_positive_must_be_finite_as_well(value, refused):
+    message = refused(**{"loss.exponent": value})
+    assert message.startswith(f"config.loss.exponent must be positive and finite, got {value}.")
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_no_integer_may_be_larger_than_programs_count(family):
+    """A larger one would end in the compiler, in a folder that was filled meanwhile."""
+    fields = families.fields_of(family)
+    names = {
+        name
+        for name, one in fields.items()
+        if one.values.kind is int and name not in ("seed", "eval.grid_points")
+    }
+    assert {"train.num_epochs", "mesh.num_shards"} < names
+    for name in names:
+        assert f"at most {2**31 - 1}" in fields[name].values.refusal(2**31), name
+        assert fields[name].values.refusal(2**31 - 1) is None, name
+
+
+@pytest.mark.parametrize(("name", "value", "choices"), UNKNOWN)
+def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
+    message = refused(**{name: value})
+    assert message.startswith(f"config.{name} must be one of ")
+    assert choices in message
+    assert message.endswith(f"got {value[0] if isinstance(value, tuple) else value!r}.")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (
+            {"train.batch_size": 152},
+            r"config\.train\.batch_size must be at most .* got 152 with 144 .*data\.max_train",
+        ),
+        (
+            {"mesh.num_shards": 7},
+            r"config\.train\.batch_size must be a multiple of config\.mesh\.num_shards=7, got 72\.",
+        ),
+        (
+            {"eval.evidence_chains": 47},
+            r"config\.eval\.evidence_chains=47 are too few .*config\.model\.latent_dim=16 .*"
+            r"--config\.eval\.evidence_chains=48 .*evidence_divergences=False",
+        ),
+        (
+            {"data.holdout": 140, "data.max_holdout": None},
+            r"config\.data\.holdout=140 leaves 4 of 144 training images .*at least config\."
+            r"train\.batch_size=72\.",
+        ),
+        (
+            {"train.num_epochs": 2**31 - 1},
+            r"config\.train\.num_epochs=2147483647 makes more steps than 2147483647, .* has 2\.",
+        ),
+        (
+            {"data.max_test": 20, "eval.num_test": 24},
+            r"config\.eval\.num_test must be at most 20, .* got 24",
+        ),
+        (
+            {"eval.evidence_images": 25},
+            r"config\.eval\.evidence_images must be at most 24, .* got 25",
+        ),
+        *(
+            (
+                {"loss.num_intervals": num_intervals, "loss.exponent": exponent},
+                rf"config\.loss\.num_intervals={num_intervals} and config\.loss\.exponent="
+                rf"{exponent} make powers that coincide .* Take an exponent nearer to 1, or fewer",
+            )
+            for num_intervals, exponent in INDISTINCT
+        ),
+        (
+            {"loss.pilot_intervals": 40, "loss.exponent": 25.0, "loss.schedule": "adaptive"},
+            r"config\.loss\.pilot_intervals=40 and config\.loss\.exponent=25\.0 make powers",
+        ),
+        (
+            {"seed": 2**32 - 1, "train.num_repeats": 2},
+            r"config\.seed=4294967295 is that of the first of config\.train\.num_repeats=2, and",
+        ),
+        (
+            {"data.name": "cifar11"},
+            r"config\.data\.name='cifar11', split train: name must be a data set of .*; got name=",
+        ),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_fields_that_do_not_fit_each_other_are_named(overrides, expected, refused):
+    assert re.search(expected, refused(**overrides))
+
+
+def test_fields_are_found_by_the_arguments_of_the_library_and_their_values():
+    config = digits(**{"loss.num_intervals": 4, "sampler.prior.step_size": 0.4})
+    found = fields_behind("intervals=4, step_size=0.4; size=0.4 and steps=-1.", config)
+    assert found == ["config.loss.num_intervals=4", "config.sampler.prior.step_size=0.4"]
+    assert fields_behind("prior_step_size must be 1; got 0.4.", config) == found[1:]
+    assert fields_behind("config.loss.num_intervals=4 with num_intervals=4", config) == []
+
+
+CIFAR10 = {
+    "data.name": "cifar10",
+    "data.image_size": 32,
+    "model.generator_features": (8, 8, 8),
+}
+
+
+def test_a_data_dir_that_is_missing(refused, tmp_path):
+    missing = tmp_path / "nowhere"
+    message = refused(FileNotFoundError, **CIFAR10, **{"data.path": str(missing)})
+    assert message.startswith(f"data_dir does not exist: {missing}.")
+    assert message.endswith("or --data_path= of sample, score and export.")
+    assert not missing.exists()
+
+
+def test_a_data_dir_that_is_a_file(refused, tmp_path):
+    file = tmp_path / "cifar10.zip"
+    file.touch()
+    message = refused(NotADirectoryError, **CIFAR10, **{"data.path": str(file)})
+    assert message.startswith("data_dir must be a folder")
+
+
+def test_a_data_dir_without_the_data_set_and_no_network(refused, tmp_path, monkeypatch):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+
+    def offline(*_, **__):
+        raise ConnectionError("no network here")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
+    message = refused(DataUnavailableError, **CIFAR10, **{"data.path": str(data_dir)})
+    assert message.startswith(f"cifar10 is not prepared (looked for {data_dir}/cifar10/")
+    assert "no network here" in message
+    assert "What to do: " in message
+    assert not list(data_dir.iterdir())

@@ -1,0 +1,226 @@
+"""Configurations for anyone's images: what the images decide, and what a user decides instead."""
+
+import numpy as np
+import pytest
+
+from ebmjax.data import epoch_indices
+from ebmjax.recipes.config import by_images, command_line, families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.parts import image_data
+from experiments.configs import image, jem_digits, joint, latent
+
+FILES = {"joint": joint, "image": image, "latent": latent}
+LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+
+
+def chosen(config, num_train, num_test, shape):
+    config = config.copy_and_resolve_references()
+    lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    return config, "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("num_train", "epochs", "saved", "measured"),
+    [
+        (32, 1000, 100, 250.0),  # one step an epoch
+        (160, 200, 20, 50.0),
+        (1_440, 25, 2, 6.25),  # 45 steps an epoch: 23 epochs make 1,000
+        (4_000, 10, 1, 2.5),
+        (50_000, 10, 1, 2.5),
+        (20, 1000, 100, 250.0),  # smaller than a batch, which is refused later
+    ],
+)
+@pytest.mark.parametrize("family", FILES)
+def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, saved, measured):
+    config = FILES[family].get_config()
+    config.data.num_classes = 10
+    config, line = chosen(config, num_train, 100, (8, 8, 1))
+    assert [config[name] for name in LENGTHS] == [epochs, saved, measured]
+    assert line.startswith(
+        f"chosen by the images: train.num_epochs={epochs}, "
+        f"train.checkpoint_every_epochs={saved}, eval.every_epochs={measured}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "num_classes", "law"),
+    [
+        ((8, 8, 1), 10, "informative"),
+        ((28, 28, 1), 10, "informative"),
+        ((32, 32, 3), 10, "informative"),
+        ((32, 32, 3), 11, "uniform"),
+        ((64, 64, 1), 2, "informative"),
+        ((64, 64, 3), 2, "uniform"),
+    ],
+)
+def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_classes, law):
+    config = joint.get_config()
+    config.data.num_classes = num_classes
+    config, line = chosen(config, 1000, 100, shape)
+    assert config.sampler.buffer.law == law
+    assert f"sampler.buffer.law={law}, " in line
+    assert ("chains start from uniform noise" in line) == (law == "uniform")
+
+
+@pytest.mark.parametrize(("num_classes", "size"), [(2, 2000), (3, 1998), (7, 1995), (3000, 2000)])
+def test_the_buffer_of_a_classifier_has_equal_blocks_for_any_classes(num_classes, size):
+    """With more classes than slots it stays, and is refused."""
+    config = joint.get_config()
+    config.data.num_classes = num_classes
+    config, line = chosen(config, 1000, 100, (2, 2, 1))
+    assert config.sampler.buffer.size == size
+    assert (f"sampler.buffer.size={size}" in line) == (size < 2000)
+
+
+def test_a_run_says_why_chains_start_from_noise_and_what_to_do():
+    config = joint.get_config()
+    config.data.num_classes = 10
+    _, line = chosen(config, 1000, 100, (64, 64, 3))
+    shown = "10 classes of 64x64x3 would take 6.0 GB, more than 0.4"  # 10 * 4 * 12288 * 12289 bytes
+    assert shown in line.splitlines()[1]
+    assert line.endswith("--config.data.image_size=32")
+    config.sampler.buffer.law = "uniform"  # a user's own choice needs no warning
+    assert "noise" not in chosen(config, 1000, 100, (64, 64, 3))[1]
+
+
+@pytest.mark.parametrize(("side", "step_size"), [(8, 0.5), (16, 2.0), (28, 6.125), (32, 8.0)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_step_of_a_classifiers_chains_grows_with_the_pixels(side, channels, step_size):
+    config = joint.get_config()
+    config.data.num_classes = 2
+    config, line = chosen(config, 1000, 100, (side, side, channels))
+    assert config.sampler.sgld.step_size == step_size
+    assert line.endswith(f"sampler.sgld.step_size={step_size}")
+
+
+@pytest.mark.parametrize(("num_classes", "largest"), [(2, 5.69), (10, 7.3), (100, 9.61)])
+def test_a_classifier_is_lost_five_nats_beyond_the_loss_of_guessing(num_classes, largest):
+    config = joint.get_config()
+    config.data.num_classes = num_classes
+    config, line = chosen(config, 1000, 100, (8, 8, 1))
+    assert config.train.max_abs_loss == largest
+    assert f"train.max_abs_loss={largest}, " in line
+
+
+@pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (64, 64), (10_000, 64)])
+def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
+    config, line = chosen(latent.get_config(), 1000, num_test, (8, 8, 1))
+    assert config.eval.num_test == measured
+    assert line.endswith(f"eval.num_test={measured}")
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_what_the_user_gives_wins(family):
+    given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
+    given |= {
+        "joint": {
+            "sampler.buffer.law": "uniform",
+            "sampler.sgld.step_size": 3.0,
+            "train.max_abs_loss": 50.0,
+        },
+        "latent": {"eval.num_test": 9},
+    }.get(family, {})
+    arguments = [f"--config.{name}={value}" for name, value in given.items()]
+    config = command_line.read(f"configs/{family}.py", arguments)
+    config.data.num_classes = 10
+    config, line = chosen(config, 4_000, 100, (8, 8, 1))
+    assert {name: config[name] for name in given} == given
+    assert line == ""
+
+
+def test_intervals_follow_the_epochs_that_the_user_gives():
+    config = image.get_config()
+    config.train.num_epochs = 40
+    config, line = chosen(config, 4_000, 100, (8, 8, 1))
+    assert line == "chosen by the images: train.checkpoint_every_epochs=4, eval.every_epochs=10.0"
+
+
+def test_a_run_of_fewer_than_ten_epochs_is_saved_after_each():
+    config = image.get_config()
+    config.train.num_epochs = 3
+    config, _ = chosen(config, 1000, 100, (8, 8, 1))
+    assert config.train.checkpoint_every_epochs == 1
+
+
+def test_nothing_is_chosen_where_a_configuration_leaves_nothing_open():
+    config = jem_digits.get_config()
+    before = config.to_dict()
+    config, line = chosen(config, 1440, 357, (8, 8, 1))
+    assert (config.to_dict(), line) == (before, "")
+
+
+def test_what_has_no_effect_is_not_chosen():
+    for field in ("sampler.name=mala", "loss.generative_weight=0.0"):
+        config = command_line.read("configs/joint.py", [f"--config.{field}"])
+        config.data.num_classes = 10
+        config, line = chosen(config, 4_000, 100, (16, 16, 1))
+        assert config.sampler.sgld.step_size is None
+        assert "step_size" not in line
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_these_runs_recover_and_those_of_papers_stop(family):
+    assert FILES[family].get_config().train.on_divergence == "recover"
+    assert families.fields_of(family)["train.on_divergence"].default == "stop"
+
+
+def own(tmp_path, family, num=120, labels=True, num_held_out=24):
+    images = np.random.default_rng(0).integers(0, 256, (num, 9, 9, 3), np.uint8)
+    arrays = {"images": images} | ({"labels": np.arange(num) % 2} if labels else {})
+    np.savez(tmp_path / "mine.npz", **arrays)
+    arguments = {"name": "npz", "path": tmp_path / "mine.npz", "holdout": num_held_out}
+    return command_line.read(
+        f"configs/{family}.py", [f"--config.data.{name}={v}" for name, v in arguments.items()]
+    )
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_a_run_says_what_was_chosen(family, tmp_path):
+    images, config = image_data.load(own(tmp_path, family))
+    first, line, judge = images.about
+    assert judge.startswith("FID compares features of a random network")
+    assert first == "train 120 of 120 (24 held out), 9x9x3, 2 classes"
+    # 96 images are 3 steps an epoch.
+    assert line.startswith("chosen by the images: train.num_epochs=335, ")
+    assert config.train.num_epochs == 335
+
+
+@pytest.mark.parametrize("family", ["image", "latent"])
+def test_labels_may_be_absent(family, tmp_path):
+    images, config = image_data.load(own(tmp_path, family, labels=False))
+    assert config.data.num_classes == 0
+    assert "9x9x3, no classes" in images.about[0]
+
+
+def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):
+    config = own(tmp_path, "joint", labels=False)
+    with pytest.raises(ConfigError, match=r"have no labels \(.*\): .* configs/image\.py or"):
+        families.build(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("limit", ["holdout=80", "max_train=60"])
+def test_a_class_without_training_images_is_named_with_what_left_it_none(limit, tmp_path):
+    config = own(tmp_path, "joint")
+    images, labels = np.zeros((120, 9, 9, 3), np.uint8), np.zeros(120, int)
+    labels[epoch_indices(0, 0, 120)[-1]] = 1  # the image that is read last
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels)
+    name, value = limit.split("=")
+    config.data[name] = int(value)
+    config.data.image_size = 8
+    with pytest.raises(
+        ConfigError, match=r"of \[1\] none are left \(train .*config\.data\.holdout"
+    ):
+        families.build(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
+    for num, held_out, message in (
+        (20, 8, r"batch_size must be at most .*, got 32 with 12 .* Take a smaller batch"),
+        (40, 10, r"holdout=10 leaves 30 of 40 .* smaller batch"),
+        (1, 0, r"split test: .*--config\.data\.holdout=0\.2"),
+        (1, 1, r"holdout must leave training images: it is 1 of 1"),
+    ):
+        config = own(tmp_path, family, num=num, num_held_out=held_out)
+        with pytest.raises(ConfigError, match=message):
+            families.build(config, tmp_path / "run")

@@ -1,0 +1,258 @@
+import runpy
+import subprocess
+import sys
+
+import pytest
+from absl.testing import flagsaver
+from experiment_runs import EXPERIMENTS, REPOSITORY, run_script
+
+from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.errors import WorkdirError
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.run import command as run_command
+from ebmjax.recipes.run import launch
+from ebmjax.recipes.study import command as study
+from ebmjax.training import DivergenceError
+
+# ml_collections loads configuration files that way.
+
+SMOKE = "--config=configs/thermo_digits.py:smoke"
+DIGITS = EXPERIMENTS / "configs" / "thermo_digits.py"
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [
+        (REPOSITORY, "configs/thermo_digits.py"),
+        (REPOSITORY, "experiments/configs/thermo_digits.py"),
+        (EXPERIMENTS, "configs/thermo_digits.py"),
+        ("/", "configs/thermo_digits.py"),
+        ("/", "thermo_digits.py"),
+        ("/", "thermo_digits"),
+        (EXPERIMENTS, "configs/thermo_digits"),
+        ("/", str(DIGITS)),
+    ],
+)
+@pytest.mark.parametrize("variant", ["", ":smoke"])
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_a_config_is_found_from_anywhere(folder, path, variant, dashes, monkeypatch):
+    monkeypatch.chdir(folder)
+    option, equals, found = command_line.resolve(f"{dashes}config={path}{variant}").partition("=")
+    assert (option, equals) == ("--config", "=")
+    assert found.endswith(f".py{variant}")
+    assert DIGITS.samefile(found.removesuffix(variant))
+
+
+def test_the_current_directory_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "thermo_digits.py").touch()
+    assert command_line.resolve(SMOKE) == SMOKE
+
+
+@pytest.mark.parametrize(
+    "argument", ["run.py", "--workdir=configs/thermo_digits.py", "--config.seed=3", "--configs=x"]
+)
+def test_other_arguments_are_left_alone(argument):
+    assert command_line.resolve(argument) == argument
+
+
+@pytest.fixture
+def parse(monkeypatch):
+    """``run.parse`` of a command line, on flags as they are at the start of a process."""
+
+    def parse(*arguments):
+        monkeypatch.setattr(sys, "argv", ["run.py", *arguments])  # config_flags looks there
+        return run_command.parse(sys.argv)
+
+    with flagsaver.flagsaver():
+        yield parse
+
+
+@pytest.mark.parametrize("config", [[SMOKE], SMOKE.split("=")])
+@pytest.mark.parametrize("seed", [["--config.seed=7"], ["--config.seed", "7"]])
+def test_values_may_follow_a_space(config, seed, parse):
+    parse(*config, *seed, "--workdir", "somewhere")
+    assert run_command.CONFIG.value.seed == 7
+    assert run_command.CONFIG.value.train.num_epochs == 5
+    assert run_command.WORKDIR.value == "somewhere"
+
+
+def test_fields_of_every_type_can_be_set(parse):
+    parse(
+        SMOKE,
+        "--config.loss.exponent=2",
+        "--config.train.num_epochs=3",
+        "--config.model.prior_hidden=(7, 8)",
+        "--config.sampler.warm_start",
+        "--config.sampler.prior.name=mala",
+    )
+    config = run_command.CONFIG.value
+    assert (config.loss.exponent, config.train.num_epochs) == (2.0, 3)
+    assert isinstance(config.loss.exponent, float)
+    assert config.model.prior_hidden == (7, 8)
+    assert config.sampler.warm_start is True
+    assert config.sampler.prior.name == "mala"
+
+
+def test_an_optional_field_can_be_unset(parse):
+    """Covers a field that the configuration left unset, and one with a value."""
+    names = ("sampler.max_score", "sampler.buffer.size", "model.spectral_norm")
+    unset = [f"--config.{name}=None" for name in names]
+    parse("--config=configs/igebm_digits.py:smoke", *unset, "--config.seed=7")
+    config = run_command.CONFIG.value
+    assert config.seed == 7
+    assert config.sampler.max_score is None
+    assert config.sampler.buffer.size is None
+    assert config.model.spectral_norm is None
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [(["0.2", "None"], None), (["None", "0.2"], 0.2), (["None"] * 2, None)]
+)
+def test_of_two_values_the_last_counts(values, expected, parse):
+    parse("--config=configs/jem_digits.py:sam", *(f"--config.optimizer.rho={v}" for v in values))
+    assert run_command.CONFIG.value.optimizer.rho == expected
+
+
+def test_help_teaches_and_ends_well(tmp_path):
+    for arguments in (["--help"], []):
+        finished = run_script(*arguments, cwd=tmp_path)
+        assert (finished.returncode, finished.stderr) == (0, "")
+        for word in ("configs/thermo_digits.py", ":smoke", "--workdir", "Ctrl-C", "data.path"):
+            assert word in finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            [SMOKE, "--config.sed=1"],
+            "config.sed is no field. Did you mean 'seed'? "
+            "`ebmjax fields configs/thermo_digits.py:smoke` prints all.",
+        ),
+        ([SMOKE, "--config.train.bath_size=8"], "Did you mean 'train.batch_size'? `ebmjax fields"),
+        ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
+        (
+            [SMOKE, "--config.train.num_steps=100"],
+            "'sampler.prior.num_steps' or 'train.num_epochs'? ",
+        ),
+        ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
+        (
+            [SMOKE, "--config.train.batch_size=many"],
+            "config.train.batch_size must be an integer of at least 1, got 'many'.",
+        ),
+        ([SMOKE, "--config.train.batch_size=1.5"], "an integer of at least 1, got '1.5'."),
+        ([SMOKE, "--config.loss.exponent=six"], "config.loss.exponent must be positive and finite"),
+        ([SMOKE, "--config.sampler.warm_start=maybe"], "must be True or False, got 'maybe'."),
+        ([SMOKE, "--config.model.prior_hidden=(7,"], "must be a list, every entry an integer"),
+        ([SMOKE, "--config.model=3"], "--config.model=3"),
+        ([SMOKE, "--config.sampler={}"], "config.sampler is a section and keeps its fields"),
+        ([SMOKE, "--config.sampler.prior", "{}"], "--config.sampler.prior.FIELD=VALUE"),
+        (
+            [SMOKE, "--config.loss.exponent=None"],
+            "config.loss.exponent must have a value",
+        ),
+        ([SMOKE, "--config.loss.exponnt=None"], "Did you mean 'loss.exponent'"),
+        ([SMOKE, "--config.loss.exponent.x=None"], "loss.exponent.x"),
+        (["--config=configs/thermo_digits.py:smoky"], "unknown variant 'smoky'; there are smoke"),
+        (["--config=configs/nowhere.py"], "no configuration file 'configs/nowhere.py'"),
+        (["--config=configs"], "no configuration file 'configs'"),
+        (["--config=jont"], "Did you mean 'joint'? `ebmjax list` prints all."),
+        (["--config.seed=1"], "--config is missing"),
+        (["--config"], "Missing value for flag --config"),
+        (["--workdir=run"], "--config is missing"),
+        (["--config.seed=1", SMOKE], "--config.seed=1 in argv before"),
+        ([SMOKE, "--work_dir=run"], "'work_dir'. Did you mean: workdir? Fields of the"),
+        ([SMOKE, "run"], "unexpected arguments ['run']"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
+    """Runs processes, because these answer before JAX is imported."""
+    assert_told_in_a_paragraph(run_script(*arguments, cwd=tmp_path), expected)
+    assert not list(tmp_path.iterdir())
+
+
+FILES = {
+    "import nowhere": "own.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
+    "x = 1\ndef get_config(v='):": "own.py, line 2: SyntaxError: unterminated string",
+    "def get_config(v=''):\n  return {}['a']": "own.py, line 2: KeyError: 'a'",
+    "def get_config(v=''):\n  return open('no')": "own.py, line 2: FileNotFoundError: ",
+    "def get_config(v=''):\n  return int(v)": "own.py, line 2: ValueError: invalid literal",
+    "import sys\nsys.exit(3)": "own.py, line 2: SystemExit: 3",
+    "def get_config(v=''):\n  pass": "must return a configuration, got None",
+    "get = 3": "own.py must define get_config(variant)",
+    "def get_config(v=''):\n  return {'seed': 1}": "config.",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+@pytest.mark.parametrize("arguments", [[], ["--config.seed=3"]])
+def test_mistakes_in_a_configuration_file(text, arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        command_line.read("own.py", arguments)
+    assert ended.value.code == 2
+    assert FILES[text] in str(ended.value)
+    assert capsys.readouterr().err.splitlines()[-1] == str(ended.value)
+
+
+def assert_told_in_a_paragraph(finished, expected):
+    assert finished.returncode == 2
+    assert expected in finished.stderr
+    assert finished.stderr.startswith("error: ")
+    assert finished.stderr.count("\n") == 1
+    assert finished.stdout == ""
+
+
+def test_a_value_out_of_range_ends_the_process(tmp_path):
+    finished = run_script(SMOKE, "--config.train.batch_size=0", "--workdir=run", cwd=tmp_path)
+    assert_told_in_a_paragraph(finished, "config.train.batch_size must be an integer of at least 1")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("error", "code"), [(WorkdirError, 2), (DivergenceError, 1)])
+def test_the_exit_code_tells_a_refusal_from_a_run_that_broke_off(
+    error, code, parse, monkeypatch, capsys
+):
+    def end(*_):
+        raise error("because.")
+
+    monkeypatch.setattr(launch, "launch", end)
+    parse(SMOKE)
+    with pytest.raises(SystemExit) as ended:
+        run_command.execute(["run.py"])
+    assert ended.value.code == code
+    assert capsys.readouterr().err == "error: because.\n"
+
+
+def test_a_folder_of_other_things_ends_the_process(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.png").touch()
+    finished = run_script(SMOKE, "--workdir=photos", cwd=tmp_path)
+    finished.stdout = finished.stdout.removeprefix("loading JAX\n")
+    assert_told_in_a_paragraph(finished, "--workdir photos holds files but no config.json")
+    assert [path.name for path in tmp_path.rglob("*")] == ["photos", "cat.png"]
+
+
+@pytest.mark.parametrize(
+    ("script", "module"),
+    [("run", run_command), ("study", study), ("thermo_figures", project("figures.latent"))],
+)
+def test_the_scripts_run_the_commands_of_the_package(script, module):
+    assert runpy.run_path(str(EXPERIMENTS / f"{script}.py"))["main"] is module.main
+
+
+def test_what_a_program_closes_over_is_its_argument():
+    """Set before JAX is imported, or it does nothing: runs over powers share compiled programs."""
+    code = (
+        "import ebmjax.recipes.run.command, jax, jax.numpy as jnp\n"
+        "array = jnp.arange(100.0)\n"
+        "print(jax.jit(lambda x: x + array).lower(1.0).as_text())"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert "@main(%arg0: tensor<100xf32>" in done.stdout
+    assert "dense<" not in done.stdout

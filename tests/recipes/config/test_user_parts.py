@@ -1,0 +1,319 @@
+"""Samplers, losses, optimisers and evaluations of the user: FILE.py:FUNCTION in every family."""
+
+import json
+
+import jax
+import numpy as np
+import optax
+import pytest
+from experiment_runs import contents, rows_of, summary_of
+
+from ebmjax.recipes.config import command_line, declare, families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models import user_evaluators
+from ebmjax.recipes.models.build import user_optimizer
+from ebmjax.recipes.parts import user_losses
+from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
+from ebmjax.recipes.run.launch import launch
+
+OWN = """
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax.recipes.config.declare import field
+from ebmjax.recipes.config.ranges import FRACTION
+from ebmjax.types import Sampler
+
+FIELDS = {"keep": field(0.5, FRACTION, "share that is kept")}
+
+
+class State(NamedTuple):
+    position: Any
+    score: Any
+
+
+def drift(log_density_fn, *, step_size=0.5, noise=0.0):
+    def init(x, key=None):
+        return State(x, jax.grad(log_density_fn)(x))
+
+    def step(key, state):
+        x = state.position + step_size * state.score
+        return init(x + noise * jax.random.normal(key, x.shape)), ()
+
+    return Sampler(init, step)
+
+
+def together(log_density_fn, *, step_size=0.5):
+    return drift(log_density_fn, step_size=step_size)
+
+
+together.interacting = True
+together.memory = ("score",)
+
+
+def nothing(log_density_fn):
+    return 3
+
+
+def needs(log_density_fn, *, width):
+    return drift(log_density_fn)
+
+
+def kept(log_density_fn, *, keep):
+    return drift(log_density_fn, step_size=keep)
+
+
+def gap(positive, negative, weight=1.0):
+    return weight * (jnp.mean(positive) - jnp.mean(negative))
+
+
+def two(positive, negative):
+    return positive - negative[: len(positive)]
+
+
+def single(energy):
+    return energy
+
+
+def fails(positive, negative):
+    raise RuntimeError("no luck")
+
+
+def sgd(learning_rate, scale=1.0):
+    return optax.sgd(lambda step: scale * learning_rate(step))
+
+
+def rateless(scale=1.0):
+    return optax.sgd(scale)
+
+
+def none(learning_rate):
+    return None
+
+
+def pixels(model, images, key, scale=1.0):
+    return {"mean_pixel": scale * images.mean()}
+
+
+def listed(model, images, key):
+    return [1.0]
+
+
+def vector(model, images, key):
+    return {"mean": images[0]}
+
+
+def taken(model, images, key):
+    return {"test_energy": 1.0}
+
+
+def blind(model):
+    return {}
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder, with the user's file."""
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def configured(family, **fields):
+    config = declare.defaults(families.fields_of(family))
+    config.update_from_flattened_dict({name.replace("__", "."): v for name, v in fields.items()})
+    return config
+
+
+def sampler_of(family, name, **fields):
+    config = configured(family, **fields)
+    if family == "joint":
+        return of_section(config, "sampler.name", name, SAMPLERS)
+    if family == "image":
+        return of_section(config, "sampler.names", name, SINGLE)
+    config.sampler.prior.name = name
+    return of_shared(config, "sampler.prior", SINGLE)
+
+
+@pytest.mark.parametrize(
+    ("family", "step_size"), [("joint", 0.5), ("image", 0.5), ("latent", 0.16)]
+)
+def test_a_sampler_has_its_own_defaults_and_the_options(family, step_size, here):
+    """A latent model's section gives the step; the others leave the function its own."""
+    chosen = sampler_of(family, "own.py:drift", sampler__options='{"noise": 0.25}')
+    assert chosen.options == {"step_size": step_size, "noise": 0.25}
+    assert not chosen.rejects
+    assert not chosen.entry.interacting
+
+
+def test_a_sampler_moves_as_its_function_says(here):
+    chosen = sampler_of("joint", "own.py:drift")
+    sampler = chosen.make(lambda x: -0.5 * x**2, step_size=0.25)
+    state, _ = sampler.step(jax.random.key(0), sampler.init(2.0))
+    assert float(state.position) == 1.5
+
+
+def test_declared_fields_give_defaults_and_ranges(here):
+    assert sampler_of("joint", "own.py:kept").options["keep"] == 0.5
+    with pytest.raises(ConfigError, match=r"options 'keep' must be in \[0, 1\).*got 1\.5"):
+        sampler_of("joint", "own.py:kept", sampler__options='{"keep": 1.5}')
+
+
+REFUSED = [
+    ("own.py:nowhere", "", r"config\.sampler\.name='own\.py:nowhere' must name a function of"),
+    ("gone.py:drift", "", r"config\.sampler\.name='gone\.py:drift'.*No such file"),
+    ("own.py:needs", "", r"arguments \['width'\] without a value.*sampler\.options='\{\"width\""),
+    (
+        "own.py:drift",
+        '{"size": 1}',
+        r"sampler\.options has \['size'\].*takes the options \['step_s",
+    ),
+    ("own.py:drift", '{"log_density_fn": 1}', r"sampler\.options has \['log_density_fn'\]"),
+    ("own.py:drift", "[1]", r"config\.sampler\.options must be a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+def test_what_names_no_sampler_is_refused_in_one_line(name, options, message, here):
+    with pytest.raises(ConfigError, match=message) as caught:
+        sampler_of("joint", name, sampler__options=options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_function_that_makes_no_sampler_is_refused(here):
+    chosen = sampler_of("joint", "own.py:nothing")
+    with pytest.raises(ConfigError, match=r"'own\.py:nothing' must return a sampler.*got a int"):
+        chosen.make(lambda x: x)
+
+
+def test_particles_that_interact_are_refused_where_chains_move_alone(here):
+    entry = sampler_of("joint", "own.py:together").entry
+    assert entry.interacting
+    assert entry.memory == ("score",)
+    with pytest.raises(ConfigError, match="moves all chains together"):
+        sampler_of("image", "own.py:together")
+
+
+def test_a_loss_alone_gets_the_energies_means(here):
+    config = configured("image", loss__name="own.py:gap", loss__options='{"weight": 2.0}')
+    positive, negative = np.array([1.0, 3.0], np.float32), np.array([5.0], np.float32)
+    value, metrics = user_losses.energy_loss(config)(positive, negative)
+    assert float(value) == -6.0
+    assert float(metrics["energy_gap"]) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own.py:two", r"must return a loss, a floating-point scalar.*got shape \(2,\)"),
+        ("own.py:fails", r"config\.loss\.name='own\.py:fails', line \d+: RuntimeError: no luck"),
+        ("own.py:single", r"must take the energies of data and of samples.*\['energy'\]"),
+    ],
+)
+def test_what_is_no_loss_is_refused(name, message, here):
+    with pytest.raises(ConfigError, match=message):
+        user_losses.energy_loss(configured("image", loss__name=name))(
+            np.ones(2, np.float32), np.ones(3, np.float32)
+        )
+
+
+def test_an_optimiser_gets_the_rate_of_the_run(here):
+    config = configured("joint", optimizer__name="own.py:sgd", optimizer__options='{"scale": 2.0}')
+    optimizer = user_optimizer(config, lambda step: 0.25)
+    updates, _ = optimizer.update(np.float32(1.0), optimizer.init(np.float32(0.0)))
+    assert float(updates) == -0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own.py:rateless", r"must take learning_rate"),
+        ("own.py:none", r"must return an optax transformation.*got a NoneType"),
+    ],
+)
+def test_what_is_no_optimiser_is_refused(name, message, here):
+    with pytest.raises(ConfigError, match=message):
+        user_optimizer(configured("joint", optimizer__name=name), optax.constant_schedule(0.1))
+
+
+def test_an_evaluation_must_take_a_model_images_and_a_key(here):
+    config = configured("joint", eval__functions=("own.py:blind",))
+    with pytest.raises(ConfigError, match=r"must take \(model, images, key\); it has \['model'\]"):
+        user_evaluators.find_evaluators(config)
+
+
+class Run:
+    """A run of two numbers, which a user's evaluation is added to."""
+
+    use = staticmethod(lambda state: state)
+    tests = np.full((1, 2), 3.0), np.full((1, 2), 5.0)
+
+    def __init__(self):
+        self.monitor = lambda state, step: {"test_energy": 0.5}
+        self.evaluate = lambda state: {"accuracy": 1.0}
+
+    def _replace(self, **fields):
+        vars(self).update(fields)
+        return self
+
+
+def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here):
+    config = configured("joint", eval__functions=("own.py:pixels",), eval__options='{"scale": 2}')
+    run = user_evaluators.with_evaluators(config, Run())
+    assert run.monitor(0, 1) == {"test_energy": 0.5, "mean_pixel": 6.0}
+    assert run.evaluate(0) == {"accuracy": 1.0, "mean_pixel": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own.py:listed", r"must return numbers by name.*got a list"),
+        ("own.py:vector", r"must return scalars by name; 'mean' is of shape \(2,\)"),
+        ("own.py:taken", r"returns 'test_energy', a name that is taken"),
+    ],
+)
+def test_what_is_no_number_is_refused(name, message, here):
+    run = user_evaluators.with_evaluators(configured("joint", eval__functions=(name,)), Run())
+    with pytest.raises(ConfigError, match=message):
+        run.monitor(0, 1)
+
+
+def test_options_without_a_function_of_ones_own_have_no_effect():
+    for section in ("sampler", "loss", "optimizer", "eval"):
+        config = configured("image", **{f"{section}__options": '{"a": 1}'})
+        with pytest.raises(
+            ConfigError, match=rf"{section}\.options=.* has no effect here: it needs"
+        ):
+            declare.check(families.fields_of("image"), config)
+
+
+@pytest.mark.slow
+def test_a_model_trains_by_parts_of_ones_own(here):
+    """The pages on adding parts run the other families."""
+    arguments = [
+        '--config.sampler.names=("own.py:drift",)',
+        '--config.sampler.options={"noise": 0.02}',
+        "--config.loss.name=own.py:gap",
+        "--config.optimizer.name=own.py:sgd",
+        '--config.eval.functions=("own.py:pixels",)',
+    ]
+    name = "configs/igebm_digits.py:smoke"
+    assert launch(command_line.read(name, arguments), name, "out", "all") is None
+    assert summary_of(here / "out")["steps"] > 0
+    assert rows_of(here / "out")[-1]["mean_pixel"] > 1
+    assert json.loads((here / "out" / "evaluation.json").read_text())["mean_pixel"] > 1
+    saved = json.loads((here / "out" / "config.json").read_text())
+    assert saved["sampler"]["options"] == '{"noise": 0.02}'
+
+
+def test_nothing_is_written_where_a_part_is_wrong(here):
+    before = contents(here)
+    arguments = ["--config.loss.name=own.py:fails"]
+    config = command_line.read("configs/igebm_digits.py:smoke", arguments)
+    with pytest.raises(ConfigError, match=r"line \d+: RuntimeError: no luck"):
+        launch(config, "configs/igebm_digits.py:smoke", "out")
+    assert contents(here) == before

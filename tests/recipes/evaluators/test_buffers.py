@@ -1,0 +1,134 @@
+"""Tests what monitoring shows of a replay buffer."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.data import ImageData, from_signed_unit
+from ebmjax.learning import Chain
+from ebmjax.recipes.evaluators.buffers import spread_slots
+from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.models.joint.monitor import JointMonitor
+from ebmjax.samplers import ReplayBuffer
+from experiments.configs import jem_digits
+
+NUM_CLASSES = 10
+
+
+def state_of(positions):
+    buffer = ReplayBuffer(positions) if positions is not None else ()
+    return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
+
+
+@pytest.mark.parametrize("memory", [None, {"velocity": jnp.zeros((1, 10))}])
+@pytest.mark.parametrize(("num", "expected"), [(3, [0, 4, 9]), (10, range(10)), (99, range(10))])
+def test_slots_are_spread_over_a_shard(num, expected, memory):
+    """Takes positions alone, whatever the chains remember beside them."""
+    rows = jnp.arange(10.0)[None]
+    rows = rows if memory is None else Chain(rows, memory)
+    positions, slots = spread_slots(state_of(rows), num)
+    assert list(slots) == list(expected)
+    np.testing.assert_array_equal(positions, slots)
+
+
+def test_slots_are_spread_over_all_shards():
+    """Returns two shards of five slots, the second's positions from 10 on."""
+    state = state_of(jnp.arange(5.0)[None] + jnp.array([[0.0], [10.0]]))
+    positions, slots = spread_slots(state, 4)
+    assert list(slots) == [0, 1, 3, 4]
+    assert positions.tolist() == [0.0, 11.0, 3.0, 14.0]
+    positions, slots = spread_slots(state, 99)
+    assert sorted(positions.tolist()) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    np.testing.assert_array_equal(positions % 10, slots)
+
+
+def test_as_many_slots_of_each_class_are_taken_in_turn():
+    """Two shards of twelve slots, three of each of four classes."""
+    positions = jnp.arange(12.0)[None] + jnp.array([[0.0], [100.0]])
+    found, slots = spread_slots(state_of(positions), 10, 4)
+    assert (slots // 3).tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    assert len(set(found.tolist())) == 10
+    np.testing.assert_array_equal(found % 100, slots)
+    found, slots = spread_slots(state_of(positions), 99, 4)
+    assert sorted(found.tolist()) == [*range(12), *range(100, 112)]
+
+
+def test_no_buffer_shows_nothing():
+    assert spread_slots(state_of(None), 3) is None
+
+
+class Judge(Distances):
+    """Keeps the chains that it is given."""
+
+    given = None
+
+    def along_training(self, chains):
+        self.given = chains
+        return {"sample_fid": 1.0, "sample_fid_error": 0.25, "start_fid": 2.0}
+
+
+@pytest.fixture
+def monitored(tmp_path):
+    """Makes the monitor of 200 slots, each as bright as its class, in two shards; and its state."""
+
+    def make(**changes):
+        config = jem_digits.get_config("smoke")
+        config.update_from_flattened_dict(changes)
+        levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
+        state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
+        state.params, state.shards.statistics = {}, {}
+        network = SimpleNamespace(
+            apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics)
+        )
+        images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
+        law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
+
+        class Monitor(JointMonitor):
+            def _profiled(self, state):
+                return {"profile.sgld.displacement": np.arange(3)}
+
+        monitor = Monitor(
+            workdir=tmp_path,
+            classifier=network,  # pyright: ignore
+            test=images,
+            distances=Judge(images, images, config),
+            key=jax.random.key(0),
+            plan=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
+            densities_of=lambda model: None,  # pyright: ignore
+            config=config,
+        )
+        return monitor, state, levels
+
+    return make
+
+
+def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_starts(
+    monitored, tmp_path, figures
+):
+    monitor, state, levels = monitored()
+    row = monitor(state, 0)
+    # Draws of the law, of the classes of the slots, which come in turn.
+    chains = monitor.distances.given
+    assert chains.labels.tolist() == [*range(10)] * 2
+    assert not chains.are_the_same
+    np.testing.assert_allclose(chains.starts, chains.ends, rtol=1e-6)
+    arrays = np.load(tmp_path / "monitor" / "000000.npz")
+    np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])
+    shown = arrays["samples"][:, 0, 0, 0]
+    np.testing.assert_array_equal(shown, np.tile(from_signed_unit(levels[::10]), 2))
+    assert row["buffer_log_density"] == pytest.approx(float(levels.mean()) + np.log(2), rel=1e-5)
+    titles = [axes.get_title() for axes in figures["samples_000000.png"].axes]
+    assert titles == ["samples at step 0\nFID 1.00 ± 0.25", "where their chains started\nFID 2"]
+
+
+def test_without_samples_there_is_no_picture_and_no_score(monitored, tmp_path):
+    monitor, state, _ = monitored(**{"eval.num_samples": 0})
+    row = monitor(state, 0)
+    assert "test_accuracy" in row
+    assert not any("fid" in name or "buffer" in name for name in row)
+    assert monitor.distances.given is None
+    assert "samples" not in np.load(tmp_path / "monitor" / "000000.npz")
+    assert not (tmp_path / "plots").exists()

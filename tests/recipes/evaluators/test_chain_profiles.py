@@ -1,0 +1,150 @@
+"""Chains of training step by step: where they start, what is kept of them, and their figure."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
+from ebmjax.networks import NormPolicy
+from ebmjax.recipes.evaluators import chain_profiles
+from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.models.joint.chains import densities_of
+from ebmjax.recipes.models.joint.monitor import JointMonitor
+from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.samplers import ReplayBuffer, uniform_law
+from experiments.configs import jem_digits
+from experiments.figures import chains
+
+NUM_CLASSES, SHAPE = 10, (2, 2, 1)
+
+
+def of_level(params: Any, statistics: Any, x: jax.Array, **_: Any) -> Any:
+    """Logits that are 0 where an image is as bright as its class, and else below."""
+    levels = jnp.arange(NUM_CLASSES) / NUM_CLASSES
+    brightness = jnp.mean(x, axis=(-3, -2, -1))[..., None]
+    return -100.0 * jnp.square(brightness - levels), statistics
+
+
+CLASSIFIER: Any = SimpleNamespace(apply=of_level, first_layer=None, head=None)
+
+
+def state_of(positions: Any) -> Any:
+    buffer = () if positions is None else ReplayBuffer(positions)
+    shards = SimpleNamespace(buffer=buffer, statistics={}, smoothing=jnp.ones(1), adaptation={})
+    return SimpleNamespace(params={}, shards=shards)
+
+
+def profile_fn(**overrides: Any) -> Any:
+    config = jem_digits.get_config("smoke")
+    changes = {"sampler.num_steps": 3, "eval.num_profiled": 20, "sampler.sgld.noise_scale": 0.0}
+    config.update_from_flattened_dict(changes | overrides)
+    name = config.sampler.name
+    kind = ChainKind(
+        sampler=bound(parts.sampler(config), config.sampler, SHAPE),
+        num_steps=3,
+        is_interacting=name == "svgd",
+        axis_name=("data", "shard") if name == "svgd" else None,
+    )
+    plan = ChainPlan(
+        kinds={name: kind},
+        num_samples=8,
+        law=uniform_law(SHAPE, -1.0, 1.0),
+        reinit_prob=0.05,
+        num_classes=NUM_CLASSES if config.loss.is_conditional else 1,
+    )
+    nothing: Any = None
+    network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.loss.is_conditional)
+    return JointMonitor(
+        workdir=nothing,
+        classifier=CLASSIFIER,
+        test=nothing,
+        distances=nothing,
+        key=jax.random.key(0),
+        plan=plan,
+        densities_of=densities_of(network, 1.0),
+        config=config,
+    )._profiled
+
+
+BLOCKS = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
+BUFFER = jnp.broadcast_to(BLOCKS[:, None, None, None], (2, 100, *SHAPE))
+"""Buffer of two shards: ten slots a class, each as bright as its class."""
+
+
+def test_a_conditional_chain_goes_on_from_its_class() -> None:
+    """At the top of its logit a chain without noise stays: log density 0, no displacement."""
+    found = profile_fn(**{"loss.is_conditional": True})(state_of(BUFFER))
+    assert set(found) == {
+        f"profile.sgld.{name}"
+        for name in ("acceptance_prob", "displacement", "log_density", "score_norm")
+    }
+    # Four roundings of one in 1e-7 each, squared, times 100.
+    np.testing.assert_allclose(found["profile.sgld.log_density"], np.zeros(3), atol=1e-10)
+    np.testing.assert_allclose(found["profile.sgld.displacement"], np.zeros(3), atol=1e-12)
+
+
+def test_without_classes_a_chain_follows_the_density_of_images() -> None:
+    """The logsumexp at the tops of the logits, where a step of nearly nothing leaves it."""
+    found = profile_fn(**{"sampler.sgld.step_size": 1e-9})(state_of(BUFFER))
+    levels = np.arange(NUM_CLASSES) / NUM_CLASSES
+    at_tops = np.log(np.sum(np.exp(-100.0 * (levels[:, None] - levels) ** 2), axis=1))
+    np.testing.assert_allclose(found["profile.sgld.log_density"], np.mean(at_tops), rtol=1e-4)
+
+
+def test_particles_move_together_without_the_axes_of_training() -> None:
+    found = profile_fn(**{"sampler.name": "svgd"})(state_of(BUFFER))
+    for number in ("direction_norm", "bandwidth", "displacement"):
+        assert found[f"profile.svgd.{number}"].shape == (3,)
+        assert np.all(found[f"profile.svgd.{number}"] > 0)
+
+
+@pytest.mark.parametrize(("positions", "num"), [(BUFFER, 0), (None, 20)])
+def test_nothing_is_kept_of_no_chains(positions: Any, num: int) -> None:
+    assert profile_fn(**{"eval.num_profiled": num})(state_of(positions)) == {}
+
+
+def saved(folder: Path, step: int, **profiles: Any) -> None:
+    (folder / "monitor").mkdir(parents=True, exist_ok=True)
+    (folder / "plots").mkdir(exist_ok=True)
+    arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
+    for sampler_name, profile in profiles.items():
+        arrays |= chain_profiles.named(sampler_name, profile)
+    np.savez_compressed(folder / "monitor" / f"{step:06d}.npz", **arrays)
+
+
+def test_the_figure_has_a_row_a_sampler_and_a_line_a_snapshot(
+    tmp_path: Path, figures: dict[str, Figure]
+) -> None:
+    for step in (0, 8):
+        moved = {"displacement": np.arange(3.0) + step}
+        saved(tmp_path, step, sgld=moved | {"acceptance_prob": np.ones(3)}, svgd=moved)
+    chain_profiles.draw(tmp_path)
+    assert (tmp_path / "plots" / "chains.png").stat().st_size > 10_000
+    figure = figures["chains.png"]
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["sgld", "sgld", "", "svgd", ""]  # the last is the bar of colours
+    values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
+    assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
+
+
+def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
+    saved(tmp_path, 0)
+    chain_profiles.draw(tmp_path)
+    assert not (tmp_path / "plots" / "chains.png").exists()
+
+
+def test_the_figure_of_a_study_has_the_rows_that_were_run(
+    tmp_path: Path, figures: dict[str, Figure]
+) -> None:
+    for row in ("MALA", "SGLD,_fast"):
+        saved(tmp_path / row / "seed0", 4, sgld={"displacement": np.ones(2)})
+    chains.draw_study(("SGLD, fast", "not run", "MALA"), tmp_path)
+    assert (tmp_path / "chains.png").stat().st_size > 5_000
+    figure = figures["chains.png"]
+    assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]

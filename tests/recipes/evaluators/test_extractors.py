@@ -1,0 +1,74 @@
+"""Which features judge a run's samples."""
+
+import numpy as np
+import pytest
+
+from ebmjax import evaluate
+from ebmjax.data import ImageData
+from ebmjax.recipes.config import extractor_names
+from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.extractors import extractor
+from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.study.fid_columns import fid_columns
+from experiments.configs import jem_digits
+
+OWN = "ebmjax.data.load_digits:any"  # a name of data other than the packaged digits
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "digits_features"),
+        ({"data.image_size": 16, "data.num_classes": None}, "digits_features"),
+        ({"data.holdout": 20, "data.max_train": 100}, "digits_features"),
+        ({"data.num_classes": 0}, "digits_features"),
+        ({"data.image_size": 12}, "classifier_features"),
+        ({"data.name": OWN, "data.num_classes": 5}, "classifier_features"),
+        ({"data.name": OWN, "data.num_classes": 4}, "random_features"),
+        ({"data.name": OWN, "data.num_classes": 0}, "random_features"),
+        ({"data.name": OWN, "data.num_classes": None}, "classifier_features_or_random_features"),
+        ({"eval.inception_weights": "weights.npz"}, "inception_v3"),
+    ],
+)
+def test_the_data_decide_the_features(fields, name, monkeypatch):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(fields)
+    assert extractor_names.extractor_name(config) == name
+    if name == extractor_names.OPEN:
+        return  # the images say how many classes there are, and then it is one of the two
+    monkeypatch.setattr(
+        evaluate, "inception", lambda *_: evaluate.Extractor("inception_v3", lambda _: _, {})
+    )
+    images = ImageData(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, np.int32))
+    assert extractor(config, images, images).name == name
+
+
+def test_the_names_are_those_of_the_extractors():
+    assert evaluate.digits_features(8).name == extractor_names.DIGITS
+    assert evaluate.random_features().name == extractor_names.RANDOM
+    assert extractor_names.MIN_CLASSES == evaluate._extractors.MIN_CLASSES
+    assert {*extractor_names.DIGITS_SIDES} == {None, *evaluate._extractors.SIDES}
+
+
+def test_labels_that_are_not_used_are_no_classes_of_scores():
+    """The Gaussian of the reference is then one, and test images are the first ones."""
+    config = jem_digits.get_config("smoke")
+    config.data.num_classes = 0
+    images = ImageData(np.zeros((6, 8, 8, 1), np.uint8), np.arange(6, dtype=np.int32) % 3)
+    distances = Distances(images, images, config)
+    assert distances.train.labels.tolist() == [0] * 6
+    assert distances._used(images).labels.tolist() == [0] * 6
+    config.data.num_classes = 3
+    assert Distances(images, images, config).train.labels.tolist() == [0, 1, 2] * 2
+
+
+def test_images_of_few_classes_say_what_judges_them():
+    config = jem_digits.get_config("smoke")
+    _, found = image_data.load(config)
+    assert extractor_names.extractor_name(found) == "digits_features"
+
+
+def test_columns_show_scores_as_they_are():
+    columns = fid_columns("buffer", "fresh", decimals=2)
+    assert {(factor, decimals) for _, factor, decimals in columns.values()} == {(1.0, 2)}
+    assert columns["FID, test images"][0] == "generation.test_images.fid"

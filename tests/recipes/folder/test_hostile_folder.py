@@ -1,0 +1,420 @@
+"""A run's folder from a stranger: whatever it names, nothing is run, followed or left behind."""
+
+import json
+import os
+import re
+import runpy
+import sys
+
+import pytest
+from experiment_runs import EXPERIMENTS, contents
+from linear_family import NAME, linear
+from use_checks import command
+
+from ebmjax import data, recipes
+from ebmjax._user_function import user_function
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError
+from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.run import trained, use
+from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.study.reader import Run
+
+CONFIGS = sorted((EXPERIMENTS / "configs").glob("[!_]*.py"))
+IMAGE_FAMILIES = ("image", "joint", "latent")
+OUTPUTS = {"sample": "s.png", "score": "s.csv", "export": "p.npz"}
+FACTORY = {"model.factory": "evil.py:make"}
+ATTACKS = {
+    "file": FACTORY,
+    "module": {"model.factory": "evil:make"},
+    "command": {"model.factory": "os:system", "model.options": '{"command": "touch canary"}'},
+    "built-in": {"model.factory": "builtins:exec", "model.options": '{"source": "open(1)"}'},
+    "package": {
+        "model.factory": "ebmjax._user_function:definitions",
+        "model.options": '{"path": "evil.py"}',
+    },
+    "package-writes": {
+        "model.factory": "ebmjax.recipes.folder.workdir:write_whole",
+        "model.options": '{"path": "canary", "text": "written"}',
+    },
+    "source-file": {"data.name": "evil.py:make"},
+    "source-module": {"data.name": "evil:make", "data.path": "somewhere"},
+    "source-namespace": {"data.name": "evil:make/plain"},
+}
+
+
+@pytest.fixture(autouse=True)
+def canary(tmp_path, monkeypatch):
+    """A file that the code beside the folder makes when it is imported; it must not be there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = tmp_path / "canary"
+    (tmp_path / "evil.py").write_text(f"open({str(found)!r}, 'w')\nmake = print\n")
+    yield found
+    assert not found.exists(), "code that the folder names was run"
+
+
+def write(folder, saved):
+    """A run's folder that has no more than this config.json."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(saved))
+    return folder
+
+
+def hostile(folder, family="joint", **changes):
+    """The folder of a run of a family, with ``changes`` by dotted field names."""
+    config = declare.defaults(families.fields_of(family))
+    config.update_from_flattened_dict(changes)
+    return write(folder, run_folder.as_json(config))
+
+
+def refusal(call):
+    """The one line with which it is refused."""
+    with pytest.raises((WorkdirError, ConfigError)) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("family", IMAGE_FAMILIES)
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_reader_runs_code_that_only_the_folder_names(
+    attack, family, tmp_path, monkeypatch, capsys
+):
+    folder = hostile(tmp_path / "run", family, **ATTACKS[attack])
+    before = contents(tmp_path)
+    field, value = next(iter(ATTACKS[attack].items()))
+    said = [refusal(lambda: recipes.load(folder))]
+    for name, out in OUTPUTS.items():
+        data = ["--data=evil.py"] if name == "score" else []
+        with pytest.raises(SystemExit) as ended:
+            command(monkeypatch, name, folder, out, *data)
+        assert ended.value.code == 2
+        said.append(capsys.readouterr().err.removeprefix("error: ").strip())
+    for message in said:
+        assert f"{folder}/config.json names code from outside ebmjax, config.{field}={value!r}" in (
+            message
+        )
+        assert f"--{field.replace('.', '_')}=FILE.py:FUNCTION" in message
+        assert "--allow_code" in message
+    assert contents(tmp_path) == before
+
+
+NAMING_CODE = [
+    (family, name, ("evil.py:make",) if isinstance(one.default, tuple) else "evil.py:make")
+    for family in families.FAMILIES
+    for name, one in families.fields_of(family).items()
+    if one.values.names_code("evil.py:make")
+]
+
+
+@pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)
+def test_no_part_that_only_the_folder_names_is_run(
+    family, field, value, tmp_path, monkeypatch, capsys
+):
+    folder = hostile(tmp_path / "run", family, **{field: value})
+    option = field.replace(".", "_")
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "sample", folder, "s.npz")
+    said = refusal(lambda: recipes.load(folder))
+    assert f"names code from outside ebmjax, config.{field}={value!r}" in said
+    assert f"--{option}=FILE.py:FUNCTION" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)
+def test_a_part_that_is_named_again_is_run(family, field, value, tmp_path):
+    (tmp_path / "good.py").write_text("raise ValueError('it was run')\n")
+    folder = hostile(tmp_path / "run", family, **{field: value})
+    named = ("good.py:make",) if isinstance(value, tuple) else "good.py:make"
+    said = refusal(lambda: recipes.load(folder, **{field.replace(".", "_"): named}))
+    assert "names code" not in said
+
+
+def test_every_field_that_names_code_is_known_and_can_be_named_again():
+    """A field of this kind that is new must have an option, or nobody could name it again."""
+    for family in families.FAMILIES:
+        for name, one in families.fields_of(family).items():
+            if one.values.names_code("evil:make"):
+                options = use.parser("sample").parse_args(["--workdir=x", "--out=y"])
+                assert hasattr(options, name.replace(".", "_")), name
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_no_configuration_of_ours_names_code_from_outside(path):
+    config = runpy.run_path(str(path))["get_config"]()
+    assert declare.named_code(families.fields_of(config.family), config) == {}
+
+
+class BuiltError(Exception):
+    """Raised in place of building, with the configuration that would have been built."""
+
+
+@pytest.fixture
+def built(monkeypatch):
+    def build(config, path):
+        raise BuiltError(config)
+
+    monkeypatch.setattr(families, "build", build)
+
+
+@pytest.fixture
+def whole(finished, monkeypatch):
+    """Makes a folder look whole: with a state to use, which is never read here."""
+    monkeypatch.setattr(trained, "find_saved", lambda *_: "a state")
+
+
+def built_from(folder, **given):
+    with pytest.raises(BuiltError) as caught:
+        recipes.load(folder, **given)
+    return caught.value.args[0]
+
+
+def test_what_the_caller_names_is_used_in_place_of_what_the_folder_says(tmp_path, built, whole):
+    folder = hostile(tmp_path / "run", **FACTORY, **{"data.name": "evil:make"})
+    config = built_from(folder, model_factory="moved/net.py:make", data_name="own.py:images")
+    assert (config.model.factory, config.data.name) == ("moved/net.py:make", "own.py:images")
+    assert built_from(folder, allow_code=True).model.factory == "evil.py:make"
+    half = refusal(lambda: recipes.load(folder, model_factory="net.py:make"))
+    assert "config.data.name='evil:make'" in half
+
+
+def test_a_run_without_code_is_given_none(tmp_path):
+    folder = hostile(tmp_path / "run")
+    message = refusal(lambda: recipes.load(folder, model_factory="evil.py:make"))
+    assert "model_factory may not differ" in message
+    assert "data_name" not in message
+
+
+@pytest.mark.parametrize("name", ["os:system", "subprocess:run", "builtins:exec", "os.path:join"])
+def test_modules_of_python_itself_are_never_imported(name, tmp_path):
+    """Not for an ordinary run, and not for a folder that is trusted."""
+    with pytest.raises(
+        ValueError, match="names a module of Python itself, which is never imported"
+    ):
+        user_function(name)
+    folder = hostile(tmp_path / "run", **{"model.factory": name})
+    changed = run_folder.config_of(folder)
+    changed.data.update(image_size=8, num_classes=10, max_train=64, max_test=16)
+    message = refusal(lambda: launch(changed, "joint.py", str(tmp_path / "new")))
+    assert message.startswith(f"config.model.factory={name!r} names a module of Python itself")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_own_file_that_ends_python_is_an_error(tmp_path):
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ValueError, match=r"'leaves\.py' cannot be imported: SystemExit: 0"):
+        user_function("leaves.py:make")
+
+
+def test_an_evaluation_runs_what_the_command_line_names_and_not_the_folder(tmp_path):
+    folder = hostile(tmp_path / "run", **FACTORY)
+    ours = declare.defaults(families.fields_of("joint"))
+    message = refusal(lambda: launch(ours, "joint.py", str(folder), "eval"))
+    assert "model.factory was 'evil.py:make' and is now ''" in message
+
+
+RECOVERY = {
+    "number": 1,
+    "diverged_at": 8,
+    "first_skipped": 6,
+    "reason": "",
+    "from_step": 4,
+    "remedy": "learning_rate",
+    "changes": {"optimizer.learning_rate": [0.04, 0.02]},
+    "lost_seconds": 1.0,
+    "lost_compile_seconds": 0.5,
+    "is_prepared": False,
+}
+HOSTILE = [
+    ("changes", {"model.factory": ["", "evil.py:make"]}, "does not change 'model.factory'"),
+    ("changes", {"data.name": ["points", "evil.py:make"]}, "does not change 'data.name'"),
+    ("changes", {"sampler.num_steps": [1, 2]}, "does not change 'sampler.num_steps'"),
+    ("changes", {"optimizer": [{}, {}]}, "does not change 'optimizer'"),
+    ("changes", {"optimizer.learning_rate": [0.04, "evil"]}, "positive and finite, got 'evil'"),
+    ("changes", {"optimizer.learning_rate": [0.04, -1.0]}, "positive and finite, got -1.0"),
+    ("changes", {"optimizer.learning_rate": 0.02}, "must have two values, got 0.02"),
+    ("changes", [], r"changes are no object, but \[\]"),
+    ("remedy", "../../evil", r"a remedy is one of .*got '\.\./\.\./evil'"),
+    ("remedy", ["learning_rate"], "a remedy is one of"),
+    ("number", "../../evil", r"its number must be an integer, got '\.\./\.\./evil'"),
+    ("number", 2, "recovery 1 has the number 2"),
+    ("number", True, "its number must be an integer, got True"),
+    ("from_step", "../evil", r"its from_step must be an integer"),
+    ("from_step", -1, "its from_step must be an integer, got -1"),
+    ("diverged_at", 1.5, "its diverged_at must be an integer, got 1.5"),
+    ("first_skipped", None, "its first_skipped must be an integer, got None"),
+    ("reason", {"a": 1}, "its reason cannot be"),
+    ("is_prepared", "no", "its is_prepared cannot be 'no'"),
+    ("lost_seconds", "1", "its lost_seconds cannot be '1'"),
+    ("further", 1, "unexpected keyword argument 'further'"),
+]
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "load"])
+@pytest.mark.parametrize(("name", "value", "expected"), HOSTILE)
+def test_recoveries_change_only_what_remedies_change(name, value, expected, mode, tmp_path):
+    config = linear(**{"train.on_divergence": "recover"})
+    folder = write(tmp_path / "run", run_folder.as_json(config))
+    (folder / "checkpoints" / "4").mkdir(parents=True)
+    (folder / "recoveries.json").write_text(json.dumps({"recoveries": [RECOVERY | {name: value}]}))
+    before = contents(tmp_path)
+    call = {"load": lambda: recipes.load(folder)}
+    message = refusal(call.get(mode, lambda: launch(config, NAME, str(folder), mode)))
+    assert message.startswith(f"{folder}/recoveries.json must hold the recoveries of this run")
+    assert re.search(expected, message), message
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"recoveries": {}}', '{"recoveries": 3}', '{"recoveries": [3]}', "nul"]
+)
+def test_a_broken_recoveries_json_is_one_line(text, tmp_path):
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    (folder / "recoveries.json").write_text(text)
+    message = refusal(lambda: launch(linear(), NAME, str(folder)))
+    assert message.startswith(f"{folder}/recoveries.json ")
+
+
+LINKED = ["config.json", "checkpoints", "best", "plots", "metrics.jsonl", "evaluation.json"]
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_link_out_of_the_folder_is_followed_by_nobody(name, tmp_path):
+    """A reader would read what it names, and an evaluation would overwrite it."""
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    outside = tmp_path / "outside"
+    if name in ("checkpoints", "best", "plots"):
+        outside.mkdir()
+    else:
+        outside.write_text((folder / "config.json").read_text())
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(outside)
+    before = contents(tmp_path)
+    start = linear(**{"train.start_from": str(folder)})
+    for call in (
+        lambda: recipes.load(folder),
+        lambda: launch(linear(), NAME, str(folder)),
+        lambda: launch(linear(), NAME, str(folder), "eval"),
+        lambda: launch(start, NAME, str(tmp_path / "new")),
+        lambda: Run(folder).config(),
+    ):
+        message = refusal(call)
+        assert f"{folder / name} is a link that leads out of the run's folder, to {outside}" in (
+            message
+        )
+    assert contents(tmp_path) == before
+
+
+def test_a_link_to_the_run_and_one_inside_of_it_are_no_links_out(tmp_path):
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    (folder / "newest").symlink_to("config.json")
+    (tmp_path / "linked").symlink_to(folder)
+    assert run_folder.config_of(tmp_path / "linked").family == "linear"
+    (folder / "newest").unlink()
+    (folder / "newest").symlink_to("../run-of-another-name/config.json")
+    assert "leads out" in refusal(lambda: run_folder.config_of(tmp_path / "linked"))
+
+
+def test_a_run_at_work_may_remove_files_while_they_are_looked_at(tmp_path, monkeypatch):
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    lstat = os.lstat
+
+    def vanish(path, **given):
+        if os.path.basename(path) == "4":
+            raise FileNotFoundError(path)
+        return lstat(path, **given)
+
+    (folder / "checkpoints" / "4").mkdir(parents=True)
+    monkeypatch.setattr(os, "lstat", vanish)
+    assert run_folder.config_of(folder).family == "linear"
+
+
+@pytest.mark.parametrize("name", ["config.json", "pipe", "plots/pipe"])
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    (folder / "plots").mkdir()
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert f"{folder / name} is neither a file nor a folder" in refusal(
+        lambda: recipes.load(folder)
+    )
+
+
+def test_names_of_checkpoints_are_numbers(tmp_path):
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    for name in ("..4", "-1", "04", "²", "٣", "4.damaged", "1e3", "9" * 40):
+        (folder / "checkpoints" / name).mkdir(parents=True)
+    assert "holds no checkpoint to use" in refusal(lambda: recipes.load(folder))
+
+
+RUNS_CODE = re.compile(
+    r"allow_pickle=True|pickle\.loads?\(|\beval\(|\bexec\(|__import__|import_module\(|run_path\("
+)
+MAY_RUN_CODE = {
+    "__init__.py": "rooms of the package by their names",
+    "_user_function.py": "what the person at the keyboard names",
+    "data/_tfds_without_tensorflow.py": "modules of tensorflow-datasets",
+    "recipes/__init__.py": "parts of the package by their names",
+    "recipes/__main__.py": "commands",
+    "recipes/config/families.py": "families of the package",
+    "recipes/config/files.py": "configurations and what they share",
+    "recipes/config/show_configs.py": "configurations",
+    "recipes/parts/samplers/table.py": "samplers of the package",
+    "recipes/study/study_file.py": "study files",
+    "training/_processes.py": "what one process of a run sends to the others",
+}
+
+
+def test_nothing_else_of_the_package_runs_or_unpickles_what_it_reads():
+    package = EXPERIMENTS.parent / "ebmjax"
+    files = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
+    found = {name for name, path in files.items() if RUNS_CODE.search(path.read_text())}
+    assert found == set(MAY_RUN_CODE)
+
+
+def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
+    folder = write(tmp_path / "run", run_folder.as_json(linear()))
+    for name in ("evaluation.json", "summary.json"):
+        (folder / name).write_text('{"a": ' + "[" * 5000 + "]" * 5000 + "}")
+        assert "nested more than 32 levels deep" in refusal(lambda: Run(folder).numbers())
+        (folder / name).unlink()
+    (folder / "evaluation.json").write_text('{"eval": {"../../evil": 1}}')
+    from ebmjax.recipes.folder.workdir import check_evaluated
+
+    assert "was made with another config.eval" in refusal(lambda: check_evaluated(folder, linear()))
+
+
+@pytest.mark.parametrize("data_path", ["", "elsewhere"])
+def test_no_reader_fetches_a_data_set_that_the_folder_names(
+    data_path, whole, tmp_path, monkeypatch
+):
+    """It would be written where the folder says, after a download."""
+
+    def fetch(*_):
+        raise AssertionError("a data set was to be prepared")
+
+    monkeypatch.setattr(data._tfds, "prepare_tfds", fetch)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    named = {"data.name": "mnist", "data.path": data_path and str(tmp_path / data_path)}
+    folder = hostile(tmp_path / "run", "image", **named)
+    with pytest.raises(data.DataUnavailableError, match="mnist is not prepared: there is no"):
+        recipes.load(folder)
+
+
+def test_names_from_a_stranger_cannot_disturb_a_terminal(tmp_path, monkeypatch, capsys):
+    saved = run_folder.as_json(linear())
+    folder = write(tmp_path / "run", saved | {"\x1b[2J\nerror: \u202e": 1})
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "sample", folder, "s.png")
+    said = capsys.readouterr().err
+    assert "config.?[2J error: ? is no field" in said
+    assert said.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize("options", ['{"a":' + "[" * 5000, "[" * 5000 + "]" * 5000])
+def test_options_nested_too_deep_are_one_line(options, whole, tmp_path):
+    named = {"model.factory": "ebmjax.networks:MLPEnergy", "model.options": options}
+    said = refusal(lambda: recipes.load(hostile(tmp_path / "run", "image", **named)))
+    assert "config.model.options must be a JSON object" in said
+    assert len(said) < 500

@@ -1,0 +1,170 @@
+"""The command ``ebmjax`` in a user's own folder, with the package alone and no checkout."""
+
+import importlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import jax
+import pytest
+from experiment_runs import REPOSITORY
+
+import ebmjax
+from ebmjax.recipes import __main__ as command
+from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.run.launch import as_typed
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+MINE = """
+from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.models.latent.fields import SMOKE, configure
+
+def get_config(variant=""):
+    return configure(variant, SMOKE | beside(__file__, "shared.py").CHANGES, {})
+"""
+SHARED = "CHANGES = {'train.num_epochs': 1}\n"
+TABLE = """
+from ebmjax.recipes.study import Study
+
+STUDY = Study({"mine": "mine.py"}, {"steps": ("steps", 1.0, 0)}, num_seeds=1)
+"""
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A folder of a user's own files; the package is a copy of what the wheel has, no more."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for source, place in {"ebmjax": "ebmjax", **wheel["force-include"]}.items():
+        shutil.copytree(REPOSITORY / source, tmp_path / "site" / place, ignore=ignored)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    for name, text in (("mine.py", MINE), ("shared.py", SHARED), ("table.py", TABLE)):
+        (folder / name).write_text(text)
+    return folder
+
+
+def run(*arguments, cwd):
+    """``ebmjax ARGUMENTS`` of the copy, to its end."""
+    environment = os.environ | {"PYTHONPATH": str(cwd.parent / "site")}
+    return subprocess.run(
+        [sys.executable, "-m", "ebmjax.recipes", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_configuration_of_ones_own_is_read_and_checked(here):
+    finished = run("run", "--config=mine.py", "--config.train.batch_size=0", cwd=here)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: config.train.batch_size must be")
+    assert not (here / "runs").exists()
+
+
+def test_the_packages_configurations_and_studies_need_no_checkout(here):
+    listed = run("list", cwd=here)
+    assert listed.returncode == 0, listed.stderr
+    assert "configs/joint.py\n  Joint energy model of your own images" in listed.stdout
+    for found in ("run --config=configs/image.py", "study --study=studies/own_data.py:joint"):
+        refused = run(*found.split(), "--config.train.batch_size=0", cwd=here)
+        assert refused.returncode == 2
+        assert "config.train.batch_size must be" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "--config=nothing.py"], "no configuration file 'nothing.py'"),
+        (["sample", "--workdir=~nobody.here", "--out=x.png"], "a path begins with ~ and the name"),
+        (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
+        (
+            ["train"],
+            "unknown command 'train'. There are run, study, fields, list, sample, score, export.",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments, expected, here):
+    finished = run(*arguments, cwd=here)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith(f"error: {expected}")
+    assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "--version", "run --help", "study --help", "fields joint", "list", "x"]
+)
+@pytest.mark.parametrize("gone", ["stdout", "stderr"])
+def test_a_reader_that_has_gone_is_no_error(arguments, gone):
+    """Ends without a traceback, as in ``ebmjax --help | head``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "ebmjax.recipes", *arguments.split()]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {gone: writing}
+    done = subprocess.run(command, text=True, cwd=REPOSITORY, **streams)
+    os.close(writing)
+    other = done.stderr if gone == "stdout" else done.stdout
+    assert "Traceback" not in (other or "")
+    assert "BrokenPipe" not in (other or "")
+    assert done.returncode in (0, 2, 141)
+
+
+def test_the_version_is_printed(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ebmjax", "--version"])
+    command.main()
+    line = f"ebmjax {ebmjax.__version__}, JAX {jax.__version__}, Python {platform.python_version()}"
+    assert capsys.readouterr().out == line + "\n"
+
+
+@pytest.mark.slow
+def test_a_study_of_ones_own_is_run(here):
+    finished = run("study", "--study=table.py", "--folder=out", cwd=here)
+    assert finished.returncode == 0, finished.stderr
+    table = json.loads((here / "out" / "table.json").read_text())
+    assert table["mine"]["finished"] == 1
+    assert table["mine"]["steps"][0] > 0
+
+
+def test_a_missing_package_names_the_extra(monkeypatch, capsys):
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'absl'", name="absl")
+
+    monkeypatch.setattr(sys, "argv", ["ebmjax", "run"])
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert 'needs absl: pip install "ebmjax[experiments]"' in capsys.readouterr().err
+
+
+def test_the_console_command_and_the_version_are_those_of_the_package():
+    module, _, function = PROJECT["project"]["scripts"]["ebmjax"].partition(":")
+    assert getattr(importlib.import_module(module), function) is command.main
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "ebmjax/__init__.py"
+    assert ebmjax.__version__.count(".") == 2
+
+
+def test_the_command_that_continues_a_run_can_be_typed_again():
+    assert as_typed(["ebmjax run", "--workdir=a run"]) == "ebmjax run '--workdir=a run'"
+    assert as_typed(["a dir/run.py", "--x=1"]) == "python 'a dir/run.py' --x=1"
+
+
+def test_what_another_file_defines_is_had_by_its_path(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "rows.py").write_text("ROWS = 3\n")
+    assert beside(str(tmp_path / "mine.py"), "other/rows.py").ROWS == 3
+
+
+def test_the_commands_load_without_jax():
+    """So they answer mistakes in the command line at once."""
+    code = f"import sys, {', '.join(command.COMMANDS.values())}; print('jax' in sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout == "False\n"

@@ -1,0 +1,239 @@
+import fcntl
+import json
+import re
+import subprocess
+from importlib import metadata
+
+import numpy as np
+import pytest
+from experiment_runs import contents, summary_of
+from linear_family import NAME, linear
+
+from ebmjax import _versions
+from ebmjax.recipes.config.errors import WorkdirError
+from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder.workdir_lock import only_process
+from ebmjax.recipes.run.launch import launch
+
+
+def again(folder):
+    return launch(linear(), NAME, str(folder))
+
+
+def test_a_new_folder_is_made_with_its_parents(tmp_path):
+    folder = tmp_path / "a" / "b"
+    workdir.prepare(folder, linear())
+    assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
+    workdir.prepare(folder, linear())  # the same configuration: welcome back
+
+
+def test_an_empty_folder_is_taken(tmp_path):
+    workdir.prepare(tmp_path, linear())
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
+
+
+def test_a_folder_left_by_a_kill_at_the_first_write_is_taken(tmp_path):
+    (tmp_path / "config.123.tmp").write_text('{"data": {"na')
+    workdir.prepare(tmp_path, linear())
+    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
+
+
+def test_a_data_dir_may_move(tmp_path):
+    workdir.prepare(tmp_path, linear())
+    before = contents(tmp_path)
+    workdir.prepare(tmp_path, linear(**{"data.path": "/elsewhere"}))
+    assert contents(tmp_path) == before
+
+
+def refusal(folder, config=None):
+    """The message; nothing may have changed in the folder's parent."""
+    before = contents(folder.parent)
+    with pytest.raises(WorkdirError) as caught:
+        workdir.prepare(folder, config or linear())
+    assert contents(folder.parent) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_file_in_the_way(tmp_path):
+    file = tmp_path / "run"
+    file.write_text("precious")
+    assert refusal(file).startswith(f"--workdir {file} cannot be used: Not a directory.")
+
+
+def test_a_path_below_a_file(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("precious")
+    message = refusal(file / "run")
+    assert message.startswith(f"--workdir {file / 'run'} cannot be used: Not a directory.")
+
+
+def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
+    """Permissions do not stop root, so the refusal itself is put in place."""
+
+    def refuse(self, *_, **__):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(workdir.Path, "write_text", refuse)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
+
+
+def test_the_folder_of_a_run_that_may_no_longer_be_written(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    folder = tmp_path / "run"
+    workdir.prepare(folder, linear())
+    monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
+    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
+
+
+def test_runs_that_start_together_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workdir.time, "strftime", lambda _: "20260101-000000")
+    ours = workdir.default_workdir("a")
+    ours.mkdir(parents=True)
+    assert workdir.default_workdir("a").name == f"{ours.name}-2"  # of this process
+    monkeypatch.setattr(workdir.os, "getpid", lambda: -1)
+    assert workdir.default_workdir("a") != ours
+
+
+def test_a_folder_of_other_things(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "cat.png").touch()
+    assert "holds files but no config.json" in refusal(folder)
+
+
+def test_the_folder_of_another_configuration(tmp_path):
+    folder = tmp_path / "run"
+    workdir.prepare(folder, linear())
+    message = refusal(folder, linear(**{"loss.exponent": 1.0, "model.hidden": (8,)}))
+    assert message.startswith(f"--workdir {folder} belongs to a run with another configuration: ")
+    assert "loss.exponent was 2.0 and is now 1.0" in message
+    assert "model.hidden was [1] and is now [8]" in message
+    assert "num_epochs" not in message
+
+
+def test_of_two_processes_that_begin_at_once_the_first_one_has_the_folder(tmp_path, monkeypatch):
+    """The other is told so, although there was no folder yet when it looked."""
+    folder, write_once = tmp_path / "run", workdir._write_once
+
+    def overtaken(path, text):
+        other = linear(**{"loss.exponent": 1.0})
+        write_once(path, json.dumps(workdir.as_json(other)))
+        write_once(path, text)
+
+    monkeypatch.setattr(workdir, "_write_once", overtaken)
+    with pytest.raises(WorkdirError, match=r"loss\.exponent was 1\.0 and is now 2\.0"):
+        workdir.prepare(folder, linear())
+    assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
+
+
+def test_a_file_system_without_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(workdir.os, "link", refuse)
+    workdir.prepare(tmp_path / "run", linear())
+    workdir.check(tmp_path / "run", linear())
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json", "plots"}
+
+
+def test_the_folder_of_a_configuration_with_other_fields(tmp_path):
+    folder = tmp_path / "run"
+    workdir.prepare(folder, linear())
+    path = folder / "config.json"
+    saved = json.loads(path.read_text())
+    saved["loss"]["smoothing"] = saved["loss"].pop("exponent")
+    path.write_text(json.dumps(saved))
+    message = refusal(folder)
+    assert message.startswith(f"{path}: config.loss.exponent is missing. It was edited, or the run")
+    assert "another version of ebmjax" in message
+
+
+def test_snapshots_come_in_the_order_of_their_steps(tmp_path):
+    assert workdir.snapshots(tmp_path) == []
+    for step in (200, 10, 9, 1_000_000):
+        workdir.save_snapshot(tmp_path, step, {"at": step})
+    (tmp_path / "monitor" / "notes.npz").touch()
+    (tmp_path / "monitor" / "000011.npz").mkdir()
+    found = workdir.snapshots(tmp_path)
+    assert [int(np.load(path)["at"]) for path in found] == [9, 10, 200, 1_000_000]
+    assert (tmp_path / "monitor" / "000200.npz").exists()
+
+
+def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):
+    summary = {"loss": float("nan"), "energies": [1.5, float("-inf")], "steps": 3}
+    workdir.write_summary(tmp_path, summary)
+    assert summary_of(tmp_path) == {"loss": None, "energies": [1.5, None], "steps": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_the_revision_is_the_commit_and_whether_files_changed(tmp_path, monkeypatch):
+    def git(*arguments):
+        options = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ["git", *options, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    code = tmp_path / "workdir.py"
+    code.write_text("1")
+    monkeypatch.setattr(workdir, "__file__", str(code))
+    assert workdir.revision() is None  # no checkout
+    git("init")
+    (tmp_path / "other.py").touch()
+    git("add", "other.py")
+    git("commit", "-m", "Other")
+    assert workdir.revision() is None  # a checkout, of something else
+    git("add", "workdir.py")
+    git("commit", "-m", "Code")
+    git("tag", "-a", "v1", "-m", "Version")
+    assert workdir.revision() == git("rev-parse", "HEAD")
+    code.write_text("2")
+    assert workdir.revision() == git("rev-parse", "HEAD") + "-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert workdir.revision() is None  # no git
+
+
+def test_versions_are_those_installed():
+    assert workdir.versions()["jax"] == metadata.version("jax")
+    assert re.match(r"3\.\d+\.\d+", workdir.versions()["python"])
+
+
+def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr(_versions, "PACKAGES", ("jax", "not-installed"))
+    assert workdir.versions()["not-installed"] is None
+    assert workdir.versions()["jax"] == metadata.version("jax")
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "file").write_text("in the way, so that nothing is trained")
+    with pytest.raises(WorkdirError, match=re.escape(f"--workdir {tmp_path}/file cannot be used")):
+        again("~/file")
+
+
+def test_a_folder_that_another_process_trains_in(tmp_path):
+    folder = tmp_path / "run"
+    workdir.prepare(folder, linear())
+    with only_process(folder):
+        before = contents(folder)
+        with pytest.raises(WorkdirError, match=f"--workdir {folder} is in use: another process"):
+            again(folder)
+        assert contents(folder) == before
+    with only_process(folder):  # the lock is gone with the first
+        pass
+
+
+def test_a_folder_without_locks_is_used(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no locks available")
+
+    workdir.prepare(tmp_path, linear())
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with only_process(tmp_path), only_process(tmp_path):
+        assert (tmp_path / "config.json").exists()

@@ -1,0 +1,120 @@
+"""A run's folder that is damaged, incomplete or full: one message, and nothing is lost."""
+
+import contextlib
+import errno
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from damage import damage
+from experiment_runs import contents, summary_of
+from linear_family import LINEAR, NAME, linear, points
+
+from ebmjax._user_function import definitions
+from ebmjax.recipes.config.errors import WorkdirError, WriteError
+from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.run.launch import BROKE_OFF, launch, told_as_write_error
+from ebmjax.training import (
+    CheckpointAccessError,
+    CheckpointDamagedError,
+    CheckpointMismatchError,
+)
+
+
+def again(folder):
+    return launch(linear(), NAME, str(folder))
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def test_a_damaged_newest_checkpoint_costs_two_steps_and_no_bit(finished, copied):
+    damage(copied / "checkpoints" / "10")
+    (copied / "summary.json").unlink()
+    assert again(copied) is None
+    assert summary_of(copied)["params_sha256"] == summary_of(finished)["params_sha256"]
+    ours, theirs = contents(copied), contents(finished)
+    assert ours["metrics.jsonl"] == theirs["metrics.jsonl"]
+    assert {name for name in ours if re.fullmatch(r"checkpoints/\d+", name)} == {
+        f"checkpoints/{step}" for step in (6, 8, 10)
+    }
+
+
+def test_when_all_checkpoints_are_damaged_nothing_is_touched(copied):
+    for step in (6, 8, 10):
+        damage(copied / "checkpoints" / str(step))
+    before = contents(copied)
+    with pytest.raises(CheckpointDamagedError, match=r"None of the checkpoints \[10, 8, 6\] in"):
+        again(copied)
+    assert contents(copied) == before
+
+
+def test_a_finished_run_that_lost_its_checkpoints_is_not_trained_again(copied):
+    shutil.rmtree(copied / "checkpoints")
+    before = contents(copied)
+    with pytest.raises(WorkdirError, match=r"finished run whose rows reach step 10, but no check"):
+        again(copied)
+    assert contents(copied) == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    """Its rows may reach the second one's step: the first is written meanwhile."""
+    (tmp_path / "checkpoints").mkdir()
+    rows = tmp_path / "metrics.jsonl"
+    for last, every, is_refused in [(8, 4, False), (9, 4, True), (9, 0, False)]:
+        rows.write_text("".join(f'{{"step": {step}}}\n' for step in range(last + 1)))
+        with pytest.raises(WorkdirError) if is_refused else contextlib.nullcontext():
+            workdir.check_checkpoints(tmp_path, every)
+    (tmp_path / "checkpoints" / "4").mkdir()
+    workdir.check_checkpoints(tmp_path, 4)
+
+
+def test_a_damaged_row_ends_no_evaluation(tmp_path, caplog):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 0}\n\xff\n{}\n{"step": 3}\n')
+    assert [row["step"] for row in workdir.read_rows(tmp_path)] == [0, 3]
+    assert "2 lines (2, 3) are damaged" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), WriteError, "run could not be written"),
+        (
+            OSError(errno.EDQUOT, "Disk quota exceeded"),
+            WriteError,
+            "quota exceeded.*Make room",
+        ),
+        (CheckpointAccessError(errno.EROFS, "A checkpoint."), WriteError, "^A checkpoint.$"),
+        (CheckpointAccessError(errno.EMFILE, "Too many."), CheckpointAccessError, "Too many"),
+        (FileNotFoundError(errno.ENOENT, "weights"), FileNotFoundError, "weights"),
+    ],
+)
+def test_a_disk_that_takes_no_more_ends_a_run_in_one_message(error, expected, message):
+    with pytest.raises(expected, match=message), told_as_write_error(Path("run")):
+        raise error
+    assert issubclass(WriteError, BROKE_OFF)
+
+
+def test_another_configuration_on_a_finished_run_is_refused_whole(copied):
+    before = contents(copied)
+    with pytest.raises(WorkdirError, match=r"seed was 0 and is now 1\."):
+        launch(linear(seed=1), NAME, str(copied))
+    assert contents(copied) == before
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_other_data_than_a_run_began_with_are_refused_whole(mode, copied, monkeypatch):
+    def other(config):
+        found = points(config)
+        found["x"][7] += 1
+        return found
+
+    monkeypatch.setitem(definitions(LINEAR).build.__globals__, "points", other)
+    before = contents(copied)
+    message = r"Checkpoint 10 .* data\['x'\] has the same shape, float32\(20,\)"
+    with pytest.raises(CheckpointMismatchError, match=message):
+        launch(linear(), NAME, str(copied), mode)
+    assert contents(copied) == before

@@ -1,0 +1,110 @@
+"""A folder of the study of thermodynamic integration on the digits, filled with random numbers."""
+
+import ast
+import json
+
+import numpy as np
+from experiment_runs import digits
+
+from ebmjax import metrics
+from ebmjax.recipes.folder.workdir import as_json
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.study_file import load
+
+REPEATS = 3
+VARIANCES = (
+    "coordinate_gradient_variance",
+    "gradient_variance",
+    "generator_coordinate_gradient_variance",
+)
+LOST = "tempered p=10.0"  # its last repeat diverged
+SIZES = [240, 300, 360]
+
+
+def numbers(rng):
+    """One per repeat."""
+    return rng.uniform(0.01, 0.02, REPEATS).tolist()
+
+
+def evaluation(rng, config):
+    """evaluation.json of a run with random numbers, as the specification of a run has it."""
+    powers = np.linspace(0, 1, config["loss"]["num_intervals"] + 1) ** config["loss"]["exponent"]
+    train = config["train"]
+    steps = train["num_epochs"] * (config["data"]["max_train"] // train["batch_size"])
+    distances = {
+        score: {"values": [SIZES] * REPEATS, "infinity": numbers(rng)}
+        for score in ("fid", "kid_rbf", "kid_polynomial")
+    }
+    manifold = {score: numbers(rng) for score in metrics.ManifoldScores._fields}
+    return {
+        **{name: numbers(rng) for name in (*VARIANCES, "test_log_evidence")},
+        "generation": {
+            "extractor": {"name": "digits_features"},
+            "fresh": {"at_sizes": distances, "rms_displacement": numbers(rng), **manifold},
+        },
+        "evidence": {"ais": {"mean": numbers(rng)}},
+        "diverged_repeats": 0,
+        "powers": powers.tolist(),
+        "test_mean_log_likelihoods": (rng.normal(size=(REPEATS, 1)) + powers).tolist(),
+        "cost": {
+            "train_seconds": rng.uniform(10, 20),
+            "flops_per_step": rng.uniform(1e6, 1e7),
+            "steps": steps,
+        },
+    }
+
+
+def diverge(report):
+    """The last repeat as one that diverged."""
+    for name in (*VARIANCES, "test_log_evidence"):
+        report[name][-1] = None
+    fresh = report["generation"]["fresh"]
+    for score in ("fid", "kid_rbf", "kid_polynomial"):
+        fresh["at_sizes"][score]["infinity"][-1] = None
+    for name in ("rms_displacement", *metrics.ManifoldScores._fields):
+        fresh[name][-1] = None
+    report["evidence"]["ais"]["mean"][-1] = None
+    report["test_mean_log_likelihoods"][-1] = [None] * len(report["powers"])
+    report["diverged_repeats"] = 1
+
+
+def write_run(cell, rng):
+    """The folder of a finished run; returns its evaluation."""
+    config_name, *arguments = cell.command[4:-3]
+    _, _, variant = config_name.partition(":")
+    config = digits(variant, **dict(_override(one) for one in arguments))
+    report = evaluation(rng, config.to_dict())
+    if cell.label == LOST:
+        diverge(report)
+    (cell.folder / "monitor").mkdir(parents=True)
+    (cell.folder / "config.json").write_text(json.dumps(as_json(config)))
+    (cell.folder / "evaluation.json").write_text(json.dumps(report))
+    losses = rng.normal(size=(4, REPEATS)).tolist()
+    if cell.label == LOST:
+        losses[-1][-1] = None
+    rows = [{"step": 5 * i, "loss": loss} for i, loss in enumerate(losses)]
+    rows += [{"step": 20, "test_log_evidence": [1.0] * REPEATS}]
+    (cell.folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    samples = rng.integers(0, 256, (REPEATS, 40, 8, 8, 1), np.uint8)
+    np.savez(cell.folder / "monitor" / "000005.npz", samples=np.zeros_like(samples))
+    np.savez(cell.folder / "monitor" / "000020.npz", samples=samples)
+    return report | {"losses": losses, "samples": samples}
+
+
+def _override(argument):
+    name, _, text = argument.removeprefix("--config.").partition("=")
+    try:
+        return name, ast.literal_eval(text)
+    except ValueError:
+        return name, text
+
+
+def make(name, folder):
+    """A study's folder; label to what its run measured."""
+    rng = np.random.default_rng(0)
+    study = load(f"studies/thermo_digits.py{name}")
+    return {cell.label: write_run(cell, rng) for cell in cells(study, folder, study.num_seeds)}
+
+
+def labels(found):
+    return [row.label for row in found]

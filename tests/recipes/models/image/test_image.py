@@ -1,0 +1,233 @@
+"""A run of image energies: its numbers, plots and the figures of a study."""
+
+import importlib.util
+import json
+import math
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of, unlisted
+from image_smoke import smoke
+from PIL import Image
+from use_checks import check_use
+
+from ebmjax import data
+from ebmjax.data._function import of_array
+from ebmjax.recipes.evaluators.over_training import over_training
+from ebmjax.recipes.models.image.evaluate import worst
+from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.run.tracking import evaluation_table
+from ebmjax.recipes.study.study_file import load
+from experiments.configs import igebm_cifar10, shortrun_cifar10
+from experiments.figures import image as igebm_figures
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("igebm") / "run"
+    config = smoke("mixed", **{"sampler.names": ("sgld", "mala"), "eval.num_profiled": 4})
+    config.model.features = (4, 8)  # with a smaller one these few steps of MALA accept nothing
+    assert launch(config, "configs/igebm_digits.py:smoke", str(workdir), "all") is None
+    return workdir
+
+
+def test_a_run_leaves_its_numbers_and_plots(finished):
+    summary = summary_of(finished)
+    for name in ("sample_fid", "acceptance_implied", "chain_mala_step_size", "sample_energy"):
+        assert np.isfinite(summary[name]), name
+    report = strict_json((finished / "evaluation.json").read_text())
+    assert unlisted(finished, "image") == set()
+    shown = evaluation_table(report).splitlines()
+    assert len(shown) == 8
+    assert sum(" ± " in line for line in shown) == 4  # buffer, chains, starts and Gaussians
+    scores = report["generation"]
+    for name in ("short", "fresh", "buffer", "test_images"):
+        assert scores[name]["fid"] > 0
+        assert 0 <= scores[name]["recall"] <= 1
+        assert 0 <= scores[name]["coverage"] <= 1
+    for name in ("short", "fresh", "buffer"):
+        assert (scores[name]["num_images"], scores[name]["num_diverged"]) == (20, 0)
+        # As many of what the chains began from, by the same numbers.
+        starts = scores[name]["starts"]
+        assert starts["num_images"] == 20
+        assert starts.keys() == scores["test_images"].keys()
+        assert starts["fid"] > 0
+        # Where a slot's chain began is not known.
+        assert ("rms_displacement" in scores[name]) == (name != "buffer")
+    assert 0 < scores["short"]["rms_displacement"] < scores["fresh"]["rms_displacement"]
+    with np.load(finished / "evaluation.npz") as arrays:
+        shapes = {name: arrays[name].shape for name in arrays.files}
+    assert shapes == dict.fromkeys(("short", "fresh", "buffer", "starts"), (20, 8, 8, 1))
+    # Draws of one law for one and the same monitor, whatever the step.
+    assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
+    assert report["over_training"]["start_fid"] == summary["start_fid"] > 0
+    assert scores["test_images"]["num_images"] <= 20  # as many of each class
+    assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala"}
+    rhats = [one["rhat_energy"] for one in report["mixing"]["by_sampler"].values()]
+    # Chains that rejected every move have none.
+    assert report["mixing"]["rhat_energy"] == (None if None in rhats else max(rhats))
+    assert report["implied_temperature"] == report["samplers"]["mala"]["temperature"] == 5e-5
+    # The averaged step size, no longer the one it began with.
+    assert report["samplers"]["mala"]["step_size"] != 1.0
+    fids = [row["sample_fid"] for row in rows_of(finished) if "sample_fid" in row]
+    assert report["over_training"]["best_sample_fid"] == min(fids[1:])
+    for name in ("training", "chains", "eval_samples", "eval_energies"):
+        assert (finished / "plots" / f"{name}.png").stat().st_size > 5_000
+
+
+def test_the_first_and_the_best_of_a_run():
+    rows = [
+        {"step": 0, "sample_fid": 1.0},
+        {"step": 2, "sample_fid": 7.0, "chain_acceptance_prob": 0.5, "loss": -3.0},
+        {"step": 3, "chain_acceptance_prob": 0.0, "density_tv": 0.5, "loss": 2.0},
+        {"step": 4, "sample_fid": 3.0, "sample_is": 1.25, "test_accuracy": 0.75},
+        {"step": 6, "sample_fid": None, "sample_is": 2.0, "test_accuracy": 0.875},
+        {"step": 8, "test_accuracy": 0.5, "density_tv": 0.25},
+    ]
+    # Those of the starts are not chosen among: they are of the step that was.
+    for row in rows:
+        row |= {"start_fid": 10.0 + row["step"], "start_is": 20.0 + row["step"]}
+        row |= {"sample_fid_error": 0.25, "fid_minus_starts": -7.0 - row["step"]}
+    assert over_training(rows) == {
+        "first_sample_fid": 7.0,
+        "first_step": 2,
+        "best_sample_fid": 3.0,
+        "best_step": 4,
+        "start_fid": 14.0,
+        "sample_fid_error": 0.25,
+        "fid_minus_starts": -11.0,
+        "best_sample_is": 2.0,
+        "start_is": 26.0,
+        "first_test_accuracy": 0.75,
+        "first_accuracy_step": 4,
+        "best_test_accuracy": 0.875,
+        "best_accuracy_step": 6,
+        "first_density_tv": 0.5,
+        "first_density_step": 3,
+        "best_density_tv": 0.25,
+        "best_density_step": 8,
+        "lowest_acceptance": 0.0,
+        "largest_loss": 3.0,
+        # Means over the rows with a loss, of what they share: steps 2 and 3.
+        "last": {
+            "loss": -0.5,
+            "chain_acceptance_prob": 0.25,
+            "start_fid": 12.5,
+            "start_is": 22.5,
+            "sample_fid_error": 0.25,
+            "fid_minus_starts": -9.5,
+        },
+    }
+    assert over_training(rows[:1]) == {}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_worst_mixing_hides_no_sampler_without_a_number(place):
+    names = ("rhat_energy", "rhat_pixel", "acceptance")
+    found = [dict.fromkeys(names, float(i)) for i in range(3)]
+    by_sampler = dict(zip("abc", found, strict=True))
+    assert worst(by_sampler) == {"rhat_energy": 2.0, "rhat_pixel": 2.0, "acceptance": 0.0}
+    by_sampler["abc"[place]] = dict.fromkeys(names, math.nan)
+    assert all(math.isnan(value) for value in worst(by_sampler).values())
+
+
+def test_the_figures_of_a_study(finished, tmp_path):
+    for row, seed in (("SGLD", 0), ("SGLD", 1), ("MALA,_adapted", 0)):
+        folder = tmp_path / row / f"seed{seed}"
+        folder.mkdir(parents=True)
+        shutil.copy(finished / "config.json", folder)
+        lines = (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
+        # One seed diverged halfway.
+        (folder / "metrics.jsonl").write_text("".join(lines[: 4 if seed else None]))
+    igebm_figures.acceptance(tmp_path)
+    igebm_figures.damping(tmp_path)
+    for name in ("acceptance", "damping"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 20_000
+
+
+def fake_run(folder, row, shade):
+    """A run of ``row`` with two snapshots, the last of ``shade`` throughout."""
+    snapshots = folder / row.replace(" ", "_") / "seed0" / "monitor"
+    snapshots.mkdir(parents=True)
+    for step, level in ((0, 0), (20, shade)):
+        images = np.full((30, 8, 8, 1), level, np.uint8)
+        np.savez_compressed(snapshots / f"{step:06d}.npz", samples=images)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "rows"),
+    [
+        ("igebm_mala", "", ("SGLD", "MALA, implied T, no box")),
+        ("igebm_samplers", "", ("SGLD", "conditional", "short-run")),
+        ("igebm_samplers", "cifar10", ("MALA, literal",)),
+        ("shortrun_cifar10", "", ("beta 0", "beta 0.01")),
+    ],
+)
+def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_path):
+    study = load(f"studies/{name}.py:{variant}")
+    study.draw(tmp_path)  # before any run has ended
+    assert not (tmp_path / "samples.png").exists()
+    shades = (60, 130, 200)
+    for row, shade in zip(rows, shades, strict=False):
+        assert row in study.rows
+        fake_run(tmp_path, row, shade)
+    study.draw(tmp_path)
+    with Image.open(tmp_path / "samples.png") as image:
+        found = np.asarray(image.convert("L"))
+    for row, shade in zip(rows, shades, strict=False):
+        assert np.sum(found == shade) > 10_000, row
+
+
+# The smoke run's chains have no preconditioner.
+OF_OTHER_SAMPLERS = {"chain_preconditioner"}
+
+
+def check_columns(workdir, *names):
+    """Every column of the studies ``names`` is a number of the finished run in ``workdir``."""
+    numbers = summary_of(workdir) | json.loads((workdir / "evaluation.json").read_text())
+    for name in names:
+        path = EXPERIMENTS / "studies" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"columns_{name}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for study in getattr(module, "STUDIES", {"": getattr(module, "STUDY", None)}).values():
+            for number in {name for name, _, _ in study.columns.values()} - OF_OTHER_SAMPLERS:
+                found = numbers
+                for part in number.split("."):
+                    assert part in found, number
+                    found = found[part]
+
+
+def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
+    check_columns(finished, "igebm_mala", "igebm_lambda", "igebm_samplers")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [igebm_cifar10, shortrun_cifar10])
+def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (96, 32, 32, 3)).astype(np.uint8)
+
+    def load(name, split, **options):
+        assert name == "cifar10"
+        del options
+        num = 64 if split == "train" else 32
+        return of_array(images[:num], np.arange(num, dtype=np.int32) % 10, name), num
+
+    monkeypatch.setattr("ebmjax.data._load.tfds_source", load)
+    workdir = tmp_path / "run"
+    assert launch(module.get_config("smoke"), "configs/x.py:smoke", str(workdir), "all") is None
+    report = strict_json((workdir / "evaluation.json").read_text())
+    assert report["generation"]["fresh"]["num_images"] == 20
+    if module is shortrun_cifar10:
+        check_columns(workdir, "shortrun_cifar10")
+
+
+def test_a_trained_energy_is_used(finished, monkeypatch, tmp_path):
+    images = data.load_digits("test").images[:8]
+    used = check_use(finished, monkeypatch, tmp_path, images, ["log_density"])
+    energies = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
+    # Sums of some hundred float32 terms of order one.
+    np.testing.assert_allclose(used.score(images)["log_density"], -energies, atol=1e-4)

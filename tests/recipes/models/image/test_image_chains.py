@@ -1,0 +1,77 @@
+"""Fresh chains of an image energy, and what the monitor shows where training keeps no buffer."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from image_smoke import smoke
+
+from ebmjax import data, samplers
+from ebmjax.evaluate import Chains, rms_displacement
+from ebmjax.learning import ChainKind, ChainPlan
+from ebmjax.recipes.config import families
+from ebmjax.recipes.models.image.chains import Trained, make_fresh_chains, trained
+
+SHAPE = (2, 1, 1)
+
+
+def valley(params, x, label):
+    """Lowest at the label, for each class."""
+    return 0.5 * params * jnp.sum(jnp.square(x - label), axis=(-3, -2, -1))
+
+
+@pytest.mark.parametrize(("num", "batch_size"), [(5, 3), (4, 8), (7, 1)])
+def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_size):
+    """Two kinds at two step sizes, so that an image has come one of two known ways."""
+    rates = (0.1, 0.3)
+    plan = ChainPlan(
+        kinds={
+            str(rate): ChainKind(
+                sampler=partial(samplers.gradient_descent, step_size=rate), num_steps=99
+            )
+            for rate in rates
+        },
+        num_samples=100,
+        law=jax.tree_util.Partial(lambda key, label: jnp.full(SHAPE, 0.5)),
+        reinit_prob=0.0,
+        num_classes=2,
+    )
+    energy_of = lambda params: partial(valley, params)  # noqa: E731
+    run = make_fresh_chains(energy_of, plan, num=num, num_steps=4, batch_size=batch_size)
+    model = Trained(jnp.float32(2.0), {}, jnp.float32(0.25))
+    starts, ends, labels, _ = run(jax.random.key(0), model)
+    assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
+    assert ends.shape == (num, *SHAPE)
+    assert labels.tolist() == [i % 2 for i in range(num)]
+    # Along -(1 - 0.25) E, of curvature 2.
+    shares = np.array([(1 - 0.75 * 2.0 * rate) ** 4 for rate in rates])
+    left = (ends[:, 0, 0, 0] - labels) / (0.5 - labels)
+    nearest = np.abs(left[:, None] - shares)
+    assert np.all(nearest.min(axis=1) < 1e-6)
+    # Equal parts, but for those too many in the last of the groups that run together.
+    first, second = np.bincount(nearest.argmin(axis=1), minlength=2)
+    assert 0 <= first - second < 2 * -(-num // batch_size)
+
+
+def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path):
+    config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
+    experiment = families.build(config, tmp_path)
+    monitor = experiment.monitor
+    row = monitor(experiment.state, 0)
+    shown = np.load(tmp_path / "monitor" / "000000.npz")["samples"]
+    chains = make_fresh_chains(
+        monitor.energy_of,
+        monitor.plan,
+        num=config.eval.num_samples,
+        num_steps=config.sampler.num_steps,
+        batch_size=config.eval.batch_size,
+    )
+    starts, ends, _, _ = chains(monitor.key, trained(experiment.state, 0.0))
+    np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
+    # What the starts themselves would get stands beside, and how far the chains came.
+    expected = monitor.distances.along_training(Chains(starts, starts))
+    names = [name for name in expected if name.startswith("start_")]
+    np.testing.assert_array_equal([row[name] for name in names], [expected[name] for name in names])
+    assert row["sample_rms_displacement"] == rms_displacement(starts, ends) > 0

@@ -1,0 +1,240 @@
+"""Image energies from configurations: what is refused, and every variant."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from image_smoke import smoke
+
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.image import objectives
+from ebmjax.recipes.models.image import parts as igebm_parts
+from ebmjax.recipes.parts.samplers import implied_temperature, temperature
+from ebmjax.recipes.run.explain import build_or_explain
+from ebmjax.training import make_mesh
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import describe_batches
+from experiments.configs import igebm_cifar10
+
+
+@pytest.mark.parametrize(
+    ("variant", "overrides", "message"),
+    [
+        ("", {"data.num_classes": 0, "model.is_conditional": True}, "of images with labels"),
+        ("", {"sampler.names": ()}, "must be one or more different samplers"),
+        ("", {"sampler.names": ("sgld", "sgld")}, "must be one or more different samplers"),
+        ("", {"sampler.names": ("gibbs",)}, "config.sampler.names must be one of"),
+        ("", {"sampler.box": "round"}, "config.sampler.box must be one of"),
+        (
+            "mixed",
+            {"sampler.num_samples": 16},
+            "must be a multiple of 3, so that 3 samplers on config.mesh.num_shards=1 shards",
+        ),
+        ("", {"sampler.buffer.size": 4}, "config.sampler.buffer.size must be at least 12"),
+        ("conditional", {"sampler.buffer.size": 201}, "size must be a multiple of 10"),
+        ("conditional", {"sampler.buffer.size": 110}, "size must be at least 120"),
+        (
+            "augmented",
+            {"sampler.buffer.size": None},
+            "config.sampler.buffer.size=None: set it to none",
+        ),
+        ("", {"loss.name": "beta", "loss.beta": -0.1}, r"allow_negative=True\.$"),
+        ("", {"loss.name": "beta", "loss.beta_start": -0.1}, "must be 0 or more, got -0.1"),
+        ("", {"loss.name": "beta", "loss.beta": 1.0}, "finite and below 1"),
+        ("", {"loss.beta": 0.1}, "config.loss.beta=0.1 has no effect .* --config.loss.beta=0.0"),
+        ("", {"loss.beta_start": 0.1}, "config.loss.beta_start=0.1 .*: it needs the robust"),
+        ("", {"loss.max_positive_weight": 0.9}, "max_positive_weight=0.9 has no .*weight=None"),
+        ("", {"loss.output_scale": 2e4}, "config.loss.output_scale=20000.0 has no effect here"),
+        (
+            "",
+            {"loss.beta_variant": "true_objective", "train.batch_size": 15},
+            "config.loss.beta_variant=true_objective has .*--config.loss.beta_variant=default",
+        ),
+        ("", {"mesh.whole_batch": False}, "it needs several shards to divide the batch among"),
+        (
+            "improved",
+            {"mesh.num_shards": 2, "loss.num_references": 7},
+            "num_references must be a multiple of config.mesh.num_shards=2, which share them",
+        ),
+        ("", {"loss.live_steps": 2}, "it needs improved contrastive divergence"),
+        ("", {"loss.kl_weight": 2.0}, "it needs improved contrastive divergence"),
+        ("", {"loss.allow_negative": True}, "it needs the robust objective"),
+        ("", {"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
+        (
+            "",
+            {"eval.num_samples": 0, "train.keep_best": "sample_fid"},
+            r"not monitored by this run, which monitors \[\]",
+        ),
+        (
+            "",  # features of a random network, which knows no classes
+            {"data.num_classes": 4, "data.image_size": 12, "train.keep_best": "sample_is"},
+            r"which monitors \['sample_fid', 'sample_kid'\]",
+        ),
+        ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
+        ("improved", {"sampler.buffer.size": None}, "buffer.size must be a number, got None"),
+        ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
+        ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
+        ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=clamp, or none"),
+        ("", {"sampler.target_acceptance": 0.5}, r"adapts the steps of \['hmc', 'mala'\], and"),
+        (
+            "",
+            {"sampler.min_step_size": 0.1},
+            "min_step_size=0.1 .* needs an acceptance",
+        ),
+        (
+            "",
+            {
+                "sampler.names": ("sgld", "mala"),
+                "sampler.box": "reject",
+                "sampler.buffer.law_scale": 2,
+            },
+            r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' starts them within \[-2, 2\]",
+        ),
+        ("", {"model.num_scales": 4}, "cannot be halved"),
+        ("", {"model.features": ()}, "config.model.features must have at least one entry"),
+        (
+            "",
+            {"data.holdout": 60, "data.max_holdout": None},
+            "holdout=60 leaves 4 of 64 .*batch_size=16",
+        ),
+        (
+            "",
+            {"eval.num_generated": 1},
+            "num_generated must be 0, or at least 2",
+        ),
+        ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
+        ("", {"loss.name": "gan"}, "config.loss.name must be one of"),
+    ],
+)
+def test_a_mistake_is_told(variant, overrides, message, tmp_path):
+    config = smoke(variant, **overrides)
+    with pytest.raises(ConfigError, match=message):
+        build_or_explain(config, lambda: families.build(config, tmp_path))
+
+
+def test_an_odd_batch_cannot_be_halved(tmp_path):
+    changes = {"train.batch_size": 15, "loss.beta_variant": "true_objective"}
+    with pytest.raises(ConfigError, match="batch_size must be even"):
+        families.build(smoke("beta", **changes), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mala", "tempered_mala", "literal_mala"])
+def test_no_noise_cannot_be_taken_back(name, tmp_path):
+    changes = {"sampler.names": (name,), f"sampler.{name}.noise_scale": 0.0}
+    with pytest.raises(ConfigError, match=f"{name}.noise_scale=0.0 implies the temperature 0"):
+        families.build(smoke(**changes), tmp_path)
+
+
+def test_a_temperature_that_step_and_noise_do_not_imply_is_refused_by_its_value(tmp_path):
+    changes = {"sampler.names": ("mala",), "sampler.mala.temperature": 1.0}
+    with pytest.raises(ConfigError) as caught:
+        families.build(smoke(**changes), tmp_path)
+    assert "step_size=1 and noise_scale=0.01 imply the temperature 5e-05, not temperature=1" in str(
+        caught.value
+    )
+    assert "config.sampler.allow_decoupled=True" in str(caught.value)
+    families.build(smoke(**changes, **{"sampler.allow_decoupled": True}), tmp_path)
+    families.build(smoke(**{**changes, "sampler.mala.temperature": 5e-5}), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sgld", "psgld"])
+def test_a_sampler_that_never_rejects_has_a_noise_or_a_temperature(name, tmp_path):
+    changes = {"sampler.names": (name,), f"sampler.{name}.temperature": 1.0}
+    with pytest.raises(ConfigError, match=f"sampler.{name} has both a noise_scale and a temp"):
+        families.build(smoke(**changes), tmp_path)
+
+
+def test_adapting_the_step_needs_noise_that_follows(tmp_path):
+    changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
+    with pytest.raises(ConfigError, match=r"set --config.sampler.mala.noise_scale=None .*=5e-05"):
+        families.build(smoke(**changes), tmp_path)
+
+
+def test_neither_noise_nor_temperature(tmp_path):
+    with pytest.raises(ConfigError, match=r"config.sampler.sgld needs a noise_scale"):
+        families.build(smoke(**{"sampler.sgld.noise_scale": None}), tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(2,), (8, 8, 2)])
+def test_augmentation_of_what_is_no_image(shape):
+    with pytest.raises(ConfigError, match=r"crops and recolours images of shape .height, width"):
+        igebm_parts.augmentation(smoke("augmented"), shape)
+    assert igebm_parts.augmentation(smoke(), shape) is None
+
+
+def test_temperatures():
+    config = smoke(**{"sampler.mala.step_size": 2.0, "sampler.mala.noise_scale": 0.4})
+    config.sampler.names = ("mala", "hmc")
+    mala, hmc = igebm_parts.chosen(config).values()
+    assert implied_temperature(mala) == temperature(mala) == pytest.approx(0.04)
+    assert implied_temperature(hmc) == temperature(hmc) == 5e-5
+    config.sampler.mala.temperature = 1.0
+    mala = igebm_parts.chosen(config)["mala"]
+    assert temperature(mala) == 1.0
+    assert implied_temperature(mala) == pytest.approx(0.04)
+
+
+VARIANTS = ("psgld_exact", "mala_literal", "tempered_mala", "multiscale", "conditional")
+VARIANTS += ("improved", "augmented", "short_run", "beta_schedule", "bare_psgld")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
+    """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
+    experiment = families.build(smoke(variant), tmp_path)
+    mesh = make_mesh(1)
+    block = make_block(experiment.train_step, mesh)
+    batches = describe_batches(experiment.data, np.zeros((2, 1, 16), np.int32), mesh)
+    state, metrics = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
+    before = jax.eval_shape(lambda: experiment.state)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), before
+    )
+    assert metrics["chain_acceptance_prob"].shape == (2,)
+
+
+def test_beta_over_the_run():
+    config = smoke("beta", **{"loss.beta_start": 0.0, "loss.beta": 0.4})
+    beta = objectives.beta_fn(config, 10)
+    assert [float(beta(step)) for step in (0, 5, 10)] == pytest.approx([0.0, 0.2, 0.4])
+    config.loss.beta_start = None
+    assert objectives.beta_fn(config, 10)(jnp.int32(3)) == 0.4
+    assert objectives.beta_fn(smoke(), 10)(jnp.int32(3)) == 0.0
+
+
+def test_the_share_of_the_weights_by_sampler():
+    """Weights exp(-b E) of four negatives, the first two of one sampler; equal ones at beta 0."""
+    config = smoke("beta", **{"sampler.names": ("sgld", "mala"), "loss.output_scale": 10.0})
+    positive, negative = jnp.zeros(2), jnp.log(jnp.array([1.0, 2.0, 4.0, 8.0]))
+    _, metrics = objectives.loss(config)(positive, negative, 0.1)  # exponent 1: weights 1 / E's
+    assert float(metrics["negative_weight_sgld"]) == pytest.approx(12 / 15, rel=1e-6)
+    assert float(metrics["negative_weight_mala"]) == pytest.approx(3 / 15, rel=1e-6)
+    _, metrics = objectives.loss(config)(positive, negative, 0.0)
+    assert float(metrics["negative_weight_sgld"]) == pytest.approx(0.5, rel=1e-6)
+    config.sampler.names = ("sgld",)
+    _, metrics = objectives.loss(config)(positive, negative, 0.1)
+    assert not any(name.startswith("negative_weight") for name in metrics)
+
+
+@pytest.mark.parametrize(("variant", "noise_scale"), [("thesis", 1e-4), ("cpu_thesis", 1e-2)])
+def test_the_thesis_on_cifar_has_its_constants(variant, noise_scale):
+    """4.2.1: step 100, 60 steps, learning rate 1e-4; noise of deviation or of variance 1e-4."""
+    config = igebm_cifar10.get_config(variant)
+    for name in igebm_cifar10.SAMPLERS:
+        assert config.sampler[name].step_size == 4 * 100  # pixels in [-1, 1]
+        assert config.sampler[name].noise_scale == 2 * noise_scale
+    assert (config.sampler.num_steps, config.sampler.max_score) == (60, None)
+    assert config.sampler.augmentation.name == "image"
+    assert config.optimizer.learning_rate == 1e-4
+    assert config.data.image_size == (16 if variant.startswith("cpu") else 32)
+
+
+def test_improved_contrastive_divergence_on_cifar_has_its_constants():
+    """Step 100, noise 0.001 of pixels in [0, 1], 40 steps, three scales, 0.1 % of chains anew."""
+    config = igebm_cifar10.get_config("icd")
+    sgld = config.sampler.sgld
+    assert (sgld.step_size, sgld.noise_scale) == (4 * 100, 2 * 0.001)  # pixels in [-1, 1]
+    assert (config.sampler.num_steps, config.sampler.buffer.reinit_prob) == (40, 0.001)
+    assert (config.model.num_scales, config.model.activation) == (3, "swish")
+    assert (config.optimizer.learning_rate, config.optimizer.b2) == (2e-4, 0.9)

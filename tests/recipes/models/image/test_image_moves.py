@@ -1,0 +1,246 @@
+"""The moves of image energies' chains: their temperature, box and accept ratios."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from image_smoke import smoke
+
+from ebmjax import data, densities, samplers
+from ebmjax.recipes.models.image import parts
+from ebmjax.recipes.models.image.chains import Trained
+from ebmjax.recipes.models.image.monitor import ImageMonitor, anatomy
+from ebmjax.recipes.parts.samplers import larger, temperature
+from ebmjax.recipes.parts.samplers.bind import bound as bind
+from ebmjax.recipes.parts.samplers.literal_mala import literal_mala
+
+
+def bound(config, name, shape):
+    config.sampler.names = (name,)
+    return bind(parts.chosen(config)[name], config.sampler, shape)
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+@pytest.mark.parametrize("name", ["mala", "tempered_mala", "hmc"])
+def test_the_moves_of_a_sampler_aim_at_its_temperature(name):
+    """Long chains on N(0, 1) at temperature 0.25: variance 0.25, whatever the sampler."""
+    config = smoke(**{"sampler.box": "none"})
+    section = config.sampler[name]
+    section.temperature, section.step_size = 0.25, 0.5
+    if name != "hmc":
+        section.noise_scale = None
+    sampler = bound(config, name, (2, 1, 1))(normal)
+    starts = 0.5 * jax.random.normal(jax.random.key(0), (1000, 2, 1, 1))[..., 0, 0]
+
+    @jax.jit
+    def run(starts):
+        step = samplers.batch_step(sampler.step)
+        return samplers.run_chain(jax.random.key(1), jax.vmap(sampler.init)(starts), step, 20)[0]
+
+    ends = np.asarray(run(starts).position)
+    # 2000 numbers of a Gaussian's variance: 5 standard errors of sqrt(2 / 2000) each.
+    assert np.var(ends) == pytest.approx(0.25, rel=5 * math.sqrt(2 / 2000))
+
+
+def test_the_first_move_of_hmc_with_one_leapfrog_step_is_that_of_mala():
+    """Its mean over the momenta, at a point: x + step score."""
+    config = smoke(**{"sampler.box": "none", "sampler.hmc.num_integration_steps": 1})
+    config.sampler.hmc.temperature, config.sampler.hmc.step_size = 0.04, 0.1
+    sampler = bound(config, "hmc", (1, 1, 1))(normal)
+    state = sampler.init(jnp.array([2.0]))
+    _, infos = jax.vmap(sampler.step, (0, None))(jax.random.split(jax.random.key(0), 4000), state)
+    proposed = np.asarray(infos.proposal.position)
+    noise = math.sqrt(2 * 0.1 * 0.04)
+    assert np.mean(proposed) == pytest.approx(2.0 - 0.1 * 2.0, abs=5 * noise / math.sqrt(4000))
+    assert np.std(proposed) == pytest.approx(noise, rel=5 / math.sqrt(2 * 4000))
+
+
+def test_annealed_steps_fall_evenly_and_noise_with_their_root():
+    """To a quarter in three steps and no further; the sum over 4000 chains of a slope."""
+    config = smoke(**{"sampler.box": "none", "sampler.num_steps": 3})
+    config.sampler.final_step_fraction = 0.25
+    config.sampler.sgld.update(step_size=0.8, noise_scale=0.5)
+    sampler = bound(config, "sgld", (1, 1, 1))(lambda x: 2.0 * jnp.sum(x))
+    states = jax.vmap(sampler.init)(jnp.zeros((4000, 1)))
+    step, before = jax.jit(samplers.batch_step(sampler.step)), np.zeros(4000)
+    for i, fraction in enumerate([1.0, 0.625, 0.25, 0.25]):
+        states, _ = step(jax.random.key(i), states)
+        after = np.asarray(samplers.position_of(states))[:, 0]
+        noise = 0.5 * math.sqrt(fraction)
+        moved = after - before
+        # Means and deviations of 4000 Gaussians, to 5 standard errors.
+        assert np.mean(moved) == pytest.approx(1.6 * fraction, abs=5 * noise / math.sqrt(4000))
+        assert np.std(moved) == pytest.approx(noise, rel=5 / math.sqrt(2 * 4000))
+        before = after
+
+
+def test_an_adapted_step_anneals_too():
+    config = smoke(**{"sampler.box": "none", "sampler.num_steps": 2})
+    config.sampler.final_step_fraction = 0.5
+    config.sampler.mala.update(noise_scale=None, temperature=1e-6)
+    sampler = bound(config, "mala", (1, 1, 1))(lambda x: 2.0 * jnp.sum(x), step_size=0.1)
+    state = sampler.init(jnp.zeros(1))
+    # Drifts of 2 times 0.1, then 0.05; noise of variance 2e-6 times both steps, 5 deviations of it.
+    for expected in (0.2, 0.3):
+        state, _ = sampler.step(jax.random.key(0), state)
+        assert float(samplers.position_of(state)[0]) == pytest.approx(
+            expected, abs=5 * math.sqrt(2e-6 * 0.15)
+        )
+
+
+def test_larger_steps_keep_the_temperature():
+    config = smoke(**{"sampler.names": ("sgld", "tempered_mala")})
+    config.sampler.tempered_mala.update(noise_scale=None, temperature=0.5)
+    samplers = parts.chosen(config)
+    moved = {name: larger(one, 4.0) for name, one in samplers.items()}
+    for name, one in samplers.items():
+        assert moved[name].options["step_size"] == 4 * one.options["step_size"]
+        assert temperature(moved[name]) == pytest.approx(temperature(one))
+    assert moved["sgld"].options["noise_scale"] == pytest.approx(
+        2 * samplers["sgld"].options["noise_scale"]
+    )
+
+
+@pytest.mark.parametrize(("name", "box"), [("sgld", "clamp"), ("mala", "reject")])
+def test_no_chain_leaves_its_box(name, box):
+    config = smoke(**{"sampler.box": box, "sampler.low": -0.5, "sampler.high": 0.5})
+    sampler = bound(config, name, (2, 1, 1))(lambda x: 10.0 * jnp.sum(x))
+    state = sampler.init(jnp.array([0.45, -0.4]))
+    for key in jax.random.split(jax.random.key(0), 5):
+        state, _ = sampler.step(key, state)
+    position = np.asarray(state.position)
+    expected = [0.5, 0.5] if name == "sgld" else [0.45, -0.4]
+    np.testing.assert_allclose(position, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("sgld", 0.5), ("literal_mala", 0.45)])
+def test_a_box_that_rejects_projects_only_what_never_rejects(name, expected):
+    """Has energies above 0 on a slope of 0.5, so that the literal ratio likes to leave."""
+    config = smoke(**{"sampler.box": "reject", "sampler.low": -0.5, "sampler.high": 0.5})
+    sampler = bound(config, name, (2, 1, 1))(lambda x: 0.5 * jnp.sum(x) - 3.0)
+    state = sampler.init(jnp.full((2,), 0.45))
+    for key in jax.random.split(jax.random.key(0), 10):
+        state, _ = sampler.step(key, state)
+    np.testing.assert_allclose(state.position, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sgld", "mala", "hmc"])
+def test_mirrors_lose_no_move(name):
+    """On a flat density every move is accepted, those through a wall too."""
+    config = smoke(**{"sampler.box": "reflect", "sampler.low": -0.01, "sampler.high": 0.01})
+    sampler = bound(config, name, (2, 1, 1))(lambda x: 0.0 * jnp.sum(x))
+    state = sampler.init(jnp.array([0.005, -0.005]))
+    for key in jax.random.split(jax.random.key(0), 5):
+        before = state.position
+        state, _ = sampler.step(key, state)
+        assert np.all(np.abs(state.position) <= 0.01)
+        assert np.all(state.position != before)
+
+
+def by_hand(x, y, step, noise_scale, ratio, proposal, t=1.0):
+    """The accept probability on E = 3 + |x|^2 / 2, in float64."""
+    energy = [3 + 0.5 * np.sum(z**2) for z in (x, y)]
+    variance = 2 * step if proposal == "twice_step" else noise_scale**2
+    there, back = (-np.sum((b - a + step * a) ** 2) / (2 * variance) for a, b in ((x, y), (y, x)))
+    factor = energy[1] / energy[0] if ratio == "energies" else np.exp((energy[0] - energy[1]) / t)
+    return min(1.0, max(factor, 0.0) * np.exp(back - there))
+
+
+@pytest.mark.parametrize("ratio", ["energies", "exponentials"])
+@pytest.mark.parametrize("proposal", ["twice_step", "noise"])
+def test_the_literal_ratio_and_its_halves(ratio, proposal):
+    step, noise_scale, x = 0.3, 0.4, jnp.array([0.7, -1.1, 0.2])
+    density = lambda x: normal(x) - 3.0  # noqa: E731
+    sampler = literal_mala(
+        density,
+        step_size=step,
+        noise_scale=noise_scale,
+        temperature=0.5,
+        ratio=ratio,
+        proposal=proposal,
+    )
+    reached = 0
+    for key in jax.random.split(jax.random.key(1), 5):
+        state, info = sampler.step(key, sampler.init(x))
+        noise = noise_scale * jax.random.normal(jax.random.split(key)[0], (3,))
+        y = np.asarray((1 - step) * x + noise, np.float64)
+        expected = by_hand(np.asarray(x, np.float64), y, step, noise_scale, ratio, proposal, 0.5)
+        assert float(info.acceptance_prob) == pytest.approx(expected, rel=1e-4)
+        reached += 0 < expected < 1
+        np.testing.assert_allclose(state.position, y if info.is_accepted else x, rtol=1e-5)
+    assert reached >= 2
+
+
+def test_a_ratio_of_energies_of_two_signs_is_never_accepted():
+    sampler = literal_mala(lambda x: jnp.sum(x), step_size=1.0, noise_scale=1e-3)
+    _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([-0.5])))
+    assert float(info.acceptance_prob) == 0.0
+
+
+def test_an_infinite_energy_is_never_accepted_by_the_ratio_of_energies():
+    """For energies above 0, infinity over one is the largest ratio."""
+    density = densities.within_box(lambda x: 10.0 * jnp.sum(x) - 30.0, -0.5, 0.5)
+    sampler = literal_mala(density, step_size=1.0, noise_scale=1e-3)
+    _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.45])))
+    assert float(info.acceptance_prob) == 0.0
+
+
+def test_the_anatomy_of_a_move():
+    """Compares one start with ratios by hand; a curvature of 1 changes the score by the move."""
+    x, step, noise_scale = jnp.array([0.7, -1.1, 0.2]), 0.3, 0.4
+    density = lambda label: lambda x: normal(x) - 3.0  # noqa: E731
+    key = jax.random.key(4)
+    found = anatomy(key, density, x[None], jnp.zeros(1, jnp.int32), step, noise_scale)
+    noise = noise_scale * jax.random.normal(jax.random.split(key, 1)[0], (3,))
+    x, y = np.asarray(x, np.float64), np.asarray((1 - step) * x + noise, np.float64)
+    implied = noise_scale**2 / (2 * step)
+    expected = {
+        "literal": by_hand(x, y, step, noise_scale, "energies", "twice_step"),
+        "energies": by_hand(x, y, step, noise_scale, "energies", "noise"),
+        "twice_step": by_hand(x, y, step, noise_scale, "exponentials", "twice_step"),
+        "decoupled": by_hand(x, y, step, noise_scale, "exponentials", "noise"),
+        "implied": by_hand(x, y, step, noise_scale, "exponentials", "noise", implied),
+    }
+    for name, value in expected.items():
+        assert float(found[f"acceptance_{name}"]) == pytest.approx(value, rel=1e-4), name
+    assert float(found["score_change"]) == pytest.approx(
+        np.linalg.norm(y - x) / np.linalg.norm(x), rel=1e-5
+    )
+    drift = np.sum((step * x) ** 2) / noise_scale**2 / 3
+    assert float(found["squared_drift_to_noise"]) == pytest.approx(drift, rel=1e-5)
+
+
+@pytest.mark.parametrize(("max_score", "beta"), [(None, 0.0), (0.1, 0.0), (None, 0.5)])
+def test_the_monitor_weighs_the_move_that_the_chains_of_training_make(max_score, beta, tmp_path):
+    """Its acceptance is the one that the run's own sampler reports of the same noise."""
+    config = smoke(**{"sampler.box": "none", "sampler.max_score": max_score})
+    config.sampler.sgld.step_size, config.sampler.sgld.noise_scale = 0.3, 0.1
+    energy = lambda x, label: 0.05 * jnp.sum(jnp.cos(9.0 * x), axis=(-3, -2, -1))  # noqa: E731
+    x = jax.random.uniform(jax.random.key(3), (1, 2, 2, 1), minval=-1.0, maxval=1.0)
+    labels = jnp.zeros(1, jnp.int32)
+    monitor = ImageMonitor(
+        workdir=tmp_path,
+        key=jax.random.key(0),
+        energy_of=lambda params: energy,
+        plan=None,  # pyright: ignore
+        test=data.ImageData(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.int32)),
+        distances=None,  # pyright: ignore
+        beta_fn=lambda step: beta,
+        config=config,
+    )
+    sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, labels[0]))
+    told = []
+    for key in jax.random.split(jax.random.key(5), 6):
+        found = monitor._report(key, Trained({}, {}, beta), x, labels)
+        _, info = sampler.step(key, sampler.init(x[0]))
+        told.append(float(info.acceptance_prob))
+        assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)
+    assert max(told) - min(told) > 0.1
+    drift = jnp.clip(0.45 * jnp.sin(9.0 * x) * (1.0 - beta), -(max_score or 1.0), max_score or 1.0)
+    expected = float(jnp.mean(jnp.square(0.3 * drift / 0.1)))
+    assert float(found["squared_drift_to_noise"]) == pytest.approx(expected, rel=1e-4)

@@ -1,0 +1,324 @@
+"""--mode=eval: what it refuses, and its numbers against other people's code."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import contents, run_script, strict_json, unlisted
+from linear_family import NAME, linear
+from PIL import Image
+from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from use_checks import check_use
+
+from ebmjax import data, metrics, training
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError
+from ebmjax.recipes.evaluators import per_image
+from ebmjax.recipes.models.joint.chains import trained
+from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.run.tracking import evaluation_table
+from ebmjax.recipes.study.cells import cells, with_extractors
+from ebmjax.recipes.study.study_file import load
+from ebmjax.recipes.study.table import descend, table
+from experiments.configs import jem_digits
+
+SCORES = ("log_density", "max_probability", "negative_score_norm")
+pytestmark = pytest.mark.usefixtures("shallow")
+
+EPS = float(jnp.finfo(jnp.float32).eps)
+PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
+STARTS = "generation.fresh.starts.fid"
+OFF = {"eval.num_ood": 0, "eval.num_attacked": 0, "eval.num_generated": 0}
+
+
+def smoke(**overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def evaluate(config, folder):
+    return launch(config, "configs/jem_digits.py:smoke", str(folder), "eval")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, shallow):
+    """The folder of a run by --mode=all: to be read, and copied before it is changed."""
+    folder = tmp_path_factory.mktemp("jem") / "run"
+    assert launch(smoke(), "configs/jem_digits.py:smoke", str(folder), "all") is None
+    return folder
+
+
+@pytest.fixture
+def copied(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "run")
+
+
+def report_of(folder):
+    return strict_json((folder / "evaluation.json").read_text())
+
+
+def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
+    (copied / "evaluation.json").unlink()
+    shutil.rmtree(copied / "plots")
+    assert evaluate(smoke(), copied) is None
+    assert unlisted(run, "joint") == set()
+    first, second = report_of(run), report_of(copied)
+    assert first.pop("evaluation_seconds") > 0
+    assert second.pop("evaluation_seconds") > 0
+    assert first == second
+    with np.load(run / "evaluation.npz") as ours, np.load(copied / "evaluation.npz") as theirs:
+        assert set(ours) == set(theirs)
+        for name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    for name in PLOTS:
+        with Image.open(copied / "plots" / f"eval_{name}.png") as image:
+            assert min(image.size) > 200
+    assert not list(copied.glob("*.tmp"))
+
+
+def test_the_classification_is_that_of_numpy_and_scikit_learn(run):
+    report, arrays = report_of(run)["classification"], np.load(run / "evaluation.npz")
+    logits, labels = np.float64(arrays["logits"]), arrays["labels"]
+    np.testing.assert_array_equal(labels, data.load_digits("test").labels[:32])
+    assert report["num_images"] == 32
+    p = softmax(logits, axis=1)
+    correct, confidence = p.argmax(1) == labels, p.max(1)
+    one_hot = np.eye(10)[labels]
+    bins = np.ceil(confidence * 20) - 1
+    ece = sum(
+        abs(np.sum(correct[bins == b]) - np.sum(confidence[bins == b])) / 32 for b in range(20)
+    )
+    # Sums of a few hundred float32 terms of order one, whose order decides a few eps each.
+    close = partial(np.testing.assert_allclose, rtol=0, atol=300 * EPS)
+    close(report["accuracy"], correct.mean())
+    close(report["nll"], -log_softmax(logits, axis=1)[np.arange(32), labels].mean())
+    close(report["brier"], ((p - one_hot) ** 2).sum(1).mean())
+    close(report["ece"], ece)
+    assert sum(report["reliability"]["count"]) == 32
+    assert len(report["reliability"]["count"]) == 20
+
+
+def test_out_of_distribution_numbers_are_those_of_scikit_learn(run):
+    report, arrays = report_of(run)["ood"], np.load(run / "evaluation.npz")
+    assert set(report["sets"]) == {"natural_patches", "interp", "noise", "constant"}
+    assert report["num_images"] == 32
+    assert report["groups"] == {"near": ["interp"], "far": ["natural_patches", "noise", "constant"]}
+    is_ours = np.arange(64) < 32
+    for score in SCORES:
+        for name, one in report["sets"].items():
+            assert one["num_images"] == 32
+            values = np.concatenate([arrays[f"test_{score}"], arrays[f"{name}_{score}"]])
+            found = one[score]
+            expected = {"auroc": roc_auc_score(is_ours, values)}
+            for positive, truth, high in (("in", is_ours, values), ("out", ~is_ours, -values)):
+                fpr, tpr, _ = roc_curve(truth, high, drop_intermediate=False)
+                expected[f"aupr_{positive}_positive"] = average_precision_score(truth, high)
+                expected[f"fpr95_{positive}_positive"] = fpr[tpr >= 0.95][0]
+            assert found == pytest.approx(expected, rel=64 * EPS)
+    densities = logsumexp(np.float64(arrays["logits"]), axis=1)
+    np.testing.assert_allclose(arrays["test_log_density"], densities, rtol=20 * EPS)
+
+
+def test_robust_accuracy_starts_at_the_accuracy_of_the_attacked(run):
+    report, arrays = report_of(run), np.load(run / "evaluation.npz")
+    clean = np.mean(arrays["logits"][:16].argmax(1) == arrays["labels"][:16])
+    for norm in ("linf", "l2"):
+        curve = report["robustness"][norm]
+        assert curve["0"] == clean
+        assert max(curve.values()) == clean
+    protocol = report["robustness"]["protocol"]
+    assert (protocol["num_images"], protocol["num_steps"], protocol["num_eot"]) == (16, 2, 1)
+
+
+def test_numbers_image_by_image_add_up_to_the_report(run):
+    """Every one that is an average over test images; its error is that of the same file."""
+    report = report_of(run)
+    names = [f"classification.{name}" for name in ("accuracy", "ece", "nll", "brier")]
+    names += [
+        f"ood.sets.{name}.{score}.auroc" for name in report["ood"]["sets"] for score in SCORES
+    ]
+    names += [
+        f"robustness.{norm}.{x}" for norm in ("linf", "l2") for x in report["robustness"][norm]
+    ]
+    assert set(report["test_set_error"]) == set(names)
+    for name in names:
+        (parts,) = per_image.read(run, name)
+        number = sum(float(np.mean(part, dtype=np.float64)) for part in parts.values())
+        np.testing.assert_allclose(number, descend(report, name), rtol=0, atol=300 * EPS)
+        error = metrics.sampling_error(tuple(parts.values()))
+        assert report["test_set_error"][name] == error
+    (right,) = per_image.read(run, "classification.accuracy")
+    assert right["test"].dtype == bool  # which paired differences take for right and wrong
+    images = data.load_digits("test").images[:32]
+    assert report["images_sha256"] == training.tree_digest(images)
+
+
+def test_the_table_of_the_evaluation_has_its_main_numbers(run):
+    shown = evaluation_table(report_of(run))
+    assert len(shown.splitlines()) == 11
+    assert shown.lstrip().startswith("test accuracy")
+
+
+def test_generated_sets_are_complete_and_named_after_the_extractor(run):
+    report, arrays = report_of(run)["generation"], np.load(run / "evaluation.npz")
+    assert report["num_chain_steps"] == 20  # ten times the two of training
+    assert report["num_reference"] == 64
+    assert report["extractor"]["name"] == "digits_features"
+    for name in ("fresh", "conditional", "buffer"):
+        assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
+        assert arrays[f"{name}_images"].shape == (20, 8, 8, 1)
+        assert arrays[f"{name}_images"].dtype == np.uint8
+        for number in ("fid", "kid", "is"):
+            assert np.isfinite(report[name][number])
+            assert np.isfinite(report[name]["starts"][number])
+        assert report[name]["starts"]["num_images"] == 20
+        assert arrays[f"{name}_start_images"].shape == (20, 8, 8, 1)
+        assert ("rms_displacement" in report[name]) == (name != "buffer")
+    assert report["implied_temperature"] == pytest.approx(0.01**2 / 2)
+    assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
+    assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
+    assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20
+
+
+@pytest.mark.parametrize("name", ["jem_digits.py:ablation", "svgdjem.py:", "chains.py:"])
+def test_the_columns_of_samples_are_in_a_report(name, run):
+    """Starts and displacement among them."""
+    numbers = {number for number, _, _ in load(f"studies/{name}").columns.values()}
+    found = {number for number in numbers if number.startswith("generation.")}
+    assert {"generation.fresh.rms_displacement", STARTS} <= found
+    assert all(descend(report_of(run), number) is not None for number in found)
+
+
+def test_the_centre_of_the_landscape_is_the_mean_energy(run):
+    experiment = families.build(smoke(), run)
+    evaluation, model = experiment.evaluate, trained(experiment.state)
+    key = jax.random.key(5)
+    report, grid = evaluation._landscape(key, model)
+    chosen = np.asarray(jax.random.permutation(jax.random.split(key, 3)[0], 64))[:6]
+    scores = evaluation._score(model, data.to_signed_unit(evaluation.train.images[chosen]))
+    # Means of six log densities of order one, in two compilations.
+    expected = -np.mean(scores["log_density"])
+    np.testing.assert_allclose(grid["energies"][1, 1], expected, rtol=0, atol=100 * EPS)
+    assert grid["coordinates"].tolist() == [-1, 0, 1]
+    assert report["landscape_range"] == float(np.ptp(grid["energies"]))
+    assert (report["num_points"], report["num_images"]) == (3, 6)
+    assert np.ptp(grid["energies"]) > 0
+
+
+def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
+    """But those of the data sets that were not asked for."""
+    assert evaluate(smoke(**{"eval.selected_by_confidence": True}), copied) is None
+    study = load("studies/jem_cifar10.py:models")
+    (cell, *_) = made = cells(study, tmp_path, 1)
+    found = table(with_extractors(study, made), [replace(cell, folder=copied)])[cell.label]
+    sets = ("SVHN", "CIFAR-100", "CelebA")
+    assert {heading for heading, numbers in found.items() if numbers == [None]} == {
+        f"AUROC {score} / {name}" for score in ("log p(x)", "max p(y|x)") for name in sets
+    }
+
+
+def test_sizes_of_zero_leave_their_parts_out(copied):
+    assert evaluate(smoke(**OFF, **{"eval.landscape_points": 0}), copied) is None
+    report = report_of(copied)
+    assert "classification" in report
+    assert not report.keys() & {"ood", "robustness", "generation", "landscape"}
+    assert set(np.load(copied / "evaluation.npz")) == {"labels", "logits"}
+
+
+def refusal(error, config, folder):
+    before = contents(folder.parent)
+    with pytest.raises(error) as caught:
+        evaluate(config, folder)
+    assert contents(folder.parent) == before
+    return str(caught.value)
+
+
+def test_another_configuration_is_refused(copied):
+    message = refusal(WorkdirError, smoke(**{"loss.energy_l2": 0.5}), copied)
+    assert "loss.energy_l2 was 0.01 and is now 0.5" in message
+
+
+def test_a_folder_without_a_run_is_refused(copied, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "missing"):
+        assert "holds no checkpoint" in refusal(WorkdirError, smoke(), folder)
+    shutil.rmtree(copied / "checkpoints")
+    assert "holds no checkpoint" in refusal(WorkdirError, smoke(), copied)
+    (copied / "config.json").write_text("no json")
+    assert "is not a JSON object as ebmjax writes it" in refusal(WorkdirError, smoke(), copied)
+    with pytest.raises(WorkdirError, match="needs --workdir"):
+        launch(smoke(), "jem_digits.py:smoke", None, "eval")
+
+
+def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monkeypatch):
+    """A user's family may have no evaluation; every family here has one."""
+    build = families.build
+    monkeypatch.setattr(
+        families, "build", lambda config, path: build(config, path)._replace(evaluate=None)
+    )
+    with pytest.raises(ConfigError, match="'linear' has no evaluation"):
+        launch(linear(), NAME, str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_weights_are_refused(copied):
+    config = smoke(**{"eval.inception_weights": str(copied / "nothing.npz")})
+    assert "config.eval.inception_weights: no weights" in refusal(ConfigError, config, copied)
+
+
+def test_missing_weights_are_told_before_training(tmp_path):
+    config = smoke(**{"eval.inception_weights": "~/nothing.npz"})
+    with pytest.raises(ConfigError, match=r"inception_weights: no weights at .*/nothing\.npz"):
+        launch(config, "jem_digits.py:smoke", str(tmp_path / "run"), "all")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_line(tmp_path):
+    config = "--config=configs/jem_digits.py:smoke"
+    finished = run_script(config, "--mode=eval", "--workdir=none", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: --workdir none holds no checkpoint")
+    assert len(finished.stderr.splitlines()) == 1
+    finished = run_script(config, "--mode=judge", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "train|eval|all" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_generated", 1),
+        ("landscape_points", 1),
+        ("num_ood", -1),
+        ("num_ood", 1),
+        ("attack_step_size", 0.0),
+        ("num_eot", 0),
+        ("num_chain_steps", 0),
+        ("attack_linf", (4, -1)),
+        ("attack_l2", ("four",)),
+    ],
+)
+def test_fields_out_of_range(field, value):
+    with pytest.raises(ConfigError, match=f"config.eval.{field} must be"):
+        families.check(smoke(**{f"eval.{field}": value}))
+
+
+# Parts, on networks and samplers whose outcome is known.
+
+
+def test_a_trained_classifier_is_used(run, monkeypatch, tmp_path):
+    images = data.load_digits("test").images[:32]
+    probabilities = [f"class_probability_{i}" for i in range(10)]
+    used = check_use(run, monkeypatch, tmp_path, images, [*probabilities, *SCORES])
+    found = used.score(images)
+    with np.load(run / "evaluation.npz") as arrays:
+        # The same program on the same images.
+        np.testing.assert_array_equal(found["log_density"], arrays["test_log_density"])
+        logits = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
+        np.testing.assert_allclose(logits, arrays["logits"], atol=300 * EPS)

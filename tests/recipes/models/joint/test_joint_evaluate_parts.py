@@ -1,0 +1,259 @@
+"""The parts of a full evaluation on models whose answers are known, without a run."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
+from scipy.special import logsumexp
+
+from ebmjax import data
+from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
+from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.chains import make_fresh_chains
+from ebmjax.recipes.models.joint import checks, evaluate, evaluate_plots
+from ebmjax.recipes.models.joint import ood as jem_ood
+from ebmjax.recipes.models.joint.chains import Trained, densities_of, trained
+from ebmjax.recipes.models.joint.evaluate_plots import _extremes
+from experiments.configs import jem_digits
+
+
+def smoke(**overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+pytestmark = pytest.mark.usefixtures("shallow")
+
+
+def test_a_trained_model_has_the_mean_of_its_shards():
+    shards = SimpleNamespace(
+        smoothing=jnp.array([1.0, 3.0]),
+        statistics={
+            "mean": jnp.array([[0.0, 4.0], [2.0, 0.0]]),
+            "count": jnp.array([3, 3]),
+            "is_first": jnp.array([False, False]),
+        },
+        adaptation={},
+    )
+    found = trained(SimpleNamespace(params="params", shards=shards))
+    assert (found.params, float(found.smoothing)) == ("params", 2.0)
+    np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
+    assert (found.statistics["count"].dtype, int(found.statistics["count"])) == (jnp.int32, 3)
+    assert found.statistics["is_first"].dtype == bool
+
+
+@pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])
+def test_the_density_of_chains(label):
+    x = np.array([0.3, -0.2, 0.7], np.float32)
+    logits = x @ WEIGHTS
+    expected = 0.25 / 0.5 * (logsumexp(logits) if label < 0 else logits[label])
+    density = DENSITIES_OF(MODEL)(jnp.int32(label))
+    position = jnp.asarray(x).reshape(3, 1, 1)
+    assert density(position) == pytest.approx(expected, rel=20 * EPS)
+    composed = density.head(density.first_layer(position))
+    assert composed == pytest.approx(expected, rel=20 * EPS)
+
+
+def test_fresh_chains_start_from_their_class_and_climb_its_logit():
+    labels = np.array([[0, 1], [1, ANY_CLASS]], np.int32)
+    run = make_fresh_chains(chain_plan(), DENSITIES_OF, 7)
+    starts, ends = run(jax.random.key(0), MODEL, labels)
+    assert starts.shape == ends.shape == (4, 3, 1, 1)
+    for i, label in enumerate([0, 1, 1]):
+        np.testing.assert_array_equal(starts[i], np.full((3, 1, 1), label))
+        expected = label + 7 * 0.1 * (0.25 / 0.5) * WEIGHTS[:, label]
+        np.testing.assert_allclose(ends[i].ravel(), expected, rtol=40 * EPS, atol=0)
+    # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
+    free = np.asarray(ends[3]).ravel()
+    assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
+    # After one such step each is nearest to its own start, and some of either class are drawn.
+    many = np.full((2, 8), ANY_CLASS, np.int32)
+    starts, ends = make_fresh_chains(chain_plan(), DENSITIES_OF, 1)(jax.random.key(1), MODEL, many)
+    assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
+    np.testing.assert_array_equal(np.round(ends), starts)
+
+
+@pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])
+def test_generated_chains_are_normalised_as_those_of_training(policy):
+    """Normalises by the batch of the chains, or by running averages that are far from it."""
+    network = from_linen(WideResNet(10, 1, 2, norm="batch"))
+    starts = jax.random.uniform(jax.random.key(1), (4, 8, 8, 1), minval=-1.0)
+    params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
+    joint = JointNetwork(network, network, policy, is_conditional=False)
+    of_training = joint.densities(params, statistics, 0.25)(jnp.int32(0))
+    model = Trained(params, statistics, jnp.float32(1.0), {})
+    found = densities_of(joint, 0.25)(model)(jnp.int32(ANY_CLASS))
+
+    def split(x):
+        return found.head(found.first_layer(x))
+
+    values = [
+        np.asarray(jax.jit(jax.vmap(density, axis_name=CHAIN_AXIS))(starts))
+        for density in (of_training, found, split)
+    ]
+    # The same sums of some hundred terms of order one, compiled apart.
+    np.testing.assert_allclose(values[1], values[0], rtol=200 * EPS)
+    np.testing.assert_allclose(values[2], values[0], rtol=200 * EPS)
+    running = joint._replace(policy=NormPolicy(chains="running"))
+    plain = densities_of(running, 0.25)(model)(jnp.int32(ANY_CLASS))
+    by_averages = np.asarray(jax.jit(jax.vmap(plain))(starts))
+    far = np.abs(by_averages - values[1]).max() > 1e-2
+    assert far == (policy.chains == "batch")
+
+
+def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
+    test = data.load_digits("test").images[:6]
+    config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.path": str(tmp_path)})
+    sets, skipped = jem_ood.ood_sets(config, test)
+    assert all(images.shape == test.shape for images in sets.values())
+    assert "is not prepared" in skipped["svhn_cropped"]
+    assert json.dumps(skipped)
+    with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
+        jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("no_such_set",)}), test)
+
+
+def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
+    """The area under precision and recall depends on how many there are of each."""
+    test = data.load_digits("test").images[:6]
+    few = data.ImageData(test[:4], np.zeros(4, np.int32))
+    monkeypatch.setattr(data, "load_tfds", lambda *_, **__: few)
+    sets, skipped = jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
+    assert "svhn_cropped" not in sets
+    assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
+
+
+def test_the_extremes_are_the_highest_and_then_the_lowest():
+    values = np.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.0])
+    assert _extremes(values, 4).tolist() == [4, 2, 3, 1]
+    assert _extremes(values, 6).tolist() == [4, 2, 0, 5, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"eval.ood_tfds": ("no_such_set",)}, r"config\.eval\.ood_tfds"),
+        ({"data.max_test": 1}, r"config\.eval\.num_ood .* mixtures of two .* there is 1"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
+    experiment = families.build(smoke(**overrides), tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        experiment.check_evaluate()
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_images_are_refined_by_chains_that_move_alone(weight):
+    changes = {"eval.refine_steps": 2, "loss.generative_weight": weight}
+    with pytest.raises(ConfigError, match=r"config\.eval\.refine_steps=2 needs a run whose chains"):
+        checks.check(smoke(**changes, **{"sampler.name": "svgd"}))
+    with pytest.raises(ConfigError, match=r"config\.eval\.refine_gradients must name at least one"):
+        checks.check(smoke(**changes, **{"eval.refine_gradients": ()}))
+
+
+def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
+    """Two steps of gradient ascent on the log of the sum of its exponential logits."""
+    config = smoke(
+        **{
+            "loss.generative_weight": 0.0,
+            "eval.refine_steps": 2,
+            "sampler.name": "gradient_descent",
+            "sampler.gradient_descent.step_size": 0.5,
+        }
+    )
+    families.check(config)
+    experiment = families.build(config, tmp_path)
+    model, refine = trained(experiment.state), experiment.evaluate._refinement()
+    x = np.asarray(data.to_signed_unit(jnp.asarray(experiment.evaluate.test.images[:3])))
+    score = jax.jit(
+        jax.grad(lambda x: jnp.sum(jax.nn.logsumexp(experiment.evaluate._logits(model, x), axis=1)))
+    )
+    expected, largest = x, 0.0
+    for _ in range(2):
+        slopes = np.asarray(score(expected))
+        largest = max(largest, np.abs(slopes).max())
+        expected = np.clip(expected + 0.5 * slopes, -1.2, 1.2)
+    # Slopes are sums of some hundred terms; the second adds what the first one's rounding moves.
+    got = jax.jit(refine)(model, jax.random.key(0), jnp.asarray(x))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=500 * EPS * largest)
+    assert np.abs(expected - x).max() > 1e-3
+    assert experiment.evaluate.plan is None
+
+
+def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
+    """The plain ones as where nothing is refined; both by the same model, the same images."""
+    asked = []
+
+    def attack(key, logits_fn, test, *, transform=None, num_eot=1, **settings):
+        images = data.to_signed_unit(jnp.asarray(test.images))
+        if transform is not None:
+            images = jax.jit(transform)(key, images)
+        asked.append((key, jax.jit(logits_fn)(images), len(test.labels), num_eot, settings))
+        return {
+            "protocol": {"number": len(asked)},
+            "per_image": {"l2.64": np.ones(2, bool)},
+        }
+
+    monkeypatch.setattr(evaluate.evaluate, "robustness", attack)
+    key = jax.random.key(3)
+
+    def reported(**overrides):
+        experiment = families.build(smoke(**overrides), tmp_path)
+        return experiment.evaluate._robustness(key, trained(experiment.state))
+
+    plain_protocol = {"number": 1, "refine_steps": 0}
+    assert reported()[0] == {"protocol": plain_protocol}
+    found, per_image = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
+    refined_protocol = {"number": 3, "refine_steps": 2}
+    assert found == {
+        "protocol": plain_protocol | {"number": 2},
+        "refined": {"protocol": refined_protocol},
+    }
+    assert set(per_image) == {"robustness.l2.64", "robustness.refined.l2.64"}
+    alone, plain, refined = asked
+    assert alone[0] == plain[0] == key
+    assert refined[0] != key
+    np.testing.assert_array_equal(plain[1], alone[1])
+    # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
+    assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
+    assert [one[2:4] for one in asked] == [(16, 1), (16, 1), (16, 3)]
+    config = smoke().eval
+    assert refined[4].pop("gradients") == ("bpda", "full")
+    assert (
+        refined[4]
+        == plain[4]
+        == {
+            "linf": config.attack_linf,
+            "l2": config.attack_l2,
+            "num_steps": config.attack_steps,
+            "step_size": config.attack_step_size,
+            "num_restarts": config.attack_restarts,
+            "batch_size": config.batch_size,
+        }
+    )
+
+
+def test_both_curves_are_drawn(tmp_path, figures):
+    (tmp_path / "plots").mkdir()
+    protocol = {"num_steps": 20, "num_restarts": 1, "num_images": 16}
+    report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
+    drawn = []
+    for more in ({}, {"refined": {"l2": {"0": 0.75, "64": 0.5}}}):
+        evaluate_plots.robustness(tmp_path, report | more)
+        drawn.append(figures["eval_robustness.png"])
+    lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure in drawn]
+    assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
+    assert [len(figure.legends) for figure in drawn] == [0, 1]
+
+
+def test_a_part_that_is_left_out_is_not_checked(tmp_path):
+    sizes = {"eval.num_attacked": 0, "eval.num_ood": 0}
+    asked = {"eval.refine_steps": 2, "sampler.name": "svgd", "eval.ood_tfds": ("no_such_set",)}
+    experiment = families.build(smoke(**sizes, **asked), tmp_path)
+    experiment.check_evaluate()

@@ -1,0 +1,227 @@
+"""Generated images and their distances, of a linear model whose features are its pixels."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from linear_model import DENSITIES_OF, MODEL, chain_plan, linear
+from ml_collections import ConfigDict
+from scipy.special import logsumexp
+
+from ebmjax import data, metrics, samplers
+from ebmjax.evaluate import Chains, Extractor
+from ebmjax.learning import ANY_CLASS
+from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.models.joint.generation import Generation
+from ebmjax.recipes.models.joint.selection import SHARES, most_confident
+
+TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
+
+
+class Stub:
+    """Features are the pixels, probabilities are uniform."""
+
+    extractor = Extractor(
+        "pixels",
+        lambda images: (
+            np.float64(images).reshape(len(images), -1),
+            np.full((len(images), 2), 0.5),
+        ),
+        {},
+    )
+
+    @staticmethod
+    def score(model, images):
+        logits = np.asarray(linear(images))
+        return {"logits": logits, "log_density": logsumexp(logits, axis=1)}
+
+
+class PixelDistances(Distances):
+    extractor = Stub.extractor
+
+
+def unlabelled(images):
+    return data.ImageData(images, np.zeros(len(images), np.int32))
+
+
+def generation(train=TRAIN, is_conditional=False, **overrides):
+    section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3, "inception_weights": ""}
+    section["selected_by_confidence"] = False
+    options = {
+        "densities_of": DENSITIES_OF,
+        "plan": chain_plan(),
+        "test": unlabelled(train),
+        "score": Stub.score,
+    }
+    config = ConfigDict(
+        {
+            "eval": section,
+            "data": {"num_classes": 2},
+            "loss": {"is_conditional": is_conditional},
+            "sampler": {
+                "name": "sgld",
+                "num_steps": 1,
+                "num_samples": 4,
+                "sgld": {"step_size": 0.5, "noise_scale": 0.1, "temperature": None},
+            },
+        }
+    )
+    images = unlabelled(train)
+    options |= {"distances": PixelDistances(images, images, config), "config": config}
+    return Generation(**options | overrides)
+
+
+def buffer_of(positions):
+    """A state whose buffer holds ``positions``; () for a state without one."""
+    buffer = samplers.ReplayBuffer(positions)
+    return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
+
+
+def test_the_most_confident_of_every_predicted_class():
+    """Two of four of class 0, one of one of class 1, by the probability and not by the logit."""
+    logits = np.array([[5.0, 4.9], [3.0, 0.0], [0.0, 1.0], [2.0, 1.0], [9.0, 8.8]])
+    assert most_confident(logits, 0.5).tolist() == [1, 2, 3]
+    assert most_confident(logits, 1.0).tolist() == [0, 1, 2, 3, 4]
+    assert most_confident(logits, 0.01).tolist() == [1, 2]
+    rng = np.random.default_rng(0)
+    many = np.where(np.arange(300)[:, None] % 10 == np.arange(10), 9.0, rng.normal(size=(300, 10)))
+    for share, count in ((0.9, 270), (0.1, 30)):
+        kept = most_confident(many, share)
+        assert np.bincount(kept % 10).tolist() == [count // 10] * 10
+
+
+def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
+    """The test images, here those of the training, are in the reference a second time."""
+    positions = jnp.linspace(-1, 1, 8 * 3).reshape(1, 8, 3, 1, 1)
+    made = generation()
+    made.config.eval.selected_by_confidence = True
+    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    images = np.asarray(data.from_signed_unit(positions[0]))
+    logits = Stub.score(MODEL, positions[0])["logits"]
+    found = report["buffer_selected"]
+    chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
+    assert found["num_images_fid"] == len(chosen["fid"])
+    assert found["num_images_is"] == len(chosen["is"])
+    assert found["num_reference"] == 18
+    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, made.test.images)]
+    expected = metrics.frechet_distance(
+        *metrics.feature_moments(features[0]),
+        *metrics.feature_moments(np.concatenate(features[1:])),
+    )
+    assert found["fid"] == pytest.approx(expected)
+    assert found["fid"] != report["buffer"]["fid"]
+    # The starts are selected by the same rule.
+    assert found["starts"].keys() == found.keys() - {"starts"}
+    assert found["starts"]["fid"] != found["fid"]
+    assert "buffer_selected" not in samples
+
+
+def test_generation_of_every_set():
+    positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)  # two shards
+    found = generation(test=unlabelled(np.concatenate([TRAIN, TRAIN])))
+    report, samples = found(jax.random.key(0), MODEL, buffer_of(positions))
+    assert report["num_chain_steps"] == 3
+    assert report["test_images"]["num_images"] == 10  # of 18: as many as are generated
+    assert report["implied_temperature"] == pytest.approx(0.1**2 / (2 * 0.5))
+    # Ten chains in groups of six; the buffer's slots come from both shards, none twice.
+    for name in ("fresh", "conditional", "buffer"):
+        assert len(samples[name]["images"]) == report[name]["num_images"] == 10
+    assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
+    _, ends, labels, _ = found.chains(jax.random.key(0), MODEL)["conditional"]
+    # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
+    for end, label in zip(ends, labels, strict=True):
+        np.testing.assert_array_equal(np.round(end), np.full_like(end, label))
+    for name in ("fresh", "buffer"):  # of no class: the most probable of two
+        assert samples[name]["class_probability"].min() >= 0.5
+    for name, found in samples.items():
+        shown = found["class_probability"]
+        assert report[name]["mean_class_probability"] == pytest.approx(shown.mean())
+    slots = {tuple(image.ravel()) for image in samples["buffer"]["images"]}
+    every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
+    assert len(slots) == 10
+    assert slots <= {tuple(image.ravel()) for image in every}
+
+
+def test_without_a_buffer_the_fresh_chains_are_judged():
+    report, samples = generation()(jax.random.key(0), MODEL, buffer_of(()))
+    assert samples.keys() == {"fresh", "conditional"} == report.keys() & {*samples, "buffer"}
+
+
+def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
+    """Two shards of eight slots, four of either class, and an image a slot."""
+    positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)
+    _, samples = generation(is_conditional=True)(jax.random.key(0), MODEL, buffer_of(positions))
+    every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
+    classes = {tuple(x.ravel()): slot % 8 >= 4 for slot, x in enumerate(every)}
+    found = samples["buffer"]
+    assert [classes[tuple(x.ravel())] for x in found["images"]] == found["labels"].tolist()
+    assert found["labels"].tolist() == [0, 1] * 5
+
+
+def test_every_set_starts_in_the_classes_in_turn():
+    """Starts of class 0 are at 0, those of class 1 at 1; the buffer holds as many of each."""
+    positions = jnp.zeros((2, 8, 3, 1, 1))
+    made = generation()
+    for name, chains in made.chains(jax.random.key(0), MODEL).items():
+        assert chains.labels.tolist() == [0, 1] * 5, name
+        np.testing.assert_array_equal(chains.starts[:, 0, 0, 0], chains.labels)
+    _, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    for found in samples.values():
+        assert np.bincount(found["start_images"][:, 0, 0, 0]).tolist()[128::127] == [5, 5]
+
+
+def test_interacting_particles_move_in_their_own_number_without_a_class():
+    spread = {"is_interacting": True, "axis_name": ("data", "shard")}
+    sampler = partial(samplers.svgd, step_size=0.1)
+    found = generation(plan=chain_plan(num_samples=2, sampler=sampler, **spread))
+    any_class, of_class = found._labels()
+    assert any_class.shape == (3, 4)
+    assert np.all(any_class == ANY_CLASS)
+    assert of_class.size == 0
+    ends = found.chains(jax.random.key(0), MODEL)["fresh"].ends  # without training's axes
+    assert ends.shape == (10, 3, 1, 1)
+
+
+def test_chains_are_scored_beside_their_own_starts():
+    """Those that never moved: nothing that they score is theirs."""
+    positions = jnp.zeros((1, 10, 3, 1, 1))
+    still = chain_plan(sampler=partial(samplers.gradient_descent, step_size=1e-30))
+    made = generation(plan=still)
+    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    for name in ("fresh", "conditional"):
+        found = report[name]
+        starts = found["starts"]
+        assert starts["num_images"] == found["num_images"] == 10
+        assert {number: found[number] for number in starts} == starts
+        assert found["rms_displacement"] < 1e-20  # three steps of 1e-30 times a slope
+        np.testing.assert_array_equal(samples[name]["start_images"], samples[name]["images"])
+    # A buffer keeps no starts: draws of its law, black and white by class, stand in their place.
+    assert "rms_displacement" not in report["buffer"]
+    of_two_classes = generation(is_conditional=True)
+    report, samples = of_two_classes(jax.random.key(0), MODEL, buffer_of(positions))
+    draws, labels = samples["buffer"]["start_images"], samples["buffer"]["labels"]
+    expected = np.where(labels == 1, 255, 128).astype(np.uint8)  # the law's 1 and 0
+    np.testing.assert_array_equal(draws[:, :, 0, 0], np.repeat(expected[:, None], 3, axis=1))
+    expected = of_two_classes.distances.scores(draws).numbers
+    assert report["buffer"]["starts"]["fid"] == expected["fid"]
+    assert report["buffer"]["starts"]["fid"] != report["buffer"]["fid"]
+
+
+def test_diverged_samples_are_left_out():
+    """And so are the starts of those chains, for equal numbers."""
+    found = generation()
+    ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
+    starts = ends[::-1].copy()
+    ends[1, 0] = np.nan
+    chains = Chains(starts, ends, np.array([0, 1, 0, 1]))
+    means, samples = found._scored(MODEL, chains, has_class=True)
+    assert set(means) == {"mean_class_probability", "mean_log_density"}
+    assert samples["labels"].tolist() == [0, 0, 1]
+    assert len(samples["start_images"]) == 3
+    lost = chains._replace(ends=np.full_like(ends, np.inf))
+    means, samples = found._scored(MODEL, lost, has_class=False)
+    assert means == {}
+    assert samples["images"].shape == (0, 3, 1, 1)

@@ -1,0 +1,83 @@
+"""The generative losses of joint models by configuration: one meaning of penalty and smoothing."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import data, losses
+from ebmjax.recipes.models.joint.objectives import GENERATIVE_LOSSES, objective
+from ebmjax.recipes.models.joint.parts import chain_plan
+from experiments.configs import jem_digits
+
+POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])
+BETA, SCALE, ALPHA = 0.2, 3.0, 4.0
+
+
+def value_of(name, alpha, **overrides):
+    config = jem_digits.get_config()
+    config.loss.update(name=name, beta=BETA, output_scale=SCALE, **overrides)
+    return objective(config).generative_loss(POSITIVE, NEGATIVE, jnp.float32(alpha))
+
+
+@pytest.mark.parametrize("alpha", [1.0, ALPHA])
+@pytest.mark.parametrize("name", GENERATIVE_LOSSES)
+def test_penalty_and_means_are_of_f_whatever_the_smoothing(name, alpha):
+    bare, _ = value_of(name, alpha, energy_l2=0.0)
+    value, metrics = value_of(name, alpha, energy_l2=0.1)
+    squares = np.mean(np.square(POSITIVE)) + np.mean(np.square(NEGATIVE))
+    assert float(metrics["energy_l2"]) == pytest.approx(0.1 * squares)
+    assert float(value - bare) == pytest.approx(0.1 * squares, rel=1e-6)
+    if name == "contrastive_divergence":
+        found = -metrics["positive_energy"], -metrics["negative_energy"], metrics["energy_gap"]
+    else:
+        names = ("positive_log_density", "negative_log_density", "log_density_gap")
+        found = tuple(metrics[name] for name in names)
+    assert [float(mean) for mean in found] == pytest.approx([0.5, -0.5, 1.0])
+
+
+def test_smoothing_is_the_temperature_of_every_loss():
+    """For p(x) proportional to exp(f / alpha), contrastive divergence in nats is that of f / 4."""
+    expected = float(jnp.mean(NEGATIVE) - jnp.mean(POSITIVE)) / ALPHA
+    for name in ("contrastive_divergence", "svgd"):
+        value, _ = value_of(name, ALPHA, energy_l2=0.0)
+        assert float(value) == pytest.approx(expected, abs=1e-6)
+    value, _ = value_of("beta", ALPHA, energy_l2=0.0)
+    of_f, _ = losses.beta_objective_loss(POSITIVE, NEGATIVE, beta=BETA, output_scale=SCALE / ALPHA)
+    assert float(value) == pytest.approx(float(of_f) / ALPHA, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale"),
+    [
+        ({"name": "contrastive_divergence"}, 1.0),
+        ({"name": "beta", "beta": 0.2}, 0.8),
+        ({"name": "beta", "beta": 0.2, "sampling_beta": 0.0}, 1.0),
+        ({"name": "beta", "beta": 0.2, "sampling_beta": 0.5}, 0.5),
+    ],
+)
+def test_chains_follow_what_the_weights_leave_of_the_density(loss, scale):
+    config = jem_digits.get_config()
+    config.loss.update(loss)
+    assert objective(config).density_scale == pytest.approx(scale)
+
+
+def test_the_objective_has_the_numbers_of_its_fields():
+    config = jem_digits.get_config()
+    config.loss.update(generative_weight=0.5, is_conditional=True)
+    config.loss.update(smoothing_ratio=2.0, smoothing_rate=0.25)
+    config.optimizer.update(rho=0.05, adaptive=True)
+    found = objective(config)
+    assert (found.classification_weight, found.generative_weight) == (1.0, 0.5)
+    assert (found.smoothing_ratio, found.smoothing_rate) == (2.0, 0.25)
+    assert (found.rho, found.is_adaptive, found.is_conditional) == (0.05, True, True)
+
+
+def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
+    config = jem_digits.get_config()
+    config.mesh.num_shards = 4
+    config.sampler.update(num_steps=7, num_samples=40)
+    config.sampler.buffer.update(reinit_prob=0.25, replacement="argmax", num_kept=8)
+    plan = chain_plan(config, data.load_digits("train"))
+    (kind,) = plan.kinds.values()
+    assert (kind.num_steps, plan.num_samples, plan.num_kept) == (7, 10, 2)
+    assert (plan.reinit_prob, plan.replacement, plan.num_classes) == (0.25, "argmax", 1)

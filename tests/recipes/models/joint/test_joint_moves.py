@@ -1,0 +1,111 @@
+"""The moves of a joint model's chains: what the numbers of a configuration mean."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.parts.samplers.bind import bound as bind
+from ebmjax.recipes.parts.samplers.literal_mala import literal_mala
+from experiments.configs import jem_digits
+
+
+def bound(name, density, **overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict({"sampler.name": name, "sampler.box": "none"} | overrides)
+    return bind(parts.sampler(config), config.sampler, (2, 1, 1))(density)
+
+
+def moves(chain, start, count=4000):
+    """Positions (count, ...) after one step from ``start`` with as many keys."""
+    state = chain.init(start)
+    keys = jax.random.split(jax.random.key(0), count)
+    return np.asarray(jax.vmap(lambda key: chain.step(key, state)[0].position)(keys))
+
+
+@pytest.mark.parametrize("name", ["mala", "tempered_mala"])
+def test_the_first_proposal_is_a_langevin_move_of_the_section(name):
+    """On a slope nothing is rejected: drift step times slope, noise sqrt(2 step T)."""
+    section = jem_digits.get_config().sampler[name]
+    ends = moves(bound(name, lambda x: 0.01 * jnp.sum(x)), jnp.zeros(2))
+    noise = (2 * section.step_size * section.temperature) ** 0.5
+    # Means and deviations of 8000 Gaussians, to 5 standard errors.
+    assert np.mean(ends) == pytest.approx(0.01 * section.step_size, abs=5 * noise / 8000**0.5)
+    assert np.std(ends) == pytest.approx(noise, rel=5 / 16000**0.5)
+
+
+def test_the_first_proposal_of_tempered_mala_is_that_of_mala():
+    density = lambda x: -0.1 * jnp.sum(x**2)  # noqa: E731
+    start = jnp.array([0.3, -0.2])
+    np.testing.assert_allclose(
+        moves(bound("tempered_mala", density), start, 20),
+        moves(bound("mala", density), start, 20),
+        rtol=1e-5,
+    )
+
+
+def test_literal_mala_has_the_step_the_noise_and_the_ratio_of_its_section():
+    density = lambda x: -2.0 - 0.1 * jnp.sum(x**2)  # noqa: E731
+    start = jnp.array([0.3, -0.2])
+    section = jem_digits.get_config().sampler.literal_mala
+    expected = literal_mala(density, step_size=section.step_size, noise_scale=section.noise_scale)
+    np.testing.assert_array_equal(
+        moves(bound("literal_mala", density), start, 20), moves(expected, start, 20)
+    )
+
+
+def test_literal_mala_that_does_not_reject_is_sgld_with_its_ratio():
+    """Down a bowl whose energy is positive everywhere, the ratio of energies is below 1."""
+    density = lambda x: -2.0 - 0.1 * jnp.sum(x**2)  # noqa: E731
+    start = jnp.array([0.3, -0.2])
+    chain = bound("literal_mala", density, **{"sampler.literal_mala.rejects": False})
+    sure = bound("literal_mala", density)
+    state = chain.init(start)
+    for key in jax.random.split(jax.random.key(0), 20):
+        moved, info = chain.step(key, state)
+        expected = sure.step(key, state)[1]
+        assert info.acceptance_prob == expected.acceptance_prob < 1
+        assert info.is_accepted
+        noise = jax.random.normal(jax.random.split(key)[0], (2,))
+        np.testing.assert_allclose(moved.position, 0.8 * start + 0.01 * noise, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sgld", "proximal_sgld", "psgld"])
+def test_sgld_reports_the_acceptance_at_the_temperature_that_its_section_implies(name):
+    """Computes by hand, from two scores; the metric of pSGLD is held where it was."""
+    section = jem_digits.get_config().sampler[name]
+    step_size, noise_scale = section.step_size, 0.02
+    temperature = noise_scale**2 / (2 * step_size)
+    variance = 10.0
+    overrides = {f"sampler.{name}.noise_scale": noise_scale}
+    chain = bound(name, lambda x: -0.5 * jnp.sum(x**2) / variance, **overrides)
+    state = chain.init(jnp.array([0.01, -0.02]))
+    moved, info = chain.step(jax.random.key(1), state)
+    metric = 1.0
+    if name == "psgld":
+        metric = 1 / (section.damping + np.sqrt(moved.second_moment))
+    rise = np.sum(np.square(moved.position) - np.square(state.position)) / (2 * variance)
+    noise = moved.position - state.position - step_size * metric * state.score
+    back = state.position - moved.position - step_size * metric * moved.score
+    log_proposals = -np.sum(np.square(back) - np.square(noise)) / (2 * noise_scale**2)
+    expected = np.exp(min(0.0, -rise / temperature + log_proposals))
+    assert 0.1 < expected < 0.99
+    # Roundings of squares of order 1e-3 in units of the noise's variance, 4e-4.
+    np.testing.assert_allclose(info.acceptance_prob, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("decay", "num_rises"), [(0.0, 3), (0.9, 0)])
+def test_tempered_mala_judges_by_the_running_acceptance_of_its_section(decay, num_rises):
+    """Hopeless moves: judged one by one each raises T; averaged, seven would be needed."""
+    overrides = {
+        "sampler.tempered_mala.acceptance_decay": decay,
+        "sampler.tempered_mala.temperature_growth": 2.0,
+    }
+    chain = bound("tempered_mala", lambda x: -1e6 * jnp.sum(x**2), **overrides)
+    state = chain.init(jnp.zeros(2))
+    before = state.temperature
+    for key in jax.random.split(jax.random.key(0), 3):
+        state, info = chain.step(key, state)
+        assert info.acceptance_prob < 1e-3
+    assert float(state.temperature / before) == pytest.approx(2.0**num_rises)

@@ -1,0 +1,63 @@
+"""The refinement of attacked images, by a linear model's chains."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from linear_model import DENSITIES_OF, EPS, LINEAR, MODEL, WEIGHTS, chain_plan
+from scipy.special import softmax
+
+from ebmjax import samplers
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.joint.robustness import check_derivative, refinement
+
+
+def test_refinement_moves_the_images():
+    x = jnp.array([0.3, -0.2, 0.7], jnp.float32).reshape(1, 3, 1, 1)
+    position, step = np.float64(x).ravel(), 0.1 * 0.25 / 0.5
+    for _ in range(2):
+        position = position + step * WEIGHTS @ softmax(position @ WEIGHTS)
+    refined = refinement(chain_plan(), DENSITIES_OF, 2)(MODEL, jax.random.key(0), x)
+    np.testing.assert_allclose(refined.ravel(), position, rtol=0, atol=60 * EPS)
+
+
+def proximal(density):
+    """SADA-JEM's chains, whose drift is clipped in a box, and noise on top."""
+    made = samplers.clip_drift(samplers.sgld, 0.1)
+    return samplers.clamp(made, -1.0, 1.0)(density, step_size=0.5, noise_scale=0.01)
+
+
+@pytest.mark.parametrize("sampler", [partial(samplers.gradient_descent, step_size=0.3), proximal])
+def test_the_full_gradient_is_that_of_the_chain(sampler):
+    """Against differences in float64; the box stops one pixel and the clip another."""
+    with jax.enable_x64(True):
+        refine = refinement(chain_plan(sampler=sampler), DENSITIES_OF, 5)
+        weights = jnp.array([1.0, -0.7, 0.4])
+        images = jnp.array([[0.3, -0.2, 0.7], [0.1, 0.9, -0.9], [-0.99, 0.98, 0.0]])
+
+        def value(x):
+            refined = refine(MODEL, jax.random.key(0), x.reshape(3, 3, 1, 1))
+            return jnp.sum(jnp.sin(refined.reshape(3, 3) @ weights))
+
+        x, step = np.asarray(images, np.float64), 1e-5
+        differences = np.zeros_like(x)
+        for place in np.ndindex(x.shape):
+            shift = np.zeros_like(x)
+            shift[place] = step
+            differences[place] = (value(x + shift) - value(x - shift)) / (2 * step)
+        gradient = np.asarray(jax.grad(value)(jnp.asarray(x)))
+        # Third derivatives are below 100: an error of step^2 100 / 6, and rounding of 1e-16 / step.
+        np.testing.assert_allclose(gradient, differences, rtol=0, atol=1e-8)
+    identity = np.cos(np.asarray(images) @ np.asarray(weights))[:, None] * np.asarray(weights)
+    assert np.abs(gradient - identity).max() > 0.1, "BPDA's gradient is another"
+
+
+def test_a_chain_without_a_derivative_is_refused_for_the_full_gradient():
+    def endless(model, key, images):
+        return jax.lax.while_loop(lambda x: jnp.max(x) > 0.1, lambda x: 0.5 * x, images)
+
+    with pytest.raises(ConfigError, match=r"refine_gradients=bpda"):
+        check_derivative(endless, LINEAR, (3, 1, 1))
+    check_derivative(refinement(chain_plan(), DENSITIES_OF, 2), LINEAR, (3, 1, 1))

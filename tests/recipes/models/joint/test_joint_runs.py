@@ -1,0 +1,236 @@
+"""Joint energy models by configuration: families train, variants trace, mistakes are told."""
+
+import importlib
+import math
+
+import jax
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from experiment_runs import REPOSITORY, rows_of, summary_of
+from small_networks import ShallowResNet
+
+from ebmjax import networks
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.run.launch import launch
+from ebmjax.training import make_mesh
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import describe_batches
+
+REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def shallow(monkeypatch):
+    """For one test alone: the slow ones train the networks of the papers."""
+    monkeypatch.setattr(networks, "WideResNet", ShallowResNet)
+
+
+def config_of(name, variant="smoke", **overrides):
+    config = importlib.import_module(f"experiments.configs.{name}").get_config(variant)
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def assert_trained(workdir, side, channels):
+    rows = rows_of(workdir)
+    assert [row["step"] for row in rows] == list(range(9))
+    for row in rows[1:]:
+        assert row["skipped"] == 0
+        assert math.isfinite(row["loss"])
+        assert row["chain_displacement"] > 0
+        assert 0 <= row["accuracy"] <= 1
+    assert [row["step"] for row in rows if "test_ece" in row] == [0, 4, 8]
+    summary = summary_of(workdir)
+    assert {"test_accuracy", "test_ece", "test_nll", "params_sha256"} <= summary.keys()
+    last = np.load(workdir / "monitor" / "000008.npz")
+    assert last["samples"].shape == (20, side, side, channels)
+    assert (workdir / "plots" / "training.png").exists()
+    assert (workdir / "plots" / "samples_000008.png").exists()
+
+
+# What sets the others apart is in a step, and the steps of all are traced below.
+def test_a_smoke_run_trains_a_shallow_network(shallow, tmp_path):
+    config = config_of("svgdjem_digits")
+    assert launch(config, "configs/svgdjem_digits.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 8, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("svgdjem_digits", marks=pytest.mark.slow),
+        pytest.param("sadajem_digits", marks=pytest.mark.slow),
+        pytest.param("jempp_digits", marks=pytest.mark.slow),
+    ],
+)
+def test_a_smoke_run_on_the_digits_trains(name, tmp_path):
+    assert launch(config_of(name), f"configs/{name}.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 8, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("sadajem_cifar10", marks=SLOW),
+        pytest.param("jem_cifar10", marks=SLOW),
+        pytest.param("jempp_cifar10", marks=SLOW),
+        pytest.param("svgdjem_cifar10", marks=SLOW),
+        pytest.param("sadajem_cifar100", marks=SLOW),
+    ],
+)
+def test_mock_data_of_the_right_schema_trains(name, tmp_path):
+    with tfds.testing.mock_data(num_examples=100):
+        assert launch(config_of(name), f"configs/{name}.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 32, 3)
+
+
+@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
+@pytest.mark.slow
+def test_the_real_cifar10_is_built():
+    config = config_of("sadajem_cifar10", **{"data.path": str(REAL)})
+    experiment = families.build(config, REPOSITORY)
+    first = tfds.data_source("cifar10", split="train", data_dir=REAL)[0]
+    np.testing.assert_array_equal(experiment.data.images[0], first["image"])
+    assert experiment.data.labels[0] == first["label"]
+
+
+def trace(config, folder):
+    """The experiment, and the shapes of what two of its steps return."""
+    experiment = families.build(config, folder)
+    mesh = make_mesh(1)
+    indices = tuple(np.zeros((2, 1, size), np.int32) for size in experiment.plan.streams)
+    batches = describe_batches(experiment.data, indices, mesh)
+    block = make_block(experiment.train_step, mesh)
+    outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
+    return experiment, outputs
+
+
+VARIANTS = [
+    ("jem_digits", variant)
+    for variant in ("psgld", "mala", "tempered_mala", "hmc", "conditional", "softmax", "beta_2")
+] + [("svgdjem_digits", variant) for variant in ("stochastic", "literal", "adaptive", "argmax")]
+VARIANTS += [("sadajem_digits", "literal"), ("jempp_digits", "literal")]
+NO_BUFFER = ("jem_digits", {"sampler.buffer.size": None})
+
+
+@pytest.mark.parametrize(("name", "variant"), [*VARIANTS, NO_BUFFER])
+def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp_path):
+    """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
+    variant, changes = ("", variant) if isinstance(variant, dict) else (variant, {})
+    config = config_of(name, variant, **{"sampler.num_steps": 2}, **changes)
+    experiment, (state, metrics) = trace(config, tmp_path)
+    expected = jax.eval_shape(lambda: experiment.state)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), expected
+    )
+    assert metrics["loss"].shape == (2,)
+    if variant == "softmax":
+        assert not any(metric.startswith("chain_") for metric in metrics)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"sampler.buffer.size": 4}, "config.sampler.buffer.size must be at least 8: .* got 4"),
+        (
+            {"sampler.buffer.size": 201, "loss.is_conditional": True},
+            "config.sampler.buffer.size must be a multiple of 10: .* got 201",
+        ),
+        (
+            {"sampler.buffer.size": 70, "loss.is_conditional": True},
+            "config.sampler.buffer.size must be at least 80: .* may be of one class; got 70",
+        ),
+        (
+            {"sampler.buffer.law": "informative", "mesh.num_shards": 8, "sampler.buffer.size": 200},
+            "config.sampler.buffer.size must be a multiple of 80: .*num_shards=8 .* 10 classes",
+        ),
+        ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
+        ({"sampler.num_samples": 9, "mesh.num_shards": 2}, "config.sampler.num_samples must be"),
+        (
+            {"sampler.buffer.num_kept": 3, "mesh.num_shards": 2},
+            r"config.sampler.buffer.num_kept must be a multiple of .*num_shards=2, got 3",
+        ),
+        ({"mesh.whole_batch": False}, "whole_batch=False has no effect here: it needs several sh"),
+        ({"sampler.name": "gibbs"}, "config.sampler.name must be one of"),
+        ({"sampler.box": "round"}, "config.sampler.box must be one of"),
+        ({"sampler.buffer.law": "cauchy"}, "config.*law must be one of"),
+        ({"sampler.name": "svgd", "loss.is_conditional": True}, "config.loss.is_conditional=True"),
+        (
+            {"loss.max_positive_weight": 0.9},
+            "loss.max_positive_weight=0.9 has no effect here: it needs the robust",
+        ),
+        ({"loss.beta": 0.1}, "config.loss.beta=0.1 has no effect here: it needs the robust"),
+        ({"loss.output_scale": 2e4}, "config.loss.output_scale=20000.0 has .*_scale=1.0"),
+        ({"loss.beta_variant": "true_objective"}, "beta_variant=true_objective has .*=default"),
+        (
+            {"loss.sampling_beta": 0.1, "loss.name": "svgd"},
+            "loss.sampling_beta=0.1 has no effect",
+        ),
+        (
+            {"loss.beta": 0.1, "loss.name": "beta", "loss.generative_weight": 0.0},
+            "config.loss.beta=0.1 has no effect",
+        ),
+        (
+            {"loss.svgd_variant": "literal"},
+            "it needs the loss of SVGD, config.loss.name=svgd",
+        ),
+        ({"model.norm_policy": "sada_jem"}, "it needs batch normalisation"),
+        ({"model.norm": "batch", "sampler.name": "mala"}, "'mala' takes moves back chain by chain"),
+        ({"model.norm": "batch", "sampler.name": "svgd"}, "'svgd' moves particles that interact"),
+        ({"loss.is_conditional": True, "loss.generative_weight": 0.0}, "it needs an energy model"),
+        ({"eval.num_profiled": 4, "loss.generative_weight": 0.0}, "it needs an energy model"),
+        ({"eval.num_eot": 4}, "it needs chains before an attacked image is classified"),
+        ({"sampler.buffer.size": None, "sampler.buffer.num_kept": 4}, "it needs a replay buffer"),
+        (
+            {"sampler.buffer.size": None, "train.keep_best": "sample_fid"},
+            "keep_best='sample_fid' is not monitored by this run",
+        ),
+        ({"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
+        (
+            {"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
+            "keep_best='sample_fid' is not monitored by this run",
+        ),
+        (
+            {"data.positive_crop_padding": 0, "data.augment_positives": False},
+            "positive_crop_padding=0 has no effect here: it needs augmented images for p",
+        ),
+        (
+            {"data.positive_flip": False, "loss.generative_weight": 0.0},
+            "positive_flip=False has no effect here: it needs an energy model",
+        ),
+        ({"data.positive_crop_padding": -1}, "positive_crop_padding must be an integer of at"),
+        ({"optimizer.adaptive": True}, "adaptive=True has no effect here: it needs SAM's radius"),
+        ({"loss.name": "gan"}, "config.loss.name must be one of"),
+        ({"loss.beta": 1.0}, r"config.loss.beta must be in \[0, 1\)"),
+        ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
+        ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
+        (
+            {"data.holdout": 60, "data.max_holdout": None},
+            r"config.data.holdout=60 leaves 4 of 64 .* config.train.batch_size=16",
+        ),
+        (
+            {"data.holdout": 47, "data.max_holdout": None, "train.positive_batch_size": 20},
+            r"config.data.holdout=47 leaves 17 .* config.train.positive_batch_size=20",
+        ),
+        ({"sampler.dtype": "float64"}, "config.sampler.dtype must be one of"),
+        (
+            {"sampler.name": "svgd", "sampler.num_samples": 1},
+            "config.sampler.num_samples must be at least 2 for config.sampler.name='svgd'",
+        ),
+        ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
+        (
+            {"data.crop_padding": 8},
+            r"padding must be below .* Set here: config\.data\.crop_padding=8\.",
+        ),
+        ({"model.norm": "layer"}, "config.model.norm must be one of"),
+        ({"model.depth": 11}, "depth must be 6n"),
+    ],
+)
+def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
+    config = config_of("jem_digits", **overrides)
+    with pytest.raises(ConfigError, match=message):
+        launch(config, "configs/jem_digits.py:smoke", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,83 @@
+"""The tuning study of SVGD: its rows and figures, and what it trains on."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from experiment_runs import EXPERIMENTS, rows_of
+
+from ebmjax import data
+from ebmjax.recipes.config.command_line import read as configuration
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.study.study_file import load
+
+tuning = beside(str(EXPERIMENTS / "studies" / "jem_digits.py"), "svgd_tuning.py")
+TEN = ["--config.data.num_per_class=1"]
+
+
+def digits(*arguments):
+    return configuration("configs/svgdjem_digits.py:corrected", arguments)
+
+
+@pytest.mark.parametrize("name", tuning.SWEEPS)
+@pytest.mark.parametrize("objective", tuning.STEPS)
+def test_a_sweep_changes_one_field(name, objective):
+    sweep, rows = tuning.SWEEPS[name], tuning.STUDIES[""].rows
+    lines = tuning.lines(sweep, objective)
+    assert lines.keys() <= rows.keys()
+    found = [configuration(rows[row][0], rows[row][1:]) for row in lines]
+    fields = {name: [one[path] for one in found] for name, path in tuning.FIELDS.items()}
+    assert {name for name, values in fields.items() if len(set(values)) > 1} == {sweep.field}
+    assert set(fields[sweep.field]) == set(sweep.values)
+    assert {one.loss.svgd_variant for one in found} == {objective}
+    kept = {one.sampler.buffer.replacement: one.sampler.buffer.num_kept for one in found}
+    assert kept.keys() == {"softmax", "argmax", "in_place"}
+    assert kept["in_place"] is None
+    assert kept["argmax"] == found[-2].sampler.num_samples // 2
+
+
+def test_images_are_the_first_of_each_class():
+    images = data.load_digits("train")
+    found = parts.learnt_images(digits("--config.data.num_per_class=2"), images)
+    np.testing.assert_array_equal(found.labels, np.repeat(np.arange(10), 2))
+    for label in range(10):
+        theirs = images.images[images.labels == label]
+        np.testing.assert_array_equal(found.images[2 * label : 2 * label + 2], theirs[:2])
+    assert parts.learnt_images(digits(), images) is images
+
+
+def test_a_class_without_so_many_images_is_refused():
+    config = digits("--config.data.num_per_class=9", "--config.data.max_train=60")
+    with pytest.raises(ConfigError, match=r"data\.num_per_class must .*got 9 where .* has \d of"):
+        parts.learnt_images(config, image_data.load(config)[0].train)
+
+
+def test_the_informative_start_is_fitted_to_all_images():
+    def starts(*arguments):
+        config = digits(*arguments)
+        law = parts.initial_law(config, image_data.load(config)[0].train)
+        return law(jax.random.key(0), 3)
+
+    np.testing.assert_array_equal(starts(*TEN), starts())
+
+
+@pytest.mark.slow
+def test_the_literal_objective_never_sees_the_particles(tmp_path):
+    """The quick study's runs of the literal objective, with steps of 0.09 and 6.5."""
+    rows = [row for row in load("studies/svgd_tuning.py:quick").rows if "literal-softmax" in row]
+    command = [sys.executable, EXPERIMENTS / "study.py", "--study=studies/svgd_tuning.py:quick"]
+    subprocess.run([*command, f"--folder={tmp_path}", "--rows", *rows], check=True)
+    found = [rows_of(tmp_path / row / "seed0") for row in rows]
+    assert found[0][-1]["chain_displacement"] < found[1][-1]["chain_displacement"]
+    for one, other in zip(*found, strict=True):
+        assert one.get("loss") == other.get("loss")
+    table = json.loads((tmp_path / "table.json").read_text())
+    losses = [row["loss"] for row in found[0] if "loss" in row]
+    assert table[rows[0]]["loss"] == pytest.approx([np.mean(losses)])
+    assert {path.name for path in tmp_path.glob("*.png")} == {"step_size_literal.png"}

@@ -1,0 +1,56 @@
+"""Tests crops and flips of images on their way to p(y | x) and to p(x)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import data
+from ebmjax.recipes.models.joint import parts as jem_parts
+from experiments.configs import jem_digits
+
+NUM = 1024
+# A pixel's level says where it is from: 8 times the row and the column.
+PLACES = np.broadcast_to(np.arange(64, dtype=np.uint8).reshape(8, 8, 1), (NUM, 8, 8, 1))
+
+
+def moves(view):
+    """Returns the rows and columns that views moved images by, and which they mirrored."""
+    levels = np.asarray(data.from_signed_unit(view(jax.random.key(0), jnp.asarray(PLACES))), int)
+    rows, columns = np.divmod(levels[:, 4, 4, 0], 8)
+    is_mirrored = levels[:, 4, 5, 0] < levels[:, 4, 4, 0]
+    shifts = set(rows - 4) | set(columns - np.where(is_mirrored, 3, 4))
+    return {int(shift) for shift in shifts}, set(is_mirrored.tolist())
+
+
+def views(**fields):
+    config = jem_digits.get_config()
+    plain = {"noise_scale": 0.0, "crop_padding": 2, "flip": True}
+    config.data.update(plain | fields)
+    return moves(jem_parts.classified_view(config)), moves(jem_parts.positive_view(config))
+
+
+AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})
+
+
+@pytest.mark.parametrize(
+    ("fields", "of_positives"),
+    [
+        ({}, AS_LABELS),
+        ({"positive_crop_padding": 0}, ({0}, {False, True})),
+        ({"positive_crop_padding": 1}, ({-1, 0, 1}, {False, True})),
+        ({"positive_flip": False}, ({-2, -1, 0, 1, 2}, {False})),
+        ({"positive_crop_padding": 0, "positive_flip": False}, ({0}, {False})),
+        ({"augment_positives": False}, ({0}, {False})),
+    ],
+)
+def test_p_x_has_its_own_part_of_the_augmentation(fields, of_positives):
+    """Sees every place and both sides among 1,024 images."""
+    assert views(**fields) == (AS_LABELS, of_positives)
+
+
+def test_p_x_may_be_flipped_where_the_labels_are_not():
+    assert views(flip=False, positive_flip=True) == (
+        (AS_LABELS[0], {False}),
+        AS_LABELS,
+    )

@@ -1,0 +1,103 @@
+"""Every learning gradient that a latent EBM's configuration can ask for, traced through the step.
+
+Nothing is compiled: the shapes tell that the parts fit, and that a field changes the program tells
+that it arrives there.
+"""
+
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import digits
+
+from ebmjax.recipes.config import families
+from ebmjax.recipes.models.latent import parts
+from ebmjax.training import make_mesh
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import describe_batches
+
+PERSISTENT = {"sampler.persistent": True}
+THROUGH = {"loss.name": "through_chain", "loss.kl_weight": 0.0}
+WITH_DIVERGENCES = {
+    "loss.name": "through_chain",
+    "loss.chains_per_observation": 2,
+    "loss.kl_covariance": "diagonal",
+}
+COVARIANCE = {"loss.name": "covariance", "loss.chains_per_observation": 4}
+
+
+def hashable(overrides):
+    return tuple(sorted(overrides.items()))
+
+
+@functools.cache
+def traced(items):
+    """(the block's program as text, its state before, its state after, its metrics)."""
+    config = digits(**dict(items))
+    experiment = families.build(config, Path("nowhere"))
+    plan = experiment.plan
+    shard = plan.batch_size // plan.num_shards
+    indices = jax.ShapeDtypeStruct((1, plan.num_shards, shard), jnp.int32)
+    mesh = make_mesh(plan.num_shards, jax.devices()[:1])
+    batches = describe_batches(experiment.data, indices, mesh)
+    program, (state, metrics) = jax.make_jaxpr(
+        make_block(experiment.train_step, mesh), return_shape=True
+    )(jax.random.key(0), experiment.state, batches)
+    return str(program), experiment.state, state, metrics
+
+
+def shapes(tree):
+    return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
+
+
+@pytest.mark.parametrize(
+    ("base", "change"),
+    [
+        ({}, {"loss.name": "vanilla"}),
+        ({}, {"loss.name": "telescoped"}),
+        ({}, {"loss.name": "frozen_prior"}),
+        ({}, COVARIANCE),
+        (COVARIANCE, {"loss.control_variates": True}),
+        ({}, THROUGH),
+        (THROUGH, WITH_DIVERGENCES),
+        ({}, {"sampler.warm_start": True}),
+        ({}, PERSISTENT),
+        (COVARIANCE, PERSISTENT),
+        ({}, {"sampler.prior.name": "hmc"}),
+        ({}, {"sampler.posterior.name": "hmc"}),
+        ({}, {"sampler.posterior.name": "psgld"}),
+        ({}, {"sampler.posterior.name": "tempered_mala"}),
+    ],
+    ids=lambda overrides: ",".join(map(str, overrides.values())) or "tempered",
+)
+def test_a_field_of_the_gradient_changes_the_step_and_the_step_fits(base, change):
+    before, *_ = traced(hashable(base))
+    after, start, end, metrics = traced(hashable(base | change))
+    assert after != before
+    assert shapes(end) == shapes(start)
+    overrides = base | change
+    num_powers = 1 if overrides.get("loss.name") == "vanilla" else 4
+    assert metrics["mean_log_likelihoods"].shape == (1, num_powers)
+    assert metrics["loss"].shape == metrics["prior_energy"].shape == (1,)
+    assert metrics["posterior_acceptance"].shape == (1, max(num_powers - 1, 1))
+
+
+def test_the_penalty_reaches_the_loss(monkeypatch):
+    """It is an argument of the program, so the program's text does not show it."""
+    monkeypatch.setitem(parts.ESTIMATORS, "tempered", lambda **options: options)
+    monkeypatch.setattr(parts, "make_latent_gradient_fn", lambda *_, loss_fn, **__: loss_fn)
+    loss_fn = parts.gradient_fn(digits(**{"loss.energy_l2": 0.1}), None, None)
+    assert loss_fn() == {"energy_l2": np.float32(0.1)}
+
+
+def test_what_is_only_evaluated_changes_no_step():
+    assert traced(hashable({}))[0] == traced(hashable({"eval.num_samples": 7}))[0]
+
+
+def test_persistent_chains_stand_at_every_power_of_every_example():
+    _, state, *_ = traced(hashable(COVARIANCE | PERSISTENT))
+    assert state.shards.prior.shape == (8, 72 // 8 * 4, 16)
+    assert state.shards.posterior.shape == (8, 144, 3, 4, 16)

@@ -1,0 +1,40 @@
+"""The estimators of the log evidence on a model trained here, whose evidence nobody knows."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from experiment_runs import digits
+
+from ebmjax.evaluate import EVIDENCE_METHODS
+from ebmjax.recipes.run.launch import launch
+
+pytestmark = pytest.mark.slow
+
+# Steps enough to mix at every power, and eight chains a latent dimension for the divergences.
+SETTINGS = {
+    "model.latent_dim": 4,
+    "train.num_epochs": 10,
+    "train.checkpoint_every_epochs": 10,
+    "eval.every_epochs": 10,
+    "eval.num_generated": 0,
+    "eval.evidence_images": 4,
+    "eval.evidence_chains": 128,
+    "eval.evidence_intervals": 30,
+    "eval.evidence_steps": 60,
+    "eval.evidence_step_size": 0.05,
+    "eval.evidence_methods": EVIDENCE_METHODS,
+}
+
+
+def test_all_methods_agree_on_every_image(tmp_path):
+    """Pair by pair within 5 of their standard errors, which are small against the images'."""
+    launch(digits("vanilla", **SETTINGS), "digits", str(tmp_path / "run"), "all")
+    found = json.loads((tmp_path / "run" / "evaluation.json").read_text())["evidence"]
+    assert found.keys() == set(EVIDENCE_METHODS)
+    for one, other in itertools.combinations(found.values(), 2):
+        values = [np.array(method["log_evidence"]) for method in (one, other)]
+        errors = [np.array(method["standard_error"]) for method in (one, other)]
+        assert np.all(np.abs(values[0] - values[1]) < 5 * np.hypot(*errors))
+        assert np.all(np.hypot(*errors) < 0.1 * np.ptp(values[0]))

@@ -1,0 +1,268 @@
+"""The study of samplers in the plane: its numbers on known laws, and its chains."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+from experiment_runs import REPOSITORY
+from scipy import stats
+
+from ebmjax import samplers
+from ebmjax.recipes.models.plane import samplers_chains as toy_samplers_chains
+from ebmjax.recipes.models.plane import samplers_plots as toy_samplers_plots
+from ebmjax.recipes.models.plane.checks import SETTINGS
+from ebmjax.recipes.models.plane.fields import PRINTED
+from ebmjax.recipes.models.plane.grid import Grid
+from ebmjax.recipes.models.plane.numbers import (
+    draws_numbers,
+    grid_draws,
+    mode_visits,
+    nearest_mode,
+    spread_draws,
+)
+from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
+
+MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
+SIZES = {"num_steps": 200, "burn_in": 0}
+
+
+def judged(draws, **changes):
+    arguments = {"data": draws[0], "model": None, "means": MEANS, "num": 100}
+    return draws_numbers(draws, **(arguments | changes))
+
+
+def quadratic(params, position):
+    """The energy of a Gaussian of variance 1 / params around 0."""
+    return 0.5 * params * jnp.sum(jnp.square(position), axis=-1)
+
+
+def chains_of(name, options, num_chains=64, params=1.0, **sizes):
+    starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
+    chosen = Chosen(name, "", defaults(name) | options)
+    return toy_samplers_chains.run(
+        jax.random.key(2), starts, quadratic, jnp.float32(params), chosen, **(SIZES | sizes)
+    )
+
+
+def autoregressive(rng, correlation, shape):
+    noise = rng.normal(size=shape)
+    draws = noise.copy()
+    for t in range(1, shape[1]):
+        draws[:, t] = correlation * draws[:, t - 1] + math.sqrt(1 - correlation**2) * noise[:, t]
+    return draws
+
+
+@pytest.mark.parametrize(
+    ("num", "kept"),
+    [(2000, 2000), (1999, 2000), (21_000, 21_000), (40, 40), (1, 10), (10**6, 40_000)],
+)
+def test_distances_are_of_all_chains_alike(num, kept):
+    """Draws that name their chain and their place in it."""
+    draws = np.stack(np.meshgrid(np.arange(10), np.arange(4000), indexing="ij"), -1)
+    spread = spread_draws(draws, num)
+    assert spread.shape == (kept, 2)
+    assert (np.bincount(spread[:, 0], minlength=10) == kept // 10).all()
+    places = spread[spread[:, 0] == 3, 1]
+    assert places[0] == 0
+    assert len(places) == 1 or np.ptp(np.diff(places)) <= 1  # evenly spaced
+
+
+def test_diagnostics_are_those_of_arviz():
+    rng = np.random.default_rng(0)
+    draws = autoregressive(rng, 0.8, (4, 200, 2)) + 0.3 * rng.normal(size=(4, 1, 2))
+    numbers = judged(draws)
+    options = {"chain_axis": 0, "draw_axis": 1}
+    columns = [draws[..., i] for i in range(2)]
+    # float32 of a mean square about that of the chains' variance: a few 1e-6, and the truncation
+    # of the autocorrelations may shift by what that moves the last pair kept.
+    classic = max(array_stats.rhat(x, method="identity", **options) for x in columns)
+    rank = max(array_stats.rhat(x, method="rank", **options) for x in columns)
+    ess = min(array_stats.ess(x, method="bulk", **options) for x in columns)
+    alone = min(
+        sum(array_stats.ess(chain[None], method="bulk", **options) for chain in x) for x in columns
+    )
+    assert numbers["rhat_classic"] == pytest.approx(classic, rel=1e-5)
+    assert numbers["rhat_rank"] == pytest.approx(rank, rel=1e-5)
+    assert numbers["ess"] == pytest.approx(ess, rel=1e-3)
+    assert numbers["ess_within"] == pytest.approx(alone, rel=1e-3)
+    assert numbers["ess_within"] > 2 * numbers["ess"]
+
+
+def test_chains_locked_in_modes_have_the_r_hat_of_the_modes():
+    """Unit variance within, that of the means between: sqrt((n - 1) / n + var(means))."""
+    rng = np.random.default_rng(1)
+    homes = MEANS[[0, 0, 1, 1, 2, 2, 3, 3]]
+    draws = homes[:, None] + rng.normal(size=(8, 2000, 2))
+    expected = math.sqrt(1 + np.var(homes[:, 0], ddof=1))
+    # 16,000 draws know a variance to a standard error of 1.1 %, R-hat to half of it.
+    assert judged(draws)["rhat_classic"] == pytest.approx(expected, rel=5 * 0.0056)
+    assert judged(draws)["modes"] == 4
+    assert judged(draws)["crossings"] == 0
+
+
+def test_visits_of_modes_are_counted_once_and_ways_between_them_are_none():
+    nowhere = [0.0, 0.0]
+    first = [MEANS[0], MEANS[0], nowhere, MEANS[0], MEANS[1], nowhere]
+    second = [nowhere, MEANS[2], nowhere, MEANS[0], MEANS[2], [13.5, 0.0]]
+    visits = mode_visits(np.array([first, second], dtype=float), MEANS)
+    assert visits == {"modes": 3.0, "inside": 7 / 12, "crossings": 1.5}
+    assert mode_visits(np.full((2, 3, 2), np.nan), MEANS)["inside"] == 0.0
+    # Means nearer than two radii share what lies between them.
+    pair = np.array([[[1.1, 0.0], [0.9, 0.0], [-1.5, 0.0], [0.0, 0.5]]])
+    near = mode_visits(pair, np.array([[0.0, 0.0], [2.0, 0.0]]))
+    assert near == {"modes": 2.0, "inside": 0.75, "crossings": 1.0}
+    np.testing.assert_array_equal(nearest_mode(1.3 * MEANS, MEANS), range(4))
+
+
+def test_distances_are_of_all_chains_evenly():
+    rng = np.random.default_rng(2)
+    draws = rng.normal(size=(4, 500, 2))
+    draws[2] += 8.0
+    there = np.concatenate(draws[:, ::10])
+    # A quarter of the draws is elsewhere; the same share in the reference costs nothing.
+    floor = judged(draws, data=there, num=400)["distance_to_data"]
+    assert floor < 0.35
+    assert judged(draws, data=draws[0], num=400)["distance_to_data"] > 3 * floor
+
+
+def test_draws_that_are_not_finite_are_no_number():
+    draws = np.zeros((3, 10, 2))
+    draws[1, 4, 0] = np.nan
+    numbers = judged(draws)
+    assert all(math.isnan(numbers[name]) for name in ("rhat_rank", "ess", "distance_to_data"))
+    assert numbers["modes"] == 0
+
+
+def test_draws_from_a_grid_follow_it():
+    grid = Grid(half_width=2.0, num=4)
+    density = np.arange(16.0).reshape(4, 4)
+    with np.errstate(divide="ignore"):
+        log_density = np.log(density) - 2000.0  # whose exponential is 0
+    draws = grid_draws(np.random.default_rng(3), log_density, grid=grid, num=20_000)
+    counts = np.histogram2d(*draws.T, bins=(grid.edges, grid.edges))[0].ravel()
+    assert counts[0] == 0
+    expected = 20_000 * density.ravel() / density.sum()
+    assert stats.chisquare(counts[1:], expected[1:]).pvalue > 2 * stats.norm.sf(5)
+    places = (draws + 2.0) % 1.0
+    assert stats.kstest(places.ravel(), "uniform").pvalue > 2 * stats.norm.sf(5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mala", {"step_size": 0.3}),
+        ("hmc", {"step_size": 0.05, "num_integration_steps": 3}),
+    ],
+)
+def test_samplers_follow_the_energy_at_its_scale(name, options):
+    """Variance 1 / 4 in either coordinate; both leave the law as it is, whatever the step."""
+    chains = chains_of(name, options, params=4.0, num_steps=1500)
+    draws = chains.positions[:, 300:]
+    tolerance = 5 * math.sqrt(2 / judged(draws)["ess"])
+    assert np.var(draws) == pytest.approx(0.25, rel=tolerance)
+    assert chains.seconds > 0
+    assert 0 < chains.acceptance_prob < 1
+
+
+def test_particles_move_together():
+    """Their first step is SVGD's of all of them; each alone would follow its score."""
+    chains = chains_of("svgd", {"step_size": 0.5}, num_chains=4)
+    start = 3.0 * jax.random.normal(jax.random.key(1), (4, 2))
+    direction = samplers.svgd_direction(start, lambda x: -quadratic(1.0, x))
+    np.testing.assert_allclose(chains.positions[:, 0], start + 0.5 * direction, rtol=1e-4)
+    assert not np.allclose(chains.positions[:, 0], 0.5 * start, rtol=1e-2)
+    assert math.isnan(chains.acceptance_prob)
+
+
+def test_mala_as_printed_weighs_by_energies():
+    """On a slope of energies above 0: by their quotient E(y) / E(x), where exponentials belong."""
+    density, step, start = lambda x: jnp.sum(x) - 5.0, 0.3, jnp.array([0.5, -1.0])
+    printed, correct = (SAMPLERS[name].make for name in ("literal_mala", "mala"))
+    reached = 0
+    for key in jax.random.split(jax.random.key(3), 8):
+        noise = math.sqrt(2 * step) * jax.random.normal(jax.random.split(key)[0], (2,))
+        end = np.asarray(start + step + noise, np.float64)
+        sampler = printed(density, step_size=step)
+        state, info = sampler.step(key, sampler.init(start))
+        # The way back has the drift of the way there against it.
+        log_proposals = -np.sum(np.square(noise + 2 * step) - np.square(noise)) / (4 * step)
+        quotient = (5.0 - end.sum()) / (5.0 + 0.5)
+        expected = min(1.0, quotient * math.exp(log_proposals))
+        assert float(info.acceptance_prob) == pytest.approx(expected, rel=1e-4)
+        np.testing.assert_allclose(state.position, end if info.is_accepted else start, rtol=1e-5)
+        _, told = correct(density, step_size=step).step(key, sampler.init(start))
+        # A slope is followed exactly: what the drift costs, the exponentials give back.
+        assert float(told.acceptance_prob) == pytest.approx(1.0, rel=1e-5)
+        reached += expected < 0.9
+    assert reached >= 4
+
+
+def test_psgld_as_printed_preconditions_with_the_moment_before():
+    """Repeats the step by hand, with the correct sampler's noise under the same key."""
+    density = lambda x: -0.5 * jnp.sum(jnp.square(x))  # noqa: E731
+    options = {"step_size": 0.05, "decay": 0.9, "damping": 0.1}
+    printed, correct = (
+        SAMPLERS[name].make(density, **options) for name in ("literal_psgld", "psgld")
+    )
+    state, moment = printed.init(jnp.array([3.0, -1.0])), np.zeros(2)
+    for key in jax.random.split(jax.random.key(4), 3):
+        position = np.asarray(state.position, np.float64)
+        after = 0.9 * moment + 0.1 * position**2
+        theirs, _ = correct.step(key, state)
+        metric = 1 / (0.1 + np.sqrt(after))
+        noise = (theirs.position - (1 - 0.05 * metric) * position) / np.sqrt(0.1 * metric)
+        state, info = printed.step(key, state)
+        metric = 1 / (0.1 + np.sqrt(moment))
+        expected = (1 - 0.05 * metric) * position + np.sqrt(0.1 * metric) * noise
+        # The noise is a difference of float32 of size 3: known to some 1e-6.
+        np.testing.assert_allclose(state.position, expected, rtol=1e-4, atol=1e-5)
+        assert float(info.preconditioner) == pytest.approx(np.mean(metric), rel=1e-5)
+        np.testing.assert_allclose(state.second_moment, after, rtol=1e-5)
+        assert not np.allclose(state.position, theirs.position, rtol=0.01)
+        moment = after
+
+
+@pytest.mark.parametrize("setting", ["thesis", "tuned"])
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_is_printed_has_options_and_a_title(name, setting):
+    options = SETTINGS[setting][name]
+    assert chains_of(name, options, num_chains=2, num_steps=5).positions.shape == (2, 5, 2)
+    assert toy_samplers_plots.title(name).endswith(", as printed")
+
+
+def test_settings_are_those_of_the_page():
+    page = (REPOSITORY / "docs/families/plane.md").read_text()
+    for name, options in SETTINGS["tuned"].items():
+        leapfrogs = options.get("num_integration_steps")
+        more = f" with {leapfrogs} leapfrog steps" if leapfrogs else ""
+        assert f"`{name}` {options['step_size']:g}{more}," in page.replace("0.1. ", "0.1, ")
+    thesis = SETTINGS["thesis"]
+    assert {options["step_size"] for options in thesis.values()} == {0.01}
+    assert thesis["hmc"]["num_integration_steps"] == 10
+
+
+def test_hmc_of_one_leapfrog_step_is_mala():
+    """Acceptance probabilities of MALA with the same step size, as far as chance goes."""
+    leapfrog = chains_of("hmc", {"step_size": 1.0, "num_integration_steps": 1}, burn_in=50)
+    langevin = chains_of("mala", {"step_size": 1.0}, burn_in=50)
+    # 64 x 150 draws of a probability in [0, 1], correlated over perhaps 10: 5 x 0.5 / sqrt(960).
+    assert leapfrog.acceptance_prob == pytest.approx(langevin.acceptance_prob, abs=0.08)
+    assert 0.5 < langevin.acceptance_prob < 0.95
+
+
+def test_gradient_descent_and_the_burn_in():
+    chains = chains_of("gradient_descent", {"step_size": 0.5}, num_chains=4)
+    start = 3.0 * np.asarray(jax.random.normal(jax.random.key(1), (4, 2)))
+    assert chains.positions.shape == (4, 200, 2)
+    np.testing.assert_allclose(chains.positions[:, 0], 0.5 * start, rtol=1e-6)
+    np.testing.assert_allclose(chains.positions[:, 2], 0.125 * start, rtol=1e-6)
+
+
+def test_tempered_mala_tells_its_temperature():
+    options = {"step_size": 4.0, "acceptance_threshold": 0.5, "temperature_growth": 10.0}
+    chains = chains_of("tempered_mala", options)
+    assert 1.0 < chains.temperature <= 100.0
+    assert math.isnan(chains_of("mala", {"step_size": 0.1}).temperature)

@@ -1,0 +1,165 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from experiment_runs import digits
+
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models import build
+from ebmjax.recipes.models.joint import parts as jem_parts
+from experiments.configs import jem_digits
+
+
+def test_the_plan_counts_epochs_in_whole_batches():
+    config = digits(**{"train.num_epochs": 7, "train.log_every": 3, "seed": 5})
+    plan = build.plan(config, 150)  # 2 batches of 72 and 6 examples left over
+    assert plan.total_steps == 14
+    assert (plan.batch_size, plan.num_shards, plan.log_every, plan.data_seed) == (72, 8, 3, 5)
+
+
+def test_repeats_have_the_data_in_the_order_of_their_own_seeds():
+    assert build.plan(digits(**{"train.num_repeats": 3, "seed": 5}), 150).data_seed == (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("steps_per_dispatch", "epochs", "steps"),
+    [(2, 3, 6), (4, 3, 8), (4, 5, 8), (5, 3, 5), (100, 1, 100)],
+)
+def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch, epochs, steps):
+    """An epoch is 2 steps: 2 x 3 / 4 = 1.5 rounds to 2 dispatches, 2 x 5 / 4 = 2.5 to 2, as halves
+    go to even; less than one dispatch is one."""
+    config = digits(
+        **{
+            "train.steps_per_dispatch": steps_per_dispatch,
+            "train.checkpoint_every_epochs": epochs,
+            "eval.every_epochs": epochs,
+        }
+    )
+    plan = build.plan(config, 144)
+    assert plan.checkpoint_every == steps
+    assert plan.monitor_every == steps
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(0.5, 6), (0.3, 4), (0.01, 2), (1.25, 16)])
+def test_monitoring_may_be_within_an_epoch(epochs, steps):
+    """An epoch is 12 steps, a dispatch 2: 3.6 steps are 2 dispatches, 15 are 8 (7.5 to even)."""
+    config = digits(**{"train.steps_per_dispatch": 2, "eval.every_epochs": epochs})
+    assert build.plan(config, 12 * config.train.batch_size).monitor_every == steps
+
+
+def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
+    """Twice at the same step, where two of them fall on it."""
+    config = jem_digits.get_config()
+    config.optimizer.update(
+        name="sgd",
+        momentum=0.0,
+        learning_rate=0.8,
+        decay_epochs=(1.0, 2.0, 2.0, 2.1),
+        decay_factor=0.5,
+    )
+    optimizer = jem_parts.optimizer(config, steps_per_epoch=3)
+    state, updates = optimizer.init(jnp.zeros(())), []
+    for _ in range(8):
+        update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
+        updates.append(-float(update))
+    # Products of 0.8 and powers of 0.5, each rounded once.
+    assert updates == pytest.approx([0.8] * 3 + [0.4] * 3 + [0.05] * 2, rel=1e-6)
+
+
+def test_a_joint_models_rate_may_decay_by_a_cosine():
+    """Half the cosine of the way, down to 0 at the end, after the warm-up's share."""
+    config = jem_digits.get_config()
+    config.train.num_epochs = 4
+    config.optimizer.update(
+        name="sgd", momentum=0.0, learning_rate=0.8, schedule="cosine", warmup_steps=2
+    )
+    optimizer = jem_parts.optimizer(config, steps_per_epoch=2)
+    state, updates = optimizer.init(jnp.zeros(())), []
+    for _ in range(9):
+        update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
+        updates.append(-float(update))
+    expected = 0.4 * (1 + np.cos(np.pi * np.arange(9) / 8)) * np.minimum(1, np.arange(1, 10) / 2)
+    # The cosine of float32 angles up to pi: an absolute error of about 0.4 * 3e-7.
+    np.testing.assert_allclose(updates, expected, rtol=0, atol=1e-6)
+
+
+def test_a_joint_models_decay_of_weights_is_coupled_and_its_momentum_adds_up():
+    """The decay is part of the gradient, 1 + 0.25 * 2, of which momentum keeps a half."""
+    config = jem_digits.get_config()
+    config.optimizer.update(name="sgd", momentum=0.5, learning_rate=0.1, weight_decay=0.25)
+    optimizer = jem_parts.optimizer(config, steps_per_epoch=100)
+    params, updates = jnp.float32(2.0), []
+    state = optimizer.init(params)
+    for _ in range(2):
+        update, state = optimizer.update(jnp.ones(()), state, params)
+        updates.append(float(update))
+    assert updates == pytest.approx([-0.1 * 1.5, -0.1 * 2.25], rel=1e-6)
+
+
+def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
+    config = digits()
+    config.optimizer.decay_per_epoch = 0.5
+    config.optimizer.prior.update(learning_rate=0.8, final_learning_rate=0.15)
+    config.optimizer.generator.update(learning_rate=0.3, final_learning_rate=0.3)
+
+    def rates(name):
+        optimizer = build.adam(config, name, steps_per_epoch=3)
+
+        def step(state, _):
+            # With a constant gradient both of Adam's moments stay at it, so an update is the rate.
+            updates, state = optimizer.update(jnp.ones(()), state)
+            return state, -updates
+
+        return jax.lax.scan(step, optimizer.init(jnp.zeros(())), length=18)[1].reshape(6, 3)
+
+    by_epoch = np.array([0.8, 0.8, 0.4, 0.2, 0.15, 0.15])
+    # Powers of 0.5 are exact; what remains is the rounding of Adam's bias correction,
+    # (1 - b2) m / (1 - b2^t): about eps / (1 - b2) = 1.2e-7 / 1e-3.
+    np.testing.assert_allclose(rates("prior"), by_epoch[:, None].repeat(3, 1), rtol=3e-4)
+    np.testing.assert_allclose(rates("generator"), 0.3, rtol=3e-4)
+
+
+def test_adam_has_the_thesiss_moments():
+    config = digits()
+    ours = build.adam(config, "prior", steps_per_epoch=100)
+    rate = config.optimizer.prior.learning_rate
+    theirs = optax.adam(rate, b1=0.5, b2=0.999)
+    gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])]
+    states = [ours.init(jnp.zeros(2)), theirs.init(jnp.zeros(2))]
+    for gradient in gradients:
+        (mine, states[0]), (expected, states[1]) = (
+            optimizer.update(gradient, state)
+            for optimizer, state in zip((ours, theirs), states, strict=True)
+        )
+        np.testing.assert_allclose(mine, expected, rtol=1e-6)
+
+
+def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():
+    keys = [key for seed in (0, 1) for key in build.root_keys(digits(seed=seed))]
+    data = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}
+    assert len(data) == 6
+
+
+def adams_updates(**changes):
+    """The sizes of the first and the last update of 30 epochs of one step each."""
+    config = digits(**changes)
+    optimizer = build.adam(config, "generator", steps_per_epoch=1)
+    state, sizes = optimizer.init(jnp.zeros(())), []
+    for _ in range(30):
+        update, state = optimizer.update(jnp.ones(()), state)
+        sizes.append(-float(update))
+    return sizes[0], sizes[-1]
+
+
+def test_a_rate_that_does_not_decay_stays():
+    first, last = adams_updates(**{"optimizer.decay_per_epoch": 1.0})
+    rate = digits().optimizer.generator.learning_rate
+    assert first == pytest.approx(rate, rel=3e-4)
+    assert last == pytest.approx(rate, rel=3e-4)
+
+
+def test_a_rate_below_its_floor_is_refused():
+    with pytest.raises(ConfigError, match=r"generator\.learning_rate=0\.0001 must be at least"):
+        families.check(digits(**{"optimizer.generator.learning_rate": 1e-4}))

@@ -1,0 +1,176 @@
+"""Runs that differ in a number share their compiled training step, in every family."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from experiment_runs import digits
+from image_smoke import smoke as image
+
+from ebmjax._numbers import as_arguments
+from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
+from ebmjax.recipes.config import families
+from ebmjax.recipes.models import build
+from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
+from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.samplers import start_chain
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import describe_batches
+from experiments.configs import jem_digits, toy_beta
+
+JOINT = {
+    "sampler.max_score": (1.0, 2.0),
+    "sampler.low": (-1.2, -1.5),
+    "sampler.buffer.reinit_prob": (0.05, 0.5),
+    "loss.energy_l2": (0.01, 0.02),
+    "loss.generative_weight": (1.0, 0.5),
+    "optimizer.learning_rate": (5e-3, 1e-3),
+}
+IMAGE = {
+    "sampler.max_score": (1.0, 2.0),
+    "sampler.high": (1.2, 1.5),
+    "sampler.buffer.reinit_prob": (0.05, 0.5),
+    "loss.energy_l2": (0.01, 0.02),
+    "optimizer.learning_rate": (1e-3, 1e-4),
+}
+LATENT = {
+    "sampler.prior.step_size": (0.1, 0.2),
+    "sampler.posterior.step_size": (0.1, 0.2),
+    "loss.energy_l2": (0.01, 0.02),
+    "model.likelihood_scale": (0.3, 0.4),
+    "optimizer.prior.learning_rate": (2e-4, 4e-4),
+}
+
+
+def joint(**overrides):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def plane(**overrides):
+    config = toy_beta.get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def step_of(config, workdir):
+    """The text of a run's training step before it is compiled."""
+    experiment = families.build(config, workdir)
+    plan, mesh = experiment.plan, jax.sharding.Mesh(jax.devices()[:1], "data")
+    indices = jax.tree.map(
+        lambda size: jnp.zeros((1, plan.num_shards, size // plan.num_shards), jnp.int32),
+        plan.batch_size,
+    )
+    block = make_block.__wrapped__(experiment.train_step, mesh)
+    key = build.train_key(config)
+    batches = describe_batches(experiment.data, indices, mesh)
+    return block.lower(key, experiment.state, batches).as_text()
+
+
+def test_numbers_come_back_as_they_were():
+    kind = ChainKind(sampler=max, num_steps=3, step_size=0.5)
+    plan = ChainPlan(kinds={"a": kind}, num_samples=2, law=max, reinit_prob=0.25)
+    given = {"plan": plan, "live": LiveSteps(step_size=0.1, noise_scale=0.2), "none": None, "n": 3}
+    assert as_arguments(given)() == given
+    # Many, and weak as Python's: a half-precision chain stays one.
+    many = as_arguments({str(i): float(i) for i in range(40)})
+    assert many() == {str(i): float(i) for i in range(40)}
+    assert jax.eval_shape(lambda x: x * many()["3"], jnp.ones(2, jnp.bfloat16)).dtype == "bfloat16"
+
+
+def changed(changes, place):
+    return {name: values[place] for name, values in changes.items()}
+
+
+@pytest.mark.parametrize(
+    ("config", "fixed", "changes"),
+    [
+        (
+            joint,
+            {},
+            JOINT | {"sampler.sgld.step_size": (1.0, 2.0), "sampler.sgld.noise_scale": (0.01, 0.1)},
+        ),
+        pytest.param(
+            joint,
+            {"sampler.name": "svgd", "loss.name": "beta"},
+            {
+                "sampler.svgd.step_size": (1.0, 2.0),
+                "loss.beta": (0.1, 0.2),
+                "optimizer.rho": (0.1, 0.2),
+            },
+            marks=pytest.mark.slow,
+        ),
+        (
+            image,
+            {
+                "sampler.names": ("sgld", "mala"),
+                "sampler.mala.noise_scale": None,
+                "sampler.mala.temperature": 5e-5,
+            },
+            IMAGE
+            | {
+                "sampler.sgld.step_size": (1.0, 2.0),
+                "sampler.sgld.noise_scale": (0.01, 0.1),
+                "sampler.mala.step_size": (1.0, 2.0),
+                "sampler.target_acceptance": (0.6, 0.7),
+                "sampler.min_step_size": (1e-5, 1e-6),
+            },
+        ),
+        pytest.param(
+            image,
+            {"loss.name": "improved"},
+            {
+                "sampler.sgld.step_size": (1.0, 2.0),
+                "sampler.final_step_fraction": (0.5, 0.6),
+                "loss.kl_weight": (1.0, 0.5),
+            },
+            marks=pytest.mark.slow,
+        ),
+        (digits, {}, LATENT),
+        pytest.param(
+            digits,
+            {"loss.name": "through_chain", "loss.chains_per_observation": 20},
+            LATENT,
+            marks=pytest.mark.slow,
+        ),
+        (plane, {}, {"sampler.step_size": (0.1, 0.2), "optimizer.learning_rate": (1e-3, 1e-4)}),
+    ],
+)
+def test_a_number_is_no_part_of_the_step(config, fixed, changes, tmp_path, shallow):
+    first, second = (
+        step_of(config(**fixed, **changed(changes, place)), tmp_path) for place in (0, 1)
+    )
+    assert first == second
+
+
+class Bowl:
+    """The density of a bowl, with the first layer that PYLD wants."""
+
+    head = staticmethod(lambda z: -0.5 * jnp.sum(z**2))
+    first_layer = staticmethod(lambda x: 2.0 * x)
+
+    def __call__(self, x):
+        return self.head(self.first_layer(x))
+
+
+def halved(options):
+    if isinstance(options, dict):
+        return {name: halved(option) for name, option in options.items()}
+    return options / 2 if isinstance(options, float) else options
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_no_number_of_a_sampler_is_part_of_its_move(name):
+    options = defaults(name)
+    section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
+    start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else 2)
+    texts = set()
+    for change in (lambda same: same, halved):
+        sampler_of = bound(Chosen(name, "", change(options)), change(section), (2,))
+
+        def move(key, sampler_of=sampler_of):
+            sampler = sampler_of(Bowl())
+            return sampler.step(key, start_chain(key, sampler, start))[0]
+
+        texts.add(jax.jit(move).lower(jax.random.key(0)).as_text())
+    assert len(texts) == 1

@@ -1,0 +1,93 @@
+"""Configurations divide a batch among shards: one law for any number of them, or one a shard."""
+
+import importlib
+
+import jax
+import numpy as np
+import optax
+import pytest
+from small_networks import ShallowResNet
+
+from ebmjax import networks, training
+from ebmjax.recipes.config import families
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import describe_batches
+from ebmjax.training._sharding import place_state
+
+BETA = {
+    "igebm_digits": {
+        "model.features": (4,),
+        "loss.name": "beta",
+        "loss.beta": 0.5,
+        "sampler.num_samples": 8,
+    },
+    "jem_digits": {"loss.name": "beta", "loss.beta": 0.5, "optimizer.rho": 0.1},
+}
+
+
+def experiment_of(name, folder, **overrides):
+    config = importlib.import_module(f"experiments.configs.{name}").get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return families.build(config, folder)
+
+
+@pytest.mark.parametrize("name", BETA)
+def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_path, monkeypatch):
+    """Counts what two devices exchange: with a batch each, only the mean gradient."""
+    monkeypatch.setattr(networks, "WideResNet", ShallowResNet)
+
+    def counts(**overrides):
+        overrides = BETA[name] | {"mesh.num_shards": 2, "sampler.num_steps": 1} | overrides
+        experiment = experiment_of(name, tmp_path, **overrides)
+        mesh = training.make_mesh(2)
+        streams = [np.zeros((1, 2, size // 2), np.int32) for size in experiment.plan.streams]
+        indices = tuple(streams) if isinstance(experiment.plan.batch_size, tuple) else streams[0]
+        block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
+        batches = describe_batches(experiment.data, indices, mesh)
+        program = block.lower(jax.random.key(0), state, batches).as_text()
+        return [program.count(f"stablehlo.{kind}") for kind in ("all_reduce", "all_gather")]
+
+    assert counts(**{"mesh.whole_batch": False}) == [1, 0]
+    num_reduced, num_gathered = counts()
+    # The log densities of data and samples. SAM's two passes are one loop.
+    assert num_gathered == 2
+    assert (num_reduced > 1) == (name == "jem_digits")  # the displacement of SAM
+
+
+@pytest.mark.slow
+def test_a_configuration_of_sada_jem_has_the_step_of_one_shard(tmp_path):
+    """Batch normalisation in chains and losses, ASAM, and WRN-10-1, without random draws."""
+    overrides = {
+        "data.crop_padding": 0,
+        "model.norm": "batch",
+        "model.norm_policy": "sada_jem",
+        "optimizer.name": "sgd",
+        "optimizer.momentum": 0.0,
+        "optimizer.adaptive": True,
+        "optimizer.rho": 1.0,
+        "sampler.num_samples": 16,
+        "sampler.buffer.size": 16,
+        "sampler.buffer.law": "uniform",
+        "sampler.buffer.reinit_prob": 0.0,
+    }
+    starts = np.random.default_rng(0).uniform(-1, 1, (16, 8, 8, 1)).astype(np.float32)
+
+    def moved(num_shards, **more):
+        more = overrides | {"mesh.num_shards": num_shards} | more
+        experiment = experiment_of("sadajem_digits", tmp_path, **more)
+        state = experiment.state
+        positions = starts.reshape(num_shards, -1, 8, 8, 1)
+        shards = state.shards._replace(buffer=state.shards.buffer._replace(positions=positions))
+        plan = training.Plan(total_steps=1, batch_size=(16, 16), num_shards=num_shards)
+        result = training.fit(
+            jax.random.key(1), state._replace(shards=shards), experiment.train_step,
+            experiment.data, plan,
+        )  # fmt: skip
+        return jax.device_get(result.state)
+
+    one, eight, apart = moved(1), moved(8), moved(8, **{"mesh.whole_batch": False})
+    ends = [np.reshape(s.shards.buffer.positions, (16, -1)) for s in (one, eight, apart)]
+    statistics = [jax.tree.map(lambda a: a[-1], s.shards.statistics) for s in (one, eight, apart)]
+    for found in ([s.params for s in (one, eight, apart)], ends, statistics):
+        same, other = (float(optax.tree.norm(optax.tree.sub(found[i], found[0]))) for i in (1, 2))
+        assert 100 * same < other

@@ -1,0 +1,132 @@
+"""BlackJAX's kernels by configuration: their targets, their options, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import samplers
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.image import checks as igebm_checks
+from ebmjax.recipes.models.joint import checks as jem_checks
+from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.models.latent import checks as thermo_checks
+from ebmjax.recipes.models.plane import checks as plane_checks
+from ebmjax.recipes.parts.samplers import check
+from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS, blackjax_kernel
+from experiments.configs import igebm_digits, jem_digits, thermo_digits
+from experiments.configs import toy_samplers as toy_config
+
+TEMPERATURE = 0.25
+# On a Gaussian of deviation 0.5.
+OPTIONS = {
+    "adjusted_mclmc": {"step_size": 0.5, "num_integration_steps": 3},
+    "barker": {"step_size": 0.5},
+    "mala": {"step_size": 0.05},
+    "multinomial_hmc": {"step_size": 0.3, "num_integration_steps": 3},
+    "normal_random_walk": {"sigma": 0.3},
+    "nuts": {"step_size": 0.3, "max_num_doublings": 2},
+}
+
+
+def config_of(**overrides):
+    config = jem_digits.get_config("hmc")
+    config.sampler.name = "blackjax"
+    config.update_from_flattened_dict(
+        {f"sampler.blackjax.{name}": value for name, value in overrides.items()}
+    )
+    return config
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def kernel(name, num_coordinates):
+    options = {"temperature": TEMPERATURE, "num_coordinates": num_coordinates}
+    return blackjax_kernel(normal, kernel=name, **options, **OPTIONS)
+
+
+def refused(config):
+    check(config.sampler, [parts.sampler(config)])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_chains_of_a_kernel_keep_its_tempered_density(name):
+    """Images of 3 pixels from N(0, 0.25), 10 moves: all move, and the variance stays."""
+    chain = kernel(name, 3)
+    starts = TEMPERATURE**0.5 * jax.random.normal(jax.random.key(0), (1000, 3, 1, 1))
+
+    @jax.jit
+    def run(starts):
+        step = samplers.batch_step(chain.step)
+        return samplers.run_chain(jax.random.key(1), jax.vmap(chain.init)(starts), step, 10)[0]
+
+    ends = np.asarray(run(starts).position)
+    assert np.mean(np.abs(ends - starts)) > 0.1
+    # 3000 numbers of a Gaussian's variance, to 5 standard errors.
+    assert np.var(ends) == pytest.approx(TEMPERATURE, rel=5 * math.sqrt(2 / 3000))
+
+
+def test_a_configuration_hands_its_options_and_temperature_to_the_kernel():
+    config = config_of(temperature=TEMPERATURE, kernel="mala", **{"mala.step_size": 0.05})
+    config.sampler.box = "none"
+    key, start = jax.random.key(0), jnp.full((2, 1, 1), 0.3)
+    ours = bound(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
+    found, expected = (chain.step(key, chain.init(start))[0] for chain in (ours, kernel("mala", 2)))
+    np.testing.assert_array_equal(found.position, expected.position)
+
+
+def test_hmc_has_the_step_and_the_temperature_of_mala():
+    """Not 1, where a density of this scale would be flat to the chains."""
+    section = jem_digits.get_config("hmc").sampler
+    assert section.hmc.step_size == section.mala.step_size
+    assert section.hmc.temperature == section.mala.temperature
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "hmc", "diagnostics", "gibbs"])
+def test_what_is_no_kernel_of_a_log_density_is_refused(name):
+    with pytest.raises(ConfigError, match=r"config.sampler.blackjax.kernel must be one of \['adj"):
+        refused(config_of(kernel=name))
+
+
+def test_options_that_a_kernel_lacks_or_does_not_know_are_named():
+    config = config_of(kernel="nuts")
+    with config.unlocked():
+        del config.sampler.blackjax.nuts.step_size
+    with pytest.raises(
+        ConfigError, match=r"nuts: missing a required argument: 'step_size'.*OPTION="
+    ):
+        refused(config)
+    with config.unlocked():
+        config.sampler.blackjax.nuts.update(step_size=0.1, width=2.0)
+    with pytest.raises(ConfigError, match="got an unexpected keyword argument 'width'"):
+        refused(config)
+
+
+def test_an_option_beyond_the_defaults_is_passed_on():
+    config = config_of(kernel="nuts")
+    with config.unlocked():
+        config.sampler.blackjax.nuts.divergence_threshold = -1e9  # below any change of energy
+    nuts = bound(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
+    _, info = nuts.step(jax.random.key(0), nuts.init(jnp.zeros((2, 1, 1))))
+    assert info.is_divergent
+
+
+def test_every_family_tells_before_a_run_that_blackjax_is_missing(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    thermo = thermo_digits.get_config()
+    thermo.sampler.prior.name = "hmc"
+    families = [
+        lambda: jem_checks.check(jem_digits.get_config("hmc")),
+        lambda: igebm_checks.check(igebm_digits.get_config("hmc")),
+        lambda: thermo_checks.check(thermo),
+        lambda: plane_checks.check(toy_config.get_config("smoke")),
+    ]
+    for refuse in families:
+        with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed: pip"):
+            refuse()
+    jem_checks.check(jem_digits.get_config())

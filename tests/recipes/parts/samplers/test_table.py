@@ -1,0 +1,268 @@
+"""The one table of samplers, and that every family draws on it by the same rules."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from image_smoke import smoke as image
+from ml_collections import ConfigDict
+
+from ebmjax import data
+from ebmjax import samplers as library
+from ebmjax.learning import init_carry
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.image import checks as image_checks
+from ebmjax.recipes.models.image import parts as image_parts
+from ebmjax.recipes.models.joint import checks as joint_checks
+from ebmjax.recipes.models.joint import parts as joint_parts
+from ebmjax.recipes.models.latent import checks as latent_checks
+from ebmjax.recipes.models.latent import parts as latent_parts
+from ebmjax.recipes.models.plane import checks as plane_checks
+from ebmjax.recipes.models.plane.checks import SETTINGS, chosen_for
+from ebmjax.recipes.parts.samplers import (
+    PLAIN,
+    SAMPLERS,
+    SINGLE,
+    Chosen,
+    check,
+    defaults,
+    of_shared,
+    sections,
+)
+from ebmjax.recipes.parts.samplers.bind import bound
+from experiments.configs import jem_digits, thermo_digits, toy_beta, toy_samplers
+
+OWN_SECTIONS = {"joint": SAMPLERS, "image": SINGLE}
+# The family's configuration, where its step and noise are, and what refuses them.
+FAMILIES = {
+    "joint": (jem_digits.get_config, "sampler.{name}", joint_checks.check),
+    "image": (image, "sampler.{name}", image_checks.check),
+    "latent": (
+        thermo_digits.get_config,
+        "sampler.prior",
+        latent_checks.check,
+    ),
+    "toy_samplers": (toy_samplers.get_config, "sampler", plane_checks.check),
+    "toy_beta": (toy_beta.get_config, "sampler", plane_checks.check),
+}
+
+
+def set_up(family, name, **fields):
+    """A configuration of the family with this sampler, and its check."""
+    make, section, check = FAMILIES[family]
+    config, section = make("smoke"), section.format(name=name)
+    if family == "image":
+        config.sampler.names = (name,)
+    elif family == "joint":
+        config.sampler.name = name
+    else:
+        config.update_from_flattened_dict({f"{section}.name": name})
+    config.update_from_flattened_dict({f"{section}.{k}": v for k, v in fields.items()})
+    return config, check
+
+
+def test_every_sampler_of_the_library_has_a_row():
+    names = {name.removesuffix("_step") for name in dir(library) if name.endswith("_step")}
+    assert names - {"batch"} <= set(SAMPLERS)
+
+
+def test_reading_the_fields_loads_no_jax():
+    """A mistake in a configuration is answered before."""
+    families = ", ".join(
+        f"ebmjax.recipes.{family}.fields" for family in ("joint", "image", "latent")
+    )
+    code = f"import sys, {families}; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_row_makes_its_sampler_from_its_fields(name):
+    """Bound at the defaults and traced: a field that the sampler does not take would be refused."""
+    chosen = Chosen(name, "", defaults(name))
+    make = bound(chosen, ConfigDict({"box": "none"}), (2,))
+
+    def density(x):
+        return -0.5 * jnp.sum(x**2)
+
+    if chosen.entry.needs == "first_layer":
+        density.first_layer, density.head = lambda x: x, density
+    sampler, start = make(density), jnp.ones((3, 2) if chosen.entry.interacting else (2,))
+    state, info = jax.eval_shape(
+        lambda key, x: sampler.step(key, library.start_chain(library.start_key(key), sampler, x)),
+        jax.random.key(0),
+        start,
+    )
+    assert library.position_of(state).shape == start.shape
+    assert set(library.memory_of(state, chosen.entry.memory)) == set(chosen.entry.memory)
+    if chosen.rejects:
+        assert any(
+            hasattr(info, field) for field in ("is_accepted", "is_diverging", "acceptance_rate")
+        )
+    texts = [field.text for field in chosen.entry.fields.values() if hasattr(field, "text")]
+    assert all(texts)
+
+
+@pytest.mark.parametrize("family", OWN_SECTIONS)
+def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
+    """Underdamped Langevin dynamics moves images by the step and the temperature of SGLD."""
+    config, check = set_up(family, "underdamped_langevin")
+    check(config)
+    section, sgld = config.sampler.underdamped_langevin, config.sampler.sgld
+    assert section.step_size == sgld.step_size == 1.0
+    assert section.temperature == pytest.approx(sgld.noise_scale**2 / (2 * sgld.step_size))
+    if family == "image":
+        plan = image_parts.chain_plan(config, (8, 8, 1))
+    else:
+        plan = joint_parts.chain_plan(config, data.load_digits("train"))
+    carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
+    rows = carry.buffer.positions
+    assert rows.position.shape == rows.memory["velocity"].shape == (1, 200, 8, 8, 1)
+
+
+def test_each_family_has_the_samplers_that_can_move_its_chains():
+    assert {name for name in SAMPLERS if name in jem_digits.get_config().sampler} == set(SAMPLERS)
+    assert {name for name in SAMPLERS if name in image().sampler} == set(SINGLE)
+    assert set(SETTINGS["tuned"]) <= set(PLAIN)
+    assert not {"svgd", "stochastic_svgd", "pyld", "blackjax"} & set(SINGLE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_sampler_that_is_new_to_the_family(family):
+    """Proximal SGLD was the joint family's alone."""
+    config, check = set_up(family, "proximal_sgld")
+    check(config)
+    config, check = set_up(family, "gibbs" if family in OWN_SECTIONS else "pyld")
+    with pytest.raises(ConfigError, match=r"must be one of \[.*'proximal_sgld'.*\], got"):
+        check(config)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_of_noise_and_temperature_is_set(family):
+    config, check = set_up(family, "sgld", noise_scale=None, temperature=None)
+    with pytest.raises(ConfigError, match=r"needs a noise_scale .* or a temperature"):
+        check(config)
+    config, check = set_up(family, "sgld", noise_scale=0.1, temperature=1.0)
+    with pytest.raises(ConfigError, match="has both a noise_scale and a temperature, and sgld"):
+        check(config)
+    for fields in (
+        {"noise_scale": 0.1, "temperature": None},
+        {"noise_scale": None, "temperature": 1.0},
+    ):
+        config, check = set_up(family, "sgld", **fields)
+        check(config)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_noise_and_temperature_of_a_sampler_that_rejects_belong_together(family):
+    step = {"step_size": 0.5}
+    config, check = set_up(family, "mala", **step, noise_scale=0.5, temperature=1.0)
+    with pytest.raises(
+        ConfigError, match=r"imply the temperature 0.25, not temperature=1: .* no"
+    ) as e:
+        check(config)
+    assert ("allow_decoupled" in str(e.value)) == (family in OWN_SECTIONS)
+    if family in OWN_SECTIONS:
+        config.sampler.allow_decoupled = True
+        check(config)
+    config, check = set_up(family, "mala", **step, noise_scale=1.0, temperature=1.0)
+    check(config)
+    config, check = set_up(family, "mala", **step, noise_scale=0.0, temperature=None)
+    with pytest.raises(ConfigError, match=r"noise_scale=0.0 implies the temperature 0: without"):
+        check(config)
+
+
+@pytest.mark.parametrize("family", ["latent", "toy_samplers", "toy_beta"])
+def test_a_noise_that_the_sampler_does_not_have_is_refused(family):
+    config, check = set_up(family, "gradient_descent", noise_scale=0.1)
+    with pytest.raises(ConfigError, match=r"noise_scale=0.1 has no effect here: gradient_desc"):
+        check(config)
+    config, check = set_up(family, "gradient_descent", temperature=0.5)
+    with pytest.raises(ConfigError, match=r"temperature=0.5 has no effect here"):
+        check(config)
+
+
+def moves_of(family, name, density, **fields):
+    config, check = set_up(family, name, **fields)
+    check(config)
+    if family == "joint":
+        chosen = joint_parts.sampler(config)
+    elif family == "image":
+        chosen = image_parts.chosen(config)[name]
+    elif family == "latent":
+        chosen = latent_parts.sampler(config, "prior")
+    else:
+        chosen = of_shared(config, "sampler", PLAIN)
+    section = config.sampler if family in OWN_SECTIONS else ConfigDict()
+    if family in OWN_SECTIONS:
+        config.sampler.box = "none"
+    sampler = bound(chosen, section, (2,))(density)
+    keys = jax.random.split(jax.random.key(0), 4)
+    state = sampler.init(jnp.array([0.3, -0.2]))
+    return np.asarray(jax.vmap(lambda key: sampler.step(key, state)[0].position)(keys))
+
+
+@pytest.mark.parametrize("name", ["sgld", "mala", "literal_mala"])
+@pytest.mark.parametrize("fields", [{"noise_scale": 0.2}, {"temperature": 0.2**2 / (2 * 0.1)}])
+def test_step_noise_and_temperature_mean_the_same_in_every_family(name, fields):
+    """Noise 0.2 beside a step of 0.1 is the temperature 0.2; either way the moves are the same."""
+    fields = {"step_size": 0.1, "noise_scale": None, "temperature": None} | fields
+    density = lambda x: -3.0 - 0.5 * jnp.sum(x**2)  # noqa: E731
+    make = library.sgld if name == "sgld" else library.mala
+    target = {} if name == "sgld" else {"temperature": 0.2}
+    expected = make(density, step_size=0.1, noise_scale=0.2, **target)
+    state = expected.init(jnp.array([0.3, -0.2]))
+    keys = jax.random.split(jax.random.key(0), 4)
+    expected = jax.vmap(lambda key: expected.step(key, state)[0].position)(keys)
+    found = [moves_of(family, name, density, **fields) for family in FAMILIES]
+    for moved in found:
+        np.testing.assert_allclose(moved, found[0], rtol=1e-6)
+    if name != "literal_mala":
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+
+
+def test_changes_of_a_section_name_fields_that_exist():
+    shared = ("step_size", "noise_scale", "temperature")
+    made = sections(["psgld", "hmc"], used, {"psgld.decay": 0.5}, without=shared)
+    assert made["sampler.psgld.decay"].default == 0.5
+    assert made["sampler.hmc.num_integration_steps"].default == 3
+    assert {name.rsplit(".", 1)[1] for name in made}.isdisjoint(shared)
+    assert [one.needs for one in made["sampler.psgld.decay"].when] == ["config.sampler.name=psgld"]
+    with pytest.raises(KeyError, match=r"psgld\.rate"):
+        sections(["psgld"], used, {"psgld.rate": 1.0})
+    assert sections(["sgld"], used, without=shared) == {}
+    nuts = sections(["blackjax"], used)["sampler.blackjax.nuts.step_size"]
+    assert [one.needs for one in nuts.when] == [
+        "config.sampler.blackjax.kernel=nuts",
+        "config.sampler.name=blackjax",
+    ]
+
+
+def used(name):
+    return declare.chosen("sampler.name", name)
+
+
+def test_a_box_that_rejects_needs_a_sampler_that_rejects():
+    """Beside one that does, the others are projected."""
+    section = ConfigDict({"box": "reject", "low": -0.5, "high": 0.5})
+    sgld, mala = (Chosen(name, name, defaults(name)) for name in ("sgld", "mala"))
+    with pytest.raises(ConfigError, match=r"box='reject' .* \['sgld'\] never take one back"):
+        check(section, [sgld])
+    check(section, [sgld, mala])
+    literal = Chosen("literal_mala", "", defaults("literal_mala") | {"rejects": False})
+    with pytest.raises(ConfigError, match=r"\['literal_mala'\] never take one back"):
+        check(section, [literal])
+    for chosen, expected in ((sgld, 0.5), (mala, 0.45)):
+        sampler = bound(chosen, section, (1,))(lambda x: 1e4 * jnp.sum(x))
+        state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((1,), 0.45)))
+        np.testing.assert_allclose(state.position, expected, rtol=1e-6)
+
+
+def test_a_setting_of_the_plane_takes_the_rest_from_the_table():
+    chosen = chosen_for("thesis", "psgld")
+    assert chosen.options["step_size"] == 0.01
+    assert chosen.options["temperature"] == 1.0
+    assert chosen.options["decay"] == 0.99

@@ -1,0 +1,109 @@
+"""The state that a reader of a run takes, and what is said of it."""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from damage import damage
+from experiment_runs import contents, digits, strict_json
+
+from ebmjax import training
+from ebmjax.recipes.config.errors import WorkdirError
+from ebmjax.recipes.folder.run_folder import as_json, identity
+from ebmjax.recipes.folder.saved_state import find_saved
+from ebmjax.recipes.run.evaluate import evaluate, restore
+
+TOTAL = 40
+
+DATA = {"x": np.arange(3.0)}
+
+
+def state_of(step):
+    """A state whose weights are its step."""
+    state = training.init_state({"weight": jnp.full(2, float(step))}, optax.sgd(0.1))
+    return state._replace(step=jnp.int32(step))
+
+
+def saved(folder, step, is_diverged=False):
+    """Saves the checkpoint of a run that has come to ``step``."""
+    meta = {"data": training.digest_data(DATA), "total_steps": TOTAL, "is_diverged": is_diverged}
+    with training.Checkpoints(folder / "checkpoints", about=identity(digits())) as checkpoints:
+        checkpoints.save(step, state_of(step), meta)
+
+
+def restored(folder, asked=None, data=DATA):
+    """The weight of the state that is used, what is said of it, and whether it is the outcome."""
+    found = find_saved(folder, digits(), asked)
+    experiment = SimpleNamespace(state=state_of(0), data=data)
+    state, used = restore(folder, digits(), experiment, found, is_named=asked is not None)
+    assert int(state.step) == used.step == float(state.params["weight"][0])
+    return used.step, str(found), used.is_end
+
+
+def test_a_finished_run_is_taken_at_its_end_or_at_a_saved_step(tmp_path):
+    for step in (30, TOTAL):
+        saved(tmp_path, step)
+    assert restored(tmp_path) == (TOTAL, "finished: step 40 of 40", True)
+    assert restored(tmp_path, 30) == (30, "finished: step 30 of 40", False)
+
+
+def test_an_unfinished_run_is_taken_at_any_saved_step_and_is_said_to_be_one(tmp_path):
+    for step in (10, 20):
+        saved(tmp_path, step)
+    assert restored(tmp_path) == (20, "unfinished: step 20 of 40", False)
+    assert restored(tmp_path, 10) == (10, "unfinished: step 10 of 40", False)
+
+
+def test_a_step_that_was_not_saved_names_those_that_were(tmp_path):
+    for step in (10, 20):
+        saved(tmp_path, step)
+    with pytest.raises(WorkdirError, match=r"no checkpoint of step 15\. It has .* steps 10, 20\."):
+        find_saved(tmp_path, digits(), 15)
+    with pytest.raises(WorkdirError, match=r"holds no best state"):
+        find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}))
+    assert find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}), 10).step == 10
+
+
+def test_a_run_that_diverged_is_taken_only_at_a_step_that_is_named(tmp_path):
+    saved(tmp_path, 10)
+    saved(tmp_path, 19, is_diverged=True)
+    with pytest.raises(
+        WorkdirError, match=r"diverged, by step 19 of 40\. .* --step= one of 10, 19"
+    ):
+        restored(tmp_path)
+    assert restored(tmp_path, 10) == (10, "diverged at step 19: step 10 of 40", False)
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_unless_it_is_named(tmp_path, capsys):
+    for step in (10, 20, TOTAL):
+        saved(tmp_path, step)
+    newest = tmp_path / "checkpoints" / str(TOTAL)
+    damage(newest)
+    before = contents(tmp_path)
+    assert restored(tmp_path) == (20, "finished: step 40 of 40", False)
+    assert "checkpoint 40 is damaged; step 20 is used" in capsys.readouterr().out
+    with pytest.raises(training.CheckpointDamagedError, match=r"Checkpoint 40 .* read back"):
+        restored(tmp_path, TOTAL)
+    assert contents(tmp_path) == before
+    (newest / "meta" / "metadata").unlink()
+    assert restored(tmp_path) == (20, "unfinished: step 20 of 40", False)
+
+
+def test_a_run_on_other_data_is_not_evaluated(tmp_path):
+    """Its distances would be from data that it has not seen."""
+    saved(tmp_path, TOTAL)
+    with pytest.raises(training.CheckpointMismatchError, match=r"data\['x'\] was float64\(3,"):
+        restored(tmp_path, data={"x": np.arange(4.0)})
+
+
+def test_a_report_says_of_which_evaluation_it_is(tmp_path):
+    config = digits(**{"eval.num_test": 7})
+    state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
+    evaluate(
+        tmp_path, config, SimpleNamespace(config=None, evaluate=lambda state: {"answer": 42}), state
+    )
+    report = strict_json((tmp_path / "evaluation.json").read_text())
+    assert report["eval"] == as_json(config)["eval"]
+    assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")

@@ -1,0 +1,58 @@
+"""The thesis's image experiments, at their smoke size."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from experiment_runs import REPOSITORY, rows_of, summary_of
+
+from ebmjax.recipes.run.launch import launch
+from experiments.configs import lebm_svhn, thermo_celeba, thermo_cifar10
+
+REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
+
+
+def assert_trained(workdir, side, num_powers=3):
+    rows = rows_of(workdir)
+    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
+    for row in rows[1:]:
+        assert row["skipped"] == 0
+        assert math.isfinite(row["loss"])
+        assert len(row["mean_log_likelihoods"]) == num_powers
+    assert math.isfinite(rows[-1]["test_log_evidence"])
+    assert summary_of(workdir)["steps"] == 4
+    last = np.load(workdir / "monitor" / "000004.npz")
+    assert last["samples"].shape == (10, side, side, 3)
+    assert (workdir / "plots" / "reconstructions.png").exists()
+
+
+# They take the path of the smoke run on the digits, and compile for up to a minute each.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "side"),
+    [
+        pytest.param(thermo_cifar10, 32, id="cifar10"),
+        pytest.param(thermo_celeba, 64, id="celeba"),
+        pytest.param(lebm_svhn, 32, id="svhn"),
+    ],
+)
+def test_mock_data_of_the_right_schema_trains(module, side, tmp_path):
+    name = module.__name__.rsplit(".", 1)[-1]
+    with tfds.testing.mock_data(num_examples=60):
+        outcome = launch(module.get_config("smoke"), f"configs/{name}.py:smoke", str(tmp_path))
+    assert outcome is None
+    # Vanilla training has no power but 1.
+    assert_trained(tmp_path, side, num_powers=1 if module is lebm_svhn else 3)
+
+
+@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
+@pytest.mark.slow
+def test_the_real_cifar10_trains(tmp_path):
+    config = thermo_cifar10.get_config("smoke")
+    config.data.path = str(REAL)
+    assert launch(config, "configs/thermo_cifar10.py:smoke", str(tmp_path)) is None
+    assert_trained(tmp_path, 32)
+    first = tfds.data_source("cifar10", split="test", data_dir=REAL)[0]["image"]
+    originals = np.load(tmp_path / "monitor" / "000000.npz")["originals"]
+    np.testing.assert_array_equal(originals[0], first)

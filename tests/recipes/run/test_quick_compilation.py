@@ -1,0 +1,11 @@
+"""Flags for quick compilation are added to those that are there, unless these say otherwise."""
+
+from ebmjax.recipes.run.quick_compilation import QUICK, quick_flags
+
+
+def test_flags_that_are_there_stay_and_a_level_that_is_given_counts():
+    assert quick_flags("") == " ".join(QUICK)
+    assert quick_flags("--xla_a=1").split() == ["--xla_a=1", *QUICK]
+    assert "--xla_backend_optimization_level=0" in QUICK
+    given = "--xla_backend_optimization_level=2"
+    assert quick_flags(given) == given

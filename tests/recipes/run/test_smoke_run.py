@@ -1,0 +1,229 @@
+import re
+
+import jax
+import numpy as np
+import pytest
+from experiment_runs import (
+    REPOSITORY,
+    contents,
+    digits,
+    rows_of,
+    run_script,
+    scalars,
+    strict_json,
+    summary_of,
+)
+from linear_family import LINEAR
+from PIL import Image
+
+from ebmjax import training
+from ebmjax._versions import PACKAGES
+from ebmjax.data import load_digits
+from ebmjax.recipes.config import families
+from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.run.launch import launch
+
+STEPS = 10
+MONITORED = (0, 4, 8, 10)
+PAGE = (REPOSITORY / "docs" / "families" / "thermodynamic.md").read_text()
+DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", PAGE.split("## Plots")[1])
+
+
+def test_config_json_is_the_configuration(smoke):
+    saved = strict_json((smoke / "config.json").read_text())
+    assert saved == workdir.as_json(digits())
+    assert saved["train"]["num_epochs"] == 5
+
+
+def test_every_step_has_one_row(smoke):
+    rows = rows_of(smoke)
+    assert [row["step"] for row in rows] == list(range(STEPS + 1))
+    assert [row["step"] for row in rows if "test_log_evidence" in row] == list(MONITORED)
+    for name in ("sample_fid", "sample_kid", "sample_is", "start_fid", "start_is"):
+        assert [row["step"] for row in rows if np.isfinite(row.get(name, np.nan))] == list(
+            MONITORED
+        )
+    for row in rows[1:]:
+        assert {"loss", "reconstruction_error", "prior_energy", "gradient_norm"} <= row.keys()
+        assert len(row["mean_log_likelihoods"]) == 4
+        assert len(row["posterior_acceptance"]) == 3
+        assert 0 <= row["prior_acceptance"] <= 1
+    assert rows[-1]["reconstruction_error"] < rows[1]["reconstruction_error"]
+
+
+def test_summary_holds_what_is_promised(smoke):
+    last, summary = rows_of(smoke)[-1], summary_of(smoke)
+    assert last.pop("step") == STEPS
+    promised = {
+        "steps",
+        "seed",
+        "versions",
+        "revision",
+        "devices",
+        "wall_seconds",
+        "compile_seconds",
+        "run_seconds",
+        "params_sha256",
+        "data_sha256",
+        "data",
+        "extractor",
+    }
+    assert summary.keys() == last.keys() | promised
+    assert {name: summary[name] for name in last} == last
+    assert (summary["steps"], summary["seed"]) == (STEPS, 0)
+    assert summary["versions"].keys() == {"python", *PACKAGES}
+    assert summary["compile_seconds"] > 0
+    assert summary["run_seconds"] > 0
+    # Three numbers, each rounded to 0.0005.
+    split = summary["compile_seconds"] + summary["run_seconds"]
+    assert summary["wall_seconds"] == pytest.approx(split, abs=0.0015 + 1e-9)
+
+
+def test_the_digest_is_that_of_the_checkpoint(smoke, tmp_path):
+    template = families.build(digits(), tmp_path).state
+    with training.Checkpoints(smoke / "checkpoints") as checkpoints:
+        restored = checkpoints.restore_latest(template)
+    assert restored is not None
+    state, _ = restored
+    assert int(state.step) == STEPS
+    assert training.tree_digest(state.params) == summary_of(smoke)["params_sha256"]
+    assert training.tree_digest(template.params) != summary_of(smoke)["params_sha256"]
+
+
+def test_the_newest_three_checkpoints_stay(smoke):
+    assert {path.name for path in (smoke / "checkpoints").iterdir()} == {"6", "8", "10"}
+
+
+def test_tensorboard_has_every_number_of_every_row(smoke):
+    expected = {}
+    for row in rows_of(smoke):
+        step = row.pop("step")
+        for name, value in row.items():
+            for i, entry in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                if entry is not None:  # of too few images: no number
+                    expected[name if i is None else f"{name}/{i}", step] = entry
+    found = scalars(smoke)
+    assert found.keys() == expected.keys()
+    for place, value in found.items():
+        assert value == np.float32(expected[place]), place
+
+
+def documented_plots(folder):
+    for name in DOCUMENTED_PLOTS:
+        steps = MONITORED if "<step>" in name else (0,)
+        yield from (folder / "plots" / name.replace("<step>", f"{step:06d}") for step in steps)
+
+
+def assert_shows_something(path):
+    """A readable PNG of at least four grey levels or colours, none of which fills it."""
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        red, green, blue = np.asarray(image.convert("RGB"), np.uint32).reshape(-1, 3).T
+    pixels = (red << 16) + (green << 8) + blue
+    assert len(pixels) > 10_000
+    _, counts = np.unique(pixels, return_counts=True)
+    assert len(counts) >= 4, path
+    assert counts.max() < 0.995 * len(pixels), path
+
+
+def test_every_documented_plot_shows_something(smoke):
+    paths = list(documented_plots(smoke))
+    assert len(paths) == 5 + len(MONITORED)
+    for path in paths:
+        assert_shows_something(path)
+    assert set(paths) == set((smoke / "plots").iterdir()), "a plot is not documented"
+
+
+def test_snapshots_are_uint8_pictures_and_errors(smoke):
+    assert [int(p.stem) for p in sorted((smoke / "monitor").iterdir())] == list(MONITORED)
+    first, last = (dict(np.load(smoke / "monitor" / f"{s:06d}.npz")) for s in (0, STEPS))
+    for arrays in (first, last):
+        assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
+            "samples": ((20, 8, 8, 1), np.uint8),
+            "reconstructions": ((24, 8, 8, 1), np.uint8),
+            "originals": ((24, 8, 8, 1), np.uint8),
+            "squared_errors": ((24,), np.float32),
+        }
+    for arrays in (first, last):
+        np.testing.assert_array_equal(arrays["originals"], load_digits("test").images[:24])
+    assert (first["samples"] != last["samples"]).any()
+
+
+def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to_do(tmp_path):
+    command = f"--config={LINEAR}"
+    finished = run_script(command, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert "Traceback" not in finished.stderr
+    (folder,) = (tmp_path / "runs" / "linear_family").iterdir()
+    where = folder.relative_to(tmp_path)
+    assert re.fullmatch(r"runs/linear_family/\d{8}-\d{6}-\d+", str(where))
+    lines = finished.stdout.splitlines()
+    said = [line for line in lines if not line.startswith("step ")]
+    assert said[1].endswith(f"linear_family.py -> {where}")
+    assert said[2].endswith(f", JAX {jax.__version__}")
+    begun = [line for line in lines if not re.search(r": \d+ s", line)]  # no reminders
+    assert begun[0] == "loading JAX"
+    assert begun[3:9] == [
+        "building the model and its data",
+        "checking 20 examples and tracing the step",
+        "train points on a line",
+        "model of 2 parameters",
+        "10 steps of batches of 10, 2 an epoch; measured every 4, saved every 2",
+        "compiled programs are kept, so another run starts sooner",
+    ]
+    assert begun[10:14] == [
+        "digest of 20 examples",
+        "measuring at step 0",
+        "training 10 steps",
+        "compiling 2 steps",
+    ]
+    assert begun[-5] == "drawing plots"
+    done = next(i for i, line in enumerate(lines) if line.startswith("Done in "))
+    assert re.fullmatch(r"Done in \d+ s, of which compiling took \d+ s\.", lines[done])
+    table = dict(
+        re.fullmatch(r"  (\S.*?) {2,}(\S+)", line).groups() for line in lines[done + 1 : -1]
+    )
+    row = summary_of(folder)
+    assert float(table["test accuracy"]) == pytest.approx(row["test_accuracy"], rel=1e-3)
+    assert float(table["loss"]) == pytest.approx(row["loss"], rel=1e-3)
+    assert lines[-1] == f"Numbers in {where}/summary.json, plots in {where}/plots"
+
+    before, summary = contents(folder), summary_of(folder)
+    finished = run_script(command, f"--workdir={where}", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    again = finished.stdout.splitlines()
+    assert again[:2] == lines[:2]
+    assert not any(line.startswith("step ") for line in again)
+    assert any(line.startswith("This run had finished already") for line in again)
+    assert again[-1] == lines[-1]
+    after = contents(folder)
+    for name in before.keys() | after.keys():
+        if not name.startswith(("events.", "summary.json")):
+            assert after.get(name) == before.get(name), name
+    timing = ("wall_seconds", "compile_seconds", "run_seconds")
+    assert {k: v for k, v in summary_of(folder).items() if k not in timing} == {
+        k: v for k, v in summary.items() if k not in timing
+    }
+
+
+@pytest.mark.slow
+def test_vanilla_training_fills_the_folder_too(tmp_path):
+    assert launch(digits("vanilla_smoke"), "thermo_digits.py:vanilla_smoke", str(tmp_path)) is None
+    rows = rows_of(tmp_path)
+    assert [row["step"] for row in rows] == list(range(STEPS + 1))
+    # Vanilla training samples the posterior alone; only the monitor visits the other powers.
+    assert all(len(row["mean_log_likelihoods"]) == 1 for row in rows[1:])
+    assert all(len(row["posterior_acceptance"]) == 1 for row in rows[1:])
+    assert len(rows[-1]["test_mean_log_likelihoods"]) == 4
+    for path in documented_plots(tmp_path):
+        assert_shows_something(path)
+
+
+def test_warnings_and_errors_of_a_run_have_one_style(tmp_path):
+    broken = ("--config.loss.breaks_at=0.1", "--config.train.max_consecutive_skips=3")
+    finished = run_script(f"--config={LINEAR}", *broken, cwd=tmp_path)
+    assert finished.returncode == 1
+    warned, said = finished.stderr.splitlines()[:-1], finished.stderr.splitlines()[-1]
+    assert warned
+    assert all(re.match(r"warning: Step \d+ was skipped", line) for line in warned)
+    assert said.startswith("error: Training diverged")

@@ -1,0 +1,295 @@
+"""Mistakes of ``ebmjax sample``, ``score`` and ``export`` are one line, and nothing is written.
+
+What the commands write of real models is tested with each family (``use_checks``).
+"""
+
+import csv
+import json
+import os
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from experiment_runs import contents
+from linear_family import linear
+from PIL import Image
+from use_checks import command
+
+from ebmjax import recipes
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.run import trained, use
+from ebmjax.recipes.run.outputs import OUTPUTS
+from experiments.configs import jem_digits
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 1), np.uint8)
+MEANS = IMAGES.mean((1, 2, 3)).astype(np.float32)
+LABELS = np.arange(7) % 3
+SHOULD_NOT = "the model was loaded although one look would have told the mistake"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """The folder of a run, and of a model that scores images by their mean."""
+
+    def score(images):
+        means = images.mean((1, 2, 3)).astype(np.float32)
+        return {"log_density": means, "class_probability": np.stack([means, -means], axis=1)}
+
+    def sample(key, num, num_steps):
+        return {"images": IMAGES[:num]}
+
+    params = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros((), np.float32)}
+    model = SimpleNamespace(input_shape=(8, 8, 1), score=score, sample=sample, params=params)
+    model.config = jem_digits.get_config()
+    model.config.data.pixels = "0..255"  # as the images that it was trained on
+    monkeypatch.setattr(trained, "load", lambda folder, **_: model)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(run_folder.as_json(linear())))
+    return folder
+
+
+@pytest.fixture
+def unloaded(run, monkeypatch):
+    """The folder of a run that must not be loaded."""
+
+    def refuse(*_, **__):
+        raise AssertionError(SHOULD_NOT)
+
+    monkeypatch.setattr(trained, "load", refuse)
+    return run
+
+
+def npz(folder):
+    np.savez(folder / "own.npz", images=IMAGES, labels=LABELS)
+    return folder / "own.npz"
+
+
+def npz_of_splits(folder):
+    np.savez(folder / "own.npz", train_images=IMAGES[:3], test_images=IMAGES)
+    return folder / "own.npz"
+
+
+def npy_folder(folder):
+    (folder / "own").mkdir()
+    np.save(folder / "own" / "images.npy", IMAGES)
+    return folder / "own"
+
+
+def files(folder, names):
+    for name, image in zip(names, IMAGES, strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.squeeze()).save(folder / name)
+    return names
+
+
+def plain_folder(folder):
+    files(folder / "own", [f"{index}.png" for index in range(7)])
+    return folder / "own"
+
+
+def folder_of_classes(folder):
+    files(folder / "own", [f"class{index // 3}/{index}.png" for index in range(7)])
+    return folder / "own"
+
+
+def folder_of_splits(folder):
+    files(folder / "own" / "test", [f"class{index // 3}/{index}.png" for index in range(7)])
+    (folder / "own" / "train" / "class0").mkdir(parents=True)
+    shutil.copy(folder / "own" / "test" / "class0" / "0.png", folder / "own" / "train" / "class0")
+    return folder / "own"
+
+
+def function(folder):
+    npz(folder)
+    (folder / "own.py").write_text(
+        "import numpy as np\n\ndef read(split):\n"
+        "    if split == 'train':\n        return np.load('own.npz')['images'], None\n"
+    )
+    return "own.py:read"
+
+
+def huggingface(folder):
+    datasets = pytest.importorskip("datasets")
+    kinds = {name: datasets.ClassLabel(names=["a", "b"]) for name in ("fine", "coarse")}
+    features = datasets.Features({"image": datasets.Image(), **kinds})  # labels are not needed
+    rows = {"image": [Image.fromarray(image.squeeze()) for image in IMAGES]}
+    rows |= {kind: [0, 1, 0, 1, 0, 1, None] for kind in kinds}
+    parts = {"test": datasets.Dataset.from_dict(rows, features)}
+    datasets.DatasetDict(parts).save_to_disk(str(folder / "own"))
+    return folder / "own"
+
+
+SOURCES = {
+    npz: "train",
+    npz_of_splits: "test",
+    npy_folder: "train",
+    plain_folder: "train",
+    folder_of_classes: "train",
+    folder_of_splits: "test",
+    function: "train",
+    huggingface: "test",
+}
+"""Sources of ``IMAGES``, and the split that is scored where none is named."""
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("ending", OUTPUTS["score"])
+def test_every_source_is_scored_into_every_format(
+    source, ending, run, tmp_path, monkeypatch, capsys
+):
+    place, out = source(tmp_path), tmp_path / f"scores{ending}"
+    command(monkeypatch, "score", run, out, f"--data={place}")
+    assert f"7 images of split {SOURCES[source]!r}" in capsys.readouterr().out
+    if ending == ".csv":
+        header, *rows = csv.reader(out.read_text().splitlines())
+        columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+        assert columns.pop("image") == [str(index) for index in range(7)]
+        both = columns.pop("class_probability_0"), columns.pop("class_probability_1")
+        found = {"class_probability": np.array(both, float).T} | columns
+    else:
+        with np.load(out, allow_pickle=False) as arrays:
+            found = dict(arrays)
+    # The text of a float32 has nine digits or fewer.
+    np.testing.assert_allclose(np.asarray(found["log_density"], float), MEANS, rtol=1e-7)
+    assert np.shape(found["class_probability"]) == (7, 2)
+    if "folder" in source.__name__ and source is not npy_folder:
+        assert [name[-5:] for name in found["file"]] == [f"{index}.png" for index in range(7)]
+    else:
+        assert "file" not in found
+
+
+@pytest.mark.parametrize("ending", OUTPUTS["score"])
+def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
+    names = ['a, "b".png', "c\nd.png", os.fsdecode(b"\xff.png"), "été 日本.PNG"]
+    files(tmp_path / "own", names + [f"z{index}.png" for index in range(3)])
+    command(monkeypatch, "score", run, f"scores{ending}", "--data=own")
+    if ending == ".npz":
+        with np.load("scores.npz", allow_pickle=False) as arrays:
+            found = arrays["file"].tolist()
+    else:
+        with open("scores.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
+            found = [row["file"] for row in csv.DictReader(file)]
+    assert found == sorted([*names, "z0.png", "z1.png", "z2.png"])
+
+
+def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
+    for ending in OUTPUTS["export"]:
+        command(monkeypatch, "export", run, tmp_path / f"p{ending}")
+    with np.load(tmp_path / "p.npz", allow_pickle=False) as arrays:
+        assert {name: array.tolist() for name, array in arrays.items()} == {
+            "file": [1.0, 1.0],
+            "allow_pickle": 0.0,
+        }
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "further", "expected"),
+    [
+        ("sample", "s.txt", [], "--out must end in .png or .npz, got"),
+        ("sample", "no/s.png", [], "--out must lie in a folder that exists"),
+        ("score", "s.png", ["--data=x"], "--data does not exist: x."),
+        ("score", "s.png", ["--data=own.npz"], "--out must end in .csv or .npz, got"),
+        ("score", "s.csv", ["--data=nowhere"], "--data does not exist: nowhere."),
+        ("export", "p.pt", [], "--out must end in .safetensors or .npz, got"),
+        ("sample", "own.npz", [], "--out=own.npz exists: choose another name, or replace it: --ov"),
+        ("sample", "dangling.npz", [], "--out=dangling.npz exists"),
+        ("export", "folder.npz", ["--overwrite"], "folder.npz is a folder"),
+        ("score", "own.npz", ["--data=own.npz"], "must not be one of the files of data in own.npz"),
+        ("score", "own.npz", ["--data=own.npz", "--overwrite"], "not be one of the files of data"),
+        ("score", "./own.npz", ["--data=linked.npz", "--overwrite"], "one of the files of data"),
+        ("score", "hard.npz", ["--data=own.npz", "--overwrite"], "one of the files of data"),
+        ("score", "data/a.npz", ["--data=data", "--overwrite"], "one of the files of data in data"),
+        ("sample", "own.npz", ["--data_path=own.npz", "--overwrite"], "one of the files of data"),
+        ("sample", "data/new.png", ["--data_path=data"], "one of the files of data in data"),
+        ("sample", "pictured.png", ["--data_path=data", "--overwrite"], "one of the files of data"),
+        ("sample", "run/new.png", [], "--out must not lie in the run's folder"),
+        ("sample", "run/plots/../new.npz", ["--overwrite"], "--out must not lie in the run's fol"),
+        ("sample", "new.npz", ["--step=4", "--checkpoint=best"], "--step and --checkpoint=best ex"),
+        ("sample", "linked/new.npz", [], "--out must not lie in the run's folder"),
+    ],
+)
+def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
+    name, out, further, expected, unloaded, monkeypatch, tmp_path, capsys
+):
+    npz(tmp_path)
+    (tmp_path / "linked.npz").symlink_to("own.npz")
+    (tmp_path / "dangling.npz").symlink_to("nowhere.npz")
+    (tmp_path / "hard.npz").hardlink_to("own.npz")
+    (tmp_path / "linked").symlink_to("run")
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "data").mkdir()
+    shutil.copy("own.npz", "data/a.npz")
+    (tmp_path / "pictured.png").write_text("a picture")
+    (tmp_path / "data" / "linked.png").symlink_to("../pictured.png")
+    (unloaded / "plots").mkdir()
+    before = contents(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        command(monkeypatch, name, unloaded, out, *further)
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert expected in told
+    assert told.count("\n") == 1
+    assert contents(tmp_path) == before
+
+
+def test_an_existing_file_is_replaced_where_asked_for(run, tmp_path, monkeypatch):
+    (tmp_path / "s.npz").write_text("of before")
+    command(monkeypatch, "sample", run, "s.npz", "--overwrite", "--num=2")
+    with np.load("s.npz") as arrays:
+        assert arrays["images"].shape == (2, 8, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("further", "expected"),
+    [
+        (["--data=own.npz"], "must hold images of shape (8, 8, 1), as the run was trained on"),
+        (["--data=own.npz", "--split=val"], "must hold the val images as val_images or x_val"),
+        (["--data=own"], "Name a split with --split=NAME."),
+        (["--data=leave.py:read"], "SystemExit"),
+        (["--data=unit.npz"], "0 to 255 as those of the training images, got 0 to 1 (dtype float"),
+    ],
+)
+def test_images_that_cannot_be_scored_are_named(
+    further, expected, run, tmp_path, capsys, monkeypatch
+):
+    np.savez("own.npz", images=np.zeros((3, 8, 8, 3), np.uint8))
+    np.savez("unit.npz", images=np.linspace(0, 1, 128).reshape(2, 8, 8))
+    (tmp_path / "own").mkdir()
+    np.save(tmp_path / "own" / "x_other.npy", IMAGES)
+    (tmp_path / "leave.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(SystemExit) as ended:
+        command(monkeypatch, "score", run, "s.csv", *further)
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_help_shows_what_is_taken_where_nothing_is_said():
+    for name in OUTPUTS:
+        for action in use.parser(name)._actions:
+            has_to_be = action.required or action.dest in ("help", *use.NAMING_CODE)
+            assert has_to_be or "(default: " in action.help, action.dest
+    assert "(default: 64)" in use.parser("sample").format_help()
+
+
+@pytest.mark.parametrize("argument", ["--num=0", "--seed=-1", "--seed=4294967296", "--step=-1"])
+def test_numbers_out_of_range_are_refused(argument, unloaded, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command(monkeypatch, "sample", unloaded, "s.png", argument)
+    assert ended.value.code == 2
+    assert "must be from" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run_is_named(monkeypatch, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "sample", tmp_path, tmp_path.parent / "s.png")
+    assert f"{tmp_path} is not the folder of a run" in capsys.readouterr().err
+
+
+def test_other_fields_may_not_differ(smoke):
+    with pytest.raises(ConfigError, match=r"sampler_num_steps may not differ.*eval_checkpoint"):
+        recipes.load(smoke, sampler_num_steps=3)
