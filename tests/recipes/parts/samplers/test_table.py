@@ -73,7 +73,7 @@ def test_every_sampler_of_the_library_has_a_row():
 def test_reading_the_fields_loads_no_jax():
     """A mistake in a configuration is answered before."""
     families = ", ".join(
-        f"ebmjax.recipes.{family}.fields" for family in ("joint", "image", "latent")
+        f"ebmjax.recipes.models.{family}.fields" for family in ("joint", "image", "latent")
     )
     code = f"import sys, {families}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
