@@ -103,14 +103,19 @@ def _recipes_imported(path: Path) -> Iterator[str]:
 
 
 def count_fields() -> tuple[int, int, int]:
-    """Returns numbers of configuration fields: their names, all families' sum, and names unset."""
-    names = [set(families.fields_of(family)) for family in families.FAMILIES]
+    """Returns numbers of configuration fields: their names, all families' sum, and names unset.
+
+    Fields of samplers, which families share, count once in the sum.
+    """
+    declared = [families.all_fields(family) for family in families.FAMILIES]
+    own = sum(not one.part for fields in declared for one in fields.values())
+    shared = {name for fields in declared for name, one in fields.items() if one.part}
     pages = read_lines("docs", suffix=".md")
     pages.pop(ROOT / "docs" / "configuration.md", None)
     texts = [*read_lines("experiments", "tests").values(), *pages.values()]
     words = {word.strip(".") for text in texts for line in text for word in _dotted(line)}
-    different = set[str]().union(*names)
-    return len(different), sum(map(len, names)), len(different - words)
+    different = set[str]().union(*declared)
+    return len(different), own + len(shared), len(different - words)
 
 
 def _dotted(line: str) -> list[str]:

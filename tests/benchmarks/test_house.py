@@ -1,8 +1,12 @@
 """The benchmark of the house: it counts what is there."""
 
+from dataclasses import replace
+
 import pytest
 from ml_collections import ConfigDict
 
+from ebmjax.recipes.config.declare import Part, field, given
+from ebmjax.recipes.config.ranges import COUNT
 from ebmjax.recipes.models import build
 
 
@@ -40,14 +44,19 @@ def test_arrows_of_recipes_go_one_way(house):
 
 
 def test_fields_are_counted_by_name_by_family_and_where_set(house, tmp_path, monkeypatch):
-    declared = {"joint": {"seed": 0, "loss.name": 0, "data.path": 0}, "plane": {"seed": 0}}
+    own = field(0, COUNT, "a field")
+    of_sampler = replace(own, part=Part("sampler.a", given("sampler.name")))
+    declared = {
+        "joint": {"seed": own, "loss.name": own, "data.path": own, "sampler.a.b": of_sampler},
+        "plane": {"seed": own, "sampler.a.b": of_sampler},
+    }
     monkeypatch.setattr(house.families, "FAMILIES", declared)
-    monkeypatch.setattr(house.families, "fields_of", declared.get)
+    monkeypatch.setattr(house.families, "all_fields", declared.get)
     monkeypatch.setattr(house, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text("python run.py --config.loss.name=a; my.seed.b\n")
     (tmp_path / "docs" / "configuration.md").write_text("seed, loss.name and data.path\n")
-    assert house.count_fields() == (3, 4, 2)
+    assert house.count_fields() == (4, 5, 3)
 
 
 def test_frames_entered(house):

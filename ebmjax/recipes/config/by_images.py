@@ -111,7 +111,7 @@ def choose(config: Config, images: Images) -> list[str]:
 
     Fields without effect stay None.
     """
-    fields, found = families.fields_of(config.family), {}
+    fields, found = families.fields_of(config), {}
     for name, (_, rule) in RULES.items():
         is_open = name in fields and config[name] is None
         if is_open and declare.no_effect(fields, config, name) is None:

@@ -33,7 +33,7 @@ def without_effect(config: str, arguments: Sequence[str], where: str = "") -> se
       SystemExit: as ``parse``, but not for fields out of range.
     """
     found = read(config, arguments, is_checked=False, where=where)
-    fields = families.fields_of(found.family)
+    fields = families.all_fields(found.family)
     return {name for name in typed(arguments) if declare.no_effect(fields, found, name)}
 
 
@@ -45,7 +45,8 @@ def parse(
     Args:
       values: the flags.
       argv: the command line.
-      is_checked: False lets fields be out of range, without effect or exclude each other.
+      is_checked: False lets fields be out of range, without effect or exclude each other, and
+        leaves the sections of parts that the configuration does not name.
       where: beginning of a message, such as the row of a study.
 
     Raises:
@@ -65,6 +66,7 @@ def parse(
         _check_sections(values.config, argv)
         if is_checked:
             families.check(values.config, names)
+            families.prune(values.config)
     except flags.UnrecognizedFlagError as error:
         text = str(error).strip().splitlines()[0].rstrip(".").replace(" ?", "?") + "."
         hint = "Fields of the configuration begin with --config, as in --config.data.path=FILE."
@@ -95,7 +97,7 @@ def _explained(error: BaseException, config: str, names: Collection[str]) -> str
             return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
     if isinstance(error, flags.IllegalFlagValueError):  # "flag --config.NAME=VALUE: ..."
         name, _, rest = str(error).removeprefix("flag --config.").partition("=")
-        one = families.fields_of(read(config, [], is_checked=False).family).get(name)
+        one = families.all_fields(read(config, [], is_checked=False).family).get(name)
         if one is not None:
             return declare.refusal_of(one, name, rest.partition(": ")[0])
     return str(error).strip().splitlines()[-1]

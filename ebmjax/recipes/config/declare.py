@@ -22,12 +22,24 @@ class When(NamedTuple):
       needs: words for what must be set.
       holds: tests a configuration.
       may_wait: whether a configuration file may set the field for another choice than its own, as
-        it does the steps of samplers that it does not name. A command line may not.
+        it does the depth of our network beside a user's. A command line may not.
     """
 
     needs: str
     holds: Callable[[Config], Any]
     may_wait: bool = False
+
+
+class Part(NamedTuple):
+    """A part that configurations may name, whose section only those have that do.
+
+    Attributes:
+      section: of its fields, such as "sampler.mala".
+      named: the condition that a configuration names it.
+    """
+
+    section: str
+    named: When
 
 
 @dataclass(frozen=True)
@@ -39,12 +51,14 @@ class Field:
       values: range.
       text: one line, for people.
       when: conditions of which each must hold; without any the field always has an effect.
+      part: the part in whose section it is; None if every configuration of the family has it.
     """
 
     default: Any
     values: Range
     text: str
     when: tuple[When, ...] = ()
+    part: Part | None = None
 
 
 Fields = Mapping[str, Field]
@@ -212,8 +226,11 @@ def no_effect(
     """Words for what a field needs to have an effect; None if it has one.
 
     With ``typed``, the names that a command line sets, a field that a file may leave waiting counts
-    only if it is one of them.
+    only if it is one of them. So do the fields of a part that is not named.
     """
+    part = fields[name].part
+    if part and not part.named.holds(config):
+        return part.named.needs if typed is None or name in typed else None
     for when in fields[name].when:
         waits = when.may_wait and typed is not None and name not in typed
         if not waits and not when.holds(config):

@@ -1,7 +1,8 @@
 """The families of models, by the name that a configuration gives in ``config.family``.
 
 A family is a package with ``fields.py`` (``FIELDS``), ``checks.py`` (``check``) and ``setup.py``
-(``build``), of which only the last imports JAX; or one file that has all three.
+(``build``), of which only the last imports JAX; or one file that has all three. ``SECTIONS`` beside
+``FIELDS`` has the fields of parts that it offers, such as samplers.
 """
 
 import importlib
@@ -29,30 +30,49 @@ def add(name: str, file: str) -> None:
     FAMILIES[name] = Path(file).resolve()
 
 
-def fields_of(family: str) -> Fields:
-    """The declared fields of a family."""
-    return module(family, "fields").FIELDS
+def all_fields(family: str) -> Fields:
+    """Returns the fields of a family, with those of all parts that it offers."""
+    declared = module(family, "fields")
+    return {**declared.FIELDS, **getattr(declared, "SECTIONS", {})}
+
+
+def fields_of(config: Config) -> Fields:
+    """Returns the fields of a configuration: of its family, and of the parts that it names."""
+    every = all_fields(config.get("family")).items()
+    return {name: one for name, one in every if not one.part or one.part.named.holds(config)}
+
+
+def prune(config: Config) -> None:
+    """Removes the sections of parts that a configuration does not name."""
+    parts = {one.part for one in all_fields(config.family).values() if one.part}
+    with config.unlocked():
+        for part in parts:
+            if config.get(part.section) is not None and not part.named.holds(config):
+                del config[part.section]
 
 
 def check(config: Config, typed: Collection[str] = ()) -> None:
     """Refuses what can be refused without data, before JAX is imported.
 
     Args:
-      config: of any family.
+      config: of any family. It may have sections of parts that it does not name.
       typed: names of the fields that a command line sets.
 
     Raises:
       ConfigError: if a field is unknown, out of range or without effect, or fields exclude each
         other.
     """
-    fields = fields_of(config.get("family"))
-    names = set(flatten(config.to_dict()))
+    every, names = all_fields(config.get("family")), set(flatten(config.to_dict()))
     # BlackJAX's kernels have further options, which a file may add.
-    names -= {name for name in names - set(fields) if name.startswith("sampler.blackjax.")}
-    for name in sorted(names.symmetric_difference(fields)):
-        problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
-        problem = "is missing." if name in fields else problem
+    names -= {name for name in names - every.keys() if name.startswith("sampler.blackjax.")}
+    needed = {name for name, one in every.items() if not one.part}
+    if needed <= names:
+        needed = {*fields_of(config)}
+    for name in sorted(names - every.keys() | needed - names):
+        problem = f"is no field of the family {config.family}.{did_you_mean(name, every)}"
+        problem = "is missing." if name in every else problem
         raise ConfigError(f"config.{name} {problem} `ebmjax fields {config.family}` prints all.")
+    fields = {name: one for name, one in every.items() if name in names}
     declare.check(fields, config, typed)
     checks.check_seeds(config)
     checks.check_shards(

@@ -21,6 +21,8 @@ def filled(page: str) -> str:
         name = found.group(1)
         if name == "configurations":
             table = show_configs.table(files.PROJECT / "configs")
+        elif name == "fields of samplers":
+            table = show_fields.table_of_samplers()
         else:
             table = show_fields.table(name.rpartition(" ")[2])
         return f"<!-- {name} -->\n\n{table}\n\n<!-- end -->"

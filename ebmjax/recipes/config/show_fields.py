@@ -1,16 +1,21 @@
 """Prints every field of a configuration: ``ebmjax fields``."""
 
 import sys
+from collections.abc import Iterator
 
 from ebmjax.recipes.config import command_line, declare, families, files
+from ebmjax.recipes.config.checks import options_of
 from ebmjax.recipes.config.declare import Field, Fields
-from ebmjax.recipes.config.errors import Config, choose
+from ebmjax.recipes.config.errors import Config, ConfigError, choose, stop
+from ebmjax.recipes.config.user_parts import declared_fields, find_function, is_users
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
 
 Prints every field with its value, text and range, and says of a field that has no effect what it
-needs. "joint" stands for configs/joint.py, "plane" for the defaults of that family."""
+needs. "joint" stands for configs/joint.py, "plane" for the defaults of that family. Of samplers it
+prints those that CONFIG names: --config.sampler.name=mala prints the fields of mala."""
 
+HEAD = ("| field | default | values | what it is |", "|---|---|---|---|")
 SECTIONS = [
     "family",
     "seed",
@@ -32,6 +37,34 @@ def described(name: str, one: Field, config: Config, fields: Fields) -> str:
     return f"{name} = {config[name]!r}  # {one.text} [{values(one)}{warning}]"
 
 
+def described_options(config: Config, fields: Fields) -> Iterator[str]:
+    """Yields a line for each option that a function of the user declares, if a field names one.
+
+    Raises:
+      ConfigError: if there is no such function, or the options are no JSON object.
+    """
+    for name in fields:
+        section, value = name.partition(".")[0], config[name]
+        entries = value if isinstance(value, list | tuple) else [value]
+        for entry in entries if f"{section}.options" in fields and name != "model.factory" else ():
+            if is_users(entry):
+                options = options_of(config, section)
+                for key, one in declared_fields(find_function(name, entry)).items():
+                    chosen = options.get(key, one.default)
+                    yield f"{section}.options: {key} = {chosen!r}  # {one.text} [{values(one)}]"
+
+
+def unnamed(config: Config) -> str:
+    """Returns a line that tells how to see the fields of samplers that are not named."""
+    parts = {one.part: None for one in families.all_fields(config.family).values() if one.part}
+    others = [part for part in parts if not part.named.holds(config)]
+    if not others:
+        return ""
+    names = ", ".join(part.section.rpartition(".")[2] for part in others)
+    example = others[0].named.needs.partition(" or ")[0]
+    return f"Other samplers have fields, too: add --{example} to see those of one of {names}."
+
+
 def values(one: Field) -> str:
     """The range of a field, in words."""
     own = ["FILE.py:FUNCTION"] * one.values.names_code("own.py:part")
@@ -39,19 +72,37 @@ def values(one: Field) -> str:
     return words + (", or None" if one.values.may_be_none else "")
 
 
-def in_order(fields: Fields) -> list[str]:
-    """Names by section."""
-    return sorted(fields, key=lambda name: SECTIONS.index(name.partition(".")[0]))
+def in_order(fields: Fields) -> Fields:
+    """Returns the fields by section."""
+    names = sorted(fields, key=lambda name: SECTIONS.index(name.partition(".")[0]))
+    return {name: fields[name] for name in names}
 
 
 def table(family: str) -> str:
-    """A family's fields as a table of Markdown."""
-    fields = families.fields_of(family)
-    lines = ["| field | default | values | what it is |", "|---|---|---|---|"]
-    for name in in_order(fields):
-        one = fields[name]
+    """A family's fields as a table of Markdown, without those of its samplers."""
+    fields = {name: one for name, one in families.all_fields(family).items() if not one.part}
+    lines = list(HEAD)
+    for name, one in in_order(fields).items():
         needs = f" Needs {'; '.join(when.needs for when in one.when)}." if one.when else ""
         lines.append(f"| `{name}` | `{one.default!r}` | {values(one)} | {one.text}.{needs} |")
+    return "\n".join(lines)
+
+
+def table_of_samplers() -> str:
+    """Returns the fields of samplers as a table of Markdown, with the defaults of all families."""
+    found: dict[str, dict[str, Field]] = {}
+    for family in families.FAMILIES:
+        for name, one in families.all_fields(family).items():
+            if one.part:
+                found.setdefault(name, {})[family] = one
+    lines = list(HEAD)
+    for name, fields in found.items():
+        owners: dict[str, list[str]] = {}
+        for family, one in fields.items():
+            owners.setdefault(f"`{one.default!r}`", []).append(family)
+        default = "; ".join(f"{value} ({', '.join(names)})" for value, names in owners.items())
+        one = max(fields.values(), key=lambda one: one.values.may_be_none)  # the widest range
+        lines.append(f"| `{name}` | {default} | {values(one)} | {one.text}. |")
     return "\n".join(lines)
 
 
@@ -68,9 +119,17 @@ def main() -> None:
     first = first.removeprefix("--config=")
     config: Config
     if first in families.FAMILIES and not files.places(first, "configs"):
-        config = declare.defaults(families.fields_of(first))
+        if rest:
+            stop(f"{first} is a family: name a configuration to change {rest[0]} of it.")
+        config = declare.defaults(families.all_fields(first))
     else:
         config = command_line.read(first, rest, is_checked=False)
     choose("family", config.family, families.FAMILIES)
-    fields = families.fields_of(config.family)
-    print("\n".join(described(name, fields[name], config, fields) for name in in_order(fields)))
+    every, typed = families.all_fields(config.family), command_line.typed(rest)
+    fields = {**families.fields_of(config), **{k: every[k] for k in typed if k in every}}
+    lines = [described(name, one, config, fields) for name, one in in_order(fields).items()]
+    try:
+        lines += described_options(config, fields)
+    except ConfigError as error:
+        stop(error)
+    print("\n".join([*lines, *filter(None, [unnamed(config)])]))

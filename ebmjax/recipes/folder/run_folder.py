@@ -126,15 +126,19 @@ def _as_config(saved: dict[str, Any]) -> Config:
     family = saved.get("family")
     family = family if isinstance(family, str) else trim(family)
     choose("family", family, families.FAMILIES)
-    fields, flat = families.fields_of(family), flatten(saved)
-    config = declare.defaults(fields)
+    every, flat = families.all_fields(family), flatten(saved)
+    flat |= {k: declare.from_json(every[k], k, flat[k]) for k in sorted(flat.keys() & every.keys())}
+    config = declare.defaults(every)
+    config.update_from_flattened_dict({name: flat[name] for name in flat.keys() & every.keys()})
+    fields = families.fields_of(config)
     for name in sorted(flat.keys() | fields.keys()):
         if name not in flat:
             raise ConfigError(f"config.{name} is missing.")
-        if name in fields:
-            flat[name] = declare.from_json(fields[name], name, flat[name])
-        elif not _is_further_option(fields, name, flat[name]):
-            raise ConfigError(f"config.{trim(name)} is no field of the family {family}.")
+        if name not in fields and not _is_further_option(fields, name, flat[name]):
+            unnamed = every[name].part if name in every else None
+            where = f"here, without {unnamed.named.needs}" if unnamed else f"of the family {family}"
+            raise ConfigError(f"config.{trim(name)} is no field {where}.")
+    families.prune(config)
     with config.unlocked():
         config.update_from_flattened_dict(flat)
     return config
@@ -168,12 +172,13 @@ def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], boo
     """Returns the first fields that differ from ``saved``, with both values; empty if none does.
 
     Fields that have no effect in ``config`` do not count, and only names for which ``counts``.
+    Those that only one of both has come last, such as the fields of another sampler.
     """
     ours, theirs = flatten(as_json(config)), flatten(saved)
-    fields = families.fields_of(config.family)
+    fields = families.fields_of(config)
     names = [
         name
-        for name in sorted(ours.keys() | theirs.keys())
+        for name in [*sorted(ours.keys() & theirs.keys()), *sorted(ours.keys() ^ theirs.keys())]
         if counts(name)
         and ours.get(name) != theirs.get(name)
         and name not in LOCATIONS
@@ -192,5 +197,7 @@ def identity(config: Config) -> dict[str, Any]:
 
 
 def as_json(config: Config) -> dict[str, Any]:
-    """Returns the configuration as plain dicts and lists."""
-    return json.loads(config.to_json_best_effort())
+    """Returns the configuration as plain dicts and lists, without parts that it does not name."""
+    named = config.copy_and_resolve_references()
+    families.prune(named)
+    return json.loads(named.to_json_best_effort())

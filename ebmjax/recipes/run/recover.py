@@ -161,7 +161,7 @@ def _next_remedy(
             f"{error} With --config.train.on_divergence=recover a new run tries such remedies "
             "itself."
         ) from error
-    fields = families.fields_of(config.family)
+    fields = families.fields_of(config)
     found = [(name, remedies.changes(fields, now, name)) for name in config.train.remedies]
     # One that changes nothing in this configuration is passed over.
     usable = [(name, changes) for name, changes in found if changes]

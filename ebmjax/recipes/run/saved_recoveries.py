@@ -82,7 +82,7 @@ def read(path: Path, config: Config) -> list[Recovery]:
         return []
     saved: Any = run_folder.read_json(file).get("recoveries")
     try:
-        _check(saved, families.fields_of(config.family))
+        _check(saved, families.fields_of(config))
         return [Recovery(**one) for one in saved]
     except (ValueError, TypeError) as error:
         raise WorkdirError(

@@ -79,7 +79,7 @@ def load(
     """
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
-    names = {name.replace(".", "_"): name for name in families.fields_of(config.family)}
+    names = {name.replace(".", "_"): name for name in families.fields_of(config)}
     dotted = {
         names.get(name, name): str(value) if isinstance(value, Path) else value
         for name, value in fields.items()
@@ -127,7 +127,7 @@ def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code
     Raises:
       ConfigError, WorkdirError: naming the field and what to do.
     """
-    named = declare.named_code(families.fields_of(config.family), config)
+    named = declare.named_code(families.fields_of(config), config)
     for name in given:
         if name not in (*MAY_DIFFER, *named):
             able = [one.replace(".", "_") for one in (*MAY_DIFFER, *named)]

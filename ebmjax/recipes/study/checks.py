@@ -123,7 +123,7 @@ def _is_column(value: Any) -> bool:
 
 def _named(config: Config) -> dict[str, Any]:
     """Returns the fields of ``config`` that name something outside of it, with their values."""
-    fields = families.fields_of(config.family)
+    fields = families.fields_of(config)
     outside = {"data.name", *(name for name in fields if fields[name].values in (PATH, FUNCTION))}
     return {
         name: config[name]
@@ -134,12 +134,12 @@ def _named(config: Config) -> dict[str, Any]:
 
 def _check_named(config: Config, named: Mapping[str, Any]) -> None:
     for name, value in named.items():
-        if families.fields_of(config.family)[name].values is PATH:
+        if families.fields_of(config)[name].values is PATH:
             if not Path(value).expanduser().exists():
                 raise ConfigError(f"config.{name}={value!r} does not exist, from {Path.cwd()}.")
         elif is_function_name(value):
             user_function(value)
-    if "data.test_split" in families.fields_of(config.family) and config.data.name != "digits":
+    if "data.test_split" in families.fields_of(config) and config.data.name != "digits":
         from ebmjax.recipes.parts import image_data
 
         image_data.check(config)

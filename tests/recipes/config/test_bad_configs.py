@@ -110,7 +110,7 @@ def test_a_value_out_of_range_is_named(name, value, refused):
     ],
 )
 def test_a_network_without_layers_is_refused(family, name):
-    fields = families.fields_of(family)
+    fields = families.all_fields(family)
     config = declare.defaults(fields)
     config.update_from_flattened_dict({name: ()})
     with pytest.raises(ConfigError, match=rf"config\.{name} must have at least one entry"):
@@ -126,7 +126,7 @@ def test_a_number_to_be_positive_must_be_finite_as_well(value, refused):
 @pytest.mark.parametrize("family", families.FAMILIES)
 def test_no_integer_may_be_larger_than_programs_count(family):
     """A larger one would end in the compiler, in a folder that was filled meanwhile."""
-    fields = families.fields_of(family)
+    fields = families.all_fields(family)
     names = {
         name
         for name, one in fields.items()

@@ -154,14 +154,14 @@ def test_what_has_no_effect_is_not_chosen():
         config = command_line.read("configs/joint.py", [f"--config.{field}"])
         config.data.num_classes = 10
         config, line = chosen(config, 4_000, 100, (16, 16, 1))
-        assert config.sampler.sgld.step_size is None
+        assert config.sampler.get("sgld", {}).get("step_size") is None
         assert "step_size" not in line
 
 
 @pytest.mark.parametrize("family", FILES)
 def test_these_runs_recover_and_those_of_papers_stop(family):
     assert FILES[family].get_config().train.on_divergence == "recover"
-    assert families.fields_of(family)["train.on_divergence"].default == "stop"
+    assert families.all_fields(family)["train.on_divergence"].default == "stop"
 
 
 def own(tmp_path, family, num=120, labels=True, num_held_out=24):

@@ -12,13 +12,13 @@ from ebmjax.recipes.config import command_line, declare, families, pages, ranges
 from ebmjax.recipes.config.errors import ConfigError
 
 FAMILIES = ("image", "joint", "latent", "plane")
-FIELDS = [(family, name) for family in FAMILIES for name in families.fields_of(family)]
-CONDITIONAL = [(family, name) for family, name in FIELDS if families.fields_of(family)[name].when]
+FIELDS = [(family, name) for family in FAMILIES for name in families.all_fields(family)]
+CONDITIONAL = [(family, name) for family, name in FIELDS if families.all_fields(family)[name].when]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_field_has_a_text_and_a_default_within_its_range(family):
-    fields = families.fields_of(family)
+    fields = families.all_fields(family)
     for name, one in fields.items():
         assert one.text, name
         assert len(one.text) < 90, name
@@ -33,7 +33,7 @@ def test_a_name_has_one_range_in_all_families():
     """But where a family has fewer choices, or no value at all, or a finer bound."""
     kinds = {}
     for family, name in FIELDS:
-        kinds.setdefault(name, {}).setdefault(families.fields_of(family)[name].values.kind, family)
+        kinds.setdefault(name, {}).setdefault(families.all_fields(family)[name].values.kind, family)
     assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
 
 
@@ -65,7 +65,7 @@ def where_it_has_no_effect(fields, name):
 
 @pytest.mark.parametrize(("family", "name"), CONDITIONAL)
 def test_a_field_without_effect_is_refused(family, name):
-    fields = families.fields_of(family)
+    fields = families.all_fields(family)
     (config,) = where_it_has_no_effect(fields, name)
     *_, value = valid_values(fields[name])
     config.update_from_flattened_dict({name: value})
@@ -162,8 +162,12 @@ def test_fields_print_without_jax_and_as_the_page_shows():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert lines[-1] == "False"
-    fields = families.fields_of("joint")
-    assert {line.partition(" = ")[0] for line in lines[: len(fields)]} == set(fields)
+    fields = families.fields_of(command_line.read("configs/jem_digits.py:sam", []))
+    *described, more, _ = lines
+    assert {line.partition(" = ")[0] for line in described} == set(fields)
+    assert re.match(
+        r"Other samplers .* --config.sampler.name=gradient_descent to see .* mala", more
+    )
     (rho,) = (line for line in lines if line.startswith("optimizer.rho"))
     assert rho.startswith("optimizer.rho = 0.05  # radius of SAM")
     assert rho.endswith("[positive and finite, or None]")
@@ -197,7 +201,7 @@ def test_the_fields_of_a_family_and_of_a_mistake(capsys, monkeypatch):
 def test_the_tables_of_a_page_are_those_of_the_declarations(page):
     """To write them anew: python -m ebmjax.recipes.config.pages docs/configuration.md ..."""
     text = (REPOSITORY / "docs" / page).read_text()
-    assert text.count("<!-- end -->") == {"configuration.md": 4, "experiments.md": 1}[page]
+    assert text.count("<!-- end -->") == {"configuration.md": 5, "experiments.md": 1}[page]
     assert pages.filled(text) == text
     for row in ("| `seed` |", "| `jem_digits.py` |"):
         assert pages.filled(text.replace(row, "| `old` |")) == text

@@ -24,8 +24,10 @@ WRONG = [None, True, 3, -3, 10**400, 0.5, math.nan, math.inf, "", "text", "3", [
 """Values of every type that JSON has; each is wrong for most fields."""
 
 
-def configuration(family):
-    return run_folder.as_json(declare.defaults(families.fields_of(family)))
+def configuration(family, **changes):
+    config = declare.defaults(families.all_fields(family))
+    config.update_from_flattened_dict(changes)
+    return run_folder.as_json(config)
 
 
 def written(folder, saved):
@@ -57,7 +59,8 @@ def refuses(one, name, value):
 
 @pytest.mark.parametrize("family", sorted(families.FAMILIES))
 def test_every_field_of_a_wrong_type_is_named_in_one_line(family, tmp_path):
-    saved, fields = configuration(family), families.fields_of(family)
+    saved = configuration(family)
+    fields = families.fields_of(flatten(saved))
     for name, one in fields.items():
         wrong = [value for value in WRONG if refuses(one, name, value)]
         assert all(any(value is other for other in wrong) for value in NEVER), name
@@ -242,7 +245,8 @@ def test_a_checkpoint_of_endless_steps_is_damaged(tmp_path):
 def test_kernels_of_blackjax_may_have_further_numbers_alone(
     name, value, is_option, family, tmp_path
 ):
-    changed = with_value(configuration(family), f"sampler.blackjax.{name}", value)
+    named = {"sampler.name": "blackjax"} if family == "joint" else {}
+    changed = with_value(configuration(family, **named), f"sampler.blackjax.{name}", value)
     if is_option and family == "joint":
         found = run_folder.config_of(written(tmp_path, changed))
         assert found.sampler.blackjax.nuts.divergence_threshold == 100

@@ -124,7 +124,7 @@ def here(tmp_path, monkeypatch):
 
 
 def configured(family, **fields):
-    config = declare.defaults(families.fields_of(family))
+    config = declare.defaults(families.all_fields(family))
     config.update_from_flattened_dict({name.replace("__", "."): v for name, v in fields.items()})
     return config
 
@@ -288,7 +288,7 @@ def test_options_without_a_function_of_ones_own_have_no_effect():
         with pytest.raises(
             ConfigError, match=rf"{section}\.options=.* has no effect here: it needs"
         ):
-            declare.check(families.fields_of("image"), config)
+            declare.check(families.all_fields("image"), config)
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def write(folder, saved):
 
 def hostile(folder, family="joint", **changes):
     """The folder of a run of a family, with ``changes`` by dotted field names."""
-    config = declare.defaults(families.fields_of(family))
+    config = declare.defaults(families.all_fields(family))
     config.update_from_flattened_dict(changes)
     return write(folder, run_folder.as_json(config))
 
@@ -103,7 +103,7 @@ def test_no_reader_runs_code_that_only_the_folder_names(
 NAMING_CODE = [
     (family, name, ("evil.py:make",) if isinstance(one.default, tuple) else "evil.py:make")
     for family in families.FAMILIES
-    for name, one in families.fields_of(family).items()
+    for name, one in families.all_fields(family).items()
     if one.values.names_code("evil.py:make")
 ]
 
@@ -133,7 +133,7 @@ def test_a_part_that_is_named_again_is_run(family, field, value, tmp_path):
 def test_every_field_that_names_code_is_known_and_can_be_named_again():
     """A field of this kind that is new must have an option, or nobody could name it again."""
     for family in families.FAMILIES:
-        for name, one in families.fields_of(family).items():
+        for name, one in families.all_fields(family).items():
             if one.values.names_code("evil:make"):
                 options = use.parser("sample").parse_args(["--workdir=x", "--out=y"])
                 assert hasattr(options, name.replace(".", "_")), name
@@ -142,7 +142,7 @@ def test_every_field_that_names_code_is_known_and_can_be_named_again():
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_no_configuration_of_ours_names_code_from_outside(path):
     config = runpy.run_path(str(path))["get_config"]()
-    assert declare.named_code(families.fields_of(config.family), config) == {}
+    assert declare.named_code(families.all_fields(config.family), config) == {}
 
 
 class BuiltError(Exception):
@@ -208,7 +208,7 @@ def test_an_own_file_that_ends_python_is_an_error(tmp_path):
 
 def test_an_evaluation_runs_what_the_command_line_names_and_not_the_folder(tmp_path):
     folder = hostile(tmp_path / "run", **FACTORY)
-    ours = declare.defaults(families.fields_of("joint"))
+    ours = declare.defaults(families.all_fields("joint"))
     message = refusal(lambda: launch(ours, "joint.py", str(folder), "eval"))
     assert "model.factory was 'evil.py:make' and is now ''" in message
 

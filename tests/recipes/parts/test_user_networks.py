@@ -21,10 +21,10 @@ MAKE = {"joint": classifiers, "image": image_model, "latent": latent_model}
 
 
 def made(family, factory, **fields):
-    config = declare.defaults(families.fields_of(family))
+    config = declare.defaults(families.all_fields(family))
     config.update({"model": {"factory": f"own_networks:{factory}"}, "data": {"num_classes": 10}})
     config.update_from_flattened_dict({name.replace("__", "."): v for name, v in fields.items()})
-    declare.check(families.fields_of(family), config)
+    declare.check(families.all_fields(family), config)
     return MAKE[family](config, SHAPE)
 
 
@@ -70,7 +70,7 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
     ],
 )
 def test_a_field_of_our_networks_is_refused_beside_a_factory(family, name, value):
-    fields = families.fields_of(family)
+    fields = families.all_fields(family)
     config = declare.defaults(fields)
     config.update_from_flattened_dict({"model.factory": "own_networks:dense", name: value})
     declare.check(fields, config)  # a file may leave it waiting
@@ -93,7 +93,7 @@ def test_options_are_a_json_object(text):
 
 
 def test_a_name_that_is_no_function_is_refused_by_its_field():
-    fields = families.fields_of("joint")
+    fields = families.all_fields("joint")
     config = declare.defaults(fields)
     config.model.factory = "networks.py"
     with pytest.raises(ConfigError, match=r"config\.model\.factory must be FILE\.py:FUNCTION"):

@@ -355,7 +355,7 @@ SGLD = ["sampler.sgld.step_size", "sampler.sgld.noise_scale"]
     }.items(),
 )
 def test_every_family_has_remedies(family, fields):
-    known = families.fields_of(family)
+    known = families.all_fields(family)
     config = declare.defaults(known)
     config.train.on_divergence = "recover"
     found = [remedies.changes(known, config, name) for name in remedies.REMEDIES]
@@ -368,7 +368,7 @@ def test_every_family_has_remedies(family, fields):
 @pytest.mark.parametrize("noise", [0.01, None])
 def test_smaller_steps_keep_the_temperature(noise):
     """T = noise^2 / (2 step); noise that is not given comes of step and temperature."""
-    fields = families.fields_of("joint")
+    fields = families.all_fields("joint")
     config = declare.defaults(fields)
     config.sampler.sgld.noise_scale, config.sampler.sgld.temperature = (
         noise,
@@ -385,7 +385,7 @@ def test_smaller_steps_keep_the_temperature(noise):
 
 
 def test_steps_that_adapt_are_no_remedy():
-    fields = families.fields_of("image")
+    fields = families.all_fields("image")
     config = declare.defaults(fields)
     assert remedies.changes(fields, config, "step_size")
     config.sampler.target_acceptance = 0.57

@@ -30,7 +30,7 @@ def test_every_row_is_a_run_whose_arguments_have_an_effect_and_columns_a_number(
     columns = with_extractors(STUDIES[name], made).columns
     assert check_columns(columns, {cell.config.family for cell in made}) == []
     for cell in made:
-        fields = families.fields_of(cell.config.family)
+        fields = families.all_fields(cell.config.family)
         for field in typed(cell.command):
             is_unused = declare.no_effect(fields, cell.config, field)
             assert not is_unused or cell.config[field] == fields[field].default, (cell.label, field)

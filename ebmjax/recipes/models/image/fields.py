@@ -1,8 +1,8 @@
 """Every field of an image energy's configuration, with the digits' values.
 
-``sampler.names`` lists sections below ``sampler``, among which every batch of negatives is split
-evenly. In a section, noise that is None is the one for ``temperature``, and a temperature that is
-None the one that ``noise_scale`` implies.
+``sampler.names`` lists samplers, among which every batch of negatives is split evenly, and brings
+their sections. In a section, noise that is None is the one for ``temperature``, and a temperature
+that is None the one that ``noise_scale`` implies.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ from ebmjax.recipes.config.ranges import (
     one_of_or_function,
     optional,
 )
-from ebmjax.recipes.parts.samplers.sections import rejecting, sections
+from ebmjax.recipes.parts.samplers.sections import decoupled, sections
 from ebmjax.recipes.parts.samplers.table import NOISY, SINGLE
 
 IMPROVED = chosen("loss.name", "improved", what="improved contrastive divergence")
@@ -152,12 +152,7 @@ _FIELDS: dict[str, Field] = {
     **own_options("loss", "a loss"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **own_options("optimizer", "an optimiser"),
-    "sampler.allow_decoupled": field(
-        False,
-        FLAG,
-        "let a sampler that rejects aim at another temperature than its noise's",
-        chosen("sampler.names", *rejecting(SINGLE), what="a sampler that rejects"),
-    ),
+    **decoupled(SINGLE, "sampler.names"),
     "sampler.target_acceptance": field(
         None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
     ),
@@ -167,7 +162,6 @@ _FIELDS: dict[str, Field] = {
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
     ),
-    **sections(SINGLE, lambda name: chosen("sampler.names", name), on_images=True),
     "sampler.augmentation.name": field(
         "none", one_of("none", "image"), "augmentation of starts from the buffer"
     ),
@@ -214,6 +208,7 @@ _FIELDS: dict[str, Field] = {
 }
 _FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, DRAWING)
 FIELDS = left_open(_FIELDS, *LENGTHS)
+SECTIONS = sections(SINGLE, "sampler.names", on_images=True)
 
 
 def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:
@@ -232,7 +227,8 @@ def configure(
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})
+    every = {**FIELDS, **SECTIONS}
+    return declare.configure(every, variant, with_digits(base), {**COMMON, **variants})
 
 
 SMOKE: dict[str, Any] = {

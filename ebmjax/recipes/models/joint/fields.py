@@ -1,7 +1,7 @@
 """Every field of a joint energy model's configuration, with JEM's own choices as its values.
 
-``sampler.name`` picks one of the sections below ``sampler``; the others wait unused, so that
-``--config.sampler.name=mala`` alone is a complete change.
+``sampler.name`` brings the section of its sampler, so ``--config.sampler.name=mala`` alone is a
+complete change.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,6 @@ from ebmjax.recipes.config.common_fields import (
 )
 from ebmjax.recipes.config.declare import (
     Field,
-    chosen,
     field,
     under,
     waiting,
@@ -50,6 +49,7 @@ from ebmjax.recipes.models.joint.conditions import (
     BATCH_NORM,
     ENERGY,
     GENERATED,
+    MOVED,
     OOD,
     PARTS_KEPT,
     REFINED,
@@ -63,7 +63,7 @@ from ebmjax.recipes.models.joint.conditions import (
     needing_energy,
 )
 from ebmjax.recipes.models.joint.variants import COMMON
-from ebmjax.recipes.parts.samplers.sections import rejecting, sections
+from ebmjax.recipes.parts.samplers.sections import decoupled, sections
 from ebmjax.recipes.parts.samplers.table import SAMPLERS
 
 # Samplers that reject follow the temperature 5e-4, at a step that they accept.
@@ -106,21 +106,13 @@ _OF_ENERGY: dict[str, Field] = {
         "sampler.low",
         "sampler.high",
     ),
-    "sampler.name": field(
-        "sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives, a section below"
-    ),
+    "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
     **own_options("sampler", "a sampler"),
     **own_options("loss", "a loss"),
     "sampler.dtype": field(
         "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
     ),
-    **sections(SAMPLERS, lambda name: chosen("sampler.name", name), CHANGES, on_images=True),
-    "sampler.allow_decoupled": field(
-        False,
-        FLAG,
-        "let a sampler that rejects aim at another temperature than its noise's",
-        chosen("sampler.name", *rejecting(SAMPLERS), what="a sampler that rejects"),
-    ),
+    **decoupled(SAMPLERS, "sampler.name"),
     "sampler.buffer.law": field(
         "uniform",
         one_of("uniform", "gaussian", "informative"),
@@ -275,8 +267,10 @@ _FIELDS: dict[str, Field] = {
     "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
     "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),
 }
-FIELDS = left_open(
-    _FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.law", "sampler.sgld.step_size"
+FIELDS = left_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.law")
+SECTIONS = left_open(
+    under(sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED),
+    "sampler.sgld.step_size",
 )
 
 
@@ -291,4 +285,5 @@ def configure(
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, with_digits(base), {**COMMON, **variants})
+    every = {**FIELDS, **SECTIONS}
+    return declare.configure(every, variant, with_digits(base), {**COMMON, **variants})

@@ -42,7 +42,7 @@ from ebmjax.recipes.config.ranges import (
 )
 from ebmjax.recipes.parts.samplers.sections import sections
 from ebmjax.recipes.parts.samplers.sections import shared as of_any
-from ebmjax.recipes.parts.samplers.table import SHARED, SINGLE
+from ebmjax.recipes.parts.samplers.table import SINGLE
 
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 METHODS = ("thermodynamic", "stepping_stone", "ais", "smc")
@@ -67,14 +67,6 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
         **of_any(section, SINGLE, step_size, f"sampler of the {name}"),
         f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
     }
-
-
-def _is_used(name: str) -> When:
-    """The condition that prior or posterior has a sampler."""
-    return When(
-        f"config.sampler.prior.name or posterior.name={name}",
-        lambda c: name in (c.sampler.prior.name, c.sampler.posterior.name),
-    )
 
 
 def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field]:
@@ -155,7 +147,6 @@ _FIELDS: dict[str, Field] = {
     "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
     **_chains("prior", 0.16, 60),
     **_chains("posterior", 0.04, 20),
-    **sections(SINGLE, _is_used, without=SHARED),
     **own_options("sampler", "a sampler", "sampler.prior.name", "sampler.posterior.name"),
     **OWN_EVALUATIONS,
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
@@ -213,6 +204,7 @@ _FIELDS: dict[str, Field] = {
     "eval.evidence_step_size": field(0.02, POSITIVE, "step size of their chains", BY_METHODS),
 }
 FIELDS = left_open(_FIELDS, *LENGTHS, "eval.num_test")
+SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
 
 
 def configure(
@@ -229,7 +221,7 @@ def configure(
     """
     common = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
     return declare.configure(
-        FIELDS, variant, with_digits(base, max_test=352), {**common, **variants}
+        {**FIELDS, **SECTIONS}, variant, with_digits(base, max_test=352), {**common, **variants}
     )
 
 

@@ -28,7 +28,7 @@ from ebmjax.recipes.config.ranges import (
 )
 from ebmjax.recipes.parts.samplers.sections import sections
 from ebmjax.recipes.parts.samplers.sections import shared as of_any
-from ebmjax.recipes.parts.samplers.table import PLAIN, SHARED
+from ebmjax.recipes.parts.samplers.table import PLAIN
 
 COMPARED = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
 COMPARED += ("svgd", "stochastic_svgd", "hmc")
@@ -95,7 +95,6 @@ FIELDS: dict[str, Field] = {
     "model.hidden": field((32, 64, 64, 64), WIDTHS, "hidden layers of the energy"),
     **of_any("sampler", PLAIN, ALPHA / 2, "sampler of the negatives"),
     **own_options("sampler", "a sampler"),
-    **sections(PLAIN, lambda name: chosen("sampler.name", name), without=SHARED),
     "sampler.num_steps": field(20, WHOLE, "steps of a chain between two updates"),
     "sampler.start_scale": field(
         1.0, POSITIVE, "standard deviation of starts, around start_mean or around the data"
@@ -114,6 +113,7 @@ FIELDS: dict[str, Field] = {
     "eval.grid_points": field(200, GRID, "cells of the grid along an axis"),
     "eval.num_samples": field(10_000, TWO_OR_MORE, "samples whose distances are measured"),
 }
+SECTIONS = sections(PLAIN, "sampler.name", has_shared=False)
 
 
 def configure(
@@ -124,4 +124,4 @@ def configure(
     Raises:
       ValueError: for a variant that does not exist.
     """
-    return declare.configure(FIELDS, variant, base, variants)
+    return declare.configure({**FIELDS, **SECTIONS}, variant, base, variants)

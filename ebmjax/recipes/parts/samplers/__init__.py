@@ -9,6 +9,7 @@ from ebmjax.recipes.parts.samplers.chosen import noise_scale as noise_scale
 from ebmjax.recipes.parts.samplers.chosen import of_section as of_section
 from ebmjax.recipes.parts.samplers.chosen import of_shared as of_shared
 from ebmjax.recipes.parts.samplers.chosen import temperature as temperature
+from ebmjax.recipes.parts.samplers.sections import decoupled as decoupled
 from ebmjax.recipes.parts.samplers.sections import defaults as defaults
 from ebmjax.recipes.parts.samplers.sections import sections as sections
 from ebmjax.recipes.parts.samplers.sections import shared as shared

@@ -9,7 +9,6 @@ from ebmjax.recipes.config.errors import Config, ConfigError, choose
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
 from ebmjax.recipes.parts.samplers.blackjax_kernels import check_installed, check_options
-from ebmjax.recipes.parts.samplers.sections import defaults
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
@@ -127,9 +126,8 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) 
     shared = {key: values[key] for key in table.SHARED if key in fields}
     if users:
         return users._replace(where=f"config.{section}", options={**users.options, **shared})
-    own = config.sampler.get(name)
-    options = defaults(name) | (own.to_dict() if own else {}) | shared
-    return Chosen(name, f"config.{section}", options)
+    own = {key: config.sampler[name][key] for key in fields if key not in table.SHARED}
+    return Chosen(name, f"config.{section}", own | shared)
 
 
 def implied_temperature(chosen: Chosen) -> Any:

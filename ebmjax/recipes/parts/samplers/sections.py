@@ -1,64 +1,65 @@
 """Fields of samplers as families declare them, from the table."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ebmjax.recipes.config.declare import Field, When, chosen, field, waiting
-from ebmjax.recipes.config.ranges import (
-    one_of_or_function,
-)
-from ebmjax.recipes.parts.samplers.table import LANGEVIN, SAMPLERS
-
-
-def rejecting(names: Iterable[str]) -> list[str]:
-    """Returns those of the samplers that take moves back."""
-    return [name for name in names if SAMPLERS[name].rejects]
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.declare import Field, Part, When, chosen, field
+from ebmjax.recipes.config.ranges import FLAG, one_of_or_function
+from ebmjax.recipes.parts.samplers.table import LANGEVIN, SAMPLERS, SHARED
 
 
 def sections(
     names: Iterable[str],
-    when: Callable[[str], When],
+    *named_by: str,
     changes: Mapping[str, Any] | None = None,
-    without: Iterable[str] = (),
     on_images: bool = False,
+    has_shared: bool = True,
 ) -> dict[str, Field]:
-    """Returns the fields of samplers, ``sampler.<name>.<field>``, as a family declares them.
+    """Returns the fields of samplers, ``sampler.<name>.<field>``, for a family.
 
     Args:
-      names: names in the table.
-      when: name of a sampler to the condition that a configuration uses it.
+      names: samplers of the table that the family offers.
+      *named_by: fields of the family that name them.
       changes: values in place of the table's defaults, by dotted name ("sgld.step_size").
-      without: fields to leave out.
       on_images: whether the defaults are those for images.
+      has_shared: False leaves out ``SHARED``, which the family has in another section.
 
     Raises:
       KeyError: if ``changes`` names a field that no section has.
     """
     left, made = dict(changes or {}), {}
     for name in names:
-        fields = {k: v for k, v in SAMPLERS[name].fields.items() if k not in set(without)}
-        for key, one in _flat(fields).items():
-            dotted = f"{name}.{key}"
-            usual = SAMPLERS[name].on_images.get(key, one.default) if on_images else one.default
-            default = left.pop(dotted, usual)
-            conditions = (*one.when, waiting(when(name)))
-            made[f"sampler.{dotted}"] = replace(one, default=default, when=conditions)
+        entry, part = SAMPLERS[name], Part(f"sampler.{name}", _named(name, named_by))
+        for key, one in entry.fields.items():
+            if has_shared or key not in SHARED:
+                usual = entry.on_images.get(key, one.default) if on_images else one.default
+                default = left.pop(f"{name}.{key}", usual)
+                made[f"sampler.{name}.{key}"] = replace(one, default=default, part=part)
     if left:
         raise KeyError(f"no sampler here has the fields {sorted(left)}")
     return made
 
 
-def _flat(fields: Mapping[str, Any]) -> dict[str, Field]:
-    """Returns fields by dotted name; those of a kernel need that kernel."""
-    made: dict[str, Field] = {}
-    for key, one in fields.items():
-        if isinstance(one, Field):
-            made[key] = one
-            continue
-        used = waiting(chosen("sampler.blackjax.kernel", key))
-        made |= {f"{key}.{k}": replace(v, when=(*v.when, used)) for k, v in one.items()}
-    return made
+def _named(name: str, fields: Iterable[str]) -> When:
+    """Returns the condition that one of the fields names a sampler."""
+    conditions = [chosen(one, name) for one in fields]
+    needs = " or ".join(one.needs for one in conditions)
+    return When(needs, lambda config: any(one.holds(config) for one in conditions))
+
+
+def decoupled(names: Iterable[str], named_by: str) -> dict[str, Field]:
+    """Returns the field that lets a sampler that rejects aim at any temperature."""
+    rejecting = [name for name in names if SAMPLERS[name].rejects]
+    return {
+        "sampler.allow_decoupled": field(
+            False,
+            FLAG,
+            "let a sampler that rejects aim at another temperature than its noise's",
+            chosen(named_by, *rejecting, what="a sampler that rejects"),
+        )
+    }
 
 
 def shared(
@@ -74,8 +75,4 @@ def shared(
 
 def defaults(name: str) -> dict[str, Any]:
     """Returns the table's values of the hyperparameters of a sampler."""
-
-    def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-        return {k: plain(f) if isinstance(f, Mapping) else f.default for k, f in fields.items()}
-
-    return plain(SAMPLERS[name].fields)
+    return declare.defaults(SAMPLERS[name].fields).to_dict()

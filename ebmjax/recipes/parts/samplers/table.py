@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import field
+from ebmjax.recipes.config.declare import Field, chosen, field, section, waiting
 from ebmjax.recipes.config.ranges import (
     BANDWIDTH,
     COUNT,
@@ -36,8 +36,8 @@ class Entry(NamedTuple):
     Attributes:
       title: name in tables and pictures.
       made_by: "module:function" of ``function(log_density_fn, **hyperparameters) -> Sampler``.
-      fields: hyperparameters by name, or sections of them. Where a sampler has both "noise_scale"
-        and "temperature", one is set and makes the noise (see ``temperatures``).
+      fields: hyperparameters by name, dotted for those of a kernel. Where a sampler has both
+        "noise_scale" and "temperature", one is set and makes the noise (see ``temperature``).
       rejects: whether it takes moves back.
       interacting: whether it moves all chains as one system of particles.
       adaptable: whether its step size can adapt to an acceptance.
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
     title: str
     made_by: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Field]
     rejects: bool = False
     interacting: bool = False
     adaptable: bool = False
@@ -96,6 +96,12 @@ NOISY: Mapping[str, Any] = {"step_size": 1.0, "noise_scale": 0.01, "temperature"
 SCALED: Mapping[str, Any] = {**NOISY, "decay": 0.9, "damping": 1.0}
 COLD = 5e-5
 BLACKJAX_STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
+
+
+def _kernel(name: str, **fields: Field) -> dict[str, Field]:
+    """Returns the fields of a kernel of BlackJAX, which only that kernel takes."""
+    return section(name, fields, waiting(chosen("sampler.blackjax.kernel", name)))
+
 
 SAMPLERS: dict[str, Entry] = {
     "gradient_descent": Entry(
@@ -231,21 +237,26 @@ SAMPLERS: dict[str, Entry] = {
         {
             "kernel": field("nuts", one_of(*KERNELS), "kernel of BlackJAX"),
             **TEMPERATURE,
-            "adjusted_mclmc": {
-                "step_size": replace(BLACKJAX_STEP, default=0.08),
-                "num_integration_steps": replace(LEAPFROGS, default=5),
-            },
-            "barker": {"step_size": BLACKJAX_STEP},
-            "mala": {"step_size": replace(BLACKJAX_STEP, default=5e-5)},
-            "multinomial_hmc": {
-                "step_size": BLACKJAX_STEP,
-                "num_integration_steps": replace(LEAPFROGS, default=5),
-            },
-            "normal_random_walk": {"sigma": field(0.01, POSITIVE, "standard deviation of a move")},
-            "nuts": {
-                "step_size": BLACKJAX_STEP,
-                "max_num_doublings": field(4, COUNT, "doublings of a trajectory, at most"),
-            },
+            **_kernel(
+                "adjusted_mclmc",
+                step_size=replace(BLACKJAX_STEP, default=0.08),
+                num_integration_steps=replace(LEAPFROGS, default=5),
+            ),
+            **_kernel("barker", step_size=BLACKJAX_STEP),
+            **_kernel("mala", step_size=replace(BLACKJAX_STEP, default=5e-5)),
+            **_kernel(
+                "multinomial_hmc",
+                step_size=BLACKJAX_STEP,
+                num_integration_steps=replace(LEAPFROGS, default=5),
+            ),
+            **_kernel(
+                "normal_random_walk", sigma=field(0.01, POSITIVE, "standard deviation of a move")
+            ),
+            **_kernel(
+                "nuts",
+                step_size=BLACKJAX_STEP,
+                max_num_doublings=field(4, COUNT, "doublings of a trajectory, at most"),
+            ),
         },
         rejects=True,
         needs=BLACKJAX,

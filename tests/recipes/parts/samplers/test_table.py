@@ -13,7 +13,6 @@ from ml_collections import ConfigDict
 from ebmjax import data
 from ebmjax import samplers as library
 from ebmjax.learning import init_carry
-from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.image import checks as image_checks
 from ebmjax.recipes.models.image import parts as image_parts
@@ -225,24 +224,23 @@ def test_step_noise_and_temperature_mean_the_same_in_every_family(name, fields):
 
 
 def test_changes_of_a_section_name_fields_that_exist():
-    shared = ("step_size", "noise_scale", "temperature")
-    made = sections(["psgld", "hmc"], used, {"psgld.decay": 0.5}, without=shared)
+    shared, by = {"step_size", "noise_scale", "temperature"}, ("sampler.a.name", "sampler.b.name")
+    made = sections(["psgld", "hmc"], *by, changes={"psgld.decay": 0.5}, has_shared=False)
     assert made["sampler.psgld.decay"].default == 0.5
     assert made["sampler.hmc.num_integration_steps"].default == 3
     assert {name.rsplit(".", 1)[1] for name in made}.isdisjoint(shared)
-    assert [one.needs for one in made["sampler.psgld.decay"].when] == ["config.sampler.name=psgld"]
+    part = made["sampler.psgld.decay"].part
+    assert part.section == "sampler.psgld"
+    assert part.named.needs == "config.sampler.a.name=psgld or config.sampler.b.name=psgld"
+    for name, is_named in (("psgld", True), ("hmc", False)):
+        config = ConfigDict({"sampler": {"a": {"name": "sgld"}, "b": {"name": name}}})
+        assert part.named.holds(config) == is_named
     with pytest.raises(KeyError, match=r"psgld\.rate"):
-        sections(["psgld"], used, {"psgld.rate": 1.0})
-    assert sections(["sgld"], used, without=shared) == {}
-    nuts = sections(["blackjax"], used)["sampler.blackjax.nuts.step_size"]
-    assert [one.needs for one in nuts.when] == [
-        "config.sampler.blackjax.kernel=nuts",
-        "config.sampler.name=blackjax",
-    ]
-
-
-def used(name):
-    return declare.chosen("sampler.name", name)
+        sections(["psgld"], *by, changes={"psgld.rate": 1.0})
+    assert sections(["sgld"], *by, has_shared=False) == {}
+    nuts = sections(["blackjax"], *by)["sampler.blackjax.nuts.step_size"]
+    assert nuts.part.section == "sampler.blackjax"
+    assert [one.needs for one in nuts.when] == ["config.sampler.blackjax.kernel=nuts"]
 
 
 def test_a_box_that_rejects_needs_a_sampler_that_rejects():

@@ -1,0 +1,223 @@
+"""A configuration has the sections of the samplers that it names, and of no others."""
+
+import json
+import sys
+
+import pytest
+from ml_collections import ConfigDict
+
+from ebmjax.recipes.config import command_line, declare, families, show_fields
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError
+from ebmjax.recipes.folder import run_folder, workdir
+from experiments.configs import igebm_digits, jem_digits
+
+FAMILIES = ("image", "joint", "latent", "plane")
+NAMING = {
+    "image": ("sampler.names", ("mala", "psgld")),
+    "joint": ("sampler.name", "psgld"),
+    "latent": ("sampler.posterior.name", "psgld"),
+    "plane": ("sampler.name", "psgld"),
+}
+FILE = """
+from ebmjax.recipes.models.joint.fields import configure
+
+BASE = {"sampler.psgld.decay": 0.25, "sampler.mala.step_size": 0.75}
+VARIANTS = {"psgld": {"sampler.name": "psgld"}}
+
+
+def get_config(variant=""):
+    return configure(variant, BASE, VARIANTS)
+"""
+
+
+def sections_in(config):
+    """Names of the samplers whose sections a configuration, or what JSON says of one, has."""
+    of_parts = [one.part for one in families.all_fields(config["family"]).values() if one.part]
+    return {part.section for part in of_parts} & {f"sampler.{name}" for name in config["sampler"]}
+
+
+@pytest.fixture
+def refused(capsys):
+    """The line with which a command line is refused."""
+
+    def refused(config, *arguments):
+        with pytest.raises(SystemExit) as ended:
+            command_line.read(config, arguments)
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    return refused
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_section_is_where_its_sampler_is_named(family):
+    field, value = NAMING[family]
+    every = families.all_fields(family)
+    config = declare.defaults(every)
+    assert len(sections_in(config)) > 6
+    config.update_from_flattened_dict({field: value})
+    families.check(config)
+    before = config.to_json_best_effort()
+    expected = {"sampler.psgld"}
+    expected |= {"image": {"sampler.mala"}}.get(family, set())
+    assert sections_in(run_folder.as_json(config)) == expected
+    assert config.to_json_best_effort() == before
+    families.prune(config)
+    assert sections_in(config) == expected
+    assert config.sampler.psgld.decay == every["sampler.psgld.decay"].default
+    families.check(config)
+    families.prune(config)  # again
+    assert {name for name, one in families.fields_of(config).items() if one.part} == {
+        name for name, one in every.items() if one.part and one.part.section in expected
+    }
+
+
+def test_no_family_declares_the_fields_of_a_sampler():
+    for family in FAMILIES:
+        declared = families.module(family, "fields")
+        assert not [name for name, one in declared.FIELDS.items() if one.part]
+        assert all(one.part for one in declared.SECTIONS.values())
+
+
+ARGUMENTS = ("--config.sampler.name=mala", "--config.sampler.mala.step_size=0.2")
+
+
+@pytest.mark.parametrize("arguments", [ARGUMENTS, ARGUMENTS[::-1]])
+def test_a_command_line_names_a_sampler_and_sets_its_fields_in_any_order(arguments):
+    config = command_line.read("configs/jem_digits.py", arguments)
+    assert sections_in(config) == {"sampler.mala"}
+    fields = families.all_fields("joint")
+    expected = {"step_size": 0.2}
+    expected |= {k: fields[f"sampler.mala.{k}"].default for k in ("noise_scale", "temperature")}
+    assert config.sampler.mala.to_dict() == expected
+
+
+def test_a_field_of_a_sampler_that_is_not_named_is_refused(refused):
+    for config, argument, needs in (
+        ("jem_digits", "sampler.mala.step_size=0.2", "config.sampler.name=mala"),
+        ("igebm_digits", "sampler.mala.step_size=0.2", "config.sampler.names=mala"),
+        ("toy_beta", "sampler.psgld.decay=0.2", "config.sampler.name=psgld"),
+        (
+            "thermo_digits",
+            "sampler.psgld.decay=0.2",
+            "config.sampler.prior.name=psgld or config.sampler.posterior.name=psgld",
+        ),
+    ):
+        message = f"error: config.{argument} has no effect here: it needs {needs}. Set that, or "
+        assert refused(f"configs/{config}.py", f"--config.{argument}").startswith(message)
+
+
+def test_values_of_a_file_wait_until_their_sampler_is_named(tmp_path, refused):
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    for name, field, value in (("psgld", "decay", 0.25), ("mala", "step_size", 0.75)):
+        config = command_line.read(str(file), [f"--config.sampler.name={name}"])
+        assert config.sampler[name][field] == value
+        assert sections_in(config) == {f"sampler.{name}"}
+    assert command_line.read(f"{file}:psgld", []).sampler.psgld.decay == 0.25
+    assert sections_in(command_line.read(str(file), [])) == {"sampler.sgld"}
+    file.write_text(FILE.replace("0.75", "-0.75"))
+    assert "config.sampler.mala.step_size must be positive" in refused(str(file))
+
+
+@pytest.mark.parametrize("get_config", [jem_digits.get_config, igebm_digits.get_config])
+def test_a_section_that_is_unknown_or_lacks_a_field_is_refused(get_config):
+    config = get_config()
+    families.prune(config)
+    with config.unlocked():
+        del config.sampler.sgld["noise_scale"]
+    with pytest.raises(ConfigError, match=r"config\.sampler\.sgld\.noise_scale is missing"):
+        families.check(config)
+    config = get_config()
+    with config.unlocked():
+        config.sampler.gibbs = ConfigDict({"step_size": 1.0})
+    with pytest.raises(ConfigError, match=r"config\.sampler\.gibbs\.step_size is no field"):
+        families.check(config)
+    config = get_config()
+    with config.unlocked():
+        del config.sampler["names" if "names" in config.sampler else "name"]
+    with pytest.raises(ConfigError, match=r"config\.sampler\.names? is missing"):
+        families.check(config)
+
+
+def test_a_run_has_the_named_section_alone_and_is_the_same_whatever_waits(tmp_path):
+    config = jem_digits.get_config("smoke")
+    workdir.prepare(tmp_path, config)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert sections_in(saved) == sections_in(run_folder.config_of(tmp_path)) == {"sampler.sgld"}
+    config.sampler.mala.step_size = 3.0
+    workdir.check(tmp_path, config)
+    config.sampler.name = "mala"
+    expected = "sampler.name was 'sgld' and is now 'mala'; sampler.mala.step_size was 'absent'"
+    with pytest.raises(WorkdirError, match=expected):
+        workdir.check(tmp_path, config)
+
+
+def test_a_folder_with_the_section_of_another_sampler_is_refused(tmp_path):
+    saved = run_folder.as_json(jem_digits.get_config())
+    for name, section in (("mala", {"step_size": 0.2}), ("blackjax", {"nuts": {"further": 0.2}})):
+        changed = saved | {"sampler": saved["sampler"] | {name: section}}
+        (tmp_path / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(WorkdirError, match=rf"config\.sampler\.{name}\..* is no field"):
+            run_folder.config_of(tmp_path)
+
+
+@pytest.fixture
+def printed(monkeypatch, capsys):
+    """Lines that ``ebmjax fields`` prints."""
+
+    def printed(*arguments):
+        monkeypatch.setattr(sys, "argv", ["ebmjax fields", *arguments])
+        show_fields.main()
+        return capsys.readouterr().out.splitlines()
+
+    return printed
+
+
+def test_fields_are_those_of_the_named_samplers(printed):
+    *lines, more = printed("jem_digits", "--config.sampler.name=hmc")
+    found = [line for line in lines if line.startswith("sampler.hmc.")]
+    assert len(found) == 3
+    assert not [line for line in lines if line.startswith(("sampler.sgld.", "sampler.mala."))]
+    assert ", mala," in more
+    assert ", hmc" not in more
+    *lines, _ = printed("jem_digits", "--config.sampler.hmc.step_size=0.5")
+    (found,) = [line for line in lines if line.startswith("sampler.hmc.")]
+    assert found.endswith("no effect here: needs config.sampler.name=hmc]")
+
+
+OWN = """
+from ebmjax.recipes.config.declare import field
+from ebmjax.recipes.config.ranges import FRACTION
+
+FIELDS = {"momentum": field(0.9, FRACTION, "share that is kept")}
+
+
+def heavy_ball(log_density_fn, *, step_size=1.0, momentum): ...
+"""
+
+
+def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    name = f"{file}:heavy_ball"
+    for config, argument in (
+        ("jem_digits", f"sampler.name={name}"),
+        ("igebm_digits", f"sampler.names=('sgld', {name!r})"),
+        ("thermo_digits", f"sampler.prior.name={name}"),
+    ):
+        for options, value in (("", 0.9), ('{"momentum": 0.5}', 0.5)):
+            lines = printed(config, f"--config.{argument}", f"--config.sampler.options={options}")
+            expected = f"sampler.options: momentum = {value}  # share that is kept [in [0, 1)]"
+            assert lines.count(expected) == 1
+    with pytest.raises(SystemExit) as ended:
+        printed("jem_digits", f"--config.sampler.name={file}:other")
+    assert ended.value.code == 2
+    assert "must name a function of" in capsys.readouterr().err
+
+
+def test_the_defaults_of_a_family_take_no_further_argument(printed, capsys):
+    with pytest.raises(SystemExit) as ended:
+        printed("plane", "--config.sampler.name=psgld")
+    assert ended.value.code == 2
+    assert "plane is a family: name a configuration to change" in capsys.readouterr().err
