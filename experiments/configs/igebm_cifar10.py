@@ -28,9 +28,8 @@ Variants:
   it) and a variance in 4.2.1 and Alg. 7 to 10.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.image.fields import configure, noise_of
 
@@ -129,8 +128,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cpu": SMALL,
     "cpu_thesis": SMALL | THESIS | langevin(100.0, 0.01) | {"sampler.num_steps": 60},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

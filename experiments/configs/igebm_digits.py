@@ -33,9 +33,8 @@ Other variants:
 - beta, beta_schedule, beta_negative: the robust objective at exponent 1, from 0 to 1, and at -0.5.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.image.fields import configure
 
@@ -106,8 +105,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "beta_schedule": robust(1.0) | {"loss.beta_start": 0.0},
     "beta_negative": robust(-0.5) | {"loss.allow_negative": True},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

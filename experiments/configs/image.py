@@ -17,9 +17,8 @@ Variants:
 - smoke: a few steps.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.models.image.fields import configure
@@ -48,8 +47,4 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "eval.every_epochs": None,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, {})
+get_config = partial(configure, base=BASE, variants={})

@@ -28,9 +28,8 @@ Variants:
 - cpu: a small network on 5,000 images of 16x16, K = 10.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -67,8 +66,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **scenarios.variants(BASE["optimizer.learning_rate"]),
     "cpu": cifar.CPU,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

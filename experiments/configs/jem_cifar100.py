@@ -21,4 +21,4 @@ jem_cifar10 = beside(__file__, "jem_cifar10.py")
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, cifar.on_cifar100(jem_cifar10.BASE, variant), {})
+    return configure(variant, base=cifar.on_cifar100(jem_cifar10.BASE, variant), variants={})

@@ -31,9 +31,8 @@ Variants:
   times alpha is then twice the noise at the same drift.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -64,8 +63,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "unconfined": scenarios.DEFAULT,
     **scenarios.variants(learning_rate=5e-3),
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

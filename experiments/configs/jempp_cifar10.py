@@ -14,9 +14,8 @@ Variants:
 - cpu: a small network on 5,000 images of 16x16.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -46,8 +45,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
     "cpu": cifar.CPU,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

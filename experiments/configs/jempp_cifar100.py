@@ -26,4 +26,6 @@ VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, cifar.on_cifar100(jempp_cifar10.BASE, variant), VARIANTS)
+    return configure(
+        variant, base=cifar.on_cifar100(jempp_cifar10.BASE, variant), variants=VARIANTS
+    )

@@ -18,9 +18,8 @@ Variants:
 - literal: the published code's extra unclipped outer step and batch statistics everywhere.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.joint.fields import configure
 
@@ -44,8 +43,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "loss.energy_l2": 0.0,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -24,9 +24,8 @@ Variants:
 - bfloat16: half precision.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.joint.fields import configure
 
@@ -63,9 +62,6 @@ BASE: dict[str, Any] = {
     "eval.num_attacked": 0,
     "eval.landscape_points": 0,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    # The network is a factory's, which model.dtype does not reach.
-    return configure(variant, BASE, {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}})
+# The network is a factory's, which model.dtype does not reach.
+VARIANTS = {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}}
+get_config = partial(configure, base=BASE, variants=VARIANTS)

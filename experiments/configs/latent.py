@@ -18,9 +18,8 @@ Variants:
 - vanilla: the base itself; smoke: a few steps.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.latent.fields import VANILLA, configure
 
@@ -51,8 +50,4 @@ BASE: dict[str, Any] = {
     "eval.evidence_chains": 16,
     "eval.evidence_divergences": False,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, {})
+get_config = partial(configure, base=BASE, variants={})

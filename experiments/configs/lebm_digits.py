@@ -19,9 +19,8 @@ Variants:
 - smoke: a few steps.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.latent.fields import VANILLA, configure
 
@@ -39,8 +38,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gaussian": {"model.prior_hidden": ()},
     "persistent": {"sampler.persistent": True, "mesh.num_shards": 1},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

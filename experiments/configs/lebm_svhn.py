@@ -19,9 +19,8 @@ Variants:
 - smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.latent.fields import VANILLA, configure
 from ebmjax.recipes.models.latent.variants import SMALL_SMOKE, widths
@@ -57,8 +56,4 @@ BASE: dict[str, Any] = {
     "eval.smallest_generated": 1_000,
 }
 VARIANTS: dict[str, dict[str, Any]] = {"smoke": {**SMALL_SMOKE, **widths(8, 8, 4, 2)}}
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

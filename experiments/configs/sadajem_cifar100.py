@@ -32,4 +32,4 @@ VARIANTS = sadajem_cifar10.VARIANTS
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, cifar.on_cifar100(BASE, variant), VARIANTS)
+    return configure(variant, base=cifar.on_cifar100(BASE, variant), variants=VARIANTS)

@@ -26,9 +26,8 @@ These rows differ from the paper's: jempp has proximal SGLD (jempp_digits.py has
 jempp and sadajem have group normalisation, and the radius of SAM is 0.05.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -69,8 +68,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "batch": {"model.norm": "batch"},
     "literal": PUBLISHED | RADII["asam_2"] | {"model.norm_policy": "sada_jem"},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

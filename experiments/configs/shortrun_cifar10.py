@@ -24,9 +24,8 @@ Variants:
 - cpu: a small network on 5,000 images of 16x16; cpu_beta_1e6 to cpu_beta_01: the same, with betas.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.models.image.fields import SMOKE, configure
@@ -78,8 +77,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"cpu_{name}": CPU | changes for name, changes in BETAS.items()},
     "smoke": SMOKE | {"sampler.buffer.size": None},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -23,9 +23,8 @@ The thesis does not give the number of particles that go back to the buffer (10 
 of the scores (1 here).
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -90,8 +89,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cpu_corrected": SMALL | CORRECTED,
     "cpu_sgld": SMALL | SGLD | {"sampler.num_samples": 30},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -23,9 +23,8 @@ Variants:
 - sam, literal_sam, corrected_sam, stochastic_sam, beta_half_sam: with SAM.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.joint.fields import configure
 
@@ -68,8 +67,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "step_thesis": {"sampler.svgd.step_size": 0.09},
     "sgld": SGLD,
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

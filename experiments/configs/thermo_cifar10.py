@@ -26,9 +26,8 @@ Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies
 Batches are 72 for the thesis's 75, so that 8 devices share them.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.latent.fields import VANILLA, configure
 from ebmjax.recipes.models.latent.variants import SMALL_SMOKE, THESIS, widths
@@ -72,8 +71,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cpu_vanilla": {**CPU, **VANILLA},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4)},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -25,9 +25,8 @@ Variants (each but the last two names its loss.name):
 - smoke, vanilla_smoke: a few steps, to see that everything runs.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.latent.fields import SMOKE, VANILLA, configure
 
@@ -44,8 +43,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "frozen_prior": {"loss.name": "frozen_prior"},
     "vanilla_smoke": {**SMOKE, **VANILLA},
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

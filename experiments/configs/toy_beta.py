@@ -42,9 +42,8 @@ Variants (base is the mixture):
 - smoke: a few steps, to see that everything runs.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.plane.fields import ALPHA, configure
 
@@ -103,8 +102,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "eval.grid_points": 80,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, {}, VARIANTS)
+get_config = partial(configure, base={}, variants=VARIANTS)

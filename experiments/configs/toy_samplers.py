@@ -35,9 +35,8 @@ Variants:
 - smoke: a few steps, to see that everything runs.
 """
 
+from functools import partial
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.plane.fields import configure
 
@@ -96,8 +95,4 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "eval.num_frames": 3,
     },
 }
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -22,7 +22,8 @@ def fake_run(folder, row, objective="default", diverged=()):
     run = folder / row / "seed0"
     (run / "monitor").mkdir(parents=True)
     loss = {"loss.betas": BETAS, "loss.beta_variant": objective}
-    config = configure("", {**loss, "eval.half_width": 2.0, "eval.grid_points": 40}, {})
+    base = {**loss, "eval.half_width": 2.0, "eval.grid_points": 40}
+    config = configure(base=base, variants={})
     (run / "config.json").write_text(json.dumps(as_json(config)))
     np.savez(run / "truth.npz", log_density=TRUTH)
     for step, second in ((0, WIDE), (20, TRUTH + 3.0)):

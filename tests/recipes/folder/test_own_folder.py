@@ -24,7 +24,7 @@ from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.models.latent.fields import SMOKE, configure
 
 def get_config(variant=""):
-    return configure(variant, SMOKE | beside(__file__, "shared.py").CHANGES, {})
+    return configure(variant, base=SMOKE | beside(__file__, "shared.py").CHANGES, variants={})
 """
 SHARED = "CHANGES = {'train.num_epochs': 1}\n"
 TABLE = """

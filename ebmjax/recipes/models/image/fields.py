@@ -217,7 +217,7 @@ def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str
 
 
 def configure(
-    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
     """The family's defaults with ``base`` and then the changes of ``variant``.
 

@@ -275,7 +275,7 @@ SECTIONS = left_open(
 
 
 def configure(
-    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
     """The family's defaults with ``base`` and then the changes of ``variant``.
 

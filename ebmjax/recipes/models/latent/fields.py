@@ -208,7 +208,7 @@ SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_
 
 
 def configure(
-    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
     """The family's defaults with ``base`` and then the changes of ``variant``.
 

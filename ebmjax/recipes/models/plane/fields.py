@@ -117,7 +117,7 @@ SECTIONS = sections(PLAIN, "sampler.name", has_shared=False)
 
 
 def configure(
-    variant: str, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
     """The family's defaults with ``base`` and then the changes of ``variant``.
 
