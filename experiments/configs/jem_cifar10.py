@@ -34,11 +34,9 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
-scenarios = project("settings.robust_scenarios")
+joint = project("settings.joint")
 
-BASE = cifar.CIFAR | {
-    "data.name": "cifar10",
+BASE = joint.CIFAR | {
     "sampler.num_steps": 20,
     "optimizer.learning_rate": 1e-4,
     "optimizer.warmup_steps": 1000,
@@ -63,7 +61,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sam": {"optimizer.rho": 0.2},
     "k10": {"sampler.num_steps": 10},
     "k10_sam": {"sampler.num_steps": 10, "optimizer.rho": 0.2},
-    **scenarios.variants(BASE["optimizer.learning_rate"]),
-    "cpu": cifar.CPU,
+    **joint.scenario_variants(BASE["optimizer.learning_rate"]),
+    "cpu": joint.CPU,
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

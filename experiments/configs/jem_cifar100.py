@@ -14,11 +14,10 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
-
+joint = project("settings.joint")
 jem_cifar10 = beside(__file__, "jem_cifar10.py")
 
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, base=cifar.on_cifar100(jem_cifar10.BASE, variant), variants={})
+    return configure(variant, base=joint.on_cifar100(jem_cifar10.BASE, variant), variants={})

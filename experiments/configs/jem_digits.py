@@ -37,7 +37,7 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
-scenarios = project("settings.robust_scenarios")
+joint = project("settings.joint")
 
 BASE = {
     "data.crop_padding": 0,
@@ -60,7 +60,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mala_literal": {"sampler.name": "literal_mala"},
     "tempered_mala": {"sampler.name": "tempered_mala", "sampler.box": "reject"},
     "hmc": {"sampler.name": "hmc", "sampler.box": "reject"},
-    "unconfined": scenarios.DEFAULT,
-    **scenarios.variants(learning_rate=5e-3),
+    "unconfined": joint.DEFAULT,
+    **joint.scenario_variants(learning_rate=5e-3),
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

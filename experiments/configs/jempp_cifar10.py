@@ -20,22 +20,19 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
+joint = project("settings.joint")
 
-BASE = cifar.CIFAR | {
-    "data.name": "cifar10",
+BASE = {
+    **joint.CIFAR,
+    **joint.SGD,
     "model.norm": "batch",
     "sampler.name": "pyld",
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
     "sampler.buffer.law": "informative",
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.1,
     "optimizer.weight_decay": 4e-4,
-    "optimizer.warmup_steps": 1000,
     "optimizer.decay_epochs": (50, 100, 125),
-    "optimizer.decay_factor": 0.2,
     "train.num_epochs": 150,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -43,6 +40,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "m20": {"sampler.num_steps": 20},
     "sam": {"optimizer.rho": 0.2},
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
-    "cpu": cifar.CPU,
+    "cpu": joint.CPU,
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

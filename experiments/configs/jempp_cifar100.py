@@ -18,8 +18,7 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
-
+joint = project("settings.joint")
 jempp_cifar10 = beside(__file__, "jempp_cifar10.py")
 VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 
@@ -27,5 +26,5 @@ VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
     return configure(
-        variant, base=cifar.on_cifar100(jempp_cifar10.BASE, variant), variants=VARIANTS
+        variant, base=joint.on_cifar100(jempp_cifar10.BASE, variant), variants=VARIANTS
     )

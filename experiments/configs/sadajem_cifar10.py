@@ -32,12 +32,11 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
-RADII = project("settings.radii").RADII
+joint = project("settings.joint")
 
-BASE = cifar.CIFAR | {
-    "data.name": "cifar10",
-    "data.num_classes": 10,
+BASE = {
+    **joint.CIFAR,
+    **joint.SGD,
     "data.augment_positives": False,
     "data.noise_scale": 0.0,
     "model.norm": "batch",
@@ -45,12 +44,6 @@ BASE = cifar.CIFAR | {
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.buffer.law": "informative",
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.1,
-    "optimizer.weight_decay": 5e-4,
-    "optimizer.warmup_steps": 1000,
-    "optimizer.decay_epochs": (60, 120, 180),
-    "optimizer.decay_factor": 0.2,
     "optimizer.rho": 0.2,
     "train.batch_size": 128,
 }
@@ -68,8 +61,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "jempp_unaugmented": UNAUGMENTED,
     "jempp_unaugmented_l2": UNAUGMENTED | {"loss.energy_l2": 0.01},
     "statistics": STATISTICS,
-    "literal": RADII["asam_2"] | STATISTICS,
-    **RADII,
-    "cpu": cifar.CPU | {"optimizer.rho": 0.05},
+    "literal": joint.RADII["asam_2"] | STATISTICS,
+    **joint.RADII,
+    "cpu": joint.CPU | {"optimizer.rho": 0.05},
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

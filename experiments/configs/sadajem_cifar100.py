@@ -23,8 +23,7 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
-
+joint = project("settings.joint")
 sadajem_cifar10 = beside(__file__, "sadajem_cifar10.py")
 BASE = sadajem_cifar10.BASE | {"optimizer.learning_rate": 0.01}
 VARIANTS = sadajem_cifar10.VARIANTS
@@ -32,4 +31,4 @@ VARIANTS = sadajem_cifar10.VARIANTS
 
 def get_config(variant: str = "") -> ConfigDict:
     """The configuration of ``variant``."""
-    return configure(variant, base=cifar.on_cifar100(BASE, variant), variants=VARIANTS)
+    return configure(variant, base=joint.on_cifar100(BASE, variant), variants=VARIANTS)

@@ -32,7 +32,7 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
-RADII = project("settings.radii").RADII
+joint = project("settings.joint")
 
 BASE = {
     "data.augment_positives": False,
@@ -64,8 +64,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "jempp_unaugmented": UNPENALISED | {"optimizer.rho": None},
     "jempp_unaugmented_l2": {"optimizer.rho": None},
     "sadajem": UNPENALISED,
-    **RADII,
+    **joint.RADII,
     "batch": {"model.norm": "batch"},
-    "literal": PUBLISHED | RADII["asam_2"] | {"model.norm_policy": "sada_jem"},
+    "literal": PUBLISHED | joint.RADII["asam_2"] | {"model.norm_policy": "sada_jem"},
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -29,10 +29,11 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
-cifar = project("settings.cifar")
+joint = project("settings.joint")
 
-BASE = cifar.CIFAR | {
-    "data.name": "cifar10",
+BASE = {
+    **joint.CIFAR,
+    **joint.SGD,
     "data.augment_positives": False,
     "data.noise_scale": 0.0,
     "model.norm": "group",
@@ -49,12 +50,6 @@ BASE = cifar.CIFAR | {
     "sampler.buffer.num_kept": 10,
     "loss.name": "beta",
     "loss.beta": 0.1,
-    "optimizer.name": "sgd",
-    "optimizer.learning_rate": 0.1,
-    "optimizer.weight_decay": 5e-4,
-    "optimizer.warmup_steps": 1000,
-    "optimizer.decay_epochs": (60, 120, 180),
-    "optimizer.decay_factor": 0.2,
     "train.num_epochs": 100,
 }
 SAM = {"optimizer.rho": 0.2}
@@ -74,7 +69,7 @@ SGLD = {
     "loss.name": "contrastive_divergence",
     "loss.beta": 0.0,
 }
-SMALL = cifar.CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}
+SMALL = joint.CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}
 VARIANTS: dict[str, dict[str, Any]] = {
     "sam": SAM,
     "literal": LITERAL,

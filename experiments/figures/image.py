@@ -1,4 +1,4 @@
-"""Figures of a study of image energies: its rows over training, and samples."""
+"""Figures of a study of image energies: its rows over training, samples, and chains."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,31 +6,28 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.plots import figure, shape, tiles
+from ebmjax.recipes.evaluators.chain_profiles import draw_panels, read
 from ebmjax.recipes.study import reader
-from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.figures import (
+    BUFFER_FID,
+    DISTANCE,
+    SKIPPED,
+    Panel,
+    draw_tiles,
+    over_training,
+)
 
 GAP = "energy of samples - of data, nats"
-ACCEPTANCE: tuple[Panel, ...] = (
+SOUND: tuple[Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("acceptance_implied", "acceptance of a move, T implied", "linear"),
     ("score_change", "relative change of score over a move", "log"),
-    ("chain_displacement", "squared distance travelled, a pixel", "log"),
-    ("chain_step_size", "adapted step size", "log"),
-    ("sample_fid", "FID of the buffer ({extractor})", "log"),
+    DISTANCE,
 )
-RUNAWAY = (
-    *(panel for panel in ACCEPTANCE if panel[0] != "chain_step_size"),
-    ("energy_gap", GAP, "linear"),
-)
+ACCEPTANCE = (*SOUND, ("chain_step_size", "adapted step size", "log"), BUFFER_FID)
+RUNAWAY = (*SOUND, BUFFER_FID, ("energy_gap", GAP, "linear"))
 """Panels for runs that adapt no step size and may lose their chains."""
-DAMPING: tuple[Panel, ...] = (
-    ("sample_fid", "FID of the buffer ({extractor})", "log"),
-    ("energy_gap", GAP, "symlog"),
-    ("chain_displacement", "squared distance travelled, a pixel", "log"),
-    ("skipped", "skipped steps", "symlog"),
-)
-
+DAMPING: tuple[Panel, ...] = (BUFFER_FID, ("energy_gap", GAP, "symlog"), DISTANCE, SKIPPED)
 REWEIGHTED: tuple[Panel, ...] = (
     ("positive_log_density", "f of the data", "symlog"),
     ("negative_log_density", "f of the negatives", "symlog"),
@@ -40,6 +37,9 @@ REWEIGHTED: tuple[Panel, ...] = (
     ("sample_fid", "FID of chains as in training ({extractor})", "log"),
 )
 """Panels for the robust objective."""
+
+acceptance = partial(over_training, ACCEPTANCE, "acceptance")
+damping = partial(over_training, DAMPING, "damping")
 
 
 def samples(rows: Sequence[str], folder: Path) -> None:
@@ -51,14 +51,15 @@ def samples(rows: Sequence[str], folder: Path) -> None:
       folder: of the study.
     """
     paths = {row: reader.first(folder, row).snapshots() for row in rows}
-    ends = {row: found[-1] for row, found in paths.items() if found}
-    if not ends:
-        return
-    with figure(folder / "samples.png", *shape(len(ends), 4), size=(2.7, 2.9)) as grid:
-        for axes, (row, path) in zip(grid.flat, ends.items(), strict=False):
-            with np.load(path) as arrays:
-                tiles(axes, arrays["samples"][:100], 10, row)
+    ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}
+    draw_tiles(folder / "samples.png", ends, 10, most=4, size=(2.7, 2.9))
 
 
-acceptance = partial(over_training, ACCEPTANCE, "acceptance")
-damping = partial(over_training, DAMPING, "damping")
+def profiles(rows: Sequence[str], folder: Path) -> None:
+    """Draws ``chains.png`` of a study's folder, for the runs of seed 0 of its ``rows``.
+
+    A run with several samplers shows only the first.
+    """
+    runs = {row: read(reader.first(folder, row).folder) for row in rows}
+    firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
+    draw_panels(folder / "chains.png", firsts)

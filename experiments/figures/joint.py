@@ -5,28 +5,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from ebmjax.recipes.evaluators.plots import figure, legend, shape
-from ebmjax.recipes.models.joint.evaluate_plots import contours, robustness_axis, robustness_curve
+from ebmjax.metrics import ReliabilityBins
+from ebmjax.recipes.evaluators.plots import figure, shape
+from ebmjax.recipes.models.joint.evaluate_plots import (
+    contours,
+    reliability_diagram,
+    robustness_axis,
+    robustness_curve,
+)
 from ebmjax.recipes.models.joint.robustness import NORMS
 from ebmjax.recipes.study import reader
-from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_means, over_training
+from ebmjax.recipes.study.table_entry import entry
 
-ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
-FID: Panel = ("sample_fid", "FID of the buffer ({extractor})", "log")
-LEARNING = (ACCURACY, FID)
-"""SADA-JEM's Fig. 3."""
 ROBUST: tuple[Panel, ...] = (
     # Energy gaps of contrastive divergence and of the objectives of f, with the same sign.
     (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
     ACCURACY,
     ("sample_is", "inception score of the buffer ({extractor})", "linear"),
-    FID,
+    BUFFER_FID,
 )
 """The robust-objective paper's Figs. 16 and 20 to 25."""
 
 NUM_LEVELS = 24
+
+
+def learning(rows: Sequence[str], folder: Path) -> None:
+    """Draws ``training.png`` of a study's folder: test accuracy and FID, SADA-JEM's Fig. 3."""
+    over_training((ACCURACY, BUFFER_FID), "training", folder, rows)
+
+
+def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
+    """Draws ``training_<scenario>.png`` of a study's folder, for each scenario with a run.
+
+    Args:
+      rows: a scenario to the labels of its rows.
+      folder: of the study.
+    """
+    for scenario, labels in rows.items():
+        over_training(ROBUST, f"training_{reader.folder_name(scenario)}", folder, labels)
 
 
 def landscapes(rows: Mapping[str, str], folder: Path) -> None:
@@ -42,13 +60,13 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
     found = {}
     for row, title in rows.items():
         path = reader.first(folder, row).folder / "evaluation.npz"
-        if not path.exists():
-            continue
-        with np.load(path) as arrays:
-            if "landscape_energies" in arrays:
-                rises = np.ma.masked_invalid(_from_the_centre(arrays))
-                found[title] = arrays["landscape_coordinates"], rises
-    found = {title: panel for title, panel in found.items() if panel[1].count()}
+        arrays = dict(np.load(path)) if path.exists() else {}
+        if "landscape_energies" in arrays:
+            coordinates, energies = arrays["landscape_coordinates"], arrays["landscape_energies"]
+            centre = np.argmin(np.abs(coordinates))
+            rises = np.ma.masked_invalid(energies - energies[centre, centre])
+            if rises.count():
+                found[title] = coordinates, rises
     if not found:
         return
     every = np.concatenate([rises.compressed() for _, rises in found.values()])
@@ -57,13 +75,6 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
         for axis, (title, (coordinates, rises)) in zip(grid.flat, found.items(), strict=False):
             contours(axis, coordinates, rises, levels)
             axis.set_title(f"{title}\nrange {np.ptp(rises.compressed()):.3g} nats")
-
-
-def _from_the_centre(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns a landscape's energies minus the one nearest to the parameters."""
-    centre = np.argmin(np.abs(arrays["landscape_coordinates"]))
-    energies = arrays["landscape_energies"]
-    return energies - energies[centre, centre]
 
 
 def robustness(rows: Iterable[str], folder: Path) -> None:
@@ -76,49 +87,75 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
       rows: labels.
       folder: of the study.
     """
-    plain = {row: _robustness_reports(folder, row) for row in rows}
+    plain = {row: _reports(folder, row, "robustness") for row in rows}
     refined = {row: [one["refined"] for one in r if "refined" in one] for row, r in plain.items()}
     lines = {"PGD": plain, "PGD by both gradients, images refined": refined}
     lines = {title: found for title, found in lines.items() if any(found.values())}
     if not lines:
         return
-    with figure(folder / "robustness.png", len(lines), len(NORMS), size=(5, 3.8)) as grid:
+    options: Any = {"size": (5, 3.8), "has_legend": True}
+    with figure(folder / "robustness.png", len(lines), len(NORMS), **options) as grid:
         for axes, (title, found) in zip(grid, lines.items(), strict=True):
             for axis, norm in zip(axes, NORMS, strict=True):
                 for i, (row, seeds) in enumerate(found.items()):
-                    _with_range(axis, [one[norm] for one in seeds if norm in one], row, f"C{i}")
+                    curves = [robustness_curve(one[norm]) for one in seeds if norm in one]
+                    if curves:
+                        style: Any = {"marker": "o", "color": f"C{i}", "ls": "-", "label": row}
+                        accuracies = [accuracy for _, accuracy in curves]
+                        draw_means(axis, curves[0][0], accuracies, "range", **style)
                 robustness_axis(axis, norm)
                 axis.set_title(title)
-        legend(grid[0, 0].figure)
 
 
-def _robustness_reports(folder: Path, row: str) -> list[dict[str, Any]]:
-    """Returns the "robustness" reports of a row's runs that did not diverge."""
+def _reports(folder: Path, row: str, part: str) -> list[dict[str, Any]]:
+    """Returns a part of the evaluations of a row's runs that did not diverge."""
     reports = [run.evaluation() for run in reader.done(folder, row)]
-    return [report["robustness"] for report in reports if "robustness" in report]
+    return [report[part] for report in reports if part in report]
 
 
-def _with_range(axis: Axes, curves: list[dict[str, float]], label: str, color: str) -> None:
-    """Draws the mean of curves over the same radii, and their range shaded."""
-    if not curves:
-        return
-    levels, _ = robustness_curve(curves[0])
-    accuracies = np.array([robustness_curve(curve)[1] for curve in curves])
-    axis.fill_between(levels, accuracies.min(0), accuracies.max(0), alpha=0.15, color=color, lw=0)
-    axis.plot(levels, accuracies.mean(0), "o-", color=color, label=label)
-
-
-def learning(rows: Sequence[str], folder: Path) -> None:
-    """Draws ``training.png`` of a study's folder: test accuracy and FID of ``rows``."""
-    over_training(LEARNING, "training", folder, rows)
-
-
-def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """Draws ``training_<scenario>.png`` of a study's folder, for each scenario with a run.
+def reliability(rows: Mapping[str, str], folder: Path) -> None:
+    """Draws ``reliability.png`` of a study's folder: a diagram a row, with all seeds' images.
 
     Args:
-      rows: a scenario to the labels of its rows.
-      folder: of the study.
+      rows: the label of a row to its panel's title. Rows without an evaluated run are left out.
+      folder: the study's folder. Diverged runs do not count; the title says how many runs do.
+
+    Source: SVGD-in-JEM thesis, Figure 5.5.
     """
-    for scenario, labels in rows.items():
-        over_training(ROBUST, f"training_{reader.folder_name(scenario)}", folder, labels)
+    found = {}
+    for row, title in rows.items():
+        runs = _reports(folder, row, "classification")
+        runs = [run for run in runs if run["accuracy"] is not None]
+        if runs:
+            found[title] = runs
+    if not found:
+        return
+    options: Any = {"sharex": True, "sharey": "row", "height_ratios": (3, 1), "has_legend": True}
+    with figure(folder / "reliability.png", 2, len(found), size=(3.6, 2.5), **options) as grid:
+        for (upper, lower), (title, runs) in zip(grid.T, found.items(), strict=True):
+            reliability_diagram(upper, lower, pool_bins([run["reliability"] for run in runs]))
+            accuracy, ece = ([100 * run[name] for run in runs] for name in ("accuracy", "ece"))
+            count = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds"
+            shown = f"accuracy {entry(accuracy, 1)} %\nECE {entry(ece, 1)} %"
+            upper.set_title(f"{title}, {count}\n{shown}")
+        grid[0, 0].set_ylabel("accuracy")
+        grid[1, 0].set_ylabel("images a seed")
+
+
+def pool_bins(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
+    """Returns one diagram of all seeds' images: bins with many images weigh more.
+
+    Args:
+      bins: each seed's fields of ``ReliabilityBins``, with the same edges.
+
+    Returns:
+      NumPy arrays; ``count`` is a mean over seeds and need not be whole.
+    """
+    edges, confidence, accuracy, count = (
+        np.array([one[name] for one in bins], float) for name in ReliabilityBins._fields
+    )
+    total = np.sum(count, axis=0)
+    means: Any = [
+        np.sum(one * count, axis=0) / np.maximum(total, 1.0) for one in (confidence, accuracy)
+    ]
+    return ReliabilityBins(edges[0], *means, total / len(bins))

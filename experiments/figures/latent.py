@@ -1,6 +1,6 @@
 """Draws the figures of the thermodynamic-integration thesis from a study's folder.
 
-  python experiments/thermo_figures.py --folder=runs/studies/thermo_digits
+  python experiments/latent_figures.py --folder=runs/studies/thermo_digits
 
 FOLDER/figures/ gets figNN_*.png, NN the thesis's number, and quadratic_fits.md. The thesis has some
 figures twice, for CelebA and CIFAR-10 (3 and 16, 4 and 17, 5 and 18, 10 and 19, 12 and 13, 7 and
@@ -45,8 +45,9 @@ def figures(rows: Sequence[Row]) -> dict[str, Callable[[Path], None]]:
         for score in sweeps.SCORES:
             first, second = (12, 12) if score == "fid" else (5, 10)
             one[f"fig06_variants_{score}"] = partial(sweeps.overlaid, score=score)
-            one[f"fig{first:02}_{score}_against_variance"] = partial(sweeps.separated, score=score)
-            one[f"fig{second:02}_{score}_collated"] = partial(sweeps.collated, score=score)
+            against = partial(sweeps.against_variance, score=score)
+            one[f"fig{first:02}_{score}_against_variance"] = against
+            one[f"fig{second:02}_{score}_collated"] = partial(against, is_collated=True)
         made |= {
             f"{name}_{estimator}": partial(make, rows, estimator) for name, make in one.items()
         }

@@ -92,10 +92,11 @@ class Row:
 
     def mean_log_likelihoods(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the powers (N_t + 1,) and E_t at each, in nats, averaged over finite repeats."""
-        parts = [
-            np.atleast_2d(_array(one["test_mean_log_likelihoods"])) for one in self.evaluations
-        ]
-        return _array(self.evaluations[0]["powers"]), _finite_mean(np.concatenate(parts))
+        parts = [_array(one["test_mean_log_likelihoods"]) for one in self.evaluations]
+        every = np.concatenate([np.atleast_2d(part) for part in parts])
+        finite = every[np.isfinite(every).all(axis=1)]
+        mean = finite.mean(axis=0) if len(finite) else np.full(every.shape[1], np.nan)
+        return _array(self.evaluations[0]["powers"]), mean
 
     def loss(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns steps (n,) and the loss at each, (n, repeats)."""
@@ -138,38 +139,28 @@ def _numbers(evaluation: Mapping[str, Any], name: str) -> np.ndarray:
     return np.atleast_1d(_array(value))
 
 
-def _finite_mean(values: np.ndarray) -> np.ndarray:
-    """Returns the mean over rows that are finite throughout; NaN without any."""
-    finite = values[np.isfinite(values).all(axis=1)]
-    return finite.mean(axis=0) if len(finite) else np.full(values.shape[1], np.nan)
-
-
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) and value is not True else str(value)
 
 
 def gather(folder: Path) -> list[Row]:
     """Returns the rows of a study's folder that have a finished run of a latent EBM."""
-    found = []
-    for row in row_names(folder):
-        runs = tuple(done(folder, row))
-        if not runs:
-            continue
-        config = flatten(runs[0].config())
-        if config["family"] != "latent":
-            continue
-        found.append((config, runs, tuple(run.evaluation() for run in runs)))
-    common = _most_common([config for config, _, _ in found])
+    every = [tuple(done(folder, row)) for row in row_names(folder)]
+    found = [(flatten(runs[0].config()), runs) for runs in every if runs]
+    found = [(config, runs) for config, runs in found if config["family"] == "latent"]
+    common = {}
+    for name in {name for config, _ in found for name in config} - NO_SETTING:
+        values = Counter(json.dumps(config.get(name)) for config, _ in found)
+        common[name] = json.loads(values.most_common(1)[0][0])
     return [
-        Row(config, {k: v for k, v in config.items() if k in common and v != common[k]}, *rest)
-        for config, *rest in found
+        Row(
+            config,
+            {k: v for k, v in config.items() if k in common and v != common[k]},
+            runs,
+            tuple(run.evaluation() for run in runs),
+        )
+        for config, runs in found
     ]
-
-
-def _most_common(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    names = {name for config in configs for name in config} - NO_SETTING
-    counts = {name: Counter(json.dumps(config.get(name)) for config in configs) for name in names}
-    return {name: json.loads(count.most_common(1)[0][0]) for name, count in counts.items()}
 
 
 def series(rows: Sequence[Row], estimator: str) -> list[Row]:

@@ -4,20 +4,11 @@ The thesis concludes a law from parabolas through three to four points. A parabo
 points. It is evidence only if it predicts left-out points better than a line."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from .latent_data import (
-    Absent,
-    Points,
-    Row,
-    at_infinity,
-    points,
-    quadratic,
-    regimes,
-)
+from .latent_data import Absent, Points, Row, at_infinity, points, quadratic, regimes
 from .latent_sweeps import SCORES, VARIANCES
 
 HEADS = (
@@ -44,36 +35,20 @@ NOTE = (
 )
 
 
-class Fit(NamedTuple):
-    """Parabola through n points, with errors of simpler curves.
+def fit(found: Points) -> dict[str, float | None] | None:
+    """Returns the parabola through n points by the last of ``HEADS``; None if there is none.
 
-    Attributes:
-      coefficients: (a, b, c) of a v^2 + b v + c.
-      residual_dof: n - 3.
-      r_squared: share of the scores' variance that it explains; None without a residual.
-      left_out: ``left_out_error`` of the polynomials of degree 2, 1 and 0.
+    R² is the share of the scores' variance that it explains. A number is None without a residual.
     """
-
-    coefficients: tuple[float, float, float]
-    residual_dof: int
-    r_squared: float | None
-    left_out: tuple[float | None, float | None, float | None]
-
-
-def fit(found: Points) -> Fit | None:
-    """Returns None if no parabola is determined."""
     curve = quadratic(found)
     if curve is None:
         return None
     c, b, a = np.pad(curve.convert().coef, (0, 3))[:3]
-    residual_dof = len(found.x) - 3
+    freedom = len(found.x) - 3
     unexplained = np.sum((found.y - curve(found.x)) ** 2) / np.sum((found.y - found.y.mean()) ** 2)
-    return Fit(
-        coefficients=(float(a), float(b), float(c)),
-        residual_dof=residual_dof,
-        r_squared=float(1 - unexplained) if residual_dof else None,
-        left_out=(left_out_error(found, 2), left_out_error(found, 1), left_out_error(found, 0)),
-    )
+    errors = (left_out_error(found, degree) for degree in (2, 1, 0))
+    numbers = (len(found.x), freedom, a, b, c, 1 - unexplained if freedom else None, *errors)
+    return dict(zip(HEADS[4:], numbers, strict=True))
 
 
 def left_out_error(found: Points, degree: int) -> float | None:
@@ -106,18 +81,11 @@ def fits(rows: Sequence[Row], estimator: str) -> list[str]:
     for score in SCORES:
         for variance in VARIANCES:
             for regime, mine in found.items():
-                mean = points(mine, variance, at_infinity(score))
-                one = fit(mean)
-                if one is not None:
-                    names = (estimator, regime, score, variance)
-                    lines.append(_line((*names, f"{len(mean.x)}", *_entries(one))))
+                numbers = fit(points(mine, variance, at_infinity(score)))
+                if numbers is not None:
+                    shown = ("no residual" if n is None else f"{n:.4g}" for n in numbers.values())
+                    lines.append(_line([estimator, regime, score, variance, *shown]))
     return lines
-
-
-def _entries(one: Fit) -> list[str]:
-    numbers = (*one.coefficients, one.r_squared, *one.left_out)
-    shown = ("no residual" if number is None else f"{number:.4g}" for number in numbers)
-    return [f"{one.residual_dof}", *shown]
 
 
 def _line(entries: Sequence[str]) -> str:

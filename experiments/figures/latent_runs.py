@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.plots import by_step, figure, legend, shades, shape, tiles
+from ebmjax.recipes.evaluators.plots import by_step, figure, shades, shape
+from ebmjax.recipes.study.figures import draw_tiles
 
 from .latent_data import BATCH_SIZE, Absent, Row, at_infinity, series, variants
 from .latent_sweeps import SCORES, title
@@ -21,19 +23,18 @@ COSTS = {
 def schedules(rows: Sequence[Row], estimator: str, path: Path) -> None:
     """Draws Fig. 1: the powers against their index."""
     swept = series(rows, estimator)
-    with figure(path, size=(5.5, 4)) as ((axes,),):
+    with figure(path, size=(5.5, 4), has_legend=True) as ((axes,),):
         for row, shade in zip(swept, shades(len(swept)), strict=True):
             powers, _ = row.mean_log_likelihoods()
             axes.plot(range(len(powers)), powers, "o-", color=shade, label=row.label)
         axes.set(xlabel="index i", ylabel="power t")
-        legend(axes.figure)
 
 
 def trapezia(rows: Sequence[Row], estimator: str, path: Path) -> None:
     """Draws Fig. 2: E_t along the schedule and the integral, for the thesis's p = 0.3 and 3."""
     swept = series(rows, estimator)
     shown = (_nearest(swept, 0.3), _nearest(swept, 3.0))
-    with figure(path, 1, 2, size=(4.5, 3.8)) as (panels,):
+    with figure(path, 1, 2, size=(4.5, 3.8), title=title(swept)) as (panels,):
         for axes, row in zip(panels, shown, strict=True):
             powers, values = row.mean_log_likelihoods()
             floor = np.nanmin(values)
@@ -43,7 +44,6 @@ def trapezia(rows: Sequence[Row], estimator: str, path: Path) -> None:
             axes.plot(powers, values, "o-")
             axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
             axes.set_title(row.label)
-        panels[0].figure.suptitle(title(swept))
 
 
 def losses(rows: Sequence[Row], estimator: str, path: Path) -> None:
@@ -53,7 +53,8 @@ def losses(rows: Sequence[Row], estimator: str, path: Path) -> None:
     The mean is over repeats that did not diverge.
     """
     swept = series(rows, estimator)
-    with figure(path, *shape(len(swept), COLUMNS), size=(3.6, 2.6)) as grid:
+    options: Any = {"size": (3.6, 2.6), "title": title(swept), "has_legend": True}
+    with figure(path, *shape(len(swept), COLUMNS), **options) as grid:
         for axes, row in zip(grid.flat, swept, strict=False):
             steps, values = row.loss()
             axes.plot(steps, values, lw=0.4, color="C0", alpha=0.35)
@@ -62,8 +63,6 @@ def losses(rows: Sequence[Row], estimator: str, path: Path) -> None:
                 axes.plot(steps, sound.mean(axis=1), color="C1", label="mean")
             by_step(axes, "surrogate loss")
             axes.set_title(row.label)
-        legend(grid[0, 0].figure)
-        grid[0, 0].figure.suptitle(title(swept))
 
 
 def sweep_samples(rows: Sequence[Row], estimator: str, path: Path) -> None:
@@ -123,14 +122,14 @@ def _nearest(swept: Sequence[Row], exponent: float) -> Row:
 def _grids(path: Path, rows: Sequence[Row], *, with_estimator: bool = False) -> None:
     rows = _sound(rows)
     text = f"{SCORES['kid_rbf']}, and {SCORES['fid']}; {title(rows, features=True)}"
-    with figure(path, *shape(len(rows), COLUMNS), size=(2.4, 2.9)) as grid:
-        for axes, row in zip(grid.flat, rows, strict=False):
-            images, repeat = row.samples(at_infinity("kid_rbf"))
-            kid, fid = shown_scores(row)
-            name = f"{row.estimator}\n{row.label}" if with_estimator else row.label
-            caption = f"{name}\nrepeat {repeat}: KID {1000 * kid:.3g}e-3, FID {fid:.3g}"
-            tiles(axes, images[: GRID_SIDE**2], GRID_SIDE, caption)
-        grid[0, 0].figure.suptitle(text)
+    found = {}
+    for row in rows:
+        images, repeat = row.samples(at_infinity("kid_rbf"))
+        kid, fid = shown_scores(row)
+        name = f"{row.estimator}\n{row.label}" if with_estimator else row.label
+        caption = f"{name}\nrepeat {repeat}: KID {1000 * kid:.3g}e-3, FID {fid:.3g}"
+        found[caption] = images[: GRID_SIDE**2]
+    draw_tiles(path, found, GRID_SIDE, most=COLUMNS, size=(2.4, 2.9), title=text)
 
 
 def _sound(rows: Sequence[Row]) -> list[Row]:

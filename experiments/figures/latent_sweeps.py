@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebmjax.recipes.evaluators.plots import COLOURS, LINES, figure, legend
+from ebmjax.recipes.evaluators.plots import COLOURS, LINES, figure
 
 from .latent_data import (
     BATCH_SIZE,
@@ -42,27 +42,16 @@ ESTIMATORS = {
 }
 
 
-def measured_variances(rows: Sequence[Row]) -> dict[str, str]:
-    """Returns labels of VARIANCES; runs of earlier versions lack the generator's."""
-    return {
-        name: label
-        for name, label in VARIANCES.items()
-        if any(name in one for row in rows for one in row.evaluations)
-    }
-
-
 def boxes(rows: Sequence[Row], estimator: str, path: Path) -> None:
     """Draws Figs. 3 and 4 (16 and 17): the variances of a sweep, a box a row over repeats."""
     swept = series(rows, estimator)
-    variances = measured_variances(rows)
-    with figure(path, 1, len(variances), size=(4.5, 3.8)) as (panels,):
-        for axes, (name, label) in zip(panels, variances.items(), strict=True):
+    with figure(path, 1, len(VARIANCES), size=(4.5, 3.8), title=title(swept)) as (panels,):
+        for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
             names, values = box_values(swept, name)
             axes.boxplot(values, tick_labels=names, medianprops={"color": "C0"}, showfliers=False)
             for place, found in enumerate(values, start=1):
                 axes.plot(np.full(len(found), place), found, "o", color="C0", alpha=0.5)
             axes.set(xlabel="batch size" if estimator == "vanilla" else "exponent p", ylabel=label)
-        panels[0].figure.suptitle(title(swept))
 
 
 def title(rows: Sequence[Row], *, features: bool = False) -> str:
@@ -74,9 +63,8 @@ def title(rows: Sequence[Row], *, features: bool = False) -> str:
     if not rows:
         raise Absent("no run has finished")
     names = {row.estimator for row in rows}
-    repeats = max(len(row.values("coordinate_gradient_variance")) for row in rows)
     parts = [*(ESTIMATORS.get(name, name) for name in names if len(names) == 1)]
-    parts += [f"{repeats} repeats"]
+    parts += [f"{max(len(row.values('coordinate_gradient_variance')) for row in rows)} repeats"]
     if features:
         if "generation" not in rows[0].evaluations[0]:
             raise Absent("nothing was generated (config.eval.num_generated)")
@@ -89,40 +77,31 @@ def box_values(swept: Sequence[Row], name: str) -> tuple[list[str], list[np.ndar
     names, boxed = [], []
     for row in swept:
         values = row.values(name)
-        finite = values[np.isfinite(values)]
+        boxed.append(values[np.isfinite(values)])
         value = row.config[BATCH_SIZE] if row.estimator == "vanilla" else row.exponent
-        lost = len(values) - len(finite)
+        lost = len(values) - len(boxed[-1])
         names.append(f"{value:g}" + (f"\n({lost} lost)" if lost else ""))
-        boxed.append(finite)
     return names, boxed
 
 
-def separated(rows: Sequence[Row], estimator: str, path: Path, score: str) -> None:
-    """Draws Figs. 5 and 12 (18, 13): a score against the variances, a panel a regime."""
+def against_variance(
+    rows: Sequence[Row], estimator: str, path: Path, score: str, *, is_collated: bool = False
+) -> None:
+    """Draws a score against the variances: a panel a regime, Figs. 5 and 12 (18, 13).
+
+    With ``is_collated`` all regimes share a panel, Fig. 10 (19).
+    """
     found = regimes(rows, estimator)
     heading = title(series(rows, estimator), features=True)
-    variances = measured_variances(rows)
-    with figure(path, len(variances), len(found), size=(3.7, 3.2)) as grid:
-        for line, (variance, label) in zip(grid, variances.items(), strict=True):
-            for axes, (regime, mine), colour in zip(line, found.items(), COLOURS, strict=False):
-                _scatter(axes, points(mine, variance, at_infinity(score)), colour)
-                axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
-        grid[0, 0].figure.suptitle(heading)
-
-
-def collated(rows: Sequence[Row], estimator: str, path: Path, score: str) -> None:
-    """Draws Fig. 10 (19): the same in one panel for all regimes."""
-    found = regimes(rows, estimator)
-    heading = title(series(rows, estimator), features=True)
-    variances = measured_variances(rows)
-    with figure(path, 1, len(variances), size=(5.5, 4.6)) as (panels,):
-        for axes, (variance, label) in zip(panels, variances.items(), strict=True):
-            for (regime, mine), colour in zip(found.items(), COLOURS, strict=False):
+    num = len(VARIANCES)
+    shape, size = ((1, num), (5.5, 4.6)) if is_collated else ((num, len(found)), (3.7, 3.2))
+    with figure(path, *shape, size=size, title=heading, has_legend=is_collated) as grid:
+        for i, (variance, label) in enumerate(VARIANCES.items()):
+            for j, ((regime, mine), colour) in enumerate(zip(found.items(), COLOURS, strict=False)):
+                axes = grid[0, i] if is_collated else grid[i, j]
                 mean = points(mine, variance, at_infinity(score))
-                _scatter(axes, mean, colour, label=regime)
-            axes.set(xlabel=label, ylabel=SCORES[score])
-        legend(panels[0].figure)
-        panels[0].figure.suptitle(heading)
+                _scatter(axes, mean, colour, label=regime * is_collated)
+                axes.set(xlabel=label, ylabel=SCORES[score], title="" if is_collated else regime)
 
 
 def overlaid(rows: Sequence[Row], estimator: str, path: Path, score: str) -> None:
@@ -135,47 +114,42 @@ def overlaid(rows: Sequence[Row], estimator: str, path: Path, score: str) -> Non
         for regime, mine in (low, high)
     ]
     panels = [panel for panel in panels if panel[2]]
-    variances = measured_variances(rows)
     colours = {row.label: style["color"] for row, style in zip(changed, cycle(LINES), strict=False)}
-    with figure(path, len(variances), len(panels), size=(5.5, 3.75)) as grid:
-        for line, (variance, label) in zip(grid, variances.items(), strict=True):
+    options: Any = {"size": (5.5, 3.75), "title": heading, "has_legend": True}
+    with figure(path, len(VARIANCES), len(panels), **options) as grid:
+        for line, (variance, label) in zip(grid, VARIANCES.items(), strict=True):
             for axes, (regime, mine, other) in zip(line, panels, strict=True):
                 at = partial(points, x_name=variance, y_name=at_infinity(score))
                 _scatter(axes, at(mine), COLOURS[1 if regime == low[0] else 2])
                 bases = [row for row in mine if row.exponent in {one.exponent for one in other}]
                 axes.plot(*at(bases)[1:3], "o", ms=16, mfc="none", mec="0.4")
                 for row in other:
-                    colour = colours[row.label]
-                    _errorbars(axes, at([row]), color=colour, marker="s", label=row.label)
+                    style = {"color": colours[row.label], "marker": "s", "label": row.label}
+                    _errorbars(axes, at([row]), **style)
                 axes.set(xlabel=label, ylabel=SCORES[score], title=regime)
-        legend(grid[0, 0].figure)
-        grid[0, 0].figure.suptitle(heading)
 
 
 def against_time(rows: Sequence[Row], path: Path) -> None:
     """Draws KID_inf and nats against training time, by row; the thesis has no such figure."""
-    heading = title(rows, features=True)
     numbers = {
         at_infinity("kid_rbf"): SCORES["kid_rbf"],
         "evidence.ais.mean": "log evidence of test images by AIS, nats",
     }
-    estimators = sorted({row.estimator for row in rows})
     axis: dict[str, Any] = {"xlabel": "seconds of training, one repeat", "xscale": "log"}
-    with figure(path, 1, 2, size=(7.5, 7)) as (panels,):
+    options: Any = {"title": title(rows, features=True), "has_legend": True}
+    with figure(path, 1, 2, size=(7.5, 7), **options) as (panels,):
         for axes, (name, label) in zip(panels, numbers.items(), strict=True):
-            for place, estimator in enumerate(estimators):
+            for place, estimator in enumerate(sorted({row.estimator for row in rows})):
                 mine = [row for row in rows if row.estimator == estimator]
                 found = points(mine, "cost.train_seconds", name)
-                _errorbars(axes, found, color=f"C{place}", marker="o", label=estimator)
+                _errorbars(axes, found, color=f"C{place}", label=estimator)
                 _names(axes, found)
             axes.set(**axis, ylabel=label, xmargin=0.2)
-        legend(panels[0].figure)
-        panels[0].figure.suptitle(heading)
 
 
 def _scatter(axes: Axes, mean: Points, colour: str, label: str = "") -> None:
     """Draws means, spreads and the parabola through them."""
-    _errorbars(axes, mean, color=colour, marker="o", label=label)
+    _errorbars(axes, mean, color=colour, label=label)
     _names(axes, mean)
     curve = quadratic(mean)
     if curve is not None:
@@ -188,5 +162,5 @@ def _names(axes: Axes, mean: Points) -> None:
 
 
 def _errorbars(axes: Axes, mean: Points, **style: Any) -> None:
-    style |= {"xerr": mean.x_spread, "yerr": mean.y_spread, "ls": "", "capsize": 2}
-    axes.errorbar(mean.x, mean.y, **style)
+    style = {"marker": "o", "ls": "", "capsize": 2, **style}
+    axes.errorbar(mean.x, mean.y, xerr=mean.x_spread, yerr=mean.y_spread, **style)

@@ -1,7 +1,8 @@
-"""Draws the learned densities of all objectives, from a study's folder."""
+"""Draws total variations and densities by objective and beta, from a study's folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,8 @@ from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.models.plane.beta_plots import shown_density, tile
 from ebmjax.recipes.models.plane.checks import name_of
 from ebmjax.recipes.models.plane.grid import Grid
-from ebmjax.recipes.study.reader import Run, first, row_names
+from ebmjax.recipes.study.figures import draw_means
+from ebmjax.recipes.study.reader import Run, done, first, row_names
 
 TITLES = {
     "default": "default",
@@ -17,6 +19,43 @@ TITLES = {
     "batch_corrected": "batch corrected",
     "true_objective": "true objective",
 }
+ENDS = ("", " restricted", " degenerate")
+DATA = tuple(f"{name}{end}" for name in ("gmm", "circles") for end in ENDS)
+DISTANCES = {"density_tv": "total variation, density", "sample_tv": "total variation, chains"}
+
+
+def divergences(folder: Path) -> None:
+    """Draws divergences.png of a study's folder: total variation against beta, a line a row.
+
+    A row's panel in ``DATA`` has the longest name with which the row's begins. Means are over
+    runs that have a number.
+    """
+    lines: dict[str, list[tuple[str, list[dict[str, Any]]]]] = {name: [] for name in DATA}
+    for row in sorted(row_names(folder)):
+        words = row.replace("_", " ").replace(",", "")
+        panel = max((name for name in DATA if words.startswith(name)), key=len, default=None)
+        runs = [[*run.evaluation()["by_beta"].values()] for run in done(folder, row)]
+        if panel and runs:
+            lines[panel].append((words.removeprefix(panel).strip() or "default", runs))
+    lines = {panel: found for panel, found in lines.items() if found}
+    if not lines:
+        return
+    colours: dict[str, str] = {}
+    options: Any = {"size": (3, 3), "sharey": "row", "has_legend": True}
+    with figure(folder / "divergences.png", 2, len(lines), **options) as grid:
+        for axes, (panel, found) in zip(grid.T, lines.items(), strict=True):
+            axes[0].set_title(panel)
+            for line, runs in found:
+                colour = colours.setdefault(line, f"C{len(colours)}")
+                models = [sorted(run, key=lambda model: model["beta"]) for run in runs]
+                betas = [model["beta"] for model in models[0]]
+                for place, name in zip(axes, DISTANCES, strict=True):
+                    values = [[model[name] for model in run] for run in models]
+                    draw_means(place, betas, values, "deviation", color=colour, label=line)
+        for axes, label in zip(grid, DISTANCES.values(), strict=True):
+            axes[0].set_ylabel(label)
+        for axes in grid.flat:
+            axes.set(xlabel="beta", ylim=(0, 1.03))
 
 
 def objectives(folder: Path) -> None:

@@ -92,7 +92,8 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
     )
     names = sampler_names(runs)
     published = [(PUBLISHED[name], row) for row, name in enumerate(names) if name in PUBLISHED]
-    with plots.figure(path, 1, len(panels), size=(3.6, 4.2), sharey=True) as (grid,):
+    options: Any = {"size": (3.6, 4.2), "sharey": True, "has_legend": True}
+    with plots.figure(path, 1, len(panels), **options) as (grid,):
         for axes, (number, label) in zip(grid, panels, strict=True):
             for i, setting in enumerate(settings):
                 dots = [
@@ -113,4 +114,3 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
             axes.set_yticks(range(len(names)), [title(name) for name in names])
         grid[0].plot(*zip(*published, strict=True), "x", color="0.3", ms=7, label="published")
         grid[0].invert_yaxis()
-        plots.legend(grid[0].figure)

@@ -20,24 +20,22 @@ from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
-from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
-figures = project("figures.chains")
+figures = project("figures.image")
+skip = project("settings.joint_rows").skip
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
+PSGLD = (JEM, "--config.sampler.name=psgld")
 NOT_USED = "--config.sampler.literal_mala.rejects=False"
 ROWS: dict[str, str | Sequence[str]] = {
     "SGLD": JEM,
     "SGLD, literal ratio": [f"{JEM}:mala_literal", NOT_USED],
     "MALA, literal": f"{JEM}:mala_literal",
     "MALA": f"{JEM}:mala",
-    "pSGLD, lambda 1": [JEM, "--config.sampler.name=psgld"],
-    "pSGLD, lambda 1e-4": [
-        JEM,
-        "--config.sampler.name=psgld",
-        "--config.sampler.psgld.damping=1e-4",
-    ],
+    "pSGLD, lambda 1": PSGLD,
+    "pSGLD, lambda 1e-4": [*PSGLD, "--config.sampler.psgld.damping=1e-4"],
 }
 IGEBM_ROWS: dict[str, str | Sequence[str]] = {
     "SGLD": IGEBM,
@@ -50,50 +48,33 @@ IGEBM_ROWS: dict[str, str | Sequence[str]] = {
 PANELS: tuple[Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
-    ("sample_fid", "FID of the buffer ({extractor})", "log"),
+    BUFFER_FID,
 )
-ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
 CHAINS = {
-    "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
-    "distance travelled": ("chain_displacement", 1.0, 5),
-    "preconditioner G": ("chain_preconditioner", 1.0, 3),
+    **fid_columns("buffer", "fresh"),
+    **named("acceptance, end of training", "distance travelled", "preconditioner G"),
 }
 COMMON = ("--config.eval.every_epochs=4", "--config.eval.num_profiled=64")
 
 
 def draw(rows: Sequence[str], panels: Sequence[Panel], folder: Path) -> None:
     """The figures of a study's folder."""
-    figures.draw_study(rows, folder)
+    figures.profiles(rows, folder)
     over_training(panels, "training", folder)
 
 
 STUDIES = {
     "": Study(
         rows=ROWS,
-        columns={
-            "accuracy, %": ("classification.accuracy", 100.0, 1),
-            "ECE, %": ("classification.ece", 100.0, 1),
-            **fid_columns("buffer", "fresh"),
-            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
-            **CHAINS,
-        },
+        columns={**named("accuracy, %", "ECE, %"), **CHAINS},
         num_seeds=3,
-        common=(
-            *COMMON,
-            "--config.eval.num_ood=0",
-            "--config.eval.num_attacked=0",
-            "--config.eval.landscape_points=0",
-        ),
+        common=(*COMMON, *skip("ood", "attacks", "landscape")),
         draw=partial(draw, tuple(ROWS), (ACCURACY, *PANELS)),
     ),
     "igebm": Study(
         rows=IGEBM_ROWS,
         num_seeds=3,
-        columns={
-            **fid_columns("buffer", "fresh"),
-            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
-            **CHAINS,
-        },
+        columns=CHAINS,
         common=COMMON,
         draw=partial(draw, tuple(IGEBM_ROWS), PANELS),
     ),

@@ -9,16 +9,21 @@ Variants:
 - images: energies of the digits (IGEBM), without spectral norm where it says "bare".
 """
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study.named_columns import fid_columns, named
+
+skip = project("settings.joint_rows").skip
 
 JEM, IMAGES = "configs/jem_digits.py", "configs/igebm_digits.py"
 L2 = "--config.loss.energy_l2"
 OPEN = "--config.sampler.box=none"
-COMMON = (
-    "--config.train.checkpoint_every_epochs=40",
-    "--config.eval.every_epochs=40",
-)
+COMMON = ("--config.train.checkpoint_every_epochs=40", "--config.eval.every_epochs=40")
+ENDS = {
+    **named("largest loss", "skipped steps"),
+    **fid_columns("buffer"),
+    **named("RMS displacement of fresh chains"),
+}
 
 STUDIES = {
     "": Study(
@@ -28,20 +33,11 @@ STUDIES = {
             for weight in (0.0, 0.001, 0.01, 0.1)
         },
         columns={
-            "accuracy, %": ("classification.accuracy", 100.0, 1),
-            "ECE, %": ("classification.ece", 100.0, 1),
+            **named("accuracy, %", "ECE, %"),
             "f of data - of samples, nats": ("energy_gap", 1.0, 2),
-            "largest loss": ("over_training.largest_loss", 1.0, 1),
-            "skipped steps": ("skipped", 1.0, 0),
-            **fid_columns("buffer"),
-            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
+            **ENDS,
         },
-        common=(
-            *COMMON,
-            "--config.eval.num_ood=0",
-            "--config.eval.num_attacked=0",
-            "--config.eval.landscape_points=0",
-        ),
+        common=(*COMMON, *skip("ood", "attacks", "landscape")),
     ),
     "images": Study(
         rows={
@@ -54,13 +50,7 @@ STUDIES = {
             )
             for weight in (0.0, 0.01)
         },
-        columns={
-            "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
-            "largest loss": ("over_training.largest_loss", 1.0, 1),
-            "skipped steps": ("skipped", 1.0, 0),
-            **fid_columns("buffer"),
-            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
-        },
+        columns={**named("energy of samples - of data, nats"), **ENDS},
         common=COMMON,
     ),
 }

@@ -13,7 +13,11 @@ Variants:
 - quick: a few updates of two rows.
 """
 
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.named_columns import auroc_columns, named
+
+skip = project("settings.joint_rows").skip
 
 SADAJEM, JEM = "configs/sadajem_digits.py", "configs/jem_digits.py"
 JEMPP, SVGD = "configs/jempp_digits.py", "configs/svgdjem_digits.py"
@@ -40,19 +44,15 @@ ROWS = {
 RADIUS = {"without": [SADAJEM, "--config.optimizer.rho=None"]} | {
     f"{name.upper()}, rho {rho}": [
         SADAJEM,
-        f"--config.optimizer.rho={rho}",
-        f"--config.optimizer.adaptive={name == 'asam'}",
+        *make_flags({"optimizer.rho": rho, "optimizer.adaptive": name == "asam"}),
     ]
     for name, radii in (("sam", (0.05, 0.1, 0.2, 0.4, 0.8)), ("asam", (0.5, 1.0, 2.0, 4.0, 8.0)))
     for rho in radii
 }
 COLUMNS = {
-    "accuracy, %": ("classification.accuracy", 100.0, 1),
-    "ECE, %": ("classification.ece", 100.0, 1),
-    "NLL, nats": ("classification.nll", 1.0, 3),
+    **named("accuracy, %", "ECE, %", "NLL, nats"),
     "Brier score": ("classification.brier", 1.0, 3),
-    "AUROC log p(x) / interp": ("ood.sets.interp.log_density.auroc", 1.0, 3),
-    "AUROC max p(y|x) / interp": ("ood.sets.interp.max_probability.auroc", 1.0, 3),
+    **auroc_columns({"interp": "interp"}, "log p(x)", "max p(y|x)"),
 }
 COMMON = (
     "--config.data.holdout=1300",
@@ -65,9 +65,7 @@ COMMON = (
     "--config.train.checkpoint_every_epochs=300",
     "--config.optimizer.decay_epochs=(180, 255)",
     "--config.eval.every_epochs=300",
-    "--config.eval.num_attacked=0",
-    "--config.eval.num_generated=0",
-    "--config.eval.landscape_points=0",
+    *skip("attacks", "samples", "landscape"),
 )
 QUICK = (*COMMON, "--config.train.num_epochs=10", "--config.train.checkpoint_every_epochs=10")
 

@@ -17,10 +17,12 @@ Variants:
 - quick: two rows of a few epochs.
 """
 
+from functools import partial
+
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.parts.samplers.table import NOISY
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
 
@@ -34,8 +36,8 @@ def row(setting: str, damping: float) -> tuple[str, list[str]]:
     """Its label and its run."""
     variant = "psgld" if setting == "confined" else "bare_psgld"
     guard = ON if setting == "bare, guard" else OFF
-    arguments = [f"{CONFIG}:{variant}", f"--config.sampler.psgld.damping={damping}", guard]
-    return f"{setting}, lambda {damping:g}", arguments
+    config = [f"{CONFIG}:{variant}", f"--config.sampler.psgld.damping={damping}", guard]
+    return f"{setting}, lambda {damping:g}", config
 
 
 COLUMNS = {
@@ -43,12 +45,9 @@ COLUMNS = {
     "lowest": ("over_training.best_sample_fid", 1.0, 1),
     "at step": ("over_training.best_step", 1.0, 0),
     **fid_columns("buffer", "fresh"),
-    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "FID along training, draws of the starts": ("over_training.start_fid", 1.0, 1),
-    "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
-    "distance travelled": ("chain_displacement", 1.0, 4),
-    "skipped steps": ("skipped", 1.0, 0),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("energy of samples - of data, nats", "distance travelled"),
+    **named("skipped steps", "seconds of training"),
 }
 SGLD = {
     "bare, SGLD": [f"{CONFIG}:bare", OFF],
@@ -59,46 +58,32 @@ SGLD = {
 
 def matched(noise: str, damping: float) -> tuple[str, list[str]]:
     """Its label and its run, with ``damping`` times SGLD's step."""
-    psgld = "--config.sampler.psgld"
-    arguments = [
-        f"{CONFIG}:bare_psgld",
-        f"{psgld}.damping={damping}",
-        f"{psgld}.step_size={damping * NOISY['step_size']}",
-        OFF,
-    ]
+    fields = {"damping": damping, "step_size": damping * NOISY["step_size"]}
     if noise == "preconditioned":
-        arguments += [f"{psgld}.noise_scale=None", f"{psgld}.temperature={TEMPERATURE}"]
-    return f"lambda {damping:g}, {noise} noise", arguments
+        fields |= {"noise_scale": None, "temperature": TEMPERATURE}
+    flags = make_flags({f"sampler.psgld.{name}": value for name, value in fields.items()})
+    return f"lambda {damping:g}, {noise} noise", [f"{CONFIG}:bare_psgld", *flags, OFF]
 
 
 COMMON = ("--config.eval.every_epochs=1", "--config.train.checkpoint_every_epochs=40")
 
+study = partial(Study, draw=figures.damping)
 STUDIES = {
-    "": Study(
-        rows=SGLD
-        | dict(
-            row(s, damping) for s in ("bare", "bare, guard", "confined") for damping in DAMPINGS
-        ),
-        columns=COLUMNS,
+    "": study(
+        SGLD | dict(row(s, d) for s in ("bare", "bare, guard", "confined") for d in DAMPINGS),
+        COLUMNS,
         common=COMMON,
-        draw=figures.damping,
     ),
-    "matched": Study(
-        rows={"SGLD": SGLD["bare, SGLD"]}
-        | dict(
-            matched(noise, damping)
-            for noise in ("plain", "preconditioned")
-            for damping in DAMPINGS[:-1]
-        ),
-        columns=COLUMNS | {"preconditioner G, end": ("chain_preconditioner", 1.0, 2)},
+    "matched": study(
+        {"SGLD": SGLD["bare, SGLD"]}
+        | dict(matched(noise, d) for noise in ("plain", "preconditioned") for d in DAMPINGS[:-1]),
+        COLUMNS | named("preconditioner G"),
         common=COMMON,
-        draw=figures.damping,
     ),
-    "quick": Study(
-        rows=dict(row("bare, guard", damping) for damping in (1e-4, 1.0)),
-        columns=COLUMNS,
+    "quick": study(
+        dict(row("bare, guard", damping) for damping in (1e-4, 1.0)),
+        COLUMNS,
         num_seeds=1,
         common=("--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
-        draw=figures.damping,
     ),
 }

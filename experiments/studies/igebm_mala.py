@@ -22,90 +22,72 @@ Variants:
 - quick: a few rows of a few epochs.
 """
 
+from functools import partial
 from pathlib import Path
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
 
 CONFIG = "configs/igebm_digits.py"
+MALA, ADAPTED, PRINTED = (f"{CONFIG}:mala{end}" for end in ("", "_adapted", "_literal"))
 LITERAL = "--config.sampler.literal_mala"
-MIRRORS = "--config.sampler.box=reflect"
+MIRRORS, NO_BOX = "--config.sampler.box=reflect", "--config.sampler.box=none"
+BESIDE = "--config.sampler.names=('sgld', 'mala')"
+WARM, HOT = (f"--config.sampler.mala.temperature={T}" for T in ("1e-3", "1e-2"))
 
 
-def robust(beta: float, output_scale: float) -> list[str]:
+def robust(beta: float, output_scale: float) -> tuple[str, ...]:
     """The robust objective; ``output_scale`` is the inverse of the temperature."""
     fields = {"name": "beta", "beta": beta, "output_scale": output_scale}
-    return [f"--config.loss.{name}={value}" for name, value in fields.items()]
+    return make_flags({f"loss.{name}": value for name, value in fields.items()})
 
 
 ROWS: dict[str, str | list[str]] = {
     "SGLD": CONFIG,
-    "MALA, literal": f"{CONFIG}:mala_literal",
-    "MALA, energies": [f"{CONFIG}:mala_literal", f"{LITERAL}.proposal=noise"],
+    "MALA, literal": PRINTED,
+    "MALA, energies": [PRINTED, f"{LITERAL}.proposal=noise"],
     "MALA, variance 2 step": [
-        f"{CONFIG}:mala_literal",
+        PRINTED,
         f"{LITERAL}.ratio=exponentials",
         f"{LITERAL}.temperature=1.0",
     ],
     "MALA, T = 1": f"{CONFIG}:mala_decoupled",
-    "MALA, implied T": f"{CONFIG}:mala",
-    "MALA, implied T, rejects the box's outside": [f"{CONFIG}:mala", "--config.sampler.box=reject"],
-    "MALA, implied T, mirrors": [f"{CONFIG}:mala", MIRRORS],
+    "MALA, implied T": MALA,
+    "MALA, implied T, rejects the box's outside": [MALA, "--config.sampler.box=reject"],
+    "MALA, implied T, mirrors": [MALA, MIRRORS],
     "SGLD, mirrors": [CONFIG, MIRRORS],
-    "MALA, implied T, mirrors, beside SGLD": [
-        f"{CONFIG}:mala",
-        MIRRORS,
-        "--config.sampler.names=('sgld', 'mala')",
-    ],
-    "MALA, implied T, no box": [f"{CONFIG}:mala", "--config.sampler.box=none"],
-    "MALA, implied T, beside SGLD": [f"{CONFIG}:mala", "--config.sampler.names=('sgld', 'mala')"],
+    "MALA, implied T, mirrors, beside SGLD": [MALA, MIRRORS, BESIDE],
+    "MALA, implied T, no box": [MALA, NO_BOX],
+    "MALA, implied T, beside SGLD": [MALA, BESIDE],
     "tempered MALA": f"{CONFIG}:tempered_mala",
     "tempered MALA, every move": f"{CONFIG}:tempered_mala_every_move",
     "MALA, annealed": f"{CONFIG}:mala_annealed",
     "SGLD, annealed": f"{CONFIG}:sgld_annealed",
-    "MALA, adapted": f"{CONFIG}:mala_adapted",
-    "MALA, adapted, T = 1e-3": [
-        f"{CONFIG}:mala_adapted",
-        "--config.sampler.mala.temperature=1e-3",
-    ],
-    "MALA, adapted, T = 1e-2": [
-        f"{CONFIG}:mala_adapted",
-        "--config.sampler.mala.temperature=1e-2",
-    ],
-    "MALA, adapted, T = 1e-2, energy L2 1": [
-        f"{CONFIG}:mala_adapted",
-        "--config.sampler.mala.temperature=1e-2",
-        "--config.loss.energy_l2=1.0",
-    ],
-    "MALA, adapted, T = 1e-3, beta 0.5": [
-        f"{CONFIG}:mala_adapted",
-        "--config.sampler.mala.temperature=1e-3",
-        *robust(0.5, 1e3),
-    ],
-    "MALA, adapted, no box": [f"{CONFIG}:mala_adapted", "--config.sampler.box=none"],
-    "MALA, adapted, floor": [f"{CONFIG}:mala_adapted", "--config.sampler.min_step_size=0.1"],
-    "MALA, adapted, beta 0.1": [f"{CONFIG}:mala_adapted", *robust(0.1, 2e4)],
+    "MALA, adapted": ADAPTED,
+    "MALA, adapted, T = 1e-3": [ADAPTED, WARM],
+    "MALA, adapted, T = 1e-2": [ADAPTED, HOT],
+    "MALA, adapted, T = 1e-2, energy L2 1": [ADAPTED, HOT, "--config.loss.energy_l2=1.0"],
+    "MALA, adapted, T = 1e-3, beta 0.5": [ADAPTED, WARM, *robust(0.5, 1e3)],
+    "MALA, adapted, no box": [ADAPTED, NO_BOX],
+    "MALA, adapted, floor": [ADAPTED, "--config.sampler.min_step_size=0.1"],
+    "MALA, adapted, beta 0.1": [ADAPTED, *robust(0.1, 2e4)],
     "HMC, adapted": f"{CONFIG}:hmc",
     "SGLD + MALA + HMC": f"{CONFIG}:mixed",
 }
 COLUMNS = {
-    "implied T, 1e-6": ("implied_temperature", 1e6, 3),
-    "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
+    **named("implied T, 1e-6", "acceptance, end of training"),
     "lowest in training": ("over_training.lowest_acceptance", 1.0, 3),
     "of a move, literal": ("acceptance_literal", 1.0, 3),
     "of a move, T = 1": ("acceptance_decoupled", 1.0, 3),
     "of a move, implied T": ("acceptance_implied", 1.0, 3),
-    "distance travelled": ("chain_displacement", 1.0, 5),
-    "energy of fresh - of data, nats": ("energies.gap", 1.0, 2),
-    "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
+    **named("distance travelled", "energy of fresh - of data, nats", "R-hat of energies"),
     **fid_columns("buffer", "fresh"),
-    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
-    "KID, buffer": ("generation.buffer.kid", 1.0, 1),
+    **named("KID, buffer"),
     "KID, draws of its law": ("generation.buffer.starts.kid", 1.0, 1),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("seconds of training"),
 }
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
 
@@ -125,21 +107,16 @@ def draw(folder: Path) -> None:
     figures.samples(SHOWN, folder)
 
 
+study = partial(Study, columns=COLUMNS, draw=draw)
+FEW = ("SGLD", "MALA, literal", "MALA, T = 1", "MALA, adapted")
 STUDIES = {
-    "": Study(rows=ROWS, columns=COLUMNS, common=COMMON, draw=draw),
-    "tempered": Study(
-        rows={name: ROWS[name] for name in ("tempered MALA, every move", *ANNEALED)},
-        columns=COLUMNS,
-        common=COMMON,
-        draw=draw,
+    "": study(ROWS, common=COMMON),
+    "tempered": study(
+        {name: ROWS[name] for name in ("tempered MALA, every move", *ANNEALED)}, common=COMMON
     ),
-    "quick": Study(
-        rows={
-            name: ROWS[name] for name in ("SGLD", "MALA, literal", "MALA, T = 1", "MALA, adapted")
-        },
-        columns=COLUMNS,
+    "quick": study(
+        {name: ROWS[name] for name in FEW},
         num_seeds=1,
         common=("--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
-        draw=draw,
     ),
 }

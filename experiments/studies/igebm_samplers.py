@@ -25,8 +25,8 @@ from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
 from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
 
@@ -90,16 +90,10 @@ DATA = {
 }
 COLUMNS = {
     **fid_columns("buffer", "fresh", "short"),
-    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
-    "RMS displacement, chains as in training": ("generation.short.rms_displacement", 1.0, 3),
-    "KID, buffer": ("generation.buffer.kid", 1.0, 1),
+    **named("KID, buffer"),
     "KID, starts of fresh chains": ("generation.fresh.starts.kid", 1.0, 1),
-    "implied T, 1e-6": ("implied_temperature", 1e6, 3),
-    "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
-    "distance travelled": ("chain_displacement", 1.0, 5),
-    "energy of fresh - of data, nats": ("energies.gap", 1.0, 2),
-    "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("implied T, 1e-6", "acceptance, end of training", "distance travelled"),
+    **named("energy of fresh - of data, nats", "R-hat of energies", "seconds of training"),
 }
 
 
@@ -111,34 +105,32 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
 
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
 
+
+def small(config: str) -> dict[str, list[str]]:
+    """The table's samplers in a small configuration of CIFAR-10."""
+    return {
+        label: [config, f"--config.sampler.names=('{name}',)"] for label, name in CIFAR_ROWS.items()
+    }
+
+
 STUDIES = {
     "": Study(
-        rows={label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
-        columns=COLUMNS,
+        {label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
+        COLUMNS,
         common=COMMON,
         draw=partial(draw, figures.ACCEPTANCE, list(ROWS)),
     ),
     "proposals": Study(
-        rows=WIDE,
-        columns=COLUMNS,
+        WIDE,
+        COLUMNS,
         num_seeds=3,
         common=(*COMMON, "--config.model.features=(64,)"),
         draw=partial(draw, figures.ACCEPTANCE, list(WIDE)),
     ),
-    "cifar10": Study(
-        rows={
-            label: [CIFAR, f"--config.sampler.names=('{name}',)"]
-            for label, name in CIFAR_ROWS.items()
-        },
-        columns=COLUMNS,
-        draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
-    ),
+    "cifar10": Study(small(CIFAR), COLUMNS, draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS))),
     "cifar10_thesis": Study(
-        rows={
-            label: [f"{CIFAR}_thesis", f"--config.sampler.names=('{name}',)"]
-            for label, name in CIFAR_ROWS.items()
-        },
-        columns=COLUMNS,
+        small(f"{CIFAR}_thesis"),
+        COLUMNS,
         num_seeds=3,
         common=(
             "--config.sampler.tempered_mala.acceptance_decay=0.0",

@@ -13,13 +13,16 @@ Variants:
 - quick: three rows of a few epochs.
 """
 
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.plots import figure, legend
+from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.study import Study, reader
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study.figures import draw_means
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
 NOISES = {
@@ -47,11 +50,10 @@ ROWS = {
 }
 COLUMNS = {
     **fid_columns("buffer", "fresh"),
-    "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
+    **named("energy of samples - of data, nats"),
     "squared distance travelled, a pixel": ("chain_displacement", 1.0, 6),
     "acceptance, T implied": ("chain_acceptance_prob", 1.0, 2),
-    "largest loss": ("over_training.largest_loss", 1.0, 1),
-    "skipped steps": ("skipped", 1.0, 0),
+    **named("largest loss", "skipped steps"),
 }
 PANELS = {
     "FID of the buffer (digits features)": ("generation", "buffer", "fid"),
@@ -64,19 +66,16 @@ def draw(folder: Path) -> None:
     """Draws ``steps.png``: numbers at the end against the step, a line a noise, seeds as dots."""
     if not any(reader.done(folder, row) for row in ROWS):
         return
-    with figure(folder / "steps.png", 1, len(PANELS), size=(4.6, 3.6)) as (axes,):
+    options: Any = {"size": (4.6, 3.6), "has_legend": True}
+    with figure(folder / "steps.png", 1, len(PANELS), **options) as (axes,):
         for axis, (title, path) in zip(axes, PANELS.items(), strict=True):
             for noise in NOISES:
-                found = {step: _values(folder, label(noise, step), path) for step in STEPS}
-                found = {step: values for step, values in found.items() if values}
-                if not found:
-                    continue
-                (line,) = axis.plot([*found], [np.mean(v) for v in found.values()], label=noise)
-                for step, values in found.items():
-                    axis.plot([step] * len(values), values, ".", color=line.get_color())
+                found = [_values(folder, label(noise, step), path) for step in STEPS]
+                seeds = [*zip_longest(*found, fillvalue=np.nan)]
+                if seeds:
+                    draw_means(axis, STEPS, seeds, "dots", label=noise)
             axis.set(xscale="log", xlabel="step", ylabel=title)
             axis.set_yscale("symlog" if path == ("energy_gap",) else "log")
-        legend(axes[0].figure)
 
 
 def _values(folder: Path, row: str, path: tuple[str, ...]) -> list[float]:

@@ -21,66 +21,43 @@ Variants for a CPU, on 5,000 images of 16x16:
 - views: which part of the augmentation of p(x) matters (section 3.2: crops, hardly flips).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, named
 
 figures = project("figures.joint")
-RADII = project("settings.radii").RADII
-scenarios = project("settings.robust_scenarios")
+joint = project("settings.joint")
+joint_rows = project("settings.joint_rows")
 
-SADAJEM = "configs/sadajem_cifar10.py"
+JEM, SADAJEM = "configs/jem_cifar10.py", "configs/sadajem_cifar10.py"
 COLUMNS = {
-    "accuracy, %": ("classification.accuracy", 100.0, 1),
-    "ECE, %": ("classification.ece", 100.0, 1),
-    "NLL, nats": ("classification.nll", 1.0, 3),
+    **named("accuracy, %", "ECE, %", "NLL, nats"),
     **fid_columns("buffer", "fresh", decimals=2),
-    "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 3),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("seconds of training"),
+}
+INCEPTION = {
+    "IS ({extractor}), buffer": ("generation.buffer.is", 1.0, 2),
+    "IS ({extractor}), starts": ("generation.buffer.starts.is", 1.0, 2),
 }
 # What SADA-JEM's code reports, beside what nothing is selected for.
 SELECTED = {
-    "FID ({extractor}), buffer, selected": ("generation.buffer_selected.fid", 1.0, 2),
-    "IS ({extractor}), buffer": ("generation.buffer.is", 1.0, 2),
-    "IS ({extractor}), buffer, selected": ("generation.buffer_selected.is", 1.0, 2),
-    "FID ({extractor}), starts, selected": (
-        "generation.buffer_selected.starts.fid",
-        1.0,
-        2,
-    ),
-    "IS ({extractor}), starts": ("generation.buffer.starts.is", 1.0, 2),
-    "IS ({extractor}), starts, selected": (
-        "generation.buffer_selected.starts.is",
-        1.0,
-        2,
-    ),
+    **INCEPTION,
     "IS ({extractor}), test images": ("generation.test_images.is", 1.0, 2),
+    "FID ({extractor}), buffer, selected": ("generation.buffer_selected.fid", 1.0, 2),
+    "IS ({extractor}), buffer, selected": ("generation.buffer_selected.is", 1.0, 2),
+    "FID ({extractor}), starts, selected": ("generation.buffer_selected.starts.fid", 1.0, 2),
+    "IS ({extractor}), starts, selected": ("generation.buffer_selected.starts.is", 1.0, 2),
 }
-SETS = {
-    "SVHN": "svhn_cropped",
-    "interp": "interp",
-    "CIFAR-100": "cifar100",
-    "CelebA": "celeb_a",
-}
-SETS_CIFAR100 = {
-    "SVHN": "svhn_cropped",
-    "interp": "interp",
-    "CIFAR-10": "cifar10",
-    "CelebA": "celeb_a",
-}
-SCORES = {"log p(x)": "log_density", "max p(y|x)": "max_probability"}
-AUROC = {
-    f"AUROC log p(x) / {name}": (f"ood.sets.{name}.log_density.auroc", 1.0, 3)
-    for name in ("interp", "natural_patches")
-}
+INTERP = {"interp": "interp"}
+SETS = {"SVHN": "svhn_cropped", **INTERP, "CIFAR-100": "cifar100", "CelebA": "celeb_a"}
+SETS_CIFAR100 = {"SVHN": "svhn_cropped", **INTERP, "CIFAR-10": "cifar10", "CelebA": "celeb_a"}
 ABLATION = {
-    "JEM": "configs/jem_cifar10.py:k10",
-    "JEM, SAM": "configs/jem_cifar10.py:k10_sam",
+    "JEM": f"{JEM}:k10",
+    "JEM, SAM": f"{JEM}:k10_sam",
     "JEM++": f"{SADAJEM}:jempp",
     "JEM++, SAM": f"{SADAJEM}:jempp_sam",
     "JEM++, p(x) unaugmented": f"{SADAJEM}:jempp_unaugmented",
@@ -112,12 +89,13 @@ STEPS = {
     for k, variant in ((5, ":k5"), (10, ""), (20, ":k20"))
 }
 SAMPLERS = {
-    "SGLD": "configs/jem_cifar10.py",
-    "pSGLD, lambda 1": "configs/jem_cifar10.py:psgld",
-    "MALA": "configs/jem_cifar10.py:mala",
-    "MALA, literal": "configs/jem_cifar10.py:mala_literal",
+    "SGLD": JEM,
+    "pSGLD, lambda 1": f"{JEM}:psgld",
+    "MALA": f"{JEM}:mala",
+    "MALA, literal": f"{JEM}:mala_literal",
 }
 CPU = (f"{SADAJEM}:cpu", "--config.model.norm=batch")
+AUGMENTED = (*CPU, "--config.data.augment_positives=True")
 SMALL = {
     f"p(x) {images}{', SAM' if is_sharp else ''}": [
         *CPU,
@@ -130,110 +108,68 @@ SMALL = {
 # As SADA-JEM, with SAM; "unaugmented" and "cropped and flipped" are rows of "cpu".
 VIEWS = {
     "p(x) unaugmented": CPU,
-    "p(x) flipped": [
-        *CPU,
-        "--config.data.augment_positives=True",
-        "--config.data.positive_crop_padding=0",
-    ],
-    "p(x) cropped": [
-        *CPU,
-        "--config.data.augment_positives=True",
-        "--config.data.positive_flip=False",
-    ],
-    "p(x) cropped and flipped": [*CPU, "--config.data.augment_positives=True"],
+    "p(x) flipped": [*AUGMENTED, "--config.data.positive_crop_padding=0"],
+    "p(x) cropped": [*AUGMENTED, "--config.data.positive_flip=False"],
+    "p(x) cropped and flipped": AUGMENTED,
 }
-
-
-def aurocs(sets: Mapping[str, str]) -> dict[str, tuple[str, float, int]]:
-    """A column for each score and each of the ``sets``, label to name."""
-    return {
-        f"AUROC {label} / {set_label}": (f"ood.sets.{name}.{score}.auroc", 1.0, 3)
-        for label, score in SCORES.items()
-        for set_label, name in sets.items()
-    }
-
-
-def study(
-    rows: Mapping[str, str | Sequence[str]],
-    sets: Mapping[str, str] = SETS,
-    draw: Callable[[Path], None] | None = None,
-) -> Study:
-    """At the paper's size: one seed."""
-    return Study(
-        rows=rows,
-        columns=COLUMNS | SELECTED | aurocs(sets),
-        num_seeds=1,
-        common=("--config.eval.selected_by_confidence=True",),
-        draw=draw,
-    )
-
-
+study = partial(Study, num_seeds=1)
+paper = partial(
+    study,
+    columns=COLUMNS | SELECTED | auroc_columns(SETS, "log p(x)", "max p(y|x)"),
+    common=("--config.eval.selected_by_confidence=True",),
+)
+small = partial(
+    study,
+    columns=COLUMNS | auroc_columns(INTERP | {"natural_patches": "natural_patches"}, "log p(x)"),
+)
 STUDIES = {
     # Table 3 is of the same models; Fig. 4(a) is of a classifier without normalisation.
-    "models": study(
-        {**models("cifar10"), "softmax, no normalisation": "configs/jem_cifar10.py:softmax"}
+    "models": paper({**models("cifar10"), "softmax, no normalisation": f"{JEM}:softmax"}),
+    "models_cifar100": paper(
+        models("cifar100"),
+        columns=COLUMNS | SELECTED | auroc_columns(SETS_CIFAR100, "log p(x)", "max p(y|x)"),
     ),
-    "models_cifar100": study(models("cifar100"), SETS_CIFAR100),
-    "steps": study(STEPS, draw=partial(figures.learning, list(STEPS))),
-    "ablation": study(ABLATION),
-    "radius": study({name: f"{SADAJEM}:{name}" for name in RADII}),
-    "cpu": Study(rows=SMALL, columns=COLUMNS | AUROC, num_seeds=1),
-    "views": Study(rows=VIEWS, columns=COLUMNS | AUROC, num_seeds=1),
-    "samplers": Study(
-        rows=SAMPLERS,
-        columns=COLUMNS | AUROC,
-        num_seeds=1,
-        common=("--config.train.num_epochs=100",),
-    ),
+    "steps": paper(STEPS, draw=partial(figures.learning, list(STEPS))),
+    "ablation": paper(ABLATION),
+    "radius": paper({name: f"{SADAJEM}:{name}" for name in joint.RADII}),
+    "cpu": small(SMALL),
+    "views": small(VIEWS),
+    "samplers": small(SAMPLERS, common=("--config.train.num_epochs=100",)),
 }
 
 # The robust-objective paper's Tables 1 and 2. Samples are judged in the buffer and at their best
 # over training, as there; its test accuracy is that of the best epoch by held-out images.
-JEM = "configs/jem_cifar10.py"
-DEFAULT = {"default, exponent 0": JEM} | {
-    f"default, exponent {scenarios.EXPONENTS[name]:g}": f"{JEM}:beta_{name}"
-    for name in scenarios.TABLE_1
-}
+DEFAULT = joint_rows.exponent_rows("default", JEM, f"{JEM}:beta_", joint.TABLE_1)
 SCENARIOS = {
-    label: {f"{label}, exponent 0": f"{JEM}:{scenario}"}
-    | {
-        f"{label}, exponent {scenarios.EXPONENTS[name]:g}": f"{JEM}:{scenario}_beta_{name}"
-        for name in sorted(scenarios.TABLE_2[scenario], key=scenarios.EXPONENTS.__getitem__)
-    }
-    for label, scenario in {
-        "5 steps": "steps_5",
-        "8 negatives": "negatives_8",
-        "output scale x2": "scale_2",
-        "output scale x0.5": "scale_half",
-        "step x4": "step_4",
-        "step x0.25": "step_quarter",
-    }.items()
+    label: joint_rows.exponent_rows(
+        label, f"{JEM}:{name}", f"{JEM}:{name}_beta_", joint.TABLE_2[name]
+    )
+    for label, name in joint_rows.SCENARIOS.items()
+}
+ROBUST = {
+    **named("accuracy, %"),
+    "IS, buffer, best over training": ("over_training.best_sample_is", 1.0, 2),
+    "FID, buffer, best over training": ("over_training.best_sample_fid", 1.0, 2),
+    "IS, draws of the starts": ("over_training.start_is", 1.0, 2),
+    "FID, draws of the starts": ("over_training.start_fid", 1.0, 2),
+    **INCEPTION,
+    **fid_columns("buffer", decimals=2),
+    **named("RMS displacement of fresh chains", "seconds of training"),
+}
+JUDGED = {
+    "data.holdout": 5000,
+    "train.keep_best": "test_accuracy",
+    "eval.checkpoint": "best",
+    "eval.use_test_split": True,
 }
 
 
 def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
     """A study of the rows of each scenario; their curves are Figures 16 and 20 to 25."""
-    return Study(
-        rows={label: config for rows in by_scenario.values() for label, config in rows.items()},
-        columns={
-            "accuracy, %": COLUMNS["accuracy, %"],
-            "IS, buffer, best over training": ("over_training.best_sample_is", 1.0, 2),
-            "FID, buffer, best over training": ("over_training.best_sample_fid", 1.0, 2),
-            "IS, draws of the starts": ("over_training.start_is", 1.0, 2),
-            "FID, draws of the starts": ("over_training.start_fid", 1.0, 2),
-            "IS ({extractor}), buffer": SELECTED["IS ({extractor}), buffer"],
-            **fid_columns("buffer", decimals=2),
-            "IS ({extractor}), starts": SELECTED["IS ({extractor}), starts"],
-            "RMS displacement of fresh chains": COLUMNS["RMS displacement of fresh chains"],
-            "seconds of training": COLUMNS["seconds of training"],
-        },
-        num_seeds=1,
-        common=(
-            "--config.data.holdout=5000",
-            "--config.train.keep_best=test_accuracy",
-            "--config.eval.checkpoint=best",
-            "--config.eval.use_test_split=True",
-        ),
+    return study(
+        {label: config for rows in by_scenario.values() for label, config in rows.items()},
+        ROBUST,
+        common=make_flags(JUDGED),
         draw=partial(figures.scenarios, {label: list(rows) for label, rows in by_scenario.items()}),
     )
 

@@ -12,29 +12,37 @@ Figure: lambda.png shows all rows over training.
 
 from functools import partial
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.figures import (
+    ACCURACY,
+    BUFFER_FID,
+    DISTANCE,
+    SKIPPED,
+    Panel,
+    over_training,
+)
+from ebmjax.recipes.study.named_columns import named
+
+skip = project("settings.joint_rows").skip
 
 JEM = "configs/jem_digits.py:unconfined"
+PSGLD = (JEM, "--config.sampler.name=psgld")
 DAMPINGS = (1.0, 1e-1, 1e-2, 1e-4)
 PANELS: tuple[Panel, ...] = (
-    ("test_accuracy", "test accuracy", "linear"),
+    ACCURACY,
     ("loss", "loss", "symlog"),
     ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
-    ("chain_displacement", "squared distance travelled, a pixel", "log"),
-    ("sample_fid", "FID of the buffer ({extractor})", "log"),
-    ("skipped", "skipped steps", "symlog"),
+    DISTANCE,
+    BUFFER_FID,
+    SKIPPED,
 )
 
 STUDY = Study(
     rows={
         "SGLD": JEM,
         **{
-            f"pSGLD, lambda {damping:g}": [
-                JEM,
-                "--config.sampler.name=psgld",
-                f"--config.sampler.psgld.damping={damping}",
-            ]
+            f"pSGLD, lambda {damping:g}": [*PSGLD, f"--config.sampler.psgld.damping={damping}"]
             for damping in DAMPINGS
         },
     },
@@ -42,27 +50,19 @@ STUDY = Study(
         "accuracy after an epoch, %": ("over_training.first_test_accuracy", 100.0, 1),
         "highest": ("over_training.best_test_accuracy", 100.0, 1),
         "at the end": ("classification.accuracy", 100.0, 1),
-        "largest loss": ("over_training.largest_loss", 1.0, 1),
-        "skipped steps": ("skipped", 1.0, 0),
+        **named("largest loss", "skipped steps"),
         "preconditioner G, end": ("chain_preconditioner", 1.0, 6),
         "distance travelled, end": ("chain_displacement", 1.0, 4),
-        "lowest FID of the buffer ({extractor})": (
-            "over_training.best_sample_fid",
-            1.0,
-            1,
-        ),
+        "lowest FID of the buffer ({extractor})": ("over_training.best_sample_fid", 1.0, 1),
         "FID of draws of its law": ("over_training.start_fid", 1.0, 1),
-        "seconds of training": ("run_seconds", 1.0, 0),
+        **named("seconds of training"),
     },
     common=(
         "--config.eval.every_epochs=1",
         "--config.train.checkpoint_every_epochs=40",
         "--config.train.max_abs_loss=1e30",
         "--config.train.max_consecutive_skips=1000000",
-        "--config.eval.num_ood=0",
-        "--config.eval.num_attacked=0",
-        "--config.eval.num_generated=0",
-        "--config.eval.landscape_points=0",
+        *skip(),
     ),
     draw=partial(over_training, PANELS, "lambda"),
 )

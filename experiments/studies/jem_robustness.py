@@ -18,9 +18,10 @@ from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.named_columns import named
 
-differences = project("settings.differences")
 figures = project("figures.joint")
+joint_rows = project("settings.joint_rows")
 
 JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
 # SADA-JEM's chains have no noise, so one copy is the mean over copies.
@@ -43,15 +44,14 @@ ROWS = {
 SMOOTH_PARTS = {
     "JEM": JEM,
     "SADA-JEM": SADAJEM,
-    **differences.by_parts([JEM], [SADAJEM], differences.NORMALISED | differences.PARTS),
+    **joint_rows.rows_by_parts([JEM], [SADAJEM], joint_rows.NORMALISED | joint_rows.PARTS),
     "SADA-JEM, p(x) augmented": [SADAJEM, "--config.data.augment_positives=True"],
 }
 # Evaluations of the landscape, and of attacks that the study names.
 COMMON = (
     "--config.train.checkpoint_every_epochs=40",
     "--config.eval.every_epochs=40",
-    "--config.eval.num_ood=0",
-    "--config.eval.num_generated=0",
+    *joint_rows.skip("ood", "samples"),
     "--config.eval.landscape_points=11",
 )
 ATTACKS = {
@@ -61,7 +61,7 @@ ATTACKS = {
     ", refined, through the chain alone": "robustness.refined.by_gradient.full.",
 }
 COLUMNS = {
-    "accuracy, %": ("classification.accuracy", 100.0, 1),
+    **named("accuracy, %"),
     "landscape's range, nats": ("landscape.landscape_range", 1.0, 1),
     **{
         f"{norm} {level}/255{attack}, %": (f"{part}{norm}.{level}", 100.0, 1)
@@ -97,11 +97,7 @@ STUDIES = {
     "smooth_parts": Study(
         rows=SMOOTH_PARTS,
         columns={name: COLUMNS[name] for name in SMOOTHNESS},
-        common=(
-            *COMMON,
-            "--config.eval.attack_linf=(0, 16, 32)",
-            "--config.eval.attack_l2=()",
-        ),
+        common=(*COMMON, "--config.eval.attack_linf=(0, 16, 32)", "--config.eval.attack_l2=()"),
         draw=partial(figures.landscapes, {label: label for label in SMOOTH_PARTS}),
     ),
 }

@@ -7,7 +7,7 @@ is that of 8 test images, by annealed importance sampling with chains long enoug
 from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.study import Study
 
-COLUMNS = beside(__file__, "thermo_digits.py").COLUMNS
+thermo = beside(__file__, "thermo_digits.py")
 CONFIG = "configs/lebm_digits.py"
 
 STUDY = Study(
@@ -16,11 +16,7 @@ STUDY = Study(
         "Gaussian": f"{CONFIG}:gaussian",
         "energy, persistent chains": f"{CONFIG}:persistent",
     },
-    columns={
-        **COLUMNS,
-        "prior energy": ("prior_energy", 1.0, 1),
-        "posterior energy": ("posterior_energy", 1.0, 1),
-    },
+    columns=thermo.COLUMNS | thermo.ENERGIES,
     num_seeds=1,
     common=(
         "--config.train.num_repeats=5",

@@ -19,16 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.plots import figure, tiles
-from ebmjax.recipes.study import Study, reader
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study import Study, make_flags, reader
+from ebmjax.recipes.study.figures import draw_tiles
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 SETS: dict[str, dict[str, object]] = {
-    "digits 16x16": {
-        "data.name": "digits",
-        "data.image_size": 16,
-        "train.num_epochs": 5,
-    },
+    "digits 16x16": {"data.name": "digits", "data.image_size": 16, "train.num_epochs": 5},
     "CIFAR-10 16x16": {
         "data.name": "cifar10",
         "data.image_size": 16,
@@ -87,13 +83,11 @@ def rows(config: str) -> dict[str, list[str]]:
 
     Of CIFAR-10 fewer images than elsewhere are generated, whose chains take minutes.
     """
-    generated = {label: 300 if label.startswith("CIFAR") else 1000 for label in SETS}
     return {
         label: [
             f"configs/{config}.py",
-            *(f"--config.{name}={value}" for name, value in fields.items()),
-            f"--config.eval.every_epochs={fields['train.num_epochs']}",
-            f"--config.eval.num_generated={generated[label]}",
+            *make_flags(fields | {"eval.every_epochs": fields["train.num_epochs"]}),
+            f"--config.eval.num_generated={300 if label.startswith('CIFAR') else 1000}",
         ]
         for label, fields in SETS.items()
     }
@@ -104,29 +98,23 @@ def draw(name: str, folder: Path) -> None:
 
     They are the array ``name`` of the full evaluation, or of the last monitored step.
     """
-    files = {}
+    found = {}
     for label in SETS:
         run = reader.first(folder, label)
-        file = run.folder / "evaluation.npz"
-        if file.exists() or run.snapshots():
-            files[label] = file if file.exists() else run.snapshots()[-1]
-    if not files:
-        return
-    with figure(folder / "samples.png", 1, len(files), size=(2.2, 2.4)) as grid:
-        for axes, (label, file) in zip(grid.flat, files.items(), strict=True):
-            arrays = np.load(file)
-            images = arrays[name].reshape(-1, *arrays[name].shape[-3:])
-            tiles(axes, images[:25], 5, label)
+        evaluated = run.folder / "evaluation.npz"
+        for file in [evaluated] if evaluated.exists() else run.snapshots()[-1:]:
+            images = np.load(file)[name]
+            found[label] = images.reshape(-1, *images.shape[-3:])[:25]
+    draw_tiles(folder / "samples.png", found, 5, size=(2.2, 2.4), most=len(SETS))
 
 
 def study(
     config: str, columns: dict[str, tuple[str, float, int]], drawn: str, *common: str
 ) -> Study:
     """Three seeds of every row."""
-    ended = {"steps": ("steps", 1.0, 0), "skipped steps": ("skipped", 1.0, 0)}
     return Study(
         rows=rows(config),
-        columns={**columns, **ended},
+        columns={**columns, **named("steps", "skipped steps")},
         num_seeds=3,
         common=common,
         draw=partial(draw, drawn),
@@ -136,32 +124,21 @@ def study(
 STUDIES = {
     "joint": study(
         "joint",
-        {
-            "accuracy, %": ("classification.accuracy", 100.0, 1),
-            "ECE, %": ("classification.ece", 100.0, 1),
-            **fid_columns("buffer", "fresh"),
-            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 2),
-        },
+        {**named("accuracy, %", "ECE, %"), **fid_columns("buffer", "fresh")},
         "buffer_images",
         "--config.eval.num_ood=0",
     ),
     "image": study(
         "image",
-        {
-            **fid_columns("buffer", "fresh"),
-            "RMS displacement of fresh chains": ("generation.fresh.rms_displacement", 1.0, 2),
-            "energy of fresh chains - of data": ("energies.gap", 1.0, 2),
-        },
+        {**fid_columns("buffer", "fresh"), **named("energy of fresh - of data, nats")},
         "buffer",
     ),
     "latent": Study(
         rows=rows("latent"),
         columns={
-            "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
+            **named("squared error a pixel"),
             **fid_columns("fresh"),
-            "RMS displacement": ("generation.fresh.rms_displacement", 1.0, 2),
-            "steps": ("steps", 1.0, 0),
-            "skipped steps": ("skipped", 1.0, 0),
+            **named("steps", "skipped steps"),
         },
         num_seeds=1,
         common=(

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
 from ebmjax.recipes.study.figures import over_training
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
 
@@ -35,14 +35,13 @@ ROWS = {
 }
 COLUMNS = {
     **fid_columns("short"),
-    "RMS displacement, chains as in training": ("generation.short.rms_displacement", 1.0, 3),
     "f of test images": ("energies.test.mean", -1.0, 2),
     "f of chains as in training": ("energies.short.mean", -1.0, 2),
     "f of chains ten times as long": ("energies.fresh.mean", -1.0, 2),
     "gap, last step": ("log_density_gap", 1.0, 2),
     "mean weight of the data, last step": ("positive_weight", 1.0, 3),
     "effective fraction of negatives, last step": ("effective_sample_fraction", 1.0, 3),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("seconds of training"),
 }
 
 

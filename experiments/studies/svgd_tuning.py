@@ -27,20 +27,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.figures import DISTANCE, Panel, over_training
+from ebmjax.recipes.study.named_columns import named
+
+skip = project("settings.joint_rows").skip
 
 STEPS = {"literal": 0.09, "corrected": 6.5}
 """Step sizes where they are not swept, by objective."""
 
 REPLACEMENTS = ("softmax", "argmax")
 REFERENCE = "in_place"
-THESIS: dict[str, Any] = {
-    "num_particles": 43,
-    "num_steps": 10,
-    "smoothing": 1.0,
-    "bandwidth": None,
-}
+THESIS: dict[str, Any] = {"num_particles": 43, "num_steps": 10, "smoothing": 1.0, "bandwidth": None}
 # Up to 0.09 they are the thesis's; beyond, 1/n of a particle's own score is made up for.
 STEP_SIZES = (0.005, 0.01, 0.09, 1.0, 6.5, 43.0)
 
@@ -83,17 +82,14 @@ COMMON = (
     "--config.train.positive_batch_size=10",
     "--config.train.log_every=1",
     "--config.train.max_consecutive_skips=1000000",
-    "--config.eval.num_ood=0",
-    "--config.eval.num_attacked=0",
-    "--config.eval.num_generated=0",
-    "--config.eval.landscape_points=0",
+    *skip(),
 )
 PANELS: tuple[Panel, ...] = (
     ("accuracy", "accuracy on the ten images", "linear"),
     ("cross_entropy", "classification loss, nats", "log"),
     ("loss", "total loss, nats", "symlog"),
     ("log_density_gap", "f of data - f of particles, nats", "symlog"),
-    ("chain_displacement", "squared distance travelled, a pixel", "log"),
+    DISTANCE,
     ("negative_entropy", "entropy of the particles, nats", "linear"),
 )
 
@@ -108,18 +104,19 @@ def label(objective: str, replacement: str, values: Mapping[str, Any]) -> str:
     )
 
 
-def arguments(objective: str, replacement: str, values: Mapping[str, Any]) -> list[str]:
+def arguments(objective: str, replacement: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Further arguments of a run. Half of the particles are kept, where they are chosen."""
-    kept = None if replacement == REFERENCE else values["num_particles"] // 2
-    return [
-        f"--config.loss.svgd_variant={objective}",
-        f"--config.sampler.buffer.replacement={replacement}",
-        f"--config.sampler.buffer.num_kept={kept}",
-        *(f"--config.{FIELDS[name]}={value}" for name, value in values.items()),
-    ]
+    fields = {
+        "loss.svgd_variant": objective,
+        "sampler.buffer.replacement": replacement,
+        "sampler.buffer.num_kept": (
+            None if replacement == REFERENCE else values["num_particles"] // 2
+        ),
+    }
+    return make_flags(fields | {FIELDS[name]: value for name, value in values.items()})
 
 
-def lines(sweep: Sweep, objective: str) -> dict[str, tuple[str, list[str]]]:
+def lines(sweep: Sweep, objective: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Label to name in a figure and arguments: every value by both replacements, and in place."""
     frozen = {"step_size": STEPS[objective], **sweep.frozen}
     runs = [(r, dict(frozen, **{sweep.field: v})) for v in sweep.values for r in REPLACEMENTS]
@@ -143,12 +140,10 @@ def draw(sweeps: Mapping[str, Sweep], folder: Path) -> None:
 
 def study(base: Sequence[str], sweeps: Mapping[str, Sweep], num_updates: int = 200) -> Study:
     """The study of ``sweeps``, from a configuration and its arguments."""
-    length = [
-        f"--config.train.num_epochs={num_updates}",
-        f"--config.train.checkpoint_every_epochs={num_updates}",
-        f"--config.eval.every_epochs={num_updates}",
-        f"--config.train.steps_per_dispatch={min(50, num_updates)}",
-    ]
+    intervals = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+    length = make_flags(
+        dict.fromkeys(intervals, num_updates) | {"train.steps_per_dispatch": min(50, num_updates)}
+    )
     return Study(
         rows={
             row: [*base, *further, *length]
@@ -163,7 +158,7 @@ def study(base: Sequence[str], sweeps: Mapping[str, Sweep], num_updates: int = 2
             "f of data - f of particles": ("over_training.last.log_density_gap", 1.0, 3),
             "squared distance travelled": ("over_training.last.chain_displacement", 1.0, 7),
             "entropy of the particles": ("over_training.last.negative_entropy", 1.0, 0),
-            "skipped updates": ("skipped", 1.0, 0),
+            **named("skipped steps"),
         },
         num_seeds=1,
         common=COMMON,

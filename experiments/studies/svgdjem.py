@@ -16,15 +16,16 @@ Variants:
 - cifar10: all images at the thesis's size, for a GPU.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.study import Study
 
-differences = project("settings.differences")
-joint_figures = project("figures.joint")
-reliability = project("figures.reliability")
+figures = project("figures.joint")
+UNIFORM = project("settings.joint_rows").UNIFORM
 
 jem_cifar10 = beside(__file__, "jem_cifar10.py")
 jem_digits = beside(__file__, "jem_digits.py")
@@ -55,7 +56,7 @@ def rows(sgld: str, literal: str, corrected: str, robust: str, rho: float) -> di
         for is_sharp in (False, True)
     }
     uniform = {
-        f"{label}, uniform start": [*config, f"{SAM}None", differences.UNIFORM]
+        f"{label}, uniform start": [*config, f"{SAM}None", UNIFORM]
         for label, config in configs.items()
     }
     return informed | uniform
@@ -69,18 +70,16 @@ SMOOTHING = {
     ]
     for variant in ("literal", "corrected")
     for factor, flags in {
-        "1": ["--config.loss.smoothing=1.0"],
-        "5": ["--config.loss.smoothing=5.0"],
-        "50": ["--config.loss.smoothing=50.0"],
+        **{f"{factor}": [f"--config.loss.smoothing={factor}.0"] for factor in (1, 5, 50)},
         "steered": ["--config.loss.smoothing_ratio=1.0"],
     }.items()
 }
 
 
-def draw(rows: dict[str, list[str]], folder: Path) -> None:
+def draw(rows: Mapping[str, Any], folder: Path) -> None:
     """Calibration of the rows, and what they learnt over training."""
-    reliability.reliability({label: label for label in rows}, folder)
-    joint_figures.learning(list(rows), folder)
+    figures.reliability({label: label for label in rows}, folder)
+    figures.learning(list(rows), folder)
 
 
 COMMON = (
@@ -92,29 +91,11 @@ SMALL = rows(
     f"{CIFAR}:cpu_sgld", f"{CIFAR}:cpu_literal", f"{CIFAR}:cpu_corrected", f"{CIFAR}:cpu", rho=0.05
 )
 FULL = rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, rho=0.2)
+on_digits = partial(Study, columns=jem_digits.COLUMNS | BEST, common=COMMON)
+on_cifar = partial(Study, columns=jem_cifar10.COLUMNS | BEST, num_seeds=1)
 STUDIES = {
-    "": Study(
-        rows=ON_DIGITS,
-        columns=jem_digits.COLUMNS | BEST,
-        common=COMMON,
-        draw=partial(draw, ON_DIGITS),
-    ),
-    "smoothing": Study(
-        rows=SMOOTHING,
-        columns=jem_digits.COLUMNS | BEST,
-        common=COMMON,
-        draw=partial(draw, SMOOTHING),
-    ),
-    "cpu": Study(
-        rows=SMALL,
-        columns=jem_cifar10.COLUMNS | BEST,
-        num_seeds=1,
-        draw=partial(draw, SMALL),
-    ),
-    "cifar10": Study(
-        rows=FULL,
-        columns=jem_cifar10.COLUMNS | BEST,
-        num_seeds=1,
-        draw=partial(draw, FULL),
-    ),
+    "": on_digits(ON_DIGITS, draw=partial(draw, ON_DIGITS)),
+    "smoothing": on_digits(SMOOTHING, draw=partial(draw, SMOOTHING)),
+    "cpu": on_cifar(SMALL, draw=partial(draw, SMALL)),
+    "cifar10": on_cifar(FULL, draw=partial(draw, FULL)),
 }

@@ -14,14 +14,31 @@ Variants:
   learning by batch size is at equal epochs and, because these confound updates, at equal updates.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.latent")
-thermo_rows = project("settings.thermo_rows")
+
+# The thesis's values of p.
+EXPONENTS = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0)
+FIELDS = {
+    "batch": "train.batch_size",
+    "p": "loss.exponent",
+    "N_t": "loss.num_intervals",
+    "K": "sampler.posterior.num_steps",
+    "eta": "loss.kl_weight",
+    "sum": "loss.kl_sum",
+    "covariance": "loss.kl_covariance",
+    "epochs": "train.num_epochs",
+    "schedule": "loss.schedule",
+    "warm_start": "sampler.warm_start",
+    "sampler": "sampler.posterior.name",
+    "chains": "loss.chains_per_observation",
+}
 
 NUM_EPOCHS = 10
 # N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.
@@ -31,16 +48,22 @@ NUM_TRAIN, BATCH_SIZE = 1440, 75
 UPDATES = NUM_EPOCHS * (NUM_TRAIN // BATCH_SIZE)
 
 
+def row_of(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
+    """A row's label and run: the configuration, then the fields that differ."""
+    label = " ".join([estimator, *(f"{name}={value}" for name, value in changes.items())])
+    return label, [config, *make_flags({FIELDS[name]: v for name, v in changes.items()})]
+
+
 def row(estimator: str, **changes: Any) -> tuple[str, list[str]]:
-    """``thermo_rows.row`` of the estimator's variant."""
+    """``row_of`` the estimator's variant."""
     config = "configs/thermo_digits.py" + ("" if estimator == "tempered" else f":{estimator}")
-    return thermo_rows.row(config, estimator, **changes)
+    return row_of(config, estimator, **changes)
 
 
 def sweeps(estimator: str) -> list[tuple[str, list[str]]]:
     """The thesis's rows of thermodynamic integration."""
     return [
-        *(row(estimator, p=p) for p in thermo_rows.EXPONENTS),
+        *(row(estimator, p=p) for p in EXPONENTS),
         row(estimator, p=0.1, N_t=30),
         row(estimator, p=0.1, K=40),
         row(estimator, p=6.0, N_t=30),
@@ -75,36 +98,31 @@ OTHERS = [
     row("vanilla", batch=75, epochs=EQUAL_TIME * NUM_EPOCHS),
 ]
 
-FRESH, TEST = "generation.fresh", "generation.test_images"
+FRESH = "generation.fresh"
+# The chains' starts are the base Gaussian through the same generator.
+PLACES = {"": FRESH, ", starts": f"{FRESH}.starts", ", test images": "generation.test_images"}
 COLUMNS = {
-    "KID_inf (RBF) x 1000": (f"{FRESH}.at_sizes.kid_rbf.infinity", 1000.0, 2),
+    **{
+        f"{score}{words}": (f"{place}.at_sizes.{name}.infinity", factor, decimals)
+        for words, place in PLACES.items()
+        for score, name, factor, decimals in (
+            ("KID_inf (RBF) x 1000", "kid_rbf", 1000.0, 2),
+            ("FID_inf", "fid", 1.0, 1),
+        )
+    },
     "KID_inf (cubic)": (f"{FRESH}.at_sizes.kid_polynomial.infinity", 1.0, 0),
-    "FID_inf": (f"{FRESH}.at_sizes.fid.infinity", 1.0, 1),
-    # Of the chains' starts, the base Gaussian through the same generator, and of real images.
-    "KID_inf (RBF) x 1000, starts": (
-        f"{FRESH}.starts.at_sizes.kid_rbf.infinity",
-        1000.0,
-        2,
-    ),
-    "FID_inf, starts": (f"{FRESH}.starts.at_sizes.fid.infinity", 1.0, 1),
-    "KID_inf (RBF) x 1000, test images": (
-        f"{TEST}.at_sizes.kid_rbf.infinity",
-        1000.0,
-        2,
-    ),
-    "FID_inf, test images": (f"{TEST}.at_sizes.fid.infinity", 1.0, 1),
     **fid_columns("fresh"),
-    "RMS displacement of prior chains": (f"{FRESH}.rms_displacement", 1.0, 3),
     "recall": (f"{FRESH}.recall", 1.0, 3),
     "coverage": (f"{FRESH}.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),
-    "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
+    **named("squared error a pixel"),
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),
     "variance over batches": ("gradient_variance", 1.0, 5),
     "signal to noise": ("gradient_signal_to_noise", 1.0, 2),
     "seconds of training, one repeat": ("cost.train_seconds", 1.0, 0),
     "GFLOP a gradient": ("cost.flops_per_step", 1e-9, 3),
 }
+ENERGIES = {f"{one} energy": (f"{one}_energy", 1.0, 1) for one in ("prior", "posterior")}
 # Of the networks apart: under "frozen_prior" the prior's coordinates are exactly 0 and thin the
 # variance of all. The rows measured first lack them.
 GRADIENT_VARIANCES = {
@@ -137,83 +155,61 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "eval.evidence_steps": 20,
         "mesh.num_shards": 1,
     }
-    return tuple(f"--config.{name}={value}" for name, value in fields.items())
+    return make_flags(fields)
+
+
+WHOLE = common(num_repeats=5, num_epochs=NUM_EPOCHS)
+
+
+def study(rows: Iterable[tuple[str, list[str]]], flags: Any = WHOLE, **rest: Any) -> Study:
+    """A study of these labels and runs."""
+    return Study(dict(rows), **{"columns": COLUMNS, "num_seeds": 1, "common": flags, **rest})
 
 
 STUDIES = {
-    "": Study(
-        rows=dict(
-            [
-                *(row("vanilla", batch=batch) for batch in BATCHES),
-                *sweeps("tempered"),
-                *sweeps("frozen_prior"),
-                *OTHERS,
-            ]
-        ),
-        columns=COLUMNS,
-        num_seeds=1,
-        common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
+    "": study(
+        [
+            *(row("vanilla", batch=batch) for batch in BATCHES),
+            *sweeps("tempered"),
+            *sweeps("frozen_prior"),
+            *OTHERS,
+        ],
         draw=figures.draw,
     ),
-    "controls": Study(
-        rows=dict(
-            [
-                row("vanilla", batch=75),
-                row("telescoped", p=6.0, chains=4),
-                row("covariance", p=6.0),
-                row("controlled", p=6.0),
-                row("covariance", p=1.0),
-                row("controlled", p=1.0),
-            ]
-        ),
-        columns=COLUMNS,
-        num_seeds=1,
-        common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
+    "controls": study(
+        [
+            row("vanilla", batch=75),
+            row("telescoped", p=6.0, chains=4),
+            *(row(name, p=p) for p in (6.0, 1.0) for name in ("covariance", "controlled")),
+        ]
     ),
-    "eta": Study(
-        rows=dict(
-            [
-                # Four chains an image, the fewest that a diagonal covariance is estimated from.
-                row("through_chain", p=0.1, chains=4, covariance="diagonal", eta=eta, sum=kl_sum)
-                for kl_sum, eta in (
-                    ("corrected", 0.0),
-                    ("corrected", 1.0),
-                    ("corrected", 2.0),
-                    ("literal", 1.0),
-                    ("literal", 2.0),
-                )
-            ]
+    # Four chains an image, the fewest that a diagonal covariance is estimated from.
+    "eta": study(
+        (
+            row("through_chain", p=0.1, chains=4, covariance="diagonal", eta=eta, sum=kl_sum)
+            for kl_sum, etas in (("corrected", (0.0, 1.0, 2.0)), ("literal", (1.0, 2.0)))
+            for eta in etas
         ),
-        columns=COLUMNS,
-        num_seeds=1,
-        common=common(num_repeats=3, num_epochs=5),
+        common(num_repeats=3, num_epochs=5),
     ),
-    "regimes": Study(
-        rows=dict(
-            [
-                *(row("vanilla", batch=batch) for batch in FINER_BATCHES),
-                *(equal_updates(batch) for batch in FINER_BATCHES if batch != BATCH_SIZE),
-                *(row("frozen_prior", p=p) for p in FINER_EXPONENTS),
-                *(row("tempered", p=p) for p in FINER_EXPONENTS),
-            ]
-        ),
+    "regimes": study(
+        [
+            *(row("vanilla", batch=batch) for batch in FINER_BATCHES),
+            *(equal_updates(batch) for batch in FINER_BATCHES if batch != BATCH_SIZE),
+            *(row("frozen_prior", p=p) for p in FINER_EXPONENTS),
+            *(row("tempered", p=p) for p in FINER_EXPONENTS),
+        ],
         columns={**COLUMNS, **GRADIENT_VARIANCES},
-        num_seeds=1,
-        common=common(num_repeats=5, num_epochs=NUM_EPOCHS),
         draw=figures.draw,
     ),
-    "quick": Study(
-        rows=dict(
-            [
-                *(row("vanilla", batch=batch) for batch in (25, 150)),
-                *(row("tempered", p=p) for p in (0.1, 1.0, 6.0)),
-                row("frozen_prior", p=6.0),
-                row("telescoped", p=6.0),
-            ]
-        ),
-        columns=COLUMNS,
-        num_seeds=1,
-        common=common(num_repeats=2, num_epochs=3),
+    "quick": study(
+        [
+            *(row("vanilla", batch=batch) for batch in (25, 150)),
+            *(row("tempered", p=p) for p in (0.1, 1.0, 6.0)),
+            row("frozen_prior", p=6.0),
+            row("telescoped", p=6.0),
+        ],
+        common(num_repeats=2, num_epochs=3),
         draw=figures.draw,
     ),
 }

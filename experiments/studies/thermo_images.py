@@ -23,19 +23,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ebmjax.recipes.config.files import beside, project
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, make_flags
 
 figures = project("figures.latent")
-thermo_rows = project("settings.thermo_rows")
 
 thermo_digits = beside(__file__, "thermo_digits.py")
 
+EXPONENTS = thermo_digits.EXPONENTS
 BATCHES = (24, 48, 72, 152)
 
 
 def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
-    """``thermo_rows.row`` of a configuration that is the same for every estimator."""
-    label, run = thermo_rows.row(config, estimator, **changes)
+    """A label and run of a configuration that is the same for every estimator."""
+    label, run = thermo_digits.row_of(config, estimator, **changes)
     return label, [*run, f"--config.loss.name={estimator}"]
 
 
@@ -74,7 +74,7 @@ def study(
         ),
         columns={**thermo_digits.COLUMNS, **thermo_digits.GRADIENT_VARIANCES},
         num_seeds=1,
-        common=tuple(f"--config.{name}={value}" for name, value in fields.items()),
+        common=make_flags(fields),
         draw=figures.draw,
     )
 
@@ -85,7 +85,7 @@ CELEBA, CIFAR, CPU = (
     "configs/thermo_cifar10.py:cpu",
 )
 STUDIES = {
-    "celeba": study(CELEBA, thermo_rows.EXPONENTS, BATCHES, num_repeats=5, further=changed(CELEBA)),
-    "cifar10": study(CIFAR, thermo_rows.EXPONENTS, BATCHES, num_repeats=5),
+    "celeba": study(CELEBA, EXPONENTS, BATCHES, num_repeats=5, further=changed(CELEBA)),
+    "cifar10": study(CIFAR, EXPONENTS, BATCHES, num_repeats=5),
     "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2, further=changed(CPU)),
 }

@@ -15,6 +15,8 @@ L2 = "--config.loss.energy_l2=0.01"
 WARM = "--config.sampler.warm_start=True"
 MALA = "--config.sampler.posterior.name=mala"
 SHORT = "--config.train.num_epochs=20"
+PERSISTENT = "--config.sampler.persistent=True"
+ADAPTIVE = "--config.loss.schedule=adaptive"
 EQUAL_TIME = "--config.train.num_epochs=200"
 
 STUDY = Study(
@@ -22,11 +24,7 @@ STUDY = Study(
         "vanilla": f"{CONFIG}:vanilla",
         "vanilla, 200 epochs": [f"{CONFIG}:vanilla", EQUAL_TIME],
         "vanilla, 200 epochs, energy L2": [f"{CONFIG}:vanilla", EQUAL_TIME, L2],
-        "vanilla, 200 epochs, persistent": [
-            f"{CONFIG}:vanilla",
-            EQUAL_TIME,
-            "--config.sampler.persistent=True",
-        ],
+        "vanilla, 200 epochs, persistent": [f"{CONFIG}:vanilla", EQUAL_TIME, PERSISTENT],
         "tempered": CONFIG,
         "tempered, p = 1": [CONFIG, "--config.loss.exponent=1.0"],
         "tempered, warm": [CONFIG, WARM],
@@ -35,10 +33,7 @@ STUDY = Study(
         "telescoped, warm, energy L2": [f"{CONFIG}:telescoped", WARM, L2],
         "telescoped, warm, adaptive, MALA, energy L2": [
             f"{CONFIG}:telescoped",
-            WARM,
-            "--config.loss.schedule=adaptive",
-            MALA,
-            L2,
+            *(WARM, ADAPTIVE, MALA, L2),
         ],
         "covariance, 20 epochs": [f"{CONFIG}:covariance", SHORT],
         "covariance, 20 epochs, energy L2": [f"{CONFIG}:covariance", SHORT, L2],
@@ -47,19 +42,12 @@ STUDY = Study(
         "covariance, 20 epochs, MALA, energy L2": [f"{CONFIG}:covariance", SHORT, MALA, L2],
         "covariance, 20 epochs, warm, MALA, energy L2": [
             f"{CONFIG}:covariance",
-            SHORT,
-            WARM,
-            MALA,
-            L2,
+            *(SHORT, WARM, MALA, L2),
         ],
         "covariance, warm, MALA, energy L2": [f"{CONFIG}:covariance", WARM, MALA, L2],
         "through chain": f"{CONFIG}:through_chain",
     },
-    columns={
-        **thermo_digits.COLUMNS,
-        "prior energy": ("prior_energy", 1.0, 1),
-        "posterior energy": ("posterior_energy", 1.0, 1),
-    },
+    columns=thermo_digits.COLUMNS | thermo_digits.ENERGIES,
     num_seeds=1,
     # Beside training for so long, twice the images of importance sampling take little time.
     common=(

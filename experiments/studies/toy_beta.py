@@ -15,13 +15,14 @@ Variants:
 - quick: a minute or two; shows nothing.
 """
 
+from functools import partial
 from pathlib import Path
 
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.models.plane.beta_monitor import name_of
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.named_columns import named
 
-divergences = project("figures.plane_divergences")
 figures = project("figures.plane_objectives")
 
 toy_beta = beside(__file__, "../configs/toy_beta.py")
@@ -60,17 +61,11 @@ def columns(betas: tuple[float, ...]) -> dict[str, tuple[str, float, int]]:
         for heading, (name, decimals) in told.items()
         for beta in betas
     }
-    return {**by_beta, "seconds of training": ("run_seconds", 1.0, 0)}
+    return by_beta | named("seconds of training")
 
 
-SETTINGS = {
-    "": OBJECTIVES,
-    "restricted": OBJECTIVES,
-    "degenerate": OBJECTIVES,
-    "long": ("default",),
-    "shifted": ("default",),
-    "schedule": ("default",),
-}
+SETTINGS = dict.fromkeys(("", "restricted", "degenerate"), OBJECTIVES)
+SETTINGS |= dict.fromkeys(("long", "shifted", "schedule"), ("default",))
 
 
 def rows(*data: str) -> dict[str, list[str]]:
@@ -85,22 +80,16 @@ def rows(*data: str) -> dict[str, list[str]]:
 
 def draw(folder: Path) -> None:
     """The figures of a study's folder."""
-    divergences.divergences(folder)
+    figures.divergences(folder)
     figures.objectives(folder)
 
 
+study = partial(Study, draw=draw)
 STUDIES = {
-    "": Study(rows=rows("gmm", "circles"), columns=columns(BETAS), draw=draw),
-    "gmm": Study(rows=rows("gmm"), columns=columns(BETAS), draw=draw),
-    "negative": Study(
-        rows=dict(row(data, "negative") for data in ("gmm", "circles")),
-        columns=columns(NEGATIVE),
-        draw=draw,
+    "": study(rows("gmm", "circles"), columns(BETAS)),
+    "gmm": study(rows("gmm"), columns(BETAS)),
+    "negative": study(
+        dict(row(data, "negative") for data in ("gmm", "circles")), columns(NEGATIVE)
     ),
-    "quick": Study(
-        rows={"gmm": "configs/toy_beta.py:smoke"},
-        columns=columns((0.0, 0.5)),
-        num_seeds=2,
-        draw=draw,
-    ),
+    "quick": study({"gmm": "configs/toy_beta.py:smoke"}, columns((0.0, 0.5)), num_seeds=2),
 }

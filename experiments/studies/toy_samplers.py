@@ -19,24 +19,27 @@ Variants:
 - quick: a minute; shows nothing.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.named_columns import Columns, named
 
 figures = project("figures.plane_samplers")
 
 COLUMNS = {
-    "density, TV": ("density.density_tv", 1.0, 3),
-    "density, KL in nats": ("density.density_kl", 1.0, 3),
+    **named("density, TV", "density, KL in nats"),
     "R-hat of locked chains": ("references.locked.rhat_classic", 1.0, 2),
     "R-hat of MALA, thesis's step": ("thesis.mala.rhat_classic", 1.0, 2),
     "R-hat of MALA, tuned": ("tuned.mala.rhat_classic", 1.0, 2),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("seconds of training"),
     "seconds of evaluation": ("evaluation_seconds", 1.0, 0),
 }
 
+CONFIG, STILL = "configs/toy_samplers.py", "--config.eval.num_frames=0"
 PRINTED = "('sgld', 'psgld', 'literal_psgld', 'mala', 'literal_mala')"
 TRAINED_BY = {
     "gradient descent": "gradient_descent",
@@ -45,13 +48,11 @@ TRAINED_BY = {
     "MALA": "mala",
 }
 TRAINING_COLUMNS = {
-    "density, TV": ("density.density_tv", 1.0, 3),
-    "density, KL in nats": ("density.density_kl", 1.0, 3),
+    **named("density, TV", "density, KL in nats"),
     "TV after 30 epochs": ("over_training.first_density_tv", 1.0, 3),
-    "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
-    "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
+    **named("energy of samples - of data, nats", "acceptance, end of training"),
     "distance a chain travels": ("chain_distance", 1.0, 1),
-    "seconds of training": ("run_seconds", 1.0, 0),
+    **named("seconds of training"),
 }
 PANELS: tuple[Panel, ...] = (
     ("density_tv", "total variation from the data", "linear"),
@@ -76,42 +77,26 @@ def training(config: str) -> Study:
     )
 
 
+def study(rows: Mapping[str, Any], columns: Columns = COLUMNS, num_seeds: int = 5) -> Study:
+    """The samplers of the evaluation."""
+    return Study(rows, columns, num_seeds, draw=figures.study)
+
+
 STUDIES = {
-    "": Study(
-        rows={"four Gaussians": ["configs/toy_samplers.py", "--config.eval.num_frames=0"]},
-        columns=COLUMNS,
-        draw=figures.study,
+    "": study({"four Gaussians": [CONFIG, STILL]}),
+    "variants": study(
+        {name: [f"{CONFIG}:{name}", STILL] for name in ("near", "weak_l2", "persistent")}
     ),
-    "variants": Study(
-        rows={
-            name: [f"configs/toy_samplers.py:{name}", "--config.eval.num_frames=0"]
-            for name in ("near", "weak_l2", "persistent")
-        },
-        columns=COLUMNS,
-        draw=figures.study,
-    ),
-    "printed": Study(
-        rows={
-            "four Gaussians": [
-                "configs/toy_samplers.py",
-                "--config.eval.num_frames=0",
-                f"--config.eval.samplers={PRINTED}",
-            ]
-        },
-        columns={
+    "printed": study(
+        {"four Gaussians": [CONFIG, STILL, f"--config.eval.samplers={PRINTED}"]},
+        {
             **COLUMNS,
             "of MALA as printed": ("thesis.literal_mala.rhat_classic", 1.0, 2),
             "of pSGLD": ("thesis.psgld.rhat_classic", 1.0, 2),
             "of pSGLD as printed": ("thesis.literal_psgld.rhat_classic", 1.0, 2),
         },
-        draw=figures.study,
     ),
-    "training": training("configs/toy_samplers.py"),
-    "training_thesis": training("configs/toy_samplers.py:thesis"),
-    "quick": Study(
-        rows={"four Gaussians": "configs/toy_samplers.py:smoke"},
-        columns=COLUMNS,
-        num_seeds=2,
-        draw=figures.study,
-    ),
+    "training": training(CONFIG),
+    "training_thesis": training(f"{CONFIG}:thesis"),
+    "quick": study({"four Gaussians": f"{CONFIG}:smoke"}, num_seeds=2),
 }

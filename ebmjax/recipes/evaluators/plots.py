@@ -85,12 +85,22 @@ def opened(
 
 
 @contextmanager
-def figure(path: Path, *shape: int, **options: Any) -> Iterator[np.ndarray]:
-    """Opens a figure with ``opened``, arranges it, and saves it to ``path`` if nothing raised."""
+def figure(
+    path: Path, *shape: int, title: str = "", has_legend: bool = False, **options: Any
+) -> Iterator[np.ndarray]:
+    """Opens a figure with ``opened``, arranges it, and saves it to ``path`` if nothing raised.
+
+    ``title`` stands above all panels; ``has_legend`` names below them what is drawn.
+    """
     with opened(*shape, **options) as grid:
         yield grid
-        arrange(grid[0, 0].figure)
-        grid[0, 0].figure.savefig(path)
+        drawn = grid[0, 0].figure
+        if has_legend:
+            legend(drawn)
+        if title:
+            drawn.suptitle(title)
+        arrange(drawn)
+        drawn.savefig(path)
 
 
 def arrange(drawn: Figure) -> None:

@@ -44,6 +44,11 @@ class Study:
         check_study(self)
 
 
+def make_flags(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns ``--config.FIELD=VALUE`` for each field, as a row and ``common`` take them."""
+    return tuple(f"--config.{name}={value}" for name, value in fields.items())
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run: row, seed, folder, command and configuration."""

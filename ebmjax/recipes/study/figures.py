@@ -1,4 +1,4 @@
-"""Draws the numbers that a study's rows logged over training."""
+"""Draws what a study's rows logged over training, means over their seeds, and their samples."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -9,11 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax.recipes.config.extractor_names import with_extractor
-from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, legend, shape
+from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape, tiles
 from ebmjax.recipes.study import reader
 
 Panel = tuple[str | tuple[str, ...], str, str]
 """Number's name (or possible names) in metrics.jsonl, its label, and the scale of its axis."""
+
+ACCURACY: Panel = ("test_accuracy", "test accuracy", "linear")
+BUFFER_FID: Panel = ("sample_fid", "FID of the buffer ({extractor})", "log")
+DISTANCE: Panel = ("chain_displacement", "squared distance travelled, a pixel", "log")
+SKIPPED: Panel = ("skipped", "skipped steps", "symlog")
 
 STARTS = {"sample_fid": "start_fid", "sample_kid": "start_kid", "sample_is": "start_is"}
 """Scores of the chains' starts, by the score of the samples."""
@@ -44,7 +49,8 @@ def over_training(
     if not runs:
         return
     styles = dict(zip(runs, cycle(LINES), strict=False))
-    with figure(folder / f"{name}.png", *shape(len(panels)), size=(4.6, 3.6)) as grid:
+    path = folder / f"{name}.png"
+    with figure(path, *shape(len(panels)), size=(4.6, 3.6), has_legend=True) as grid:
         for axes, (names, label, scale) in zip(grid.flat, panels, strict=False):
             for row, found in runs.items():
                 seeds = [run.logged() for run in found]
@@ -57,7 +63,6 @@ def over_training(
                     line(axes, of_starts, "_starts", False, styles[row] | {"linestyle": ":"})
             configs = (run.config() for found in runs.values() for run in found)
             by_step(axes, with_extractor(label, configs), scale)
-        legend(grid[0, 0].figure)
 
 
 def _runs(
@@ -100,3 +105,44 @@ def line(
     longest = min(len(steps) for steps, _ in curves)
     mean = np.mean([values[:longest] for _, values in curves], axis=0)
     axes.plot(curves[0][0][:longest], mean, label=label, **style)
+
+
+def draw_means(axes: Axes, x: Any, values: Any, spread: str, **style: Any) -> None:
+    """Draws means over seeds, and how far the seeds are apart.
+
+    Args:
+      axes: panel.
+      x: (n,).
+      values: (seeds, n). A NaN is left out, and an x with nothing else.
+      spread: "range" is shaded, "deviation" has bars, "dots" shows the seeds themselves.
+      **style: of the line.
+    """
+    values = np.ma.masked_invalid(np.asarray(values, float))
+    is_there = values.count(axis=0) > 0
+    x, values = np.asarray(x)[is_there], values[:, is_there]
+    mean = values.mean(axis=0)
+    if spread == "deviation":
+        deviation = values.std(axis=0, ddof=1)
+        axes.errorbar(x, mean, np.ma.filled(deviation, 0.0), **style)  # 0 for one seed
+        return
+    (drawn,) = axes.plot(x, mean, **style)
+    if spread == "range":
+        ends = (values.min(axis=0), values.max(axis=0))
+        axes.fill_between(x, *ends, alpha=0.15, color=drawn.get_color(), lw=0)
+    else:
+        axes.plot(x, values.T, ".", color=drawn.get_color())
+
+
+def draw_tiles(path: Path, sets: Mapping[str, np.ndarray], columns: int, **options: Any) -> None:
+    """Draws sets of uint8 images (n, H, W, C) by their captions, a panel a set, if there are any.
+
+    Args:
+      path: of the figure.
+      sets: caption to images.
+      columns: number of images side by side.
+      **options: of ``plots.figure``, and ``most``, the number of panels in a line.
+    """
+    if sets:
+        with figure(path, *shape(len(sets), options.pop("most")), **options) as grid:
+            for axes, (caption, images) in zip(grid.flat, sets.items(), strict=False):
+                tiles(axes, images, columns, caption)

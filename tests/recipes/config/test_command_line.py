@@ -239,7 +239,7 @@ def test_a_folder_of_other_things_ends_the_process(tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "module"),
-    [("run", run_command), ("study", study), ("thermo_figures", project("figures.latent"))],
+    [("run", run_command), ("study", study), ("latent_figures", project("figures.latent"))],
 )
 def test_the_scripts_run_the_commands_of_the_package(script, module):
     assert runpy.run_path(str(EXPERIMENTS / f"{script}.py"))["main"] is module.main

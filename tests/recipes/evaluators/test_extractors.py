@@ -9,7 +9,7 @@ from ebmjax.recipes.config import extractor_names
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.recipes.evaluators.extractors import extractor
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.study.fid_columns import fid_columns
+from ebmjax.recipes.study.named_columns import fid_columns
 from experiments.configs import jem_digits
 
 OWN = "ebmjax.data.load_digits:any"  # a name of data other than the packaged digits

@@ -3,46 +3,9 @@
 import json
 
 import numpy as np
-from PIL import Image
 
 from ebmjax.recipes.study.study_file import load
-from experiments.figures import joint as jem_figures
-
-DARKEST, BRIGHTEST = (68, 1, 84), (253, 231, 37)  # of viridis
-
-
-def test_the_study_draws_the_landscapes_that_it_has(tmp_path):
-    """Has four rows: one is missing, one has none, two are figures on one scale."""
-    study = load("studies/jem_digits.py")
-    study.draw(tmp_path)
-    assert not (tmp_path / "landscapes.png").exists()
-    coordinates = np.linspace(-1.0, 1.0, 5)
-    bowl = coordinates[:, None] ** 2 + coordinates**2
-    for row, arrays in {
-        "JEM,_SGLD": {"landscape_energies": bowl},
-        "JEM,_SGLD,_SAM": {"landscape_energies": 100.0 * bowl - 1000.0},
-        "JEM,_augmented": {},
-    }.items():
-        folder = tmp_path / row / "seed0"
-        folder.mkdir(parents=True)
-        np.savez(folder / "evaluation.npz", landscape_coordinates=coordinates, **arrays)
-    study.draw(tmp_path)
-    with Image.open(tmp_path / "landscapes.png") as image:
-        found = np.asarray(image.convert("RGB"))
-    height, width, _ = found.shape
-    assert width > 2 * height
-    dark, bright = (
-        np.all(np.abs(found - np.array(colour)) < 40, axis=2) for colour in (DARKEST, BRIGHTEST)
-    )
-    # Without the bars of colours, which are in the outer fifth of either half.
-    shallow = slice(0, 2 * width // 5)
-    deep = slice(width // 2, 9 * width // 10)
-    # The shallow bowl rises by a hundredth of the other: dark up to its corners.
-    assert dark[:, shallow].sum() > 0.2 * height * 2 * width / 5
-    assert not bright[:, shallow].any()
-    # Dark in the middle and bright in the corners, whatever its zero.
-    assert dark[:, deep].sum() > 500
-    assert bright[:, deep].sum() > 500
+from experiments.figures import joint
 
 
 def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, figures):
@@ -53,7 +16,7 @@ def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, figures):
         (tmp_path / row / "seed0").mkdir(parents=True)
         arrays = {"landscape_coordinates": coordinates, "landscape_energies": array}
         np.savez(tmp_path / row / "seed0" / "evaluation.npz", **arrays)
-    jem_figures.landscapes({"one": "a bowl", "flat": "a plain", "broken": "nothing"}, tmp_path)
+    joint.landscapes({"one": "a bowl", "flat": "a plain", "broken": "nothing"}, tmp_path)
     (figure,) = figures.values()
     titled = [axis for axis in figure.axes if axis.get_title()]
     assert [axis.get_title() for axis in titled] == [
@@ -111,6 +74,6 @@ def test_the_study_draws_the_curves_of_every_row(tmp_path, figures):
 
 def test_without_refined_images_there_is_one_line_of_panels(tmp_path, figures):
     evaluated(tmp_path / "softmax" / "seed0", {"linf": {"0": 1.0, "16": 0.5}})
-    jem_figures.robustness(["softmax", "absent"], tmp_path)
+    joint.robustness(["softmax", "absent"], tmp_path)
     figure = figures["robustness.png"]
     assert [len(axis.lines) for axis in figure.axes] == [1, 0]

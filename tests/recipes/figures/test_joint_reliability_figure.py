@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ebmjax.metrics import ReliabilityBins
-from experiments.figures.reliability import pooled, reliability
+from experiments.figures.joint import pool_bins, reliability
 
 ROWS = {"JEM, SGLD": "SGLD", "SVGD, corrected": "SVGD", "SVGD, literal": "literal"}
 EDGES = [0.0, 0.5, 1.0]
@@ -37,17 +37,15 @@ def study(tmp_path):
 
 
 def test_seeds_are_pooled_by_their_images():
-    bins = pooled([FIRST, SECOND])
+    """A bin that is empty in every seed stays empty."""
+    bins = pool_bins([FIRST, SECOND])
     np.testing.assert_array_equal(bins.edges, EDGES)
     np.testing.assert_array_equal(bins.count, [4, 6])
     np.testing.assert_allclose(bins.accuracy, [1 / 8, 10 / 12], rtol=1e-12)
     np.testing.assert_allclose(bins.confidence, [2.6 / 8, 10 / 12], rtol=1e-12)
-
-
-def test_a_bin_that_is_empty_in_every_seed_stays_empty():
     empty = FIRST | {"confidence": [0.0, 0.9], "accuracy": [0.0, 1.0], "count": [0, 8]}
     expected = ReliabilityBins(*(np.array(empty[name]) for name in ReliabilityBins._fields))
-    for found, one in zip(pooled([empty, empty]), expected, strict=True):
+    for found, one in zip(pool_bins([empty, empty]), expected, strict=True):
         np.testing.assert_allclose(found, one, rtol=1e-12)
 
 

@@ -131,7 +131,7 @@ def bars_of(container):
 
 def test_a_score_is_drawn_against_every_variance_regime_by_regime(study, panels):
     rows = study[1]
-    drawn = np.array(panels(sweeps.separated, "tempered", score="fid")).reshape(3, 3)
+    drawn = np.array(panels(sweeps.against_variance, "tempered", score="fid")).reshape(3, 3)
     found = regimes(rows, "tempered")
     assert [axes.get_title() for axes in drawn[0]] == list(found)
     for line, (variance, label) in zip(drawn, sweeps.VARIANCES.items(), strict=True):
@@ -151,7 +151,7 @@ def test_a_score_is_drawn_against_every_variance_regime_by_regime(study, panels)
 
 
 def test_regimes_are_collated_in_one_panel_a_variance(study, panels):
-    drawn = panels(sweeps.collated, "tempered", score="fid")
+    drawn = panels(sweeps.against_variance, "tempered", score="fid", is_collated=True)
     found = regimes(study[1], "tempered")
     assert len(drawn) == len(sweeps.VARIANCES)
     for axes in drawn:

@@ -25,7 +25,6 @@ from ebmjax.recipes.run import use
 from ebmjax.recipes.run.launch import evaluate_saved, launch
 from ebmjax.recipes.study.study_file import read
 from experiments.configs.toy_beta import get_config
-from experiments.figures import plane_divergences
 
 
 def smoke(**overrides):
@@ -260,20 +259,6 @@ def test_an_energy_becomes_a_density_and_its_divergence_from_the_data(tmp_path):
     expected = np.sum(data * np.log(data / model)) * cell
     assert numbers["density_kl"] == pytest.approx(expected, rel=1e-5)
     assert numbers["density_tv"] == pytest.approx(np.abs(data - model).sum() * cell / 2, rel=1e-5)
-
-
-def test_the_figure_of_a_study(finished, tmp_path):
-    for row in ("gmm", "gmm,_restricted,_no_positive", "something"):
-        folder = tmp_path / row / "seed0"
-        folder.mkdir(parents=True)
-        (folder / "evaluation.json").write_bytes((finished / "evaluation.json").read_bytes())
-    assert set(plane_divergences.reports(tmp_path)) == {
-        "gmm",
-        "gmm,_restricted,_no_positive",
-        "something",
-    }
-    plane_divergences.divergences(tmp_path)
-    assert (tmp_path / "divergences.png").stat().st_size > 10_000
 
 
 def test_the_studies_have_a_column_for_every_beta():

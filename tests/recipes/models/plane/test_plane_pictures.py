@@ -11,7 +11,7 @@ from PIL import Image
 from ebmjax.recipes.models.plane import beta_plots, samplers_plots
 from ebmjax.recipes.models.plane.grid import Grid, normalised, smoothed_histogram
 from experiments.configs import toy_beta, toy_samplers
-from experiments.figures import plane_divergences
+from experiments.figures import plane_objectives
 
 GRID = Grid(2.0, 40)
 TRUTH = normalised(-8.0 * np.sum((GRID.centres - [0.3, 0.0]) ** 2, axis=1), GRID)
@@ -74,7 +74,7 @@ def test_a_study_has_means_and_spreads_by_beta(tmp_path, figures):
                 for beta in (0.5, 0.0)
             }
             (folder / "evaluation.json").write_text(json.dumps({"by_beta": by_beta}))
-    plane_divergences.divergences(tmp_path)
+    plane_objectives.divergences(tmp_path)
     grid = np.array(figures["divergences.png"].axes).reshape(2, 2)
     assert [axes.get_title() for axes in grid[0]] == ["gmm", "gmm restricted"]
     assert [axes.get_xlabel() for axes in grid.ravel()] == ["beta"] * 4
