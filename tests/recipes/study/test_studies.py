@@ -12,7 +12,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.command_line import typed
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, figures
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.columns import check_columns
 from ebmjax.recipes.study.study_file import read
@@ -80,10 +80,8 @@ def test_samples_of_own_data_are_drawn_under_the_name_of_their_set(tmp_path, mon
     draw = STUDIES[name].draw
     np.savez(first.folder / "evaluation.npz", **{draw.args[0]: np.zeros((30, 4, 4, 1), np.uint8)})
     shown = {}
-    monkeypatch.setitem(
-        draw.func.__globals__,
-        "tiles",
-        lambda axes, images, *given: shown.update({given: len(images)}),
+    monkeypatch.setattr(
+        figures, "tiles", lambda axes, images, *given: shown.update({given: len(images)})
     )
     draw(tmp_path)
     assert shown == {(5, first.label): 25}
