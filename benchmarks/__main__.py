@@ -1,7 +1,7 @@
 """Runs a benchmark by its name.
 
 python benchmarks                       lists them
-python benchmarks scaling --batch 64    the same as python benchmarks/scaling.py --batch 64
+python benchmarks repeats --timings 3   the same as python benchmarks/repeats.py --timings 3
 """
 
 import ast

@@ -1,6 +1,6 @@
 """The limits of chains of networks: their products, beside the machine's largest.
 
-``peers.py`` prints them; ``accelerator.py`` times a product. Needs JAX and Flax only.
+``peers.py`` prints them. Needs JAX and Flax only.
 """
 
 import math
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import _harness as harness
 import jax
 import jax.numpy as jnp
-from _chains import Chain
 from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 from jax.interpreters.partial_eval import dce_jaxpr
 
@@ -73,7 +72,9 @@ def operations(product: Any) -> int:
     return 2 * math.prod(product.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
 
 
-def measure_limit(work: str, chain: Chain, parts: Parts, repeats: int, peak: float) -> harness.Row:
+def measure_limit(
+    work: str, chain: Callable[[], Any], parts: Parts, repeats: int, peak: float
+) -> harness.Row:
     """Times a chain, and its convolutions and products alone.
 
     ``peak`` are operations a second of this machine's largest product.
@@ -97,14 +98,9 @@ def measure_limit(work: str, chain: Chain, parts: Parts, repeats: int, peak: flo
     }
 
 
-def time_product(side: int, repeats: int, dtype: Any = jnp.float32) -> tuple[list[float], Any, Any]:
-    """Times a product of square matrices; also returns its program, and the seconds to compile."""
+def product_rate(side: int, repeats: int, dtype: Any = jnp.float32) -> float:
+    """Returns operations a second of a product of square matrices, the fastest of ``repeats``."""
     matrix = jnp.ones((side, side), dtype)
-    program, compile_seconds = harness.compile_program(jnp.matmul, matrix, matrix)
+    program, _ = harness.compile_program(jnp.matmul, matrix, matrix)
     times = harness.time_in_turn({"": lambda: program(matrix, matrix)}, repeats)[""]
-    return times, program, compile_seconds
-
-
-def fastest_product(repeats: int) -> float:
-    """Returns operations a second of a product of two matrices of 2048 rows and columns."""
-    return 2 * 2048**3 / min(time_product(2048, repeats)[0])
+    return 2 * side**3 / min(times)

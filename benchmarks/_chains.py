@@ -4,23 +4,37 @@ Needs JAX and Flax only.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import _harness as harness
 import jax
 import jax.numpy as jnp
 
-from ebmjax import networks, samplers
+from ebmjax import learning, networks, samplers
 from ebmjax.types import LogDensityFn
 
+WIDE_RESNETS = {"conv": (10, 1, 1), "wrn_28_10": (28, 10, 3)}
+"""Depth, width and channels of the images."""
+ENERGIES = ("mlp", "conv", "wrn_28_10", "gaussian")
 
-def make_log_density(energy: str, resolution: int) -> LogDensityFn:
-    """Returns that of a network, "mlp" or "conv", with random parameters, on grey images."""
-    if energy == "conv":
-        return make_image_density((resolution, resolution, 1), depth=10)
+
+def make_log_density(
+    energy: str, side: int, dtype: Any = None
+) -> tuple[LogDensityFn, tuple[int, ...]]:
+    """Returns a log density of ``ENERGIES`` and the shape of its images, ``side`` pixels a side.
+
+    Networks have random parameters. ``dtype`` is that of a wide ResNet.
+    """
+    if energy in WIDE_RESNETS:
+        depth, widen_factor, channels = WIDE_RESNETS[energy]
+        shape = (side, side, channels)
+        return make_image_density(shape, depth, widen_factor, dtype=dtype), shape
+    if energy == "gaussian":
+        return log_gaussian, (side, side, 3)
     network: Any = networks.MLPEnergy(hidden=(1024, 1024))
-    params = network.init(jax.random.key(0), jnp.zeros(resolution**2))
-    return lambda x: -network.apply(params, x.reshape(-1))
+    params = network.init(jax.random.key(0), jnp.zeros(side**2))
+    return lambda x: -network.apply(params, x.reshape(-1)), (side, side, 1)
 
 
 def make_image_density(
@@ -63,10 +77,36 @@ def compile_chain(sampler: Any, start: jax.Array, steps: int, interacting: bool)
     return Chain(*harness.compile_program(chain, key, state), key, state)
 
 
-def compile_gradient(log_density_fn: LogDensityFn, start: jax.Array) -> Callable[[], Any]:
-    """Returns a call for the log densities and gradients of all chains."""
-    program, _ = harness.compile_program(jax.vmap(jax.value_and_grad(log_density_fn)), start)
-    return lambda: program(start)
+def make_plan(
+    shape: tuple[int, ...], num_chains: int, num_steps: int, sampler: Any
+) -> learning.ChainPlan:
+    """Returns chains on images of ``shape``, as joint models train with them."""
+    return learning.ChainPlan(
+        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=num_steps)},
+        num_samples=num_chains,
+        law=samplers.uniform_law(shape, -1.0, 1.0),
+        reinit_prob=0.05,
+    )
+
+
+def compile_training_chain(
+    sampler: Any, log_density_fn: LogDensityFn, start: jax.Array, steps: int
+) -> Chain:
+    """Compiles ``steps`` steps from ``start`` as training runs them."""
+    plan = make_plan(start.shape[1:], len(start), steps, sampler)
+    labels, keys = jnp.zeros(len(start), jnp.int32), jax.random.split(jax.random.key(2), 1)
+
+    def chain(keys: jax.Array, start: jax.Array) -> Any:
+        return learning.run_chains(keys, lambda label: log_density_fn, plan, start, labels)
+
+    return Chain(*harness.compile_program(chain, keys, start), keys, start)
+
+
+def compile_gradient(log_density_fn: LogDensityFn, start: jax.Array) -> tuple[Any, float]:
+    """Returns a call for all chains' log densities and gradients, and the seconds to compile."""
+    function = jax.vmap(jax.value_and_grad(log_density_fn))
+    program, compile_seconds = harness.compile_program(function, start)
+    return partial(program, start), compile_seconds
 
 
 def beside_gradients(

@@ -1,19 +1,61 @@
-"""Serves benchmarks of a configuration: its experiment, and blocks of its training timed."""
+"""Serves benchmarks of a configuration: reads it, builds it, and trains blocks of its steps."""
 
+import argparse
 import contextlib
+import os
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+# As run.py, and before JAX is imported: it would compile other programs otherwise.
+os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
+
+import _harness as harness
+import jax
+
 from ebmjax import training
-from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config import command_line, families
+from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run import explain
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import Feed
+from ebmjax.training._sharding import place_state
+
+
+def make_parser(doc: str | None, **counts: Any) -> argparse.ArgumentParser:
+    """Returns ``harness.make_parser``, with a configuration and examples to stand in for its data.
+
+    What remains of the command line are fields of the configuration.
+    """
+    parser = harness.make_parser(doc, **counts)
+    parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
+    examples = "number of them, of its shapes"
+    parser.add_argument("--random_examples", type=harness.at_least_one, help=examples)
+    return parser
+
+
+@contextlib.contextmanager
+def offer_examples(number: int | None = None) -> Iterator[None]:
+    """Gives tensorflow-datasets ``number`` random examples, if any, while a benchmark works.
+
+    A mistake in the configuration ends the program in a line, with exit code 2.
+    """
+    with contextlib.ExitStack() as stack:
+        if number is not None:
+            import tensorflow_datasets as tfds
+
+            stack.enter_context(tfds.testing.mock_data(num_examples=number))
+        try:
+            yield
+        except explain.USER_ERRORS as error:
+            stop(error)
 
 
 def build_experiment(config: Config) -> build.Experiment:
@@ -22,60 +64,76 @@ def build_experiment(config: Config) -> build.Experiment:
         return explain.build_or_explain(config, partial(families.build, config, Path(folder)))
 
 
-def offer_examples(number: int | None) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context in which tensorflow-datasets has ``number`` random examples, if any."""
-    if number is None:
-        return contextlib.nullcontext()
-    import tensorflow_datasets as tfds
+def build_jem(batch_size: int, num_steps: int, block: int) -> tuple[Config, build.Experiment]:
+    """Returns JEM on the digits, at settings that PyTorch's step has, too.
 
-    return tfds.testing.mock_data(num_examples=number)
-
-
-class Clock:
-    """A writer that notes when each block is done, the next one already under way.
-
-    Attributes:
-      times: seconds of the clock, and seconds of all cores that this process has used.
+    ``batch_size`` counts labelled images, images for p(x), and chains; ``num_steps`` the steps of a
+    chain; ``block`` the training steps in one compiled call.
     """
+    fields = {
+        **dict.fromkeys(
+            ("train.batch_size", "train.positive_batch_size", "sampler.num_samples"), batch_size
+        ),
+        "sampler.num_steps": num_steps,
+        "data.crop_padding": 1,
+        "optimizer.learning_rate": 1e-3,
+        "mesh.num_shards": 1,
+        "train.steps_per_dispatch": block,
+        "train.max_consecutive_skips": 1_000_000,  # a step that diverges takes as long
+    }
+    texts = [f"--config.{name}={value}" for name, value in fields.items()]
+    config = command_line.read("configs/jem_digits.py:unconfined", texts)
+    return config, build_experiment(config)
 
-    def __init__(self) -> None:
-        self.times: list[tuple[float, float]] = []
 
-    def start(self, first_step: int) -> None:
-        """Forgets nothing."""
+def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any]:
+    """Returns a call of one block as ``training.fit`` runs it on one device, batches included.
 
-    def write(self, step: int, row: dict[str, Any]) -> None:
-        """Notes a block, as its numbers arrive."""
-        self.times.append((time.perf_counter(), time.process_time()))
+    It goes on from the state of the call before, and returns state and metrics.
+    """
+    mesh = training.make_mesh(experiment.plan.num_shards, jax.devices()[:1])
+    plan = replace(experiment.plan, total_steps=10**9)
+    blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
+    key, step = build.train_key(config), make_block(experiment.train_step, mesh)
+    state = place_state(experiment.state, mesh)
 
-    def close(self) -> None:
-        """Closes nothing."""
+    def steps() -> Any:
+        nonlocal state
+        state, metrics = step(key, state, next(blocks)[-1])
+        return state, metrics
+
+    return steps
 
 
 def time_steps(
-    config: Config, experiment: build.Experiment, data: Any, num_blocks: int
+    config: Config, experiment: build.Experiment, num_blocks: int
 ) -> tuple[list[tuple[float, float]], float]:
-    """Trains ``num_blocks`` compiled calls on ``data``, and one before them, and saves nothing.
+    """Trains ``num_blocks`` compiled calls, and one before them, and saves nothing.
 
     Returns:
       The seconds of a step in every block, by the clock and of all cores; the seconds to compile.
     """
-    size, clock = experiment.plan.steps_per_dispatch, Clock()
+    times, size = [], experiment.plan.steps_per_dispatch
+
+    def note(step: int, row: dict[str, Any]) -> None:
+        times.append((time.perf_counter(), time.process_time()))
+
+    # A block is noted when it is done, with the next one already under way.
+    nothing = {"start": lambda first_step: None, "close": lambda: None}
     total = (num_blocks + 1) * size
-    plan = replace(
-        experiment.plan, total_steps=total, log_every=size, monitor_every=0, checkpoint_every=0
-    )
     result = training.fit(
         build.train_key(config),
         experiment.state,
         experiment.train_step,
-        data,
-        plan,
-        writers=[clock],
+        experiment.data,
+        replace(
+            experiment.plan, total_steps=total, log_every=size, monitor_every=0, checkpoint_every=0
+        ),
+        writers=[SimpleNamespace(write=note, **nothing)],  # pyright: ignore[reportArgumentType]
         placement=build.placement(config),
     )
     seconds = [
         ((end - start) / size, (cores_end - cores_start) / size)
-        for (start, cores_start), (end, cores_end) in pairwise(clock.times)
+        for (start, cores_start), (end, cores_end) in pairwise(times)
     ]
     return seconds, result.compile_seconds

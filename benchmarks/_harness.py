@@ -23,6 +23,7 @@ import jax
 import numpy as np
 
 Row = dict[str, Any]
+Count = tuple[int | list[int], str]
 Measured = TypeVar("Measured")
 LOAD = os.getloadavg()[0]
 """Load of the machine when the benchmark began."""
@@ -39,13 +40,26 @@ class Spread(NamedTuple):
         return f"{self.median:.3f} ({self.low:.3f}-{self.high:.3f})"
 
 
-def make_parser(doc: str | None, out: Path | None = None) -> argparse.ArgumentParser:
-    """Returns a reader of arguments whose --help is ``doc``, with --out, by default ``out``."""
+def make_parser(
+    doc: str | None, out: Path | None = None, **counts: Count
+) -> argparse.ArgumentParser:
+    """Returns a reader of arguments whose --help is ``doc``.
+
+    Args:
+      doc: the benchmark's docstring.
+      out: default of --out.
+      **counts: options that count something: default and help. A list takes several numbers.
+    """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     files = "folder for the table, its JSON and a figure"
     parser.add_argument("--out", type=Path, default=out, help=files)
+    for name, (default, text) in counts.items():
+        several = "+" if isinstance(default, list) else None
+        parser.add_argument(
+            f"--{name}", nargs=several, type=at_least_one, default=default, help=text
+        )
     return parser
 
 

@@ -1,14 +1,15 @@
-"""PyTorch, ebmkit and torchebm, timed in their own Python for joint_training.py and peers.py.
+"""PyTorch, ebmkit and torchebm, timed in their own Python for peers.py.
 
 Writes one JSON line about itself. Then answers each line of stdin, a JSON object that names the
 work, with the seconds that the work took. The work "load" names a FILE.npz and is answered with
-the number of parameters and the logits of its network. FILE holds ``settings`` (JSON), ``images``
-(N, H, W, C) uint8, ``labels``, ``probe`` images in [-1, 1] and the parameters of the Flax network,
-``params/`` before their names. Needs PyTorch and NumPy, and nothing of ebmjax; ebmkit and torchebm
-where their chains are asked for.
+the number of parameters and the logits of its network. FILE holds ``settings`` (a configuration in
+JSON), ``images`` (N, H, W, C) uint8, ``labels``, ``probe`` images in [-1, 1] and the parameters of
+the Flax network, ``params/`` before their names. Needs PyTorch and NumPy, and nothing of ebmjax;
+ebmkit and torchebm where their chains are asked for.
 """
 
 import contextlib
+import importlib
 import importlib.metadata
 import json
 import sys
@@ -102,12 +103,14 @@ class Trainer:
         self.images = images
         self.labels = labels
         self.settings = settings
-        self.buffer = torch.rand(settings["buffer_size"], *images.shape[1:]) * 2 - 1
-        self.optimizer = torch.optim.Adam(network.parameters(), lr=settings["learning_rate"])
+        self.buffer = torch.rand(settings["sampler"]["buffer"]["size"], *images.shape[1:]) * 2 - 1
+        self.optimizer = torch.optim.Adam(
+            network.parameters(), lr=settings["optimizer"]["learning_rate"]
+        )
 
     def step(self) -> None:
         """One update on labelled images, images for p(x) and the ends of chains."""
-        size = self.settings["batch_size"]
+        size = self.settings["train"]["batch_size"]
         labelled = torch.randperm(len(self.images))[:size]
         unlabelled = torch.randperm(len(self.images))[:size]
         classified, positives = self.view(labelled), self.view(unlabelled)
@@ -127,19 +130,20 @@ class Trainer:
         windows = windows.unfold(2, images.shape[2], 1).unfold(3, images.shape[3], 1)
         rows, columns = torch.randint(3, (2, len(images)))
         moved = windows[torch.arange(len(images)), :, rows, columns]
-        return moved + self.settings["image_noise"] * torch.randn_like(moved)
+        return moved + self.settings["data"]["noise_scale"] * torch.randn_like(moved)
 
     def sample(self) -> Any:
         """The ends of chains from the buffer, which are put back."""
-        settings = self.settings
-        slots = torch.randint(len(self.buffer), (settings["batch_size"],))
+        sampler = self.settings["sampler"]
+        sgld = sampler["sgld"]
+        slots = torch.randint(len(self.buffer), (sampler["num_samples"],))
         x = self.buffer[slots]
-        is_new = torch.rand(len(x), 1, 1, 1) < settings["reinit_prob"]
+        is_new = torch.rand(len(x), 1, 1, 1) < sampler["buffer"]["reinit_prob"]
         x = torch.where(is_new, torch.rand_like(x) * 2 - 1, x).requires_grad_()
-        for _ in range(settings["num_steps"]):
+        for _ in range(sampler["num_steps"]):
             log_density = self.network(x).logsumexp(1).sum()
             (score,) = torch.autograd.grad(log_density, [x])
-            x.data += settings["step_size"] * score + settings["noise_scale"] * torch.randn_like(x)
+            x.data += sgld["step_size"] * score + sgld["noise_scale"] * torch.randn_like(x)
         x = x.detach()
         self.buffer[slots] = x
         return x
@@ -150,8 +154,8 @@ def load(file: str) -> tuple[Trainer, dict[str, Any]]:
     with np.load(file) as opened:
         arrays = dict(opened)
     settings = json.loads(str(arrays["settings"]))
-    sizes = [settings["depth"], settings["widen_factor"], arrays["images"].shape[3]]
-    sizes.append(settings["num_classes"])
+    model, num_classes = settings["model"], settings["data"]["num_classes"]
+    sizes = model["depth"], model["widen_factor"], arrays["images"].shape[3], num_classes
     prefix = "params/"
     params = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
     network, checked = WideResNet(*sizes), WideResNet(*sizes, is_padded_as_xla=True)
@@ -186,18 +190,12 @@ def plane(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
     """Makes Langevin chains of a library in the plane."""
     start = torch.randn(*shape)
     if library == "ebmkit":
-        from ebm.samplers.langevin import (  # pyright: ignore[reportMissingImports]
-            LangevinDynamics,
-        )
-
-        energy, sampler = Energy(), LangevinDynamics(STEP_SIZE, steps)
+        langevin = importlib.import_module("ebm.samplers.langevin")
+        energy, sampler = Energy(), langevin.LangevinDynamics(STEP_SIZE, steps)
         return lambda: sampler.sample(energy, start)
-    from torchebm.core import BaseModel  # pyright: ignore[reportMissingImports]
-    from torchebm.samplers import (  # pyright: ignore[reportMissingImports]
-        LangevinDynamics,
-    )
+    core, theirs = (importlib.import_module(f"torchebm.{name}") for name in ("core", "samplers"))
 
-    class Model(BaseModel):
+    class Model(core.BaseModel):
         def __init__(self) -> None:
             super().__init__()
             self.energy = Energy()
@@ -205,16 +203,15 @@ def plane(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
         def forward(self, x: Any) -> Any:
             return self.energy(x)
 
-    theirs = LangevinDynamics(Model(), step_size=STEP_SIZE, noise_scale=1.0)
-    return lambda: theirs.sample(x=start, n_steps=steps)
+    chains = theirs.LangevinDynamics(Model(), step_size=STEP_SIZE, noise_scale=1.0)
+    return lambda: chains.sample(x=start, n_steps=steps)
 
 
 def svgd(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
     """Makes steps of ebmkit's SVGD with the median rule in a Gaussian."""
     assert library == "ebmkit"
-    from ebm.samplers.svgd import SVGD  # pyright: ignore[reportMissingImports]
-
-    start, sampler = torch.randn(*shape), SVGD(STEP_SIZE, steps)
+    start = torch.randn(*shape)
+    sampler = importlib.import_module("ebm.samplers.svgd").SVGD(STEP_SIZE, steps)
     return lambda: sampler.sample(gaussian, start)
 
 
@@ -237,11 +234,7 @@ def images(library: str, shape: list[int], steps: int, depth: int) -> Callable[[
     return chain
 
 
-MAKERS: dict[str, Callable[..., Callable[[], Any]]] = {
-    "plane": plane,
-    "svgd": svgd,
-    "images": images,
-}
+MAKERS: dict[str, Callable[..., Any]] = {"plane": plane, "svgd": svgd, "images": images}
 
 
 def main() -> None:

@@ -29,18 +29,16 @@ from importlib import metadata
 from typing import Any
 from unittest import mock
 
-# Before JAX is imported: libtpu would look for a TPU, and JAX compiles other programs otherwise.
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
+# Before JAX is imported: libtpu would look for a TPU otherwise.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-8")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # several compilers beside each other
 
+import _configured as configured
 import _harness as harness
 import jax
-import jax.numpy as jnp
-from _configured import build_experiment, offer_examples
 from jax.experimental import topologies
 from jax.sharding import PartitionSpec
 
@@ -48,9 +46,8 @@ from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import FAILED, Config, stop
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run import explain
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches
+from ebmjax.training._feed import describe_batches, plan_indices
 from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 
 COLLECTIVE = re.compile(
@@ -67,9 +64,7 @@ def chips(topology: str) -> list[Any]:
         return jax.devices("cpu")
     try:
         return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-    except (
-        Exception
-    ) as error:  # libtpu is missing, or does not know the name: JAX raises many kinds
+    except Exception as error:  # without libtpu, or for a name it does not know: many kinds
         stop(
             f"--topology={topology}: no such TPU can be described ({error}). Give a name such as "
             "v5e:2x4 or v6e:1x1, and install libtpu: pip install libtpu."
@@ -78,19 +73,15 @@ def chips(topology: str) -> list[Any]:
 
 def compile_step(config: Config, devices: list[Any]) -> dict[str, str]:
     """Compiles the block of steps of ``config`` for as many of ``devices`` as it can use."""
-    experiment = build_experiment(config)
+    experiment = configured.build_experiment(config)
     plan = experiment.plan
     mesh = make_mesh(plan.num_shards, devices)
-    shapes = [
-        (plan.steps_per_dispatch, plan.num_shards, size // plan.num_shards) for size in plan.streams
-    ]
-    indices = tuple(jnp.zeros(shape, jnp.int32) for shape in shapes)
+    num_examples = len(jax.tree.leaves(experiment.data)[0])
+    indices = plan_indices(plan, 0, plan.steps_per_dispatch, num_examples)
     arguments = (
         describe_shapes(build.train_key(config), mesh, PartitionSpec()),
         describe_shapes(experiment.state, mesh, state_specs()),
-        describe_batches(
-            experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
-        ),
+        describe_batches(experiment.data, indices, mesh),
     )
     started = time.process_time()
     # Networks choose their convolutions by the backend.
@@ -132,21 +123,16 @@ def describe(program: jax.stages.Compiled) -> dict[str, str]:
 
 def main() -> None:
     """Compiles one configuration."""
-    parser = harness.make_parser(__doc__)
-    parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
+    parser = configured.make_parser(__doc__)
     parser.add_argument("--topology", default="v5e:2x4", help="TPU, by the name that libtpu knows")
-    examples = "number of them, of its shapes"
-    parser.add_argument("--random_examples", type=harness.at_least_one, help=examples)
     options, rest = parser.parse_known_args()
     if not any(argument.startswith("--config.train.steps_per_dispatch") for argument in rest):
         rest.append("--config.train.steps_per_dispatch=1")
     config = command_line.read(options.config, rest)
     devices = chips(options.topology)
     try:
-        with offer_examples(options.random_examples):
+        with configured.offer_examples(options.random_examples):
             rows = harness.as_rows(compile_step(config, list(devices)))
-    except explain.USER_ERRORS as error:
-        stop(error)
     except jax.errors.JaxRuntimeError as error:
         stop(f"it does not compile: {error}", FAILED)
     compiler = "" if options.topology == "cpu" else f"libtpu {metadata.version('libtpu')}"

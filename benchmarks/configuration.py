@@ -10,30 +10,25 @@ those of run.py. Random images stand in for a data set of tensorflow-datasets th
 in its shapes; the seconds an epoch are then those of an epoch of so many.
 
 Prints the time of a step (median, and the range over the blocks), what an epoch and the whole run
-come to without monitoring, the time to compile, the operations of a step
-(``metrics.compiled_flops``, which compiles it once more: --flops) and the device's memory at its
-peak, where it tells. With --blocks=0 nothing is trained, and the operations alone are counted.
+come to without monitoring, the time to compile, the memory of this process at its peak and of the
+device, where it tells, and with --flops the operations of a step (``metrics.compiled_flops``). With
+--blocks=0 nothing is trained, and the operations alone are counted.
 """
 
-import os
+import resource
 from statistics import median
 from typing import Any, NamedTuple
 
-# As run.py, and before JAX is imported: it would compile other programs otherwise.
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
-
+import _configured as configured
 import _harness as harness
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _configured import build_experiment, offer_examples, time_steps
 
-from ebmjax import metrics
+from ebmjax import metrics, training
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run import explain
 
 
 class Cost(NamedTuple):
@@ -45,15 +40,17 @@ class Cost(NamedTuple):
     total_steps: int  # of the whole run
     flops: float | None  # of a step; None where they were not counted
     peak_bytes: int | None  # of the first device; None where it does not say
+    process_bytes: int  # resident memory of this process at its peak
 
 
-def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
+def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> Cost:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
-    experiment = build_experiment(config)
+    experiment = configured.build_experiment(config)
+    training.digest_data(experiment.data)  # as a run begins: it reads all of them
     num_examples = len(jax.tree.leaves(experiment.data)[0])
     times, compile_seconds = [], 0.0
     if num_blocks:
-        times, compile_seconds = time_steps(config, experiment, experiment.data, num_blocks)
+        times, compile_seconds = configured.time_steps(config, experiment, num_blocks)
     memory = jax.devices()[0].memory_stats() or {}
     return Cost(
         step_seconds=[seconds for seconds, _ in times],
@@ -62,6 +59,7 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> Cost:
         total_steps=experiment.plan.total_steps,
         flops=step_flops(experiment, build.train_key(config)) if has_flops else None,
         peak_bytes=memory.get("peak_bytes_in_use"),
+        process_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,  # in KiB on Linux
     )
 
 
@@ -95,6 +93,7 @@ def describe(cost: Cost, batch_size: int) -> dict[str, str]:
             "the run": f"{step * cost.total_steps / 3600:.3g} h, {cost.total_steps} steps, "
             "without monitoring",
             "to compile": f"{cost.compile_seconds:.3g} s",
+            "process": f"{cost.process_bytes / 2**20:.4g} MiB at its peak",
         }
         if cost.peak_bytes is not None:
             found["memory"] = f"{cost.peak_bytes / 2**30:.3g} GiB at its peak"
@@ -112,10 +111,8 @@ def at_least_zero(text: str) -> int:
 
 def main() -> None:
     """Measures one configuration."""
-    parser, count = harness.make_parser(__doc__), harness.at_least_one
-    parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
+    parser = configured.make_parser(__doc__)
     parser.add_argument("--blocks", type=at_least_zero, default=5, help="timed, after one more")
-    parser.add_argument("--random_examples", type=count, help="number of them, of its shapes")
     parser.add_argument("--flops", action="store_true", help="count the operations, too")
     options, rest = parser.parse_known_args()
     config = command_line.read(options.config, rest)
@@ -125,11 +122,8 @@ def main() -> None:
         parser.error("--random_examples is for data sets of tensorflow-datasets: leave it out.")
     if not (options.blocks or options.flops):
         parser.error("--blocks=0 leaves nothing but the operations: give --flops, too.")
-    try:
-        with offer_examples(options.random_examples):
-            cost = measure(config, options.blocks, options.flops)
-    except explain.USER_ERRORS as error:
-        stop(error)
+    with configured.offer_examples(options.random_examples):
+        cost = measure(config, options.blocks, options.flops)
     blocks = f"median of {options.blocks} blocks" if options.blocks else ""
     rows = harness.as_rows(describe(cost, config.train.batch_size))
     harness.report("configuration", rows, options.out, " ".join([options.config, *rest]), blocks)

@@ -15,12 +15,13 @@ must have stopped.
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
@@ -28,7 +29,7 @@ from typing import Any
 
 import _harness as harness
 
-import ebmjax.recipes.models.joint.setup  # noqa: F401  # what it calls while imported is no part of a step
+import ebmjax.recipes.models.joint.setup  # noqa: F401  # importing it is no part of a step
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.run import explain
@@ -53,53 +54,43 @@ def read_lines(*rooms: str, suffix: str = ".py") -> dict[Path, list[str]]:
 
 def measure_sizes() -> dict[str, str]:
     """Returns files and lines by room, long files, and functions without a docstring."""
-    found = {}
-    for room in ROOMS:
-        texts = read_lines(room)
-        found[f"{room}/"] = f"{sum(map(len, texts.values()))} lines, {len(texts)} files"
-    lines = {room: sum(map(len, read_lines(room).values())) for room in ROOMS}
+    texts = {room: read_lines(room) for room in ROOMS}
+    lines = {room: sum(map(len, of_room.values())) for room, of_room in texts.items()}
+    found = {f"{room}/": f"{lines[room]} lines, {len(texts[room])} files" for room in ROOMS}
     found["ebmjax/ without recipes/"] = f"{lines['ebmjax'] - lines['ebmjax/recipes']} lines"
     found["ebmjax/ and experiments/"] = f"{lines['ebmjax'] + lines['experiments']} lines"
-    folder, number = Counter(path.parent for path in read_lines("ebmjax/recipes")).most_common(1)[0]
+    folders = Counter(path.parent for path in texts["ebmjax/recipes"])
+    folder, number = folders.most_common(1)[0]
     found["fullest folder of recipes/"] = f"{folder.relative_to(ROOT)}, {number} files"
     long = [path for path, text in read_lines(*ROOMS[:4]).items() if len(text) > 300]
-    found["files over 300 lines"] = list_paths({str(path.relative_to(ROOT)) for path in long})
-    bare = {f"{path.stem}.{name}" for path in read_lines("ebmjax") for name in undocumented(path)}
-    return found | {"public functions without a docstring": list_paths(bare)}
+    found["files over 300 lines"] = list_names({str(path.relative_to(ROOT)) for path in long})
+    bare = {
+        f"{path.stem}.{node.name}"
+        for path in texts["ebmjax"]
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+        if not ast.get_docstring(node) and not node.name.startswith("_")
+    }
+    return found | {"public functions without a docstring": list_names(bare)}
 
 
-def list_paths(names: set[str]) -> str:
+def list_names(names: set[str]) -> str:
     """Returns how many there are, and which."""
     return f"{len(names)} {' '.join(sorted(names))}".rstrip()
 
 
-def undocumented(path: Path) -> Iterator[str]:
-    """Yields public functions of a file that have no docstring."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef) and not ast.get_docstring(node):
-            yield from [node.name] * (not node.name.startswith("_"))
-
-
-def arrows() -> set[tuple[str, str]]:
+def find_arrows() -> set[tuple[str, str]]:
     """Returns pairs (room, imported room) of ``ebmjax.recipes``."""
     rooms = {path.name for path in RECIPES.iterdir() if (path / "__init__.py").exists()}
-    return {
-        (path.relative_to(RECIPES).parts[0], other)
-        for path in RECIPES.rglob("*/*.py")
-        for other in rooms & {name.split(".")[2] for name in _recipes_imported(path)}
-        if other != path.relative_to(RECIPES).parts[0]
-    }
-
-
-def _recipes_imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        yield from (name for name in names if name.startswith("ebmjax.recipes."))
+    pairs = set()
+    for path in RECIPES.rglob("*/*.py"):
+        room = path.relative_to(RECIPES).parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                parts = [(start + alias.name).split(".") for alias in node.names]
+                pairs |= {(room, p[2]) for p in parts if p[:2] == ["ebmjax", "recipes"] and p[2:]}
+    return {(room, other) for room, other in pairs if other in rooms - {room}}
 
 
 def count_fields() -> tuple[int, int, int]:
@@ -113,14 +104,10 @@ def count_fields() -> tuple[int, int, int]:
     pages = read_lines("docs", suffix=".md")
     pages.pop(ROOT / "docs" / "configuration.md", None)
     texts = [*read_lines("experiments", "tests").values(), *pages.values()]
-    words = {word.strip(".") for text in texts for line in text for word in _dotted(line)}
+    words = {word for text in texts for line in text for word in re.findall(r"[\w.]+", line)}
+    words = {word.removeprefix("config.").strip(".") for word in words}
     different = set[str]().union(*declared)
     return len(different), own + len(shared), len(different - words)
-
-
-def _dotted(line: str) -> list[str]:
-    kept = "".join(one if one.isalnum() or one in "._" else " " for one in line)
-    return [word.removeprefix("config.") for word in kept.split()]
 
 
 def frames_entered(run: Callable[[], Any]) -> list[tuple[str, str, bool]]:
@@ -160,18 +147,11 @@ def refusal_seconds(config: str, mistake: str) -> float:
     Raises:
       RuntimeError: if it does not exit with code 2.
     """
+    arguments = "run", f"--config=configs/{config}.py", f"--config.{mistake}"
+    command = [sys.executable, "-m", "ebmjax.recipes", *arguments]
+    folder, environment = ROOT / "experiments", os.environ | {"PYTHONPATH": str(ROOT)}
     began = time.perf_counter()
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ebmjax.recipes", "run"),
-            *(f"--config=configs/{config}.py", f"--config.{mistake}"),
-        ],
-        cwd=ROOT / "experiments",
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode != 2:
         raise RuntimeError(f"{config} {mistake}: exit code {done.returncode}: {done.stderr}")
     return time.perf_counter() - began
@@ -180,7 +160,7 @@ def refusal_seconds(config: str, mistake: str) -> float:
 def main() -> None:
     """Prints the table."""
     options = harness.make_parser(__doc__).parse_args()
-    found, pairs = measure_sizes(), arrows()
+    found, pairs = measure_sizes(), find_arrows()
     rooms = {room for pair in pairs for room in pair}
     found["rooms and arrows of recipes/"] = f"{len(rooms)} rooms, {len(pairs)} arrows"
     names, total, unset = count_fields()

@@ -8,6 +8,8 @@
 - svgd: SVGD with the median rule in a Gaussian, by particles and dimensions.
 - plane: 1,000 Langevin chains of 100 steps on an MLP of two hidden layers of 128.
 - images: 64 chains of 10 SGLD steps on wide ResNets.
+- training: steps of configs/jem_digits.py:unconfined as ``training.fit`` runs them, by PyTorch in
+  an eager loop. PyTorch's network must give the same logits first.
 
 --torch_python names the Python of an environment with PyTorch, ebmkit and torchebm (pip install
 torch==2.13.0 ebmkit torchebm); without it their rows are left out. We and one peer take turns
@@ -21,30 +23,34 @@ done where all convolutions are products and their patches are there already.
 """
 
 import argparse
+import itertools
+import json
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import _chain_limits
+import _configured as configured
 import _harness as harness
 import blackjax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from _chains import Chain, compile_chain, log_gaussian, make_image_density, make_log_density
+from _chains import compile_chain, log_gaussian, make_image_density, make_log_density
 from _torch_process import TorchProcess
 from blackjax.vi.svgd import median_heuristic
+from flax.traverse_util import flatten_dict
 
-from ebmjax import networks, samplers
+from ebmjax import data, networks, samplers
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.types import LogDensityFn, Sampler
+from ebmjax.types import LogDensityFn, PyTree, Sampler
 
 STEP_SIZE = 1e-3
-SAMPLERS: dict[str, Callable[[LogDensityFn], Sampler]] = {
-    "sgld": lambda f: samplers.sgld(f, step_size=STEP_SIZE),
-    "mala": lambda f: samplers.mala(f, step_size=STEP_SIZE),
-    "svgd": lambda f: samplers.svgd(f, step_size=STEP_SIZE),
+SAMPLERS: dict[str, Callable[[LogDensityFn], Any]] = {
+    name: partial(getattr(samplers, name), step_size=STEP_SIZE) for name in ("sgld", "mala", "svgd")
 }
 
 
@@ -91,15 +97,17 @@ IMAGES = (((8, 8, 1), 10), ((16, 16, 1), 10), ((28, 28, 1), 10), ((32, 32, 3), 1
 """Shapes of images and depths of the wide ResNet."""
 IMAGE_CHAINS = 64
 IMAGE_STEPS = 10
+JEM = 64, 20, 22
+"""Images of a batch, steps of a chain, and training steps in one timing."""
 
 
 class Work(NamedTuple):
     """A chain of ours, and the same by others."""
 
     name: str
-    ours: Chain
+    ours: Callable[[], Any]
     peers: dict[str, Callable[[], float]]  # run the peers' chains and return the seconds
-    their_mib: dict[str, float]  # what a peer's compiled chain holds at once
+    mib: dict[str, float]  # what a compiled chain holds at once: "ours", and by peers
     parts: _chain_limits.Parts | None = None  # of a chain of a network
 
 
@@ -115,8 +123,8 @@ def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
             "ours ms": harness.median_ms(times["ours"]),
             "theirs ms": harness.median_ms(times["theirs"]),
             "ratio": harness.spread_of_ratios(times["theirs"], times["ours"]),
-            "MiB": harness.memory_mib(work.ours.program)["peak"],
-            "theirs": work.their_mib.get(peer),
+            "MiB": work.mib.get("ours"),
+            "theirs": work.mib.get(peer),
         }
 
 
@@ -134,7 +142,9 @@ def beside_blackjax(
         for made in (SAMPLERS, PEERS)
     )
     both = {"BlackJAX": partial(harness.seconds, theirs), **peers}
-    return Work(text, ours, both, {"BlackJAX": harness.memory_mib(theirs.program)["peak"]})
+    programs = {"ours": ours.program, "BlackJAX": theirs.program}
+    mib = {name: harness.memory_mib(program)["peak"] for name, program in programs.items()}
+    return Work(text, ours, both, mib)
 
 
 def ask_torch(torch: TorchProcess | None, work: str, *names: str, **asked: Any) -> dict[str, Any]:
@@ -147,14 +157,12 @@ def ask_torch(torch: TorchProcess | None, work: str, *names: str, **asked: Any) 
 def chains(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
     """Yields every sampler of BlackJAX on networks of images."""
     del torch
-    for energy in options.energies:
-        for side in options.resolutions:
-            log_density_fn = make_log_density(energy, side)
-            for num in options.chains:
-                start = jax.random.uniform(jax.random.key(1), (num, side, side, 1))
-                for name in options.samplers:
-                    text = f"{name} {energy} {side}x{side}x1, {num} chains, {options.steps} steps"
-                    yield beside_blackjax(text, name, log_density_fn, start, options.steps, {})
+    for energy, side in itertools.product(options.energies, options.resolutions):
+        log_density_fn, shape = make_log_density(energy, side)
+        for num, name in itertools.product(options.chains, options.samplers):
+            start = jax.random.uniform(jax.random.key(1), (num, *shape))
+            text = f"{name} {energy} {side}x{side}x1, {num} chains, {options.steps} steps"
+            yield beside_blackjax(text, name, log_density_fn, start, options.steps, {})
 
 
 def svgds(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
@@ -195,26 +203,73 @@ def images(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[
         chain = compile_chain(SAMPLERS["sgld"](log_density_fn), start, IMAGE_STEPS, False)
         theirs = ask_torch(torch, "images", "PyTorch", **asked)
         parts = _chain_limits.parts(log_density_fn, with_products, start, IMAGE_STEPS)
-        yield Work(text, chain, theirs, {}, parts)
+        yield Work(text, chain, theirs, {"ours": harness.memory_mib(chain.program)["peak"]}, parts)
 
 
-WORKS = {"chains": chains, "svgd": svgds, "plane": planes, "images": images}
+def trainings(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+    """Yields training steps of JEM on the digits."""
+    del options
+    if torch is None:
+        return
+    config, experiment = configured.build_jem(*JEM)
+    _, num_steps, block = JEM
+    load_jem(torch, config, experiment.state.params)
+    text = f"{block} JEM train steps, chains of {num_steps} steps"
+    steps, theirs = configured.make_steps(config, experiment), partial(torch.ask, "train")
+    yield Work(text, steps, {"PyTorch": partial(theirs, calls=block)}, {})
+
+
+def load_jem(torch: TorchProcess, config: Any, params: PyTree) -> None:
+    """Gives PyTorch the same parameters; ends the program unless it computes the same logits."""
+    train = data.load_digits("train")
+    probe = data.to_signed_unit(jnp.asarray(train.images[:4]))
+    flat = flatten_dict(params, sep="/")
+    arrays: dict[str, Any] = {f"params/{name}": np.asarray(leaf) for name, leaf in flat.items()}
+    settings = json.dumps(config.to_dict())
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "jem.npz"
+        np.savez(file, **arrays, settings=settings, probe=probe, **train._asdict())
+        found = torch.ask("load", file=str(file))
+    network = networks.WideResNet(
+        config.model.depth, config.model.widen_factor, config.data.num_classes
+    )
+    check_agreement(found, params, network.apply({"params": params}, probe))
+
+
+def check_agreement(found: dict[str, Any], params: PyTree, logits: Any) -> None:
+    """Ends the program unless PyTorch's network is ours."""
+    num_params = sum(leaf.size for leaf in jax.tree.leaves(params))
+    if found["num_params"] != num_params:
+        raise SystemExit(f"PyTorch has {found['num_params']} parameters, ebmjax {num_params}.")
+    # Sums of up to 576 products, in another order: at most 576 eps, 7e-5, of their magnitude.
+    difference, scale = np.abs(found["logits"] - np.asarray(logits)), np.abs(logits).max()
+    if not difference.max() <= 1e-4 * scale:
+        raise SystemExit(f"Logits of PyTorch and ebmjax differ by up to {difference.max():.1e}.")
+
+
+WORKS = {
+    "chains": chains,
+    "svgd": svgds,
+    "plane": planes,
+    "images": images,
+    "training": trainings,
+}
 
 
 def main() -> None:
     """Measures every combination and reports."""
-    parser = harness.make_parser(__doc__)
-    parser.add_argument("--works", nargs="+", default=list(WORKS), choices=list(WORKS))
-    parser.add_argument("--torch_python", type=Path)
-    of_chains = parser.add_argument_group("chains")
-    of_chains.add_argument(
-        "--energies", nargs="+", default=["mlp", "conv"], choices=["mlp", "conv"]
+    parser = harness.make_parser(
+        __doc__,
+        resolutions=([16], "of chains: pixels a side"),
+        chains=([16, 64], "of chains: how many side by side"),
+        steps=(20, "of chains and of SVGD"),
+        repeats=(5, "timings"),
     )
-    of_chains.add_argument("--resolutions", nargs="+", type=harness.at_least_one, default=[16])
-    of_chains.add_argument("--chains", nargs="+", type=harness.at_least_one, default=[16, 64])
-    of_chains.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS))
-    parser.add_argument("--steps", type=harness.at_least_one, default=20)
-    parser.add_argument("--repeats", type=harness.at_least_one, default=5)
+    energies, names = ["mlp", "conv"], list(SAMPLERS)
+    parser.add_argument("--works", nargs="+", default=list(WORKS), choices=list(WORKS))
+    parser.add_argument("--torch_python", type=Path, help="a Python that has the other libraries")
+    parser.add_argument("--energies", nargs="+", default=energies, choices=energies)
+    parser.add_argument("--samplers", nargs="+", default=names, choices=names)
     options = parser.parse_args()
     torch = TorchProcess(options.torch_python) if options.torch_python else None
     versions = {"BlackJAX": blackjax.__version__, **(torch.about if torch else {})}
@@ -222,7 +277,7 @@ def main() -> None:
     for work in (work for name in options.works for work in WORKS[name](torch, options)):
         rows += measure(work, options.repeats)
         if work.parts:
-            peak = peak or _chain_limits.fastest_product(options.repeats)
+            peak = peak or _chain_limits.product_rate(2048, options.repeats)
             args = (work.name, work.ours, work.parts, options.repeats, peak)
             limits.append(_chain_limits.measure_limit(*args))
     if torch:

@@ -23,12 +23,14 @@ def test_the_report_is_of_the_median_block(module):
         total_steps=72_000,
         flops=3e12,
         peak_bytes=3 * 2**29,
+        process_bytes=5 * 2**19,
     )
     assert module.describe(cost, batch_size=64) == {
         "a step": "500 ms (250-2000), 2 a second, 128 examples a second",
         "an epoch": "5 s, 10 steps",
         "the run": "10 h, 72000 steps, without monitoring",
         "to compile": "30 s",
+        "process": "2.5 MiB at its peak",
         "memory": "1.5 GiB at its peak",
         "operations": "3 T a step, 6 T a second, 216 P in 72000 steps",
     }
@@ -63,7 +65,7 @@ def test_a_configuration_is_timed_and_nothing_is_left(command, monkeypatch, tmp_
     asked = "--config=configs/toy_samplers.py:smoke --blocks=2 --config.seed=3"
     head, *lines = command("configuration", asked)
     assert "configs/toy_samplers.py:smoke --config.seed=3  median of 2 blocks" in head
-    names = ["what", "---", "a step", "an epoch", "the run", "to compile"]
+    names = ["what", "---", "a step", "an epoch", "the run", "to compile", "process"]
     assert all(line.startswith(name) for line, name in zip(lines, names, strict=True))
     assert not list(tmp_path.iterdir())
 

@@ -29,9 +29,9 @@ def test_one_command_lists_all_and_runs_one_by_name(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert all(f"  {name} " in printed for name in NAMES)
     with pytest.raises(SystemExit) as ended:
-        run("scaling", "--help")
+        run("repeats", "--help")
     assert ended.value.code == 0
-    assert "A train step of JEM" in capsys.readouterr().out
+    assert "Repeats of a small training run" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
         run("nope")
     assert ended.value.code == 2

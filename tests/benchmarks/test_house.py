@@ -37,10 +37,19 @@ def test_lines_files_and_functions_are_counted(house, tmp_path, monkeypatch):
     }
 
 
-def test_arrows_of_recipes_go_one_way(house):
-    found = house.arrows()
-    assert ("joint", "core") in found
-    assert not {(b, a) for a, b in found} & found
+def test_an_arrow_is_an_import_of_another_room(house, tmp_path, monkeypatch):
+    monkeypatch.setattr(house, "RECIPES", tmp_path)
+    texts = {
+        "one/__init__.py": "from ebmjax.recipes.one import a",
+        "one/a.py": "from ebmjax.recipes import two, nothing\nimport ebmjax.recipes",
+        "two/__init__.py": "",
+        "two/deep/b.py": "def f():\n    import ebmjax.recipes.three.c",
+        "three/__init__.py": "import ebmjax.samplers.two",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert house.find_arrows() == {("one", "two"), ("two", "three")}
 
 
 def test_fields_are_counted_by_name_by_family_and_where_set(house, tmp_path, monkeypatch):

@@ -1,8 +1,13 @@
 """The throughput of samplers: every one gets a row whose numbers belong together."""
 
 import json
+from functools import partial
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from ebmjax import samplers
 
 TINY = "--resolutions 8 --chains 4 --steps 2 --repeats 1"
 
@@ -11,7 +16,7 @@ def test_every_sampler_gets_a_row(load, command, tmp_path):
     samplers = list(load("sampler_throughput").SAMPLERS)
     assert {"gradient_descent", "mala", "adaptive_svgd"} < set(samplers)
     head, *lines = command("sampler_throughput", f"{TINY} --energies mlp --out {tmp_path}")
-    assert "  2 steps, median of 1 repeats  " in head
+    assert "  median of 1 repeats  " in head
     assert [line.split()[:4] for line in lines[2:]] == [["mlp", "8", "4", n] for n in samplers]
     rows = json.loads((tmp_path / "sampler_throughput.json").read_text())["rows"]
     assert [row["sampler"] for row in rows] == samplers
@@ -23,6 +28,29 @@ def test_every_sampler_gets_a_row(load, command, tmp_path):
         assert row["peak MiB"] * 2**20 >= 4 * 64 * 4
 
 
+def test_the_gradient_is_compared_with_the_largest_product(load, command, monkeypatch, tmp_path):
+    """A product runs at 1e9 operations a second here, and each gradient takes a millisecond."""
+    module, flops = load("sampler_throughput"), 3e6
+    monkeypatch.setattr(module, "product_rate", lambda *_: 1e9)
+    monkeypatch.setattr(module.metrics, "compiled_flops", lambda *_: flops)
+    monkeypatch.setattr(module._chains, "beside_gradients", lambda *args: ([0.04], [0.02]))
+    asked = "--energies gaussian --samplers sgld --product 64"
+    command("sampler_throughput", f"{TINY} {asked} --out {tmp_path}".replace("steps 2", "steps 10"))
+    (row,) = json.loads((tmp_path / "sampler_throughput.json").read_text())["rows"]
+    assert (row["gradient ms"], row["ratio"], row["steps/s"]) == (1.0, 2.0, 500.0)
+    assert (row["gradient 10⁹ op./s"], row["of peak"]) == (3.0, 3.0)
+
+
+def test_chains_in_training_take_the_same_steps(load):
+    """Without noise they end where the sampler's do."""
+    chains, start = load("_chains"), jnp.full((4, 3), 0.5)
+    sampler = partial(samplers.sgld, step_size=0.1, noise_scale=0.0)
+    ours = chains.compile_chain(sampler(chains.log_gaussian), start, 3, interacting=False)()
+    ends, *_ = chains.compile_training_chain(sampler, chains.log_gaussian, start, 3)()
+    np.testing.assert_allclose(ends, 0.9**3 * start, rtol=1e-6)
+    np.testing.assert_allclose(ours.position, ends, rtol=1e-6)
+
+
 def test_as_many_gradients_as_steps_are_timed(load):
     asked = []
     chain, gradient = (lambda name=name: asked.append(name) for name in ("chain", "gradient"))
@@ -31,8 +59,12 @@ def test_as_many_gradients_as_steps_are_timed(load):
 
 
 def test_convolutions_are_measured_too(command):
-    lines = command("sampler_throughput", f"{TINY} --energies conv --samplers sgld")
-    assert lines[-1].split()[:4] == ["conv", "8", "4", "sgld"]
+    asked = f"{TINY} --energies conv --samplers sgld sgld_in_training"
+    lines = command("sampler_throughput", asked)
+    assert [line.split()[:4] for line in lines[3:]] == [
+        ["conv", "8", "4", "sgld"],
+        ["conv", "8", "4", "sgld_in_training"],
+    ]
 
 
 def test_what_counts_is_at_least_one(refused):

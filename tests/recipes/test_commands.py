@@ -247,7 +247,7 @@ def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert all((REPOSITORY / path).exists() for path in paths)
 
 
-OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips", "placement": "measure"}
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips", "compare": "measure"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 
