@@ -7,9 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,10 +18,11 @@ import _harness as harness
 import jax
 
 from ebmjax import training
-from ebmjax.recipes.config import command_line, families
+from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run import explain
+from ebmjax.recipes.run.run import Run
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import Feed
 from ebmjax.training._sharding import place_state
@@ -61,7 +60,7 @@ def offer_examples(number: int | None = None) -> Iterator[None]:
 def build_experiment(config: Config) -> build.Experiment:
     """Returns the experiment of ``config``, as run.py trains it."""
     with tempfile.TemporaryDirectory() as folder:
-        return explain.build_or_explain(config, partial(families.build, config, Path(folder)))
+        return Run(config, folder).build()
 
 
 def build_jem(batch_size: int, num_steps: int, block: int) -> tuple[Config, build.Experiment]:

@@ -20,7 +20,7 @@ from pathlib import Path
 import _harness as harness
 
 from ebmjax.recipes.__main__ import quietly
-from ebmjax.recipes.run.quick_compilation import quick_flags
+from ebmjax.recipes.run.compilation import quick_flags
 
 
 def list_commands(is_rehearsal: bool) -> dict[str, str]:

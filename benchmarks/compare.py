@@ -23,7 +23,7 @@ import _harness as harness
 from ebmjax import training
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.run import launch
+from ebmjax.recipes.run.compilation import use_compilation_cache
 
 
 def step_seconds(config: configured.Config, experiment: Any, blocks: int) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def main() -> None:
         name: command_line.read(options.config, [*rest, *fields])
         for name, fields in {"": [], **variants}.items()
     }
-    launch.use_compilation_cache()
+    use_compilation_cache()
     with configured.offer_examples(options.random_examples):
         rows = measure(configs, options.blocks, options.turns)
     turns = f"{options.blocks} blocks a turn, {options.turns} turns"

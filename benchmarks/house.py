@@ -32,7 +32,7 @@ import _harness as harness
 import ebmjax.recipes.models.joint.setup  # noqa: F401  # importing it is no part of a step
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line, families
-from ebmjax.recipes.run import explain
+from ebmjax.recipes.run.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "ebmjax" / "recipes"
@@ -138,7 +138,9 @@ def trace_a_joint_step() -> None:
     """Traces a step from the configuration on, as run.py does before it writes anything."""
     config = command_line.read(str(ROOT / "experiments/configs/jem_digits.py:smoke"), [])
     with tempfile.TemporaryDirectory() as folder:
-        explain.build_and_trace(config, Path(folder))
+        run = Run(config, folder)
+        run.build()
+        run.trace()
 
 
 def refusal_seconds(config: str, mistake: str) -> float:

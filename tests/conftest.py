@@ -5,7 +5,7 @@ import gc
 import os
 from pathlib import Path
 
-from ebmjax.recipes.run.quick_compilation import quick_flags
+from ebmjax.recipes.run.compilation import quick_flags
 
 # Before JAX is imported: the tests of data parallelism want eight devices on any machine, and most
 # of the suite's time goes into compiling programs that run once.

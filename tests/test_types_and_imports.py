@@ -70,7 +70,7 @@ MAY_IMPORT = {
 MAY_IMPORT["recipes"] = set(MAY_IMPORT)
 # The rooms of recipes stand on each other in this order; no model knows another.
 RECIPES = {
-    "config": {"models"},  # families.build alone
+    "config": set(),
     "folder": {"config"},
     "parts": {"config"},
     "evaluators": {"config", "folder", "parts"},

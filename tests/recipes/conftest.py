@@ -5,14 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from experiment_runs import digits
+from experiment_runs import digits, launch
 from legible import faults
 from linear_family import NAME, linear
 from matplotlib.figure import Figure
 from small_networks import ShallowResNet, classifier_projected, digits_projected
 
 from ebmjax import evaluate, networks
-from ebmjax.recipes.run.launch import launch
 
 CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "jax"

@@ -10,7 +10,10 @@ from pathlib import Path
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import flatten
+from ebmjax.recipes.run import launch as launches
+from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.study import columns
 from experiments.configs import thermo_digits
 
@@ -23,6 +26,18 @@ def run_script(*arguments, cwd, timeout=300):
     """``python experiments/run.py ARGUMENTS`` to its end."""
     command = [sys.executable, str(RUN), *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout)
+
+
+def launch(config, *arguments, **options):
+    """``launch`` of a configuration made here, checked as one of a command line is."""
+    families.check(config)
+    return launches.launch(config, *arguments, **options)
+
+
+def build_experiment(config, folder):
+    """The experiment of a configuration made here, checked as one of a command line is."""
+    families.check(config)
+    return Run(config, folder).build()
 
 
 def digits(variant="smoke", **overrides):

@@ -7,7 +7,7 @@ import numpy as np
 from experiment_runs import digits
 
 from ebmjax import metrics
-from ebmjax.recipes.folder.workdir import as_json
+from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.study_file import load
 

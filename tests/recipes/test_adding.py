@@ -6,12 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from experiment_runs import REPOSITORY, summary_of
+from experiment_runs import REPOSITORY, launch, summary_of
 from pages import TEXTS, blocks, files
 
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.run.launch import launch
 
 ADDING = [page for page in TEXTS if page.startswith("docs/adding/")]
 EBMJAX = f'#!/bin/sh\nexec {sys.executable} -m ebmjax.recipes "$@"\n'

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import flatten
-from ebmjax.recipes.folder.workdir import as_json
+from ebmjax.recipes.folder.run_folder import as_json
 
 FILES = sorted((EXPERIMENTS / "configs").glob("*.py"))
 SECTIONS = {"seed", "data", "model", "sampler", "loss", "optimizer", "train", "mesh", "eval"}

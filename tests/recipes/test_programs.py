@@ -6,10 +6,10 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
+from experiment_runs import build_experiment
 from jax.sharding import PartitionSpec
 from test_configs import MODULES
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models.build import train_key
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -29,7 +29,7 @@ def smoke(name, **changes):
 
 def lowered(config, folder):
     """The block of one step, on as many devices as there are shards."""
-    experiment = families.build(config, folder)
+    experiment = build_experiment(config, folder)
     plan = experiment.plan
     mesh = make_mesh(plan.num_shards)
     shapes = [(1, plan.num_shards, size // plan.num_shards) for size in plan.streams]

@@ -8,16 +8,12 @@ A family is a package with ``fields.py`` (``FIELDS``), ``checks.py`` (``check``)
 import importlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ebmjax._phases import phase
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config import checks, declare
 from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, choose, did_you_mean, flatten
-
-if TYPE_CHECKING:
-    from ebmjax.recipes.models.build import Experiment
 
 FAMILIES: dict[str, str | Path] = {
     name: f"ebmjax.recipes.models.{name}" for name in ("image", "joint", "latent", "plane")
@@ -79,23 +75,6 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         config, *(name for name in fields if name.startswith("train.") and "batch_size" in name)
     )
     module(config.family, "checks").check(config)
-
-
-def build(config: Config, workdir: Path) -> "Experiment":
-    """Checks ``config`` and builds its experiment, to be run in ``workdir``.
-
-    Raises:
-      ConfigError: as ``check``.
-      ValueError, OSError, DataUnavailableError: if the data cannot be had as configured.
-    """
-    check(config)
-    with phase("building the model and its data"):
-        experiment = module(config.family, "setup").build(config, workdir)
-        if not config.eval.get("functions"):
-            return experiment
-        from ebmjax.recipes.models.user_evaluators import with_evaluators
-
-        return with_evaluators(config, experiment)
 
 
 def module(family: str, part: str) -> Any:

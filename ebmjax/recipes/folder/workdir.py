@@ -1,24 +1,24 @@
-"""Makes a run's folder, checks it against the configuration, and reads and writes its files."""
+"""Makes a run's folder, checks and locks it, and reads and writes its files."""
 
+import contextlib
 import itertools
 import json
 import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ebmjax._records import saved_steps
-from ebmjax._versions import versions as versions
 from ebmjax.recipes.config.errors import Config, WorkdirError
-from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.folder.run_folder import LOCATIONS as LOCATIONS
-from ebmjax.recipes.folder.run_folder import as_json as as_json
-from ebmjax.recipes.folder.run_folder import explained
-from ebmjax.recipes.folder.run_folder import identity as identity
-from ebmjax.recipes.folder.run_folder import read_config as read_config
+from ebmjax.recipes.folder.run_folder import as_json, differing, explained, read_config, read_json
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows has other locks)
+    fcntl = None
 
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
@@ -48,24 +48,20 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
     path = workdir / "config.json"
     with explained(workdir):
         if path.exists():
-            _check_same(workdir, config, may_differ or "-")
+            theirs = read_config(workdir)
+            found = differing(config, theirs, lambda name: not name.startswith(may_differ or "-"))
+            if found:
+                raise WorkdirError(
+                    f"--workdir {workdir} belongs to a run with another configuration: {found}. "
+                    "Continue it with the configuration it was started with, or use another "
+                    "--workdir. Nothing was changed."
+                )
         # A run killed while it wrote config.json has left a temporary file and nothing else.
         elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
             raise WorkdirError(
                 f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
                 "a run. Name an empty or new folder; nothing in it was touched."
             )
-
-
-def _check_same(workdir: Path, config: Config, may_differ: str) -> None:
-    theirs = read_config(workdir)
-    differing = run_folder.differing(config, theirs, lambda name: not name.startswith(may_differ))
-    if differing:
-        raise WorkdirError(
-            f"--workdir {workdir} belongs to a run with another configuration: {differing}. "
-            "Continue it with the configuration it was started with, or use another --workdir. "
-            "Nothing was changed."
-        )
 
 
 def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
@@ -119,17 +115,42 @@ def check_writable(workdir: Path) -> None:
         pass
 
 
+@contextlib.contextmanager
+def only_process(workdir: Path, is_reader: bool = False) -> Iterator[None]:
+    """Keeps other processes (and a second entry of this one) out of the same prepared folder.
+
+    The lock is on config.json and ends with the process, also after kill -9. File systems without
+    such locks are not guarded. Several that only read may be there together (``is_reader``).
+
+    Raises:
+      WorkdirError: if another process trains or evaluates there.
+    """
+    with (workdir / "config.json").open() as file:
+        try:
+            if fcntl is not None:
+                kind = fcntl.LOCK_SH if is_reader else fcntl.LOCK_EX
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise WorkdirError(
+                f"--workdir {workdir} is in use: another process trains or evaluates there. "
+                "Wait for it, interrupt it, or use another --workdir. Nothing was changed."
+            ) from error
+        except OSError:  # a network's file system may have no locks
+            pass
+        yield
+
+
 def check_evaluated(workdir: Path, config: Config) -> None:
     """Raises if evaluation.json was made with another section ``eval``.
 
     Raises:
       WorkdirError: naming what differs.
     """
-    theirs = {"eval": run_folder.read_json(workdir / "evaluation.json").get("eval")}
-    differing = run_folder.differing(config, theirs, lambda name: name.startswith("eval"))
-    if differing:
+    theirs = {"eval": read_json(workdir / "evaluation.json").get("eval")}
+    found = differing(config, theirs, lambda name: name.startswith("eval"))
+    if found:
         raise WorkdirError(
-            f"{workdir}/evaluation.json was made with another config.eval: {differing}. Evaluate "
+            f"{workdir}/evaluation.json was made with another config.eval: {found}. Evaluate "
             "it again with --mode=eval and the fields that are wanted, or use another --workdir."
         )
 
@@ -148,11 +169,6 @@ def revision() -> str | None:
         return subprocess.run(describe, check=True, **_QUIET).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def write_summary(workdir: Path, summary: dict[str, Any]) -> None:
-    """Writes summary.json of a run."""
-    write_json(workdir / "summary.json", summary)
 
 
 def write_json(path: Path, report: dict[str, Any]) -> None:

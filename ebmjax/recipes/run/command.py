@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import sys
-from typing import NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -14,7 +13,7 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config import command_line, files
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
 from ebmjax.recipes.run import processes
-from ebmjax.recipes.run.quick_compilation import quick_flags
+from ebmjax.recipes.run.compilation import quick_flags
 
 # JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
 # powers shares compiled programs, and the informative law of CIFAR adds no 377 MB to one.
@@ -79,7 +78,7 @@ def main() -> None:
 
 
 def execute(argv: list[str]) -> None:
-    """Builds, trains, summarises and draws; or evaluates."""
+    """Runs the configuration of the command line, and ends with the exit code."""
     if len(argv) > 1:
         stop(f"unexpected arguments {argv[1:]}; every option begins with --.")
     absl_logging.set_verbosity(absl_logging.WARNING)  # orbax reports every rename as an info
@@ -92,26 +91,21 @@ def execute(argv: list[str]) -> None:
     except ValueError as error:
         stop(error)
     with processes.joined(asked):
-        run(config_argument)
+        # Only now: --help and mistakes in the command line answer without JAX's second.
+        with tell_phases("stdout"), phase("loading JAX"):
+            from ebmjax.recipes.run.explain import BROKE_OFF, USER_ERRORS
+            from ebmjax.recipes.run.launch import launch
 
-
-def run(config_argument: str) -> NoReturn:
-    """Runs the configuration of the command line, and ends with the exit code."""
-    # Only now: --help and mistakes in the command line answer without JAX's second.
-    with tell_phases("stdout"), phase("loading JAX"):
-        from ebmjax.recipes.run.explain import USER_ERRORS
-        from ebmjax.recipes.run.launch import BROKE_OFF, launch
-
-    try:
-        signum = launch(
-            CONFIG.value, config_argument, WORKDIR.value, MODE.value, PROFILE.value, STEP.value
-        )
-    except USER_ERRORS as error:
-        stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
-    except KeyboardInterrupt:
-        print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
-    sys.exit(128 + signum if signum else 0)
+        try:
+            signum = launch(
+                CONFIG.value, config_argument, WORKDIR.value, MODE.value, PROFILE.value, STEP.value
+            )
+        except USER_ERRORS as error:
+            stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
+        except KeyboardInterrupt:
+            print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
+        sys.exit(128 + signum if signum else 0)
 
 
 def _config_argument() -> str:

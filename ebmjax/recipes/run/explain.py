@@ -1,15 +1,14 @@
-"""Builds the experiment of a run, and explains by its fields what does not fit together."""
+"""Errors of a run that its user can mend: which they are, and how they are told."""
 
+import contextlib
+import errno
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from ebmjax import training
-from ebmjax.data import DataUnavailableError
-from ebmjax.recipes.config import families
+from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError, flatten
-from ebmjax.recipes.models import build
-from ebmjax.recipes.run import recover
 
 USER_ERRORS = (
     ConfigError,
@@ -24,30 +23,17 @@ USER_ERRORS = (
     training.DivergenceError,
 )
 
+BROKE_OFF = (WriteError, DataChangedError, training.DivergenceError)
+"""Errors of a run that had begun; the others leave everything as it was."""
 
-def built(config: Config, recoveries: Sequence[recover.Recovery], path: Path) -> build.Experiment:
-    """Builds the experiment, with all remedies of ``recoveries``, and traces its training step."""
-    now = recover.remedied(config, recoveries)
-    return build_or_explain(now, lambda: build_and_trace(now, path))
-
-
-def build_and_trace(config: Config, path: Path) -> build.Experiment:
-    """Builds the experiment and traces its training step, because some mistakes show only then."""
-    experiment = families.build(config, path)
-    training.check_fits(
-        build.train_key(config),
-        experiment.state,
-        experiment.train_step,
-        experiment.data,
-        experiment.plan,
-    )
-    return experiment
+TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
 
 
-def build_or_explain(config: Config, make: Callable[[], build.Experiment]) -> build.Experiment:
-    """Returns ``make()``; turns the library's errors into errors of ``config``."""
+@contextlib.contextmanager
+def explain_by_fields(config: Config) -> Iterator[None]:
+    """Turns the library's errors into errors of ``config``; those of the user pass as they are."""
     try:
-        return make()
+        yield
     except USER_ERRORS:
         raise
     except (ValueError, TypeError) as error:
@@ -74,3 +60,19 @@ def fields_behind(message: str, config: Config) -> list[str]:
             for argument, other in given
         )
     ]
+
+
+@contextlib.contextmanager
+def explain_writes(path: Path) -> Iterator[None]:
+    """Turns an OSError that says the folder takes no more files into a WriteError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in TAKES_NO_MORE:
+            raise
+        if isinstance(error, training.CheckpointAccessError):
+            raise WriteError(str(error)) from error
+        raise WriteError(
+            f"--workdir {path} could not be written any more: {error.strerror}. What was saved "
+            "before is safe. Make room, or mend the permissions, and give the same command again."
+        ) from error

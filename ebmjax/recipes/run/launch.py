@@ -1,35 +1,23 @@
-"""One run from start to finish, inside its folder."""
+"""One run by its mode: trains in a folder, evaluates there, or both."""
 
 import contextlib
-import errno
-import functools
 import shlex
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 
 from ebmjax import training
-from ebmjax._phases import tell_phases
-from ebmjax.data import DataChangedError
-from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import Config, WorkdirError, WriteError
+from ebmjax._phases import phase, tell_phases
+from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.saved_state import find_saved
-from ebmjax.recipes.folder.workdir_lock import only_process
-from ebmjax.recipes.models import build
-from ebmjax.recipes.run import best, evaluate, recover, start_from, summary
-from ebmjax.recipes.run.explain import build_or_explain, built
-from ebmjax.recipes.run.recovery_rows import Rows
-from ebmjax.recipes.run.tracking import TensorBoardWriter, progress_writer
-
-TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
-
-BROKE_OFF = (WriteError, DataChangedError, training.DivergenceError)
-"""Errors of a run that had begun; the others leave everything as it was."""
+from ebmjax.recipes.models.build import Experiment
+from ebmjax.recipes.run import best, reports, start_from
+from ebmjax.recipes.run.compilation import use_compilation_cache
+from ebmjax.recipes.run.explain import explain_writes
+from ebmjax.recipes.run.run import Run
 
 
 @tell_phases("stdout")
@@ -59,49 +47,64 @@ def launch(
         return None
     if step is not None:
         raise WorkdirError("--step names the state that --mode=eval evaluates: leave it out.")
-    path, recoveries = training.from_first(lambda: opened(config, config_argument, folder))
-    print(f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
-    experiment = built(config, recoveries, path)
-    print(*about(experiment), sep="\n", flush=True)
+    name = Path(config_argument.partition(":")[0]).stem
+    run = Run(config, folder or training.from_first(lambda: workdir.default_workdir(name)))
+    run.open()
+    print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    run.build()
+    run.trace()
+    print(*about(run.experiment), sep="\n", flush=True)
     if mode == "all":
-        evaluate.check(experiment, config)
-    start = training.on_first(lambda: prepared(config, path, experiment))
+        reports.check_evaluation(run)
+    start = training.on_first(run.prepare)
     # Includes overrides, which belong to the configuration.
-    command = as_typed([*sys.argv, *([] if folder else [f"--workdir={path}"])])
+    command = as_typed([*sys.argv, *([] if folder else [f"--workdir={run.path}"])])
     profile = None
-    with contextlib.ExitStack() as held, told_as_write_error(path):
+    with contextlib.ExitStack() as held, explain_writes(run.path):
         if num_traced and training.is_first():
-            profile = held.enter_context(training.Profile(path / "profile", num_traced))
-        training.on_first(lambda: held.enter_context(only_process(path)))
+            profile = held.enter_context(training.Profile(run.path / "profile", num_traced))
+        training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
+        run.begin(start)
         if start is not None:
-            experiment = experiment._replace(state=start.state)
-            start_from.record(config, path, start)
-        trained = train(config, experiment, path, command, recoveries, profile)
+            start_from.record(run, start)
+        result = run.train(command, profile)
         if profile is not None:
             profile.close()
             print(about_profile(profile))
-        if isinstance(trained, int):
-            return trained
-        training.on_first(lambda: summary.finish(path, config, trained, started, mode))
+        if isinstance(result, int):
+            return result
+        training.on_first(lambda: finish(run, result, started, mode))
     return None
 
 
-def opened(
-    config: Config, config_argument: str, folder: str | None
-) -> tuple[Path, list[recover.Recovery]]:
-    """Returns the run's folder, checked against ``config``, and its recoveries, none half done."""
-    name = Path(config_argument.partition(":")[0]).stem
-    path = Path(folder).expanduser() if folder else workdir.default_workdir(name)
-    workdir.check(path, config)
-    return path, recover.complete(path, config)
+def finish(run: Run, result: training.FitResult, started: float, mode: str) -> None:
+    """Draws and summarises a run that began at ``started``; in the mode "all" evaluates it."""
+    with phase("drawing plots"):
+        run.experiment.draw()
+    reports.summarise(run, result, time.perf_counter() - started)
+    if mode == "all":
+        is_best = run.config.eval.get("checkpoint") == "best"
+        state = best.restore(run.path, run.experiment.state) if is_best else result.state
+        reports.evaluate(run, state)
 
 
-def prepared(config: Config, path: Path, experiment: build.Experiment) -> training.WarmStart | None:
-    """Makes or checks the run's folder; returns its start from another run, if it has one."""
-    workdir.check_checkpoints(path, experiment.plan.checkpoint_every)
-    start = start_from.warm_start(config, path, experiment)
-    workdir.prepare(path, config)
-    return start
+def evaluate_saved(
+    config: Config, folder: str | None, config_argument: str = "a run", step: int | None = None
+) -> None:
+    """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
+    if folder is None:
+        raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
+    run = Run(config, folder)
+    workdir.check(run.path, config, may_differ="eval.")
+    found = run.find(step)
+    workdir.check_writable(run.path)
+    print(found, f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    run.build()
+    reports.check_evaluation(run)
+    print(*run.experiment.about_data, sep="\n", flush=True)
+    with workdir.only_process(run.path), explain_writes(run.path):
+        state, found = run.restore(found, is_named=step is not None)
+        reports.evaluate(run, state, found.is_end)
 
 
 def about_devices() -> str:
@@ -112,7 +115,7 @@ def about_devices() -> str:
     return f"on {number}{devices[0].device_kind}{shared}, JAX {jax.__version__}"
 
 
-def about(experiment: build.Experiment) -> list[str]:
+def about(experiment: Experiment) -> list[str]:
     """Returns lines about a run's data, its model and what will happen."""
     leaves, plan = jax.tree.leaves(experiment.state.params), experiment.plan
     size = plan.batch_size if isinstance(plan.batch_size, int) else plan.batch_size[0]
@@ -144,151 +147,3 @@ def as_typed(argv: Sequence[str]) -> str:
     name, *arguments = argv
     program = f"python {shlex.quote(name)}" if name.endswith(".py") else name
     return " ".join([program, *map(shlex.quote, arguments)])
-
-
-def train(
-    config: Config,
-    experiment: build.Experiment,
-    path: Path,
-    command: str,
-    recoveries: Sequence[recover.Recovery],
-    profile: training.Profile | None,
-) -> summary.Trained | int:
-    """Trains, recovers where the configuration says so, and prints how it ended.
-
-    Args:
-      config: the run's configuration.
-      experiment: that of ``config`` with the remedies of ``recoveries``.
-      path: the run's folder.
-      command: continues the run.
-      recoveries: those of earlier sittings.
-      profile: writes a trace of some steps; None for none.
-
-    Returns:
-      The trained run, or the signal that interrupted it.
-
-    Raises:
-      DivergenceError: if the run diverged and does not recover.
-    """
-    while True:
-        try:
-            result = train_once(config, experiment, path, command, recoveries, profile)
-        except training.DivergenceError as error:
-            run = path, config, experiment, recoveries
-            recoveries = training.from_first(functools.partial(recover.go_back, *run, error))
-            if error.signum is not None:
-                print(f"Interrupted. Continue with:\n  {command}")
-                return error.signum
-            experiment = built(config, recoveries, path)
-            again = functools.partial(start_from.warm_start, config, path, experiment)
-            start = training.on_first(again)  # if it begins at step 0 again
-            if start is not None:
-                experiment = experiment._replace(state=start.state)
-            continue
-        if result is None:
-            return signal.SIGINT
-        if result.signum is not None:
-            return result.signum
-        return summary.Trained(result, experiment, recoveries)
-
-
-def train_once(
-    config: Config,
-    experiment: build.Experiment,
-    path: Path,
-    command: str,
-    recoveries: Sequence[recover.Recovery],
-    profile: training.Profile | None,
-) -> training.FitResult | None:
-    """Trains from the newest checkpoint; returns None if interrupted before a safe point."""
-    num_used = training.make_mesh(experiment.plan.num_shards).size
-    if num_used < jax.device_count():
-        print(
-            f"Using {num_used} of {jax.device_count()} devices: they must divide "
-            f"config.mesh.num_shards={experiment.plan.num_shards}. For more, set "
-            f"--config.mesh.num_shards={jax.device_count()} and a config.train.batch_size that it "
-            "divides."
-        )
-    writers = [
-        Rows(path, experiment.plan.log_every, recoveries),
-        TensorBoardWriter(path),
-        progress_writer(experiment.plan.total_steps),
-    ]
-    # config.json tells of the optimiser, which a remedy changes on purpose.
-    vars(experiment.train_step).pop("optimizer", None)
-    monitor = experiment.monitor
-    if config.train.get("keep_best") and training.is_first():
-        about = workdir.identity(config)
-        monitor = best.KeepBest(monitor, path, config.train.keep_best, experiment.state, about)
-    try:
-        result = training.fit(
-            recover.train_key(config, recoveries),
-            experiment.state,
-            experiment.train_step,
-            experiment.data,
-            experiment.plan,
-            checkpoints=recover.checkpoints(path, config),
-            writers=writers,
-            monitor=monitor,
-            profile=profile,
-            placement=build.placement(config),
-        )
-    except KeyboardInterrupt:
-        print(f"Interrupted before a safe point. From the last one it goes on with:\n  {command}")
-        return None
-    finally:
-        for writer in writers:
-            writer.close()
-    recover.check_end(config, result)
-    if result.signum is not None:
-        print(
-            f"Interrupted at step {int(result.state.step)} of {experiment.plan.total_steps}; "
-            f"saved. Continue with:\n  {command}"
-        )
-    elif result.first_step == experiment.plan.total_steps:
-        print("This run had finished already: nothing was trained, its plots are drawn again.")
-    return result
-
-
-def evaluate_saved(
-    config: Config, folder: str | None, config_argument: str = "a run", step: int | None = None
-) -> None:
-    """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
-    if folder is None:
-        raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
-    path = Path(folder).expanduser()
-    workdir.check(path, config, may_differ="eval.")
-    recoveries, found = recover.read_complete(path, config), find_saved(path, config, step)
-    workdir.check_writable(path)
-    print(found, f"{config_argument} -> {path}", about_devices(), sep="\n", flush=True)
-    now = recover.remedied(config, recoveries)
-    experiment = build_or_explain(now, lambda: families.build(now, path))
-    evaluate.check(experiment, config)
-    print(*experiment.about_data, sep="\n", flush=True)
-    with only_process(path), told_as_write_error(path):
-        state, found = evaluate.restore(path, now, experiment, found, is_named=step is not None)
-        evaluate.evaluate(path, config, experiment, state, found.is_end)
-
-
-@contextlib.contextmanager
-def told_as_write_error(path: Path) -> Iterator[None]:
-    """Turns an OSError that says the folder takes no more files into a WriteError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in TAKES_NO_MORE:
-            raise
-        if isinstance(error, training.CheckpointAccessError):
-            raise WriteError(str(error)) from error
-        raise WriteError(
-            f"--workdir {path} could not be written any more: {error.strerror}. What was saved "
-            "before is safe. Make room, or mend the permissions, and give the same command again."
-        ) from error
-
-
-def use_compilation_cache() -> None:
-    """Keeps compiled programs on disk, so that a second run starts at once."""
-    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
-        cache = Path.home() / ".cache" / "ebmjax" / "xla"
-        jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

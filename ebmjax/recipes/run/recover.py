@@ -4,40 +4,27 @@
 that is killed at any moment is continued under the same remedies.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from ebmjax import training
 from ebmjax.recipes.config import families, remedies
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.ranges import MAX_INTEGER
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.workdir_lock import only_process
-from ebmjax.recipes.models import build
-from ebmjax.recipes.run import health
 from ebmjax.recipes.run.best import FOLDER as BEST
-from ebmjax.recipes.run.recovery_rows import cut_rows
-from ebmjax.recipes.run.saved_recoveries import FILE as FILE
-from ebmjax.recipes.run.saved_recoveries import Recovery as Recovery
-from ebmjax.recipes.run.saved_recoveries import read as read
-from ebmjax.recipes.run.saved_recoveries import read_complete as read_complete
-from ebmjax.recipes.run.saved_recoveries import write
-from ebmjax.types import Key
+from ebmjax.recipes.run.saved_recoveries import FILE, Recovery, read, write
+
+if TYPE_CHECKING:
+    from ebmjax.recipes.run.run import Run
 
 ABANDONED = "abandoned"
 """Folder of what a run measured after the steps that it went back to, by recovery."""
-
-NUM_KEPT = {"stop": 3, "recover": 5}
-"""Checkpoints that a run keeps: with more it can go back further."""
-
-ABOVE_STEPS = MAX_INTEGER + 1
-"""A recovery's key is numbered above all steps, whose keys come of the same root."""
 
 SKIPPED_AT_END = 3
 """Skipped steps at the very end that are a divergence: there is no time for more to follow."""
@@ -48,31 +35,8 @@ def complete(path: Path, config: Config) -> list[Recovery]:
     found = read(path, config)
     if not found or found[-1].is_prepared:
         return found
-    with only_process(path):
+    with workdir.only_process(path):
         return _prepare(path, found)
-
-
-def remedied(config: Config, recoveries: Sequence[Recovery]) -> Config:
-    """Returns ``config`` with all that the recoveries changed."""
-    values = {name: new for one in recoveries for name, (_, new) in one.changes.items()}
-    return remedies.changed(config, values)
-
-
-def train_key(config: Config, recoveries: Sequence[Recovery]) -> Key:
-    """Returns the key of training after some recoveries, or one for every repeat."""
-    key = build.train_key(config)
-    if not recoveries:
-        return key
-    number = ABOVE_STEPS + len(recoveries)
-    fold = jax.random.fold_in if key.ndim == 0 else jax.vmap(jax.random.fold_in, (0, None))
-    return fold(key, number)
-
-
-def checkpoints(path: Path, config: Config) -> training.Checkpoints:
-    """Returns the checkpoints of the run in ``path``."""
-    num_kept = NUM_KEPT[config.train.get("on_divergence", "stop")]
-    about = workdir.identity(config)
-    return training.Checkpoints(path / "checkpoints", max_to_keep=num_kept, about=about)
 
 
 def check_end(config: Config, result: training.FitResult) -> None:
@@ -96,43 +60,33 @@ def check_end(config: Config, result: training.FitResult) -> None:
     raise error
 
 
-def go_back(
-    path: Path,
-    config: Config,
-    experiment: build.Experiment,
-    recoveries: Sequence[Recovery],
-    error: training.DivergenceError,
-) -> list[Recovery]:
-    """Takes the run in ``path`` back to a checkpoint, and says so.
+def go_back(run: "Run", error: training.DivergenceError) -> list[Recovery]:
+    """Takes a run back to a checkpoint, and says so.
 
     That is the newest healthy one (``Checkpoints.kept_steps``) before the first skipped step and
     before the one that the last recovery went back to, whatever was saved since. Where none is left
     because later ones have replaced them, it is the oldest. Without any it is step 0.
 
     Args:
-      path: the run's folder.
-      config: as the run was given.
-      experiment: that diverged, with all remedies of ``recoveries``.
-      recoveries: earlier ones.
+      run: that diverged, its experiment with all remedies so far.
       error: how it diverged.
 
     Returns:
-      ``recoveries`` and the new one.
+      Its recoveries and the new one.
 
     Raises:
       DivergenceError: ``error``, if the configuration says so or has no remedy left.
     """
-    now = experiment.config or remedied(config, recoveries)
-    remedy, changes = _next_remedy(path, config, now, len(recoveries), error)
-    before = min([error.first_skipped, *(one.from_step for one in recoveries[-1:])])
-    with checkpoints(path, config) as kept:
+    remedy, changes = _next_remedy(run, error)
+    before = min([error.first_skipped, *(one.from_step for one in run.recoveries[-1:])])
+    with run.checkpoints() as kept:
         good = kept.newest_before(before)
         oldest = min(kept.kept_steps(), default=0)
-        if good is None and error.first_skipped > oldest > experiment.plan.checkpoint_every:
+        if good is None and error.first_skipped > oldest > run.experiment.plan.checkpoint_every:
             good = kept.newest_before(oldest + 1)
     step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
     found = Recovery(
-        number=len(recoveries) + 1,
+        number=len(run.recoveries) + 1,
         diverged_at=error.step,
         first_skipped=error.first_skipped,
         reason=error.reason,
@@ -142,36 +96,35 @@ def go_back(
         lost_seconds=round(error.wall_seconds - meta["seconds"]["wall"], 3),
         lost_compile_seconds=round(error.compile_seconds - meta["seconds"]["compile"], 3),
     )
-    write(path, [*recoveries, found])
-    prepared = _prepare(path, [*recoveries, found])
-    print(found, *health.about(meta.get("health")), sep="\n", flush=True)
-    return prepared
+    write(run.path, [*run.recoveries, found])
+    recoveries = _prepare(run.path, [*run.recoveries, found])
+    print(found, *about_health(meta.get("health")), sep="\n", flush=True)
+    return recoveries
 
 
-def _next_remedy(
-    path: Path, config: Config, now: Config, num_before: int, error: training.DivergenceError
-) -> tuple[str, dict[str, list[Any]]]:
-    """Returns the remedy of the next recovery, and what it changes in ``now``.
+def _next_remedy(run: "Run", error: training.DivergenceError) -> tuple[str, dict[str, list[Any]]]:
+    """Returns the remedy of the next recovery, and what it changes.
 
     Raises:
       DivergenceError: ``error``, if the configuration says so or has no remedy left.
     """
-    if config.train.get("on_divergence", "stop") == "stop":
+    train, now = run.config.train, run.experiment.config or run.now
+    if train.get("on_divergence", "stop") == "stop":
         raise training.DivergenceError(
             f"{error} With --config.train.on_divergence=recover a new run tries such remedies "
             "itself."
         ) from error
-    fields = families.fields_of(config)
-    found = [(name, remedies.changes(fields, now, name)) for name in config.train.remedies]
+    fields = families.fields_of(run.config)
+    found = [(name, remedies.changes(fields, now, name)) for name in train.remedies]
     # One that changes nothing in this configuration is passed over.
     usable = [(name, changes) for name, changes in found if changes]
-    if num_before == len(usable):
-        tried = f"; {path}/{FILE} says what was tried" if num_before else ""
+    if len(run.recoveries) == len(usable):
+        tried = f"; {run.path}/{FILE} says what was tried" if run.recoveries else ""
         raise training.DivergenceError(
             f"{error} The run recovered {len(usable)} times, and no remedy of "
-            f"config.train.remedies={list(config.train.remedies)} is left{tried}."
+            f"config.train.remedies={list(train.remedies)} is left{tried}."
         ) from error
-    return usable[num_before]
+    return usable[len(run.recoveries)]
 
 
 def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
@@ -183,7 +136,7 @@ def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
     last = recoveries[-1]
     aside = path / ABANDONED / str(last.number)
     aside.mkdir(parents=True, exist_ok=True)
-    cut_rows(path / "metrics.jsonl", aside, last.from_step)
+    _cut_rows(path / "metrics.jsonl", aside, last.from_step)
     for file in [*workdir.snapshots(path), *(path / "plots").iterdir()]:
         if _step_of(file) > last.from_step:
             (aside / file.parent.name).mkdir(exist_ok=True)
@@ -201,3 +154,63 @@ def _step_of(file: Path) -> int:
     """Returns the step at the end of a file's name; -1 without any."""
     number = re.search(r"(\d+)$", file.stem)
     return int(number[1]) if number else -1
+
+
+def _cut_rows(file: Path, aside: Path, step: int) -> None:
+    """Moves the rows after ``step`` to a file of the same name in ``aside``."""
+    rows = training.read_rows(file) if file.exists() else []
+    later = [row for row in rows if row["step"] > step]
+    if later:
+        workdir.write_whole(aside / file.name, _lines(later))
+        workdir.write_whole(file, _lines([row for row in rows if row["step"] <= step]))
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+class Rows(training.JsonlWriter):
+    """metrics.jsonl, with a row for each recovery where the run goes on.
+
+    Args:
+      path: the run's folder.
+      log_every: as for ``JsonlWriter``.
+      recoveries: of the run.
+    """
+
+    def __init__(self, path: Path, log_every: int, recoveries: Sequence[Recovery]):
+        super().__init__(path / "metrics.jsonl", log_every=log_every)
+        self._recoveries = recoveries
+
+    def start(self, first_step: int) -> None:
+        super().start(first_step)
+        rows = training.read_rows(self.path) if self._recoveries else []
+        known = [row["recovery"]["number"] for row in rows if "recovery" in row]
+        for one in self._recoveries:
+            if one.number not in known:
+                # Without seconds: an interrupted run writes the same rows.
+                row = {name: v for name, v in one.report().items() if "seconds" not in name}
+                self.write(first_step, {"recovery": row})
+
+
+def about_health(health: dict[str, Any] | None) -> list[str]:
+    """Returns a line that says what a checkpoint, or the end of a run, was judged by."""
+    if not health or health["centre"] is None:
+        return []
+    name, value, centre, width = (health[key] for key in ("name", "value", "centre", "width"))
+    how = "within" if health["is_healthy"] else "outside of"
+    number = "not finite" if value is None else f"{value:.3g}"
+    return [f"{name} {number} there, {how} {centre:.3g} +- {width:.3g}, where it has been."]
+
+
+def about_bad_end(path: Path, health: dict[str, Any] | None) -> list[str]:
+    """Returns lines about a run in ``path`` that ended outside its band; none for a healthy one."""
+    if not health or health["is_healthy"]:
+        return []
+    with training.Checkpoints(path / "checkpoints", is_read_only=True) as kept:
+        steps = kept.kept_steps()
+    newest = f"of step {steps[-1]}" if steps else "not kept any more"
+    return [
+        "The run ended in bad health. " + "".join(about_health(health)),
+        f"The newest checkpoint before it is {newest}.",
+    ]

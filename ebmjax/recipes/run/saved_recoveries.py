@@ -50,7 +50,7 @@ class Recovery:
     lost_compile_seconds: float
     is_prepared: bool = False
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Returns what summary.json says of it."""
         return {name: value for name, value in asdict(self).items() if name != "is_prepared"}
 

@@ -1,25 +1,27 @@
 """Starts a run from another run, ``config.train.start_from``."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ebmjax import training
 from ebmjax._records import saved_steps
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.run_folder import read_config
-from ebmjax.recipes.folder.workdir_lock import check_free
-from ebmjax.recipes.models.build import Experiment
+
+if TYPE_CHECKING:
+    from ebmjax.recipes.run.run import Run
 
 
-def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
-    """Returns the start of the run in ``path``; None without another run, or once it has begun.
+def warm_start(run: "Run") -> training.WarmStart | None:
+    """Returns the start of a run; None without another run, or once it has begun.
 
     Raises:
       ConfigError: if ``config.train.start_from`` is not the folder of a run with a checkpoint of
         the same network. Also if that run was trained on images that this run holds out, or another
         process uses it.
     """
+    config, path, experiment = run.config, run.path, run.experiment
     folder = config.train.get("start_from", "")
     if not folder or saved_steps(path / "checkpoints"):
         return None
@@ -33,7 +35,8 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
     try:
         theirs = read_config(other)["data"]
         _check_held_out(config, experiment.config or config, other, theirs)
-        check_free(other)
+        with workdir.only_process(other, is_reader=True):
+            pass  # it is free
         return experiment.warm_start(other / "checkpoints")
     except (
         FileNotFoundError,
@@ -74,18 +77,19 @@ def _check_held_out(config: Config, ours: Config, other: Path, theirs: dict[str,
         )
 
 
-def record(config: Config, path: Path, start: training.WarmStart) -> None:
-    """Prints where the run begins and records it, because the other folder may change."""
+def record(run: "Run", start: training.WarmStart) -> None:
+    """Prints where a run begins and records it, because the other folder may change."""
+    folder = run.config.train.start_from
     anew = ("optimizer", *start.anew)
     report = {
-        "workdir": config.train.start_from,
+        "workdir": folder,
         "step": start.step,
         "params_sha256": training.tree_digest(start.state.params),
         "taken": ["params", *start.taken],
         "anew": list(anew),
     }
-    workdir.write_json(path / "started_from.json", report)
+    workdir.write_json(run.path / "started_from.json", report)
     print(
-        f"Starts from step {start.step} of {config.train.start_from}: "
+        f"Starts from step {start.step} of {folder}: "
         f"{', '.join(report['taken'])}; anew: {', '.join(anew)}"
     )

@@ -14,9 +14,7 @@ from ebmjax._phases import phase
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.folder.saved_state import find_saved
-from ebmjax.recipes.run import evaluate, recover
-from ebmjax.recipes.run.explain import build_or_explain
+from ebmjax.recipes.run.run import Run
 from ebmjax.types import Key
 
 MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
@@ -92,17 +90,17 @@ def load(
         if any(f"config.{name}" in str(error) for name in dotted):
             raise
         raise WorkdirError(f"{path}/config.json: {error}") from error
-    config = recover.remedied(config, recover.read_complete(path, config))
-    found = find_saved(path, config, step)
+    run = Run(config, path)
+    found = run.find(step)
     if "max_train" in config.data and data.is_tfds(config.data.name):  # no points of the plane
         with contextlib.suppress(ValueError):  # which building explains
             data.check_prepared(config.data.name, config.data.path or None)
     with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
-        experiment = build_or_explain(config, lambda: families.build(config, path))
+        experiment = run.build()
     if experiment.use is None:
         raise WorkdirError(f"config.family={config.family!r} has no model to use.")
     with phase(f"reading the state of step {found.step:,}"):
-        state, found = evaluate.restore(path, config, experiment, found, step is not None)
+        state, found = run.restore(found, step is not None)
     used = experiment.use(jax.device_get(state))
 
     def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
@@ -113,7 +111,7 @@ def load(
 
     first = jax.tree.leaves(experiment.data)[0]
     return TrainedRun(
-        experiment.config or config,
+        experiment.config or run.now,
         *used._replace(sample=sample),
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),

@@ -64,8 +64,8 @@ def main() -> None:
     except (ConfigError, WorkdirError) as error:
         stop(error)
     # Only now: mistakes that one look tells are answered without JAX's second.
+    from ebmjax.recipes.run.compilation import use_compilation_cache
     from ebmjax.recipes.run.explain import USER_ERRORS
-    from ebmjax.recipes.run.launch import use_compilation_cache
     from ebmjax.recipes.run.trained import load
 
     use_compilation_cache()

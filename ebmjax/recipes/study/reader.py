@@ -31,7 +31,7 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Returns config.json."""
-        return workdir.read_config(self.folder)
+        return run_folder.read_config(self.folder)
 
     def evaluation(self) -> dict[str, Any]:
         """Returns evaluation.json; empty if there is none."""

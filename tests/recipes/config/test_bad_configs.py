@@ -5,13 +5,12 @@ import re
 
 import pytest
 import tensorflow_datasets as tfds
-from experiment_runs import digits
+from experiment_runs import digits, launch
 
 from ebmjax.data import DataUnavailableError
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.run.explain import fields_behind
-from ebmjax.recipes.run.launch import launch
 
 COUNTS = (
     "train.num_epochs",

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 
 from ebmjax.data import epoch_indices
 from ebmjax.recipes.config import by_images, command_line, families
@@ -195,7 +196,7 @@ def test_labels_may_be_absent(family, tmp_path):
 def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):
     config = own(tmp_path, "joint", labels=False)
     with pytest.raises(ConfigError, match=r"have no labels \(.*\): .* configs/image\.py or"):
-        families.build(config, tmp_path / "run")
+        build_experiment(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize("limit", ["holdout=80", "max_train=60"])
@@ -210,7 +211,7 @@ def test_a_class_without_training_images_is_named_with_what_left_it_none(limit, 
     with pytest.raises(
         ConfigError, match=r"of \[1\] none are left \(train .*config\.data\.holdout"
     ):
-        families.build(config, tmp_path / "run")
+        build_experiment(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize("family", FILES)
@@ -223,4 +224,4 @@ def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
     ):
         config = own(tmp_path, family, num=num, num_held_out=held_out)
         with pytest.raises(ConfigError, match=message):
-            families.build(config, tmp_path / "run")
+            build_experiment(config, tmp_path / "run")

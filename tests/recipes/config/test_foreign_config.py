@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from experiment_runs import contents
+from experiment_runs import contents, launch
 from linear_family import NAME, linear
 from use_checks import command
 
@@ -14,7 +14,6 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, flatten
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.saved_state import find_saved
-from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.study.reader import Run
 
 ANOTHER = "It was edited, or the run was made by another version of ebmjax: put it back, use that"

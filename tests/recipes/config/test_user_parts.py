@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from experiment_runs import contents, rows_of, summary_of
+from experiment_runs import contents, launch, rows_of, summary_of
 
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
@@ -14,7 +14,6 @@ from ebmjax.recipes.models import user_evaluators
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.parts import user_losses
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
-from ebmjax.recipes.run.launch import launch
 
 OWN = """
 from typing import Any, NamedTuple

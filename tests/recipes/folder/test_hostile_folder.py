@@ -7,7 +7,7 @@ import runpy
 import sys
 
 import pytest
-from experiment_runs import EXPERIMENTS, contents
+from experiment_runs import EXPERIMENTS, contents, launch
 from linear_family import NAME, linear
 from use_checks import command
 
@@ -17,7 +17,6 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import trained, use
-from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.study.reader import Run
 
 CONFIGS = sorted((EXPERIMENTS / "configs").glob("[!_]*.py"))

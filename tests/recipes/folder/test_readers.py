@@ -6,12 +6,11 @@ import jax
 import numpy as np
 import pytest
 from damage import damage
-from experiment_runs import digits
+from experiment_runs import digits, launch
 from linear_family import NAME, linear
 from use_checks import command
 
 from ebmjax import data, recipes
-from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.study import reader
 
 LATENT = "configs/thermo_digits.py:smoke"

@@ -6,14 +6,13 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from experiment_runs import contents, summary_of
+from experiment_runs import contents, launch, summary_of
 from linear_family import NAME, linear
 
 from ebmjax import _versions
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.workdir_lock import only_process
-from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder.workdir import only_process
 
 
 def again(folder):
@@ -123,7 +122,7 @@ def test_of_two_processes_that_begin_at_once_the_first_one_has_the_folder(tmp_pa
 
     def overtaken(path, text):
         other = linear(**{"loss.exponent": 1.0})
-        write_once(path, json.dumps(workdir.as_json(other)))
+        write_once(path, json.dumps(run_folder.as_json(other)))
         write_once(path, text)
 
     monkeypatch.setattr(workdir, "_write_once", overtaken)
@@ -167,7 +166,7 @@ def test_snapshots_come_in_the_order_of_their_steps(tmp_path):
 
 def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):
     summary = {"loss": float("nan"), "energies": [1.5, float("-inf")], "steps": 3}
-    workdir.write_summary(tmp_path, summary)
+    workdir.write_json(tmp_path / "summary.json", summary)
     assert summary_of(tmp_path) == {"loss": None, "energies": [1.5, None], "steps": 3}
     assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
@@ -200,14 +199,14 @@ def test_the_revision_is_the_commit_and_whether_files_changed(tmp_path, monkeypa
 
 
 def test_versions_are_those_installed():
-    assert workdir.versions()["jax"] == metadata.version("jax")
-    assert re.match(r"3\.\d+\.\d+", workdir.versions()["python"])
+    assert _versions.versions()["jax"] == metadata.version("jax")
+    assert re.match(r"3\.\d+\.\d+", _versions.versions()["python"])
 
 
 def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
     monkeypatch.setattr(_versions, "PACKAGES", ("jax", "not-installed"))
-    assert workdir.versions()["not-installed"] is None
-    assert workdir.versions()["jax"] == metadata.version("jax")
+    assert _versions.versions()["not-installed"] is None
+    assert _versions.versions()["jax"] == metadata.version("jax")
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from damage import damage
-from experiment_runs import contents, summary_of
+from experiment_runs import contents, launch, summary_of
 from linear_family import LINEAR, NAME, linear, points
 
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config.errors import WorkdirError, WriteError
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.run.launch import BROKE_OFF, launch, told_as_write_error
+from ebmjax.recipes.run.explain import BROKE_OFF, explain_writes
 from ebmjax.training import (
     CheckpointAccessError,
     CheckpointDamagedError,
@@ -93,7 +93,7 @@ def test_a_damaged_row_ends_no_evaluation(tmp_path, caplog):
     ],
 )
 def test_a_disk_that_takes_no_more_ends_a_run_in_one_message(error, expected, message):
-    with pytest.raises(expected, match=message), told_as_write_error(Path("run")):
+    with pytest.raises(expected, match=message), explain_writes(Path("run")):
         raise error
     assert issubclass(WriteError, BROKE_OFF)
 

@@ -3,12 +3,11 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from experiment_runs import digits
+from experiment_runs import build_experiment, digits
 from image_smoke import smoke as image
 
 from ebmjax._numbers import as_arguments
 from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.parts.samplers.bind import bound
@@ -55,7 +54,7 @@ def plane(**overrides):
 
 def step_of(config, workdir):
     """The text of a run's training step before it is compiled."""
-    experiment = families.build(config, workdir)
+    experiment = build_experiment(config, workdir)
     plan, mesh = experiment.plan, jax.sharding.Mesh(jax.devices()[:1], "data")
     indices = jax.tree.map(
         lambda size: jnp.zeros((1, plan.num_shards, size // plan.num_shards), jnp.int32),

@@ -8,10 +8,10 @@ import importlib
 import jax
 import jax.numpy as jnp
 import pytest
+from experiment_runs import build_experiment
 from jax.sharding import PartitionSpec
 
 from ebmjax import training
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models import build
 
 # The telescoped gradient has no smoke run of its own and the stochastic kernel's noise no other.
@@ -27,7 +27,7 @@ STEPS = [
 
 def traced_step(config, folder):
     """One step, sharded as ``training.fit`` does it."""
-    experiment = families.build(config, folder)
+    experiment = build_experiment(config, folder)
     plan = experiment.plan
 
     def picked(size):

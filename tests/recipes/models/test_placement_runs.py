@@ -6,17 +6,17 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from experiment_runs import digits, rows_of
+from experiment_runs import build_experiment, digits, launch, rows_of
 from small_configs import configuration
 
 from ebmjax import training
 from ebmjax._stored import is_stored
 from ebmjax.data import DataChangedError
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run.launch import BROKE_OFF, launch
+from ebmjax.recipes.run.explain import BROKE_OFF
+from ebmjax.recipes.run.run import Run
 
 FAMILIES = {
     "joint": {"sampler.buffer.law": "informative", "data.num_per_class": 30},
@@ -51,7 +51,7 @@ def config_of(family, folder, placement):
 
 def trained(config, folder):
     """The experiment, and the digest of its state after three steps in blocks of two."""
-    experiment = families.build(config, folder)
+    experiment = build_experiment(config, folder)
     plan = training.Plan(
         total_steps=3,
         batch_size=experiment.plan.batch_size,
@@ -101,7 +101,7 @@ def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
     images = shutil.copytree(folder, tmp_path / "images") / "images.npy"
     config = config_of("image", images.parent, "disk")
     config.data.max_train = 88
-    path, build_family = tmp_path / "run", families.build
+    path, build = tmp_path / "run", Run.build
     times = [(0, 0)]
 
     def monitor(state, step):
@@ -109,10 +109,10 @@ def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
             os.utime(images, times.pop())
         return {}
 
-    def built(*arguments):
-        return build_family(*arguments)._replace(monitor=monitor)
+    def built(run):
+        run.experiment = build(run)._replace(monitor=monitor)
 
-    monkeypatch.setattr(families, "build", built)
+    monkeypatch.setattr(Run, "build", built)
     with pytest.raises(DataChangedError, match=r"images\.npy has another size or time") as caught:
         launch(config, "configs/igebm_digits.py:smoke", str(path))
     assert "\n" not in str(caught.value)

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import optax
 import pytest
+from experiment_runs import build_experiment
 from small_networks import ShallowResNet
 
 from ebmjax import networks, training
-from ebmjax.recipes.config import families
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import place_state
@@ -28,7 +28,7 @@ BETA = {
 def experiment_of(name, folder, **overrides):
     config = importlib.import_module(f"experiments.configs.{name}").get_config("smoke")
     config.update_from_flattened_dict(overrides)
-    return families.build(config, folder)
+    return build_experiment(config, folder)
 
 
 @pytest.mark.parametrize("name", BETA)

@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 
 from ebmjax import data
 from ebmjax.data import load_digits
 from ebmjax.data._function import of_array
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts import image_data
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
@@ -148,7 +148,7 @@ def test_a_smoke_run_takes_any_holdout(family, holdout, tmp_path):
         assert found.data.holdout == config.data.max_test
     assert len(images.monitored.labels) == found.data.holdout
     assert len(images.train.labels) == config.data.max_train - found.data.holdout
-    families.build(config, tmp_path / "run").check_evaluate()
+    build_experiment(config, tmp_path / "run").check_evaluate()
 
 
 def test_a_number_is_held_out_whatever_the_number_of_test_images(tmp_path):
@@ -205,7 +205,7 @@ def test_the_data_decide_what_the_configuration_leaves_open(num_classes, tmp_pat
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_builds_a_run_of_own_images(family, tmp_path):
     config = own(tmp_path, family, **{"data.holdout": 24})
-    experiment = families.build(config, tmp_path / "run")
+    experiment = build_experiment(config, tmp_path / "run")
     about, *_, judge = experiment.about_data
     assert about == "train 120 of 120 (24 held out), 8x8x3, 3 classes"
     assert judge.startswith("FID compares features of a random network")
@@ -213,7 +213,7 @@ def test_every_family_builds_a_run_of_own_images(family, tmp_path):
 
 def refused(tmp_path, expected, family="joint", arrays=None, **changes):
     with pytest.raises((ConfigError, FileNotFoundError), match=expected) as caught:
-        families.build(own(tmp_path, family, arrays, **changes), tmp_path / "run")
+        build_experiment(own(tmp_path, family, arrays, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     return str(caught.value)
 
@@ -245,9 +245,9 @@ def test_images_without_labels_are_for_energies_and_latent_models(family, tmp_pa
         np.savez(tmp_path / "plain.npz", images=IMAGES, kind=np.arange(len(IMAGES)))
         unread = r"no labels \(train 120 .*, arrays or files not read: 1 \(kind\)\): add them"
         with pytest.raises(ConfigError, match=unread):
-            families.build(config, tmp_path / "run")
+            build_experiment(config, tmp_path / "run")
         return
-    about = families.build(config, tmp_path / "run").about_data
+    about = build_experiment(config, tmp_path / "run").about_data
     read, *_, judge = about
     assert read == "train 120 of 120 (24 held out), 8x8x3, no classes"
     assert judge.startswith("FID compares features of a random network")
@@ -273,7 +273,7 @@ def test_labels_without_a_class_are_refused_in_every_family(family, monkeypatch,
     config.data.name = "svhn_cropped"
     message = r"name='svhn_cropped', split train: labels must lie in 0\.\.9; .* Subtract 1 from all"
     with pytest.raises(ConfigError, match=message) as caught:
-        families.build(config, tmp_path)
+        build_experiment(config, tmp_path)
     assert "config.data.num_classes=10" in str(caught.value)
 
 

@@ -6,7 +6,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from experiment_runs import contents, rows_of, strict_json, summary_of
+from experiment_runs import contents, launch, rows_of, strict_json, summary_of
 from small_configs import FACTORY_RUNS, configuration
 
 from ebmjax.recipes.config import declare, families
@@ -14,7 +14,6 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.image.parts import model_of as image_model
 from ebmjax.recipes.models.joint.parts import classifiers
 from ebmjax.recipes.models.latent.parts import model_of as latent_model
-from ebmjax.recipes.run.launch import launch
 
 SHAPE = (8, 8, 1)
 MAKE = {"joint": classifiers, "image": image_model, "latent": latent_model}

@@ -7,16 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from experiment_runs import digits, strict_json
+from experiment_runs import build_experiment, digits, launch, strict_json
 from linear_family import NAME, STEPS, accuracy, linear
 
 from ebmjax import data, training
-from ebmjax.recipes.config import checks, families
+from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.run import best
-from ebmjax.recipes.run.launch import launch
 from experiments.configs import igebm_digits, jem_digits
 
 CHOSEN = {"train.keep_best": "test_accuracy"}
@@ -173,7 +172,7 @@ def test_a_joint_model_is_judged_and_evaluated_on_the_images_that_it_should(tmp_
     config.loss.generative_weight = 0.0  # a classifier alone is soon built
     config.data.holdout = 20
     config.eval.use_test_split = True
-    experiment = families.build(config, tmp_path)
+    experiment = build_experiment(config, tmp_path)
     train, test = data.load_digits("train"), data.load_digits("test")
     held, kept = experiment.monitor.test.images, experiment.data.images
     assert len(held) == 20
@@ -192,8 +191,8 @@ def ended(run, folder, diverged):
     for path in later:
         shutil.rmtree(path)
     if diverged:
-        state = families.build(linear(), folder).state
-        about = workdir.identity(linear(**BEST))
+        state = build_experiment(linear(), folder).state
+        about = run_folder.identity(linear(**BEST))
         with training.Checkpoints(folder / "checkpoints", about=about) as checkpoints:
             state, meta = checkpoints.restore_latest(state)
             step = int(first.name) + 1

@@ -13,7 +13,8 @@ from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder.run_folder import as_json, identity
 from ebmjax.recipes.folder.saved_state import find_saved
-from ebmjax.recipes.run.evaluate import evaluate, restore
+from ebmjax.recipes.run.reports import evaluate
+from ebmjax.recipes.run.run import Run
 
 TOTAL = 40
 
@@ -35,9 +36,10 @@ def saved(folder, step, is_diverged=False):
 
 def restored(folder, asked=None, data=DATA):
     """The weight of the state that is used, what is said of it, and whether it is the outcome."""
-    found = find_saved(folder, digits(), asked)
-    experiment = SimpleNamespace(state=state_of(0), data=data)
-    state, used = restore(folder, digits(), experiment, found, is_named=asked is not None)
+    run = Run(digits(), folder)
+    found = run.find(asked)
+    run.experiment = SimpleNamespace(state=state_of(0), data=data)
+    state, used = run.restore(found, is_named=asked is not None)
     assert int(state.step) == used.step == float(state.params["weight"][0])
     return used.step, str(found), used.is_end
 
@@ -101,9 +103,9 @@ def test_a_run_on_other_data_is_not_evaluated(tmp_path):
 def test_a_report_says_of_which_evaluation_it_is(tmp_path):
     config = digits(**{"eval.num_test": 7})
     state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
-    evaluate(
-        tmp_path, config, SimpleNamespace(config=None, evaluate=lambda state: {"answer": 42}), state
-    )
+    run = Run(config, tmp_path)
+    run.experiment = SimpleNamespace(config=None, evaluate=lambda state: {"answer": 42})
+    evaluate(run, state)
     report = strict_json((tmp_path / "evaluation.json").read_text())
     assert report["eval"] == as_json(config)["eval"]
     assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")

@@ -9,7 +9,8 @@ from experiment_runs import digits, strict_json
 
 from ebmjax.evaluate import Extractor
 from ebmjax.recipes.evaluators import extractors
-from ebmjax.recipes.run import evaluate
+from ebmjax.recipes.run.reports import evaluate
+from ebmjax.recipes.run.run import Run
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])
@@ -23,8 +24,9 @@ def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
         return {"number": 1.5}
 
     state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
-    experiment = SimpleNamespace(config=None, evaluate=report, check_evaluate=None)
-    evaluate.evaluate(tmp_path, digits(), experiment, state)
+    run = Run(digits(), tmp_path)
+    run.experiment = SimpleNamespace(config=None, evaluate=report)
+    evaluate(run, state)
     assert strict_json((tmp_path / "evaluation.json").read_text())["number"] == 1.5
     said = capsys.readouterr().out
     assert f"Numbers in {tmp_path}/evaluation.json" in said
@@ -39,8 +41,9 @@ def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):
         return {}
 
     state = SimpleNamespace(step=np.array(7), params=np.zeros(3))
-    experiment = SimpleNamespace(config=None, evaluate=report, check_evaluate=None)
-    evaluate.evaluate(tmp_path, digits(), experiment, state)
+    run = Run(digits(), tmp_path)
+    run.experiment = SimpleNamespace(config=None, evaluate=report)
+    evaluate(run, state)
     text = "3 of 4 attacked images had no usable gradient"
     assert strict_json((tmp_path / "evaluation.json").read_text())["warnings"] == [text, text]
     assert capsys.readouterr().out.splitlines().count(f"warning: {text}") == 2

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from experiment_runs import REPOSITORY, rows_of, summary_of
+from experiment_runs import REPOSITORY, launch, rows_of, summary_of
 
-from ebmjax.recipes.run.launch import launch
 from experiments.configs import lebm_svhn, thermo_celeba, thermo_cifar10
 
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"

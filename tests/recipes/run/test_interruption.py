@@ -13,6 +13,7 @@ from experiment_runs import (
     RUN,
     contents,
     last_step,
+    launch,
     rows_of,
     summary_of,
     wait_until,
@@ -20,7 +21,6 @@ from experiment_runs import (
 from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
-from ebmjax.recipes.run.launch import launch
 from experiments.configs import (
     igebm_digits,
     jem_digits,

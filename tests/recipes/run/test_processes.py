@@ -12,13 +12,12 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from experiment_runs import REPOSITORY, RUN, contents, rows_of, summary_of, wait_until
+from experiment_runs import REPOSITORY, RUN, contents, launch, rows_of, summary_of, wait_until
 from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import FAILED
 from ebmjax.recipes.run import processes
-from ebmjax.recipes.run.launch import launch
 from ebmjax.training._processes import _pickle_result
 
 FIELDS = {"mesh.num_shards": 8, "train.batch_size": 16, "train.keep_best": "test_accuracy"}

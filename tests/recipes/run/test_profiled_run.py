@@ -1,10 +1,10 @@
 """--profile of a run."""
 
 import pytest
+from experiment_runs import launch
 from linear_family import NAME, linear
 
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.run.launch import launch
 
 
 def test_a_run_leaves_its_trace_and_says_so(tmp_path, capsys):

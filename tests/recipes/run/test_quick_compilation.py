@@ -1,6 +1,6 @@
 """Flags for quick compilation are added to those that are there, unless these say otherwise."""
 
-from ebmjax.recipes.run.quick_compilation import QUICK, quick_flags
+from ebmjax.recipes.run.compilation import QUICK, quick_flags
 
 
 def test_flags_that_are_there_stay_and_a_level_that_is_given_counts():

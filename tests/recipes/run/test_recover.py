@@ -9,15 +9,25 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from experiment_runs import contents, digits, rows_of, run_script, strict_json, summary_of
+from experiment_runs import (
+    contents,
+    digits,
+    launch,
+    rows_of,
+    run_script,
+    strict_json,
+    summary_of,
+)
 from linear_family import NAME, accuracy, linear
 
 from ebmjax import training
 from ebmjax.recipes.config import declare, families, remedies
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.run import health, recover, recovery_rows
-from ebmjax.recipes.run.launch import evaluate_saved, launch
+from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.run import recover
+from ebmjax.recipes.run.launch import evaluate_saved
+from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.run.saved_recoveries import read
 from ebmjax.recipes.run.trained import load
 from experiments.configs import joint
 
@@ -73,7 +83,7 @@ def test_a_run_recovers_under_one_remedy_after_another(recovered, config):
     # No earlier one is left: the oldest of five, and that of skipped steps does not count.
     assert third["from_step"] == 4 * ((third["first_skipped"] - 1) // 4) - 16
     assert weight_of(recovered, 120) > 0.8  # beyond what the first two remedies allow
-    assert workdir.as_json(config) == strict_json((recovered / "config.json").read_text())
+    assert run_folder.as_json(config) == strict_json((recovered / "config.json").read_text())
 
 
 def test_what_happened_stands_in_the_run_s_files(recovered):
@@ -138,7 +148,7 @@ def kill_at(patch, place, name, when=lambda *args: True):
         "before it is written": (recover, "write"),
         "with its rows cut": (training.Checkpoints, "remove_after"),
         "before it trains": (training, "fit", lambda key, state, *_: len(MADE) == 2),
-        "later": (recovery_rows.Rows, "write", lambda self, step, row: step == 35),
+        "later": (recover.Rows, "write", lambda self, step, row: step == 35),
     }.items(),
     ids=lambda moment: moment[0],
 )
@@ -147,8 +157,8 @@ def test_an_interrupted_run_goes_on_under_the_same_remedies(
 ):
     path = tmp_path / "run"
     MADE.clear()
-    built = families.build
-    monkeypatch.setattr(families, "build", lambda *args: MADE.append(args) or built(*args))
+    build = Run.build
+    monkeypatch.setattr(Run, "build", lambda run: MADE.append(run) or build(run))
     kill_at(monkeypatch, *moment[1])
     with pytest.raises(Killed):
         launch(config, NAME, str(path))
@@ -166,8 +176,8 @@ MADE = []
 
 
 def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch, capsys):
-    built, seen = families.build, []
-    monkeypatch.setattr(families, "build", lambda now, path: seen.append(now) or built(now, path))
+    build, seen = Run.build, []
+    monkeypatch.setattr(Run, "build", lambda run: seen.append(run.now) or build(run))
     evaluate_saved(config, str(recovered))
     assert "train points on a line" in capsys.readouterr().out.splitlines()
     assert (recovered / "evaluation.json").exists()
@@ -217,19 +227,19 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
     changes = {"train.checkpoint_every_epochs": 1, "train.remedies": ("learning_rate",) * 9}
     config = linear(**BREAKING | changes)
     workdir.prepare(tmp_path, config)
-    experiment = families.build(config, tmp_path)  # saves every 2 steps
+    run = Run(config, tmp_path)
+    experiment = run.build()  # saves every 2 steps
     meta = {"seconds": {"wall": 0.0, "compile": 0.0}}
-    found = []
 
     def recovered(steps, first_skipped, passing=()):
         """Saves a run's checkpoints and returns the step that its recovery goes back to."""
-        with recover.checkpoints(tmp_path, config) as kept:
+        with run.checkpoints() as kept:
             for step in steps:
                 kept.save(step, experiment.state, meta, is_passing=step in passing)
         error = fallen(first_skipped + 3, first_skipped)
-        found[:] = recover.go_back(tmp_path, config, experiment, found, error)
+        found = run.recoveries = recover.go_back(run, error)
         assert found[-1].diverged_at == first_skipped + 3
-        assert recover.read(tmp_path, config) == found
+        assert read(tmp_path, config) == found
         left = map(int, os.listdir(tmp_path / "checkpoints"))
         assert max(left, default=0) == found[-1].from_step
         return found[-1].from_step
@@ -242,7 +252,7 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
     assert recovered((2,), 3) == 0
     assert recovered((2, 4, 6, 8, 10, 12), 13) == 4  # 2 has been replaced: the oldest
     assert recovered((5,), 6, passing=(5,)) == 4
-    assert recover.remedied(config, found).optimizer.learning_rate == 0.01 / 2**7
+    assert run.now.optimizer.learning_rate == 0.01 / 2**7
 
 
 # The row after which a signal comes is written while the next block runs, so these save at 6, 10,
@@ -260,14 +270,14 @@ def test_signals_change_nothing_of_a_run_that_recovers(
     recovery, at, recovered, config, tmp_path, monkeypatch, caplog
 ):
     """They come after the rows of some steps: before each recovery, and within the run after it."""
-    path, pending, write = tmp_path / "run", dict(at), recovery_rows.Rows.write
+    path, pending, write = tmp_path / "run", dict(at), recover.Rows.write
 
     def write_and_stop(self, step, row):
         write(self, step, row)
-        if "loss" in row and len(recover.read(path, config)) >= recovery and step in pending:
+        if "loss" in row and len(read(path, config)) >= recovery and step in pending:
             os.kill(os.getpid(), pending.pop(step))
 
-    monkeypatch.setattr(recovery_rows.Rows, "write", write_and_stop)
+    monkeypatch.setattr(recover.Rows, "write", write_and_stop)
     num_sittings = 0
     while launch(config, NAME, str(path)) is not None:
         num_sittings += 1
@@ -297,12 +307,12 @@ def test_a_run_that_ends_in_bad_health_says_so(tmp_path):
     with training.Checkpoints(tmp_path / "checkpoints") as kept:
         for step in (2, 4):
             kept.save(step, {"weight": np.zeros(2)}, {}, is_passing=step == 4)
-    assert health.about_end(tmp_path, found) == [
+    assert recover.about_bad_end(tmp_path, found) == [
         "The run ended in bad health. energy_gap 8.98 there, outside of -0.12 +- 1, where it has "
         "been.",
         "The newest checkpoint before it is of step 2.",
     ]
-    assert not health.about_end(tmp_path, found | {"is_healthy": True})
+    assert not recover.about_bad_end(tmp_path, found | {"is_healthy": True})
 
 
 def test_skipped_steps_at_the_end_are_a_divergence(config):
@@ -322,9 +332,11 @@ def test_skipped_steps_at_the_end_are_a_divergence(config):
 def test_a_recovery_has_a_new_key_for_every_repeat():
     config = digits(**{"train.num_repeats": 2})
     second = digits(seed=1)
-    data = [np.ravel(jax.random.key_data(recover.train_key(config, [None] * n))) for n in range(3)]
+    data = [
+        np.ravel(jax.random.key_data(Run(config, "", [None] * n).train_key())) for n in range(3)
+    ]
     assert len({tuple(one) for one in data}) == 3
-    alone = jax.random.key_data(recover.train_key(second, [None]))
+    alone = jax.random.key_data(Run(second, "", [None]).train_key())
     np.testing.assert_array_equal(data[1].reshape(2, -1)[1], alone)
 
 
@@ -394,12 +406,14 @@ def test_steps_that_adapt_are_no_remedy():
 
 def test_a_step_that_the_images_chose_is_halved(tmp_path, capsys):
     config = joint.get_config("smoke")
-    experiment = families.build(config, tmp_path)
+    run = Run(config, tmp_path)
+    experiment = run.build()
     assert (config.sampler.sgld.step_size, experiment.config.sampler.sgld.step_size) == (None, 0.5)
     workdir.prepare(tmp_path, config)
-    (found,) = recover.go_back(tmp_path, config, experiment, [], fallen(7, 4))
+    run.recoveries = recover.go_back(run, fallen(7, 4))
+    (found,) = run.recoveries
     assert found.changes["sampler.sgld.step_size"] == [0.5, 0.25]
-    again = families.build(recover.remedied(config, [found]), tmp_path)
+    again = run.build()
     assert again.config.sampler.sgld.step_size == 0.25
     assert "half the step of the sampler" in capsys.readouterr().out
 

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from experiment_runs import (
     REPOSITORY,
+    build_experiment,
     contents,
     digits,
+    launch,
     rows_of,
     run_script,
     scalars,
@@ -19,9 +21,7 @@ from PIL import Image
 from ebmjax import training
 from ebmjax._versions import PACKAGES
 from ebmjax.data import load_digits
-from ebmjax.recipes.config import families
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.folder import run_folder
 
 STEPS = 10
 MONITORED = (0, 4, 8, 10)
@@ -31,7 +31,7 @@ DOCUMENTED_PLOTS = re.findall(r"`([\w<>]+\.png)`", PAGE.split("## Plots")[1])
 
 def test_config_json_is_the_configuration(smoke):
     saved = strict_json((smoke / "config.json").read_text())
-    assert saved == workdir.as_json(digits())
+    assert saved == run_folder.as_json(digits())
     assert saved["train"]["num_epochs"] == 5
 
 
@@ -80,7 +80,7 @@ def test_summary_holds_what_is_promised(smoke):
 
 
 def test_the_digest_is_that_of_the_checkpoint(smoke, tmp_path):
-    template = families.build(digits(), tmp_path).state
+    template = build_experiment(digits(), tmp_path).state
     with training.Checkpoints(smoke / "checkpoints") as checkpoints:
         restored = checkpoints.restore_latest(template)
     assert restored is not None

@@ -6,15 +6,14 @@ from types import SimpleNamespace
 
 import jax.numpy as jnp
 import pytest
-from experiment_runs import contents, rows_of, strict_json, summary_of
+from experiment_runs import build_experiment, contents, launch, rows_of, strict_json, summary_of
 from linear_family import NAME, linear
 from test_configs import MODULES
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run import start_from
-from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.run.run import Run
 from ebmjax.training import Checkpoints
 
 
@@ -45,7 +44,7 @@ def test_a_run_starts_as_good_as_the_other_ended(finished, tmp_path):
     ],
 )
 def test_every_family_says_what_it_takes_beside_parameters(name, taken, tmp_path):
-    experiment = families.build(MODULES[name].get_config("smoke"), tmp_path)
+    experiment = build_experiment(MODULES[name].get_config("smoke"), tmp_path)
     trained = experiment.state._replace(step=jnp.int32(3))
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
         checkpoints.save(3, trained, {})
@@ -126,10 +125,11 @@ def started(folder, ours, theirs, their_data="points"):
     """The start of a run on points from another; (max_train, holdout) of both."""
     names = ("data.max_train", "data.holdout")
     other = linear(**{"data.name": their_data, **dict(zip(names, theirs, strict=True))})
-    (folder / "config.json").write_text(json.dumps(workdir.as_json(other)))
+    (folder / "config.json").write_text(json.dumps(run_folder.as_json(other)))
     config = linear(**{"train.start_from": str(folder), **dict(zip(names, ours, strict=True))})
     decided = config.copy_and_resolve_references()
     decided.data.max_train = min(ours[0], 1440)
     decided.data.holdout = ours[1] * (decided.data.max_train if ours[1] < 1 else 1)
-    experiment = SimpleNamespace(config=decided, warm_start=lambda folder: "started")
-    return start_from.warm_start(config, folder / "new", experiment)
+    run = Run(config, folder / "new")
+    run.experiment = SimpleNamespace(config=decided, warm_start=lambda folder: "started")
+    return start_from.warm_start(run)

@@ -9,7 +9,8 @@ import pytest
 from experiment_runs import EXPERIMENTS
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.folder.workdir import as_json, prepare, write_json
+from ebmjax.recipes.folder.run_folder import as_json
+from ebmjax.recipes.folder.workdir import prepare, write_json
 from ebmjax.recipes.study import Study, command
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.columns import check_columns

@@ -7,7 +7,8 @@ import pytest
 from study_problem import STUDY, made_before
 
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder.workdir import as_json, write_json
+from ebmjax.recipes.folder.run_folder import as_json
+from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import main
 

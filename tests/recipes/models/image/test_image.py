@@ -8,7 +8,7 @@ import shutil
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS, rows_of, strict_json, summary_of, unlisted
+from experiment_runs import EXPERIMENTS, launch, rows_of, strict_json, summary_of, unlisted
 from image_smoke import smoke
 from PIL import Image
 from use_checks import check_use
@@ -17,7 +17,6 @@ from ebmjax import data
 from ebmjax.data._function import of_array
 from ebmjax.recipes.evaluators.over_training import over_training
 from ebmjax.recipes.models.image.evaluate import worst
-from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.run.tracking import evaluation_table
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 from image_smoke import smoke
 
 from ebmjax import data, samplers
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.learning import ChainKind, ChainPlan
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models.image.chains import Trained, make_fresh_chains, trained
 
 SHAPE = (2, 1, 1)
@@ -57,7 +57,7 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
 
 def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path):
     config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
-    experiment = families.build(config, tmp_path)
+    experiment = build_experiment(config, tmp_path)
     monitor = experiment.monitor
     row = monitor(experiment.state, 0)
     shown = np.load(tmp_path / "monitor" / "000000.npz")["samples"]

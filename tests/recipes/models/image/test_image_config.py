@@ -4,14 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 from image_smoke import smoke
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.image import objectives
 from ebmjax.recipes.models.image import parts as igebm_parts
 from ebmjax.recipes.parts.samplers import implied_temperature, temperature
-from ebmjax.recipes.run.explain import build_or_explain
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -110,50 +109,50 @@ from experiments.configs import igebm_cifar10
 def test_a_mistake_is_told(variant, overrides, message, tmp_path):
     config = smoke(variant, **overrides)
     with pytest.raises(ConfigError, match=message):
-        build_or_explain(config, lambda: families.build(config, tmp_path))
+        build_experiment(config, tmp_path)
 
 
 def test_an_odd_batch_cannot_be_halved(tmp_path):
     changes = {"train.batch_size": 15, "loss.beta_variant": "true_objective"}
     with pytest.raises(ConfigError, match="batch_size must be even"):
-        families.build(smoke("beta", **changes), tmp_path)
+        build_experiment(smoke("beta", **changes), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mala", "tempered_mala", "literal_mala"])
 def test_no_noise_cannot_be_taken_back(name, tmp_path):
     changes = {"sampler.names": (name,), f"sampler.{name}.noise_scale": 0.0}
     with pytest.raises(ConfigError, match=f"{name}.noise_scale=0.0 implies the temperature 0"):
-        families.build(smoke(**changes), tmp_path)
+        build_experiment(smoke(**changes), tmp_path)
 
 
 def test_a_temperature_that_step_and_noise_do_not_imply_is_refused_by_its_value(tmp_path):
     changes = {"sampler.names": ("mala",), "sampler.mala.temperature": 1.0}
     with pytest.raises(ConfigError) as caught:
-        families.build(smoke(**changes), tmp_path)
+        build_experiment(smoke(**changes), tmp_path)
     assert "step_size=1 and noise_scale=0.01 imply the temperature 5e-05, not temperature=1" in str(
         caught.value
     )
     assert "config.sampler.allow_decoupled=True" in str(caught.value)
-    families.build(smoke(**changes, **{"sampler.allow_decoupled": True}), tmp_path)
-    families.build(smoke(**{**changes, "sampler.mala.temperature": 5e-5}), tmp_path)
+    build_experiment(smoke(**changes, **{"sampler.allow_decoupled": True}), tmp_path)
+    build_experiment(smoke(**{**changes, "sampler.mala.temperature": 5e-5}), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["sgld", "psgld"])
 def test_a_sampler_that_never_rejects_has_a_noise_or_a_temperature(name, tmp_path):
     changes = {"sampler.names": (name,), f"sampler.{name}.temperature": 1.0}
     with pytest.raises(ConfigError, match=f"sampler.{name} has both a noise_scale and a temp"):
-        families.build(smoke(**changes), tmp_path)
+        build_experiment(smoke(**changes), tmp_path)
 
 
 def test_adapting_the_step_needs_noise_that_follows(tmp_path):
     changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
     with pytest.raises(ConfigError, match=r"set --config.sampler.mala.noise_scale=None .*=5e-05"):
-        families.build(smoke(**changes), tmp_path)
+        build_experiment(smoke(**changes), tmp_path)
 
 
 def test_neither_noise_nor_temperature(tmp_path):
     with pytest.raises(ConfigError, match=r"config.sampler.sgld needs a noise_scale"):
-        families.build(smoke(**{"sampler.sgld.noise_scale": None}), tmp_path)
+        build_experiment(smoke(**{"sampler.sgld.noise_scale": None}), tmp_path)
 
 
 @pytest.mark.parametrize("shape", [(2,), (8, 8, 2)])
@@ -182,7 +181,7 @@ VARIANTS += ("improved", "augmented", "short_run", "beta_schedule", "bare_psgld"
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
     """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
-    experiment = families.build(smoke(variant), tmp_path)
+    experiment = build_experiment(smoke(variant), tmp_path)
     mesh = make_mesh(1)
     block = make_block(experiment.train_step, mesh)
     batches = describe_batches(experiment.data, np.zeros((2, 1, 16), np.int32), mesh)

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 from image_smoke import smoke
 from scipy import special
 
 from ebmjax import data, samplers
 from ebmjax.learning import dual_averaging_init
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models.image.chains import Trained
 from ebmjax.recipes.models.image.evaluate import make_evaluation
 from ebmjax.recipes.models.image.monitor import ImageMonitor
@@ -28,7 +28,7 @@ def conditional(tmp_path_factory):
     """The use of an energy of ten classes whose parameters do not matter."""
     config = smoke("conditional")
     config.eval.batch_size = 3
-    experiment = families.build(config, tmp_path_factory.mktemp("run"))
+    experiment = build_experiment(config, tmp_path_factory.mktemp("run"))
     monitor = replace(experiment.monitor, energy_of=lambda params: partial(by_class, params))
     return make_evaluation(monitor, config, (8, 8, 1)).use(experiment.state)
 

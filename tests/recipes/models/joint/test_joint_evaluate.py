@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import contents, run_script, strict_json, unlisted
+from experiment_runs import build_experiment, contents, launch, run_script, strict_json, unlisted
 from linear_family import NAME, linear
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
@@ -20,7 +20,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.evaluators import per_image
 from ebmjax.recipes.models.joint.chains import trained
-from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.run.tracking import evaluation_table
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.study_file import load
@@ -196,7 +196,7 @@ def test_the_columns_of_samples_are_in_a_report(name, run):
 
 
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):
-    experiment = families.build(smoke(), run)
+    experiment = build_experiment(smoke(), run)
     evaluation, model = experiment.evaluate, trained(experiment.state)
     key = jax.random.key(5)
     report, grid = evaluation._landscape(key, model)
@@ -258,10 +258,12 @@ def test_a_folder_without_a_run_is_refused(copied, tmp_path):
 
 def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monkeypatch):
     """A user's family may have no evaluation; every family here has one."""
-    build = families.build
-    monkeypatch.setattr(
-        families, "build", lambda config, path: build(config, path)._replace(evaluate=None)
-    )
+    build = Run.build
+
+    def built(run):
+        run.experiment = build(run)._replace(evaluate=None)
+
+    monkeypatch.setattr(Run, "build", built)
     with pytest.raises(ConfigError, match="'linear' has no evaluation"):
         launch(linear(), NAME, str(tmp_path / "run"), "all")
     assert not (tmp_path / "run").exists()

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import logsumexp
 
@@ -143,7 +144,7 @@ def test_the_extremes_are_the_highest_and_then_the_lowest():
     ],
 )
 def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
-    experiment = families.build(smoke(**overrides), tmp_path)
+    experiment = build_experiment(smoke(**overrides), tmp_path)
     with pytest.raises(ConfigError, match=message):
         experiment.check_evaluate()
 
@@ -168,7 +169,7 @@ def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
         }
     )
     families.check(config)
-    experiment = families.build(config, tmp_path)
+    experiment = build_experiment(config, tmp_path)
     model, refine = trained(experiment.state), experiment.evaluate._refinement()
     x = np.asarray(data.to_signed_unit(jnp.asarray(experiment.evaluate.test.images[:3])))
     score = jax.jit(
@@ -204,7 +205,7 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     key = jax.random.key(3)
 
     def reported(**overrides):
-        experiment = families.build(smoke(**overrides), tmp_path)
+        experiment = build_experiment(smoke(**overrides), tmp_path)
         return experiment.evaluate._robustness(key, trained(experiment.state))
 
     plain_protocol = {"number": 1, "refine_steps": 0}
@@ -255,5 +256,5 @@ def test_both_curves_are_drawn(tmp_path, figures):
 def test_a_part_that_is_left_out_is_not_checked(tmp_path):
     sizes = {"eval.num_attacked": 0, "eval.num_ood": 0}
     asked = {"eval.refine_steps": 2, "sampler.name": "svgd", "eval.ood_tfds": ("no_such_set",)}
-    experiment = families.build(smoke(**sizes, **asked), tmp_path)
+    experiment = build_experiment(smoke(**sizes, **asked), tmp_path)
     experiment.check_evaluate()

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.command_line import read
@@ -30,7 +31,7 @@ NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, shallow, tmp_path):
     config = svgdjem_digits.get_config("smoke")
     config.update_from_flattened_dict({"sampler.name": name, "mesh.num_shards": 2})
-    experiment = families.build(config, tmp_path)
+    experiment = build_experiment(config, tmp_path)
     mesh = make_mesh(2)
     assert mesh.size == 2
     indices = tuple(np.zeros((2, 2, size // 2), np.int32) for size in experiment.plan.streams)

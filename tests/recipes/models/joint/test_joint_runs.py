@@ -7,13 +7,11 @@ import jax
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from experiment_runs import REPOSITORY, rows_of, summary_of
+from experiment_runs import REPOSITORY, build_experiment, launch, rows_of, summary_of
 from small_networks import ShallowResNet
 
 from ebmjax import networks
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.run.launch import launch
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -91,7 +89,7 @@ def test_mock_data_of_the_right_schema_trains(name, tmp_path):
 @pytest.mark.slow
 def test_the_real_cifar10_is_built():
     config = config_of("sadajem_cifar10", **{"data.path": str(REAL)})
-    experiment = families.build(config, REPOSITORY)
+    experiment = build_experiment(config, REPOSITORY)
     first = tfds.data_source("cifar10", split="train", data_dir=REAL)[0]
     np.testing.assert_array_equal(experiment.data.images[0], first["image"])
     assert experiment.data.labels[0] == first["label"]
@@ -99,7 +97,7 @@ def test_the_real_cifar10_is_built():
 
 def trace(config, folder):
     """The experiment, and the shapes of what two of its steps return."""
-    experiment = families.build(config, folder)
+    experiment = build_experiment(config, folder)
     mesh = make_mesh(1)
     indices = tuple(np.zeros((2, 1, size), np.int32) for size in experiment.plan.streams)
     batches = describe_batches(experiment.data, indices, mesh)

@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import digits, rows_of, unlisted
+from experiment_runs import digits, launch, rows_of, unlisted
 
 from ebmjax.latent import LatentParams
 from ebmjax.recipes.models.latent.gradient_variance import over_batches, over_coordinates
 from ebmjax.recipes.models.latent.parts import model_of
-from ebmjax.recipes.run.launch import launch
 
 RNG = np.random.default_rng(0)
 # Parts of different sizes, means and scales: no part's number is another's.

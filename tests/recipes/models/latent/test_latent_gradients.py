@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import digits
+from experiment_runs import build_experiment, digits
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models.latent import parts
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
@@ -37,7 +36,7 @@ def hashable(overrides):
 def traced(items):
     """(the block's program as text, its state before, its state after, its metrics)."""
     config = digits(**dict(items))
-    experiment = families.build(config, Path("nowhere"))
+    experiment = build_experiment(config, Path("nowhere"))
     plan = experiment.plan
     shard = plan.batch_size // plan.num_shards
     indices = jax.ShapeDtypeStruct((1, plan.num_shards, shard), jnp.int32)

@@ -5,11 +5,9 @@ import json
 import jax
 import numpy as np
 import pytest
-from experiment_runs import digits, rows_of, summary_of
+from experiment_runs import build_experiment, digits, launch, rows_of, summary_of
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.evaluators import per_image
-from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.study.table import descend
 from ebmjax.training import Checkpoints, select_repeat
 from experiments.studies.thermo_digits import COLUMNS
@@ -40,7 +38,7 @@ def runs(tmp_path_factory):
 
 def state_of(folder, **overrides):
     config = digits(**TINY, **overrides)
-    experiment = families.build(config, folder)
+    experiment = build_experiment(config, folder)
     with Checkpoints(folder / "checkpoints") as checkpoints:
         return checkpoints.restore_latest(experiment.state)[0]
 

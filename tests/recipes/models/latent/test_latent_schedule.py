@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from experiment_runs import digits, strict_json, summary_of
+from experiment_runs import build_experiment, digits, launch, strict_json, summary_of
 
 from ebmjax import latent
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models.build import Seconds
@@ -21,8 +20,8 @@ from ebmjax.recipes.models.latent import memory as thermo_memory
 from ebmjax.recipes.models.latent import pilot as thermo_pilot
 from ebmjax.recipes.models.latent.pilot import Pilot
 from ebmjax.recipes.models.latent.schedule import FILE, schedule
-from ebmjax.recipes.run import summary
-from ebmjax.recipes.run.launch import launch
+from ebmjax.recipes.run import reports
+from ebmjax.recipes.run.run import Run
 from ebmjax.training import init_state
 
 ADAPTIVE = {"loss.schedule": "adaptive", "loss.num_intervals": 4}
@@ -136,8 +135,9 @@ def test_the_pilots_seconds_are_part_of_the_summary(tmp_path):
         row={}, state=init_state({"w": jnp.ones(2)}, optax.sgd(1.0)), data_sha256="", health=(),
         wall_seconds=5.0, compile_seconds=1.0,
     )  # fmt: skip
-    experiment = SimpleNamespace(pilot=Seconds(3.0, 2.0), config=None, about_data=())
-    summary.summarise(tmp_path, digits(), result, experiment, (), 9.0)
+    run = Run(digits(), tmp_path)
+    run.experiment = SimpleNamespace(pilot=Seconds(3.0, 2.0), config=None, about_data=())
+    reports.summarise(run, result, 9.0)
     found = summary_of(tmp_path)
     assert found["pilot_seconds"] == 3.0
     assert (found["wall_seconds"], found["compile_seconds"]) == (8.0, 3.0)
@@ -149,7 +149,7 @@ def test_the_pilots_folder_belongs_to_the_configuration_as_it_was_given(tmp_path
     found = Pilot(LOOKED, jnp.sqrt(LOOKED), Seconds(1, 0))
     monkeypatch.setattr(thermo_pilot, "run", lambda *_: found)
     assert config.data.holdout is None
-    families.build(config, tmp_path / "run")
+    build_experiment(config, tmp_path / "run")
     assert (tmp_path / "run" / FILE).exists()
     workdir.check(tmp_path / "run", config)
 

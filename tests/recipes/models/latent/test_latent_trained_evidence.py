@@ -5,10 +5,9 @@ import json
 
 import numpy as np
 import pytest
-from experiment_runs import digits
+from experiment_runs import digits, launch
 
 from ebmjax.evaluate import EVIDENCE_METHODS
-from ebmjax.recipes.run.launch import launch
 
 pytestmark = pytest.mark.slow
 

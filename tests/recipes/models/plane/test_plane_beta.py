@@ -10,19 +10,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS, contents, rows_of, strict_json, summary_of, unlisted
+from experiment_runs import (
+    EXPERIMENTS,
+    build_experiment,
+    contents,
+    launch,
+    rows_of,
+    strict_json,
+    summary_of,
+    unlisted,
+)
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from ebmjax import recipes, training
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.common_fields import BETA_VARIANTS
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.plane import beta as toy_beta
 from ebmjax.recipes.models.plane.beta_monitor import name_of
 from ebmjax.recipes.models.plane.grid import mass
 from ebmjax.recipes.run import use
-from ebmjax.recipes.run.launch import evaluate_saved, launch
+from ebmjax.recipes.run.launch import evaluate_saved
 from ebmjax.recipes.study.study_file import read
 from experiments.configs.toy_beta import get_config
 
@@ -37,7 +45,7 @@ def smoke(**overrides):
 def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, tmp_path):
     config = smoke(**{"data.name": name, "eval.half_width": 5.0 if name == "circles" else 2.0})
     config.eval.update(grid_points=200, num_samples=10_000, bandwidth=0.06)
-    experiment = families.build(config, tmp_path)
+    experiment = build_experiment(config, tmp_path)
     monitor = experiment.monitor
     density = jax.vmap(toy_beta.DATA[name].log_density_fn)(jnp.asarray(monitor.grid.centres))
     # Cells of a third of the data's scale at most: the sum is the integral to 1e-3.
@@ -54,7 +62,7 @@ def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, tmp_
 
 def step_of(config, workdir):
     """(state after one step, its metrics) from the config's own start."""
-    experiment = families.build(config, workdir)
+    experiment = build_experiment(config, workdir)
     batch = jnp.asarray(experiment.data[: config.train.batch_size])[None]
     return jax.jit(experiment.train_step)(jax.random.key(7), experiment.state, batch)
 
@@ -78,7 +86,7 @@ def test_a_beta_trains_alike_alone_and_among_others(tmp_path):
 
 
 def test_a_model_that_diverges_leaves_the_others_alone(tmp_path):
-    experiment = families.build(smoke(), tmp_path)
+    experiment = build_experiment(smoke(), tmp_path)
     state = experiment.state
     broken = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), state.params)
     batch = jnp.asarray(experiment.data[:50])[None]
@@ -97,7 +105,7 @@ def test_a_model_that_diverges_leaves_the_others_alone(tmp_path):
 
 
 def test_a_step_is_skipped_where_every_model_diverged(tmp_path):
-    experiment = families.build(smoke(), tmp_path)
+    experiment = build_experiment(smoke(), tmp_path)
     broken = jax.tree.map(lambda leaf: leaf * jnp.nan, experiment.state.params)
     batch = jnp.asarray(experiment.data[:50])[None]
     after, _ = jax.jit(experiment.train_step)(
@@ -221,7 +229,7 @@ def test_an_evaluation_on_another_grid_leaves_the_panels_alone(finished, tmp_pat
 def test_numbers_of_a_known_model(tmp_path):
     """An energy that is the truth's own scores nothing, and a linear one is refused."""
     config = smoke(**{"loss.output_scale": 1.0})
-    monitor = families.build(config, tmp_path).monitor
+    monitor = build_experiment(config, tmp_path).monitor
     samples = np.asarray(monitor.toy.points(jax.random.key(3), 200))
     perfect = monitor.numbers(monitor.truth + 5.0, samples)
     assert perfect["density_tv"] == pytest.approx(0.0, abs=1e-9)
@@ -242,7 +250,7 @@ def test_numbers_of_a_known_model(tmp_path):
 def test_an_energy_becomes_a_density_and_its_divergence_from_the_data(tmp_path):
     """A Gaussian's energy, in units of 1 / output_scale: its log density, and KL(data || model)."""
     config = smoke(**{"loss.output_scale": 10.0, "eval.grid_points": 100})
-    whole = families.build(config, tmp_path).monitor
+    whole = build_experiment(config, tmp_path).monitor
 
     def energy_fn(params, x):
         return params * jnp.sum(x**2, axis=-1) / 10.0
@@ -312,7 +320,7 @@ def test_the_studies_have_a_column_for_every_beta():
 )
 def test_what_a_configuration_may_not_say(changes, expected, tmp_path):
     with pytest.raises(ConfigError, match=expected):
-        families.build(smoke(**changes), tmp_path)
+        build_experiment(smoke(**changes), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 from scipy import stats
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models.plane import beta as toy_beta
 from ebmjax.recipes.models.plane.beta_bias import compensation, reweighted_distance
 from ebmjax.recipes.models.plane.grid import Grid, normalised
@@ -101,7 +101,7 @@ def test_the_parts_of_the_data_carry_what_its_law_says():
 def monitor_of(workdir, **changes):
     config = get_config("smoke")
     config.update_from_flattened_dict({"loss.output_scale": 1.0, **changes})
-    return families.build(config, workdir).monitor
+    return build_experiment(config, workdir).monitor
 
 
 def test_masses_of_cells_count(tmp_path):

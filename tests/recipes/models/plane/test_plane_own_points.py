@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 from scipy import stats
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.plane.own_points import own_points
 from experiments.configs import toy_beta, toy_samplers
@@ -42,7 +42,7 @@ def test_every_point_is_drawn_once_while_there_are_enough(tmp_path):
 @pytest.mark.parametrize("module", [toy_beta, toy_samplers])
 def test_both_models_are_built_of_own_points(module, tmp_path):
     config = own(tmp_path, module=module, **{"data.num_points": 300})
-    experiment = families.build(config, tmp_path / "run")
+    experiment = build_experiment(config, tmp_path / "run")
     assert experiment.data.shape == (300, 2)
     assert experiment.about_data == ("train 300 of 400 points, truth: their kernel estimate",)
 
@@ -63,16 +63,16 @@ def test_both_models_are_built_of_own_points(module, tmp_path):
 )
 def test_mistakes_of_points_name_the_file(points, expected, tmp_path):
     with pytest.raises(ConfigError, match=rf"config\.data\.path=.*{expected}"):
-        families.build(own(tmp_path, points), tmp_path / "run")
+        build_experiment(own(tmp_path, points), tmp_path / "run")
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"npy needs config\.data\.path"):
-        families.build(own(tmp_path, **{"data.path": ""}), tmp_path / "run")
+        build_experiment(own(tmp_path, **{"data.path": ""}), tmp_path / "run")
     with pytest.raises(FileNotFoundError, match="there is no such file"):
-        families.build(own(tmp_path, **{"data.path": "nothing.npy"}), tmp_path / "run")
+        build_experiment(own(tmp_path, **{"data.path": "nothing.npy"}), tmp_path / "run")
 
 
 def test_a_grid_that_cuts_the_points_off_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"half_width=2.0 leaves .* Widen it"):
-        families.build(own(tmp_path, 10 * POINTS), tmp_path / "run")
+        build_experiment(own(tmp_path, 10 * POINTS), tmp_path / "run")

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import build_experiment
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.models.plane import samplers_plots
 from ebmjax.recipes.models.plane.checks import SETTINGS
 from ebmjax.recipes.models.plane.numbers import draws_numbers
@@ -26,7 +26,7 @@ def monitor(tmp_path):
     def make(**fields):
         config = get_config("smoke")
         config.eval.update(fields)
-        built = families.build(config, tmp_path)
+        built = build_experiment(config, tmp_path)
         energy_fn = lambda params, x: 0.5 * params * jnp.sum(x**2, axis=-1)  # noqa: E731
         state = built.state._replace(params=jnp.float32(0.04))
         return dataclasses.replace(built.monitor, energy_fn=energy_fn), state

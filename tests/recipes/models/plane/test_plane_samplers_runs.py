@@ -7,14 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from experiment_runs import rows_of, strict_json, summary_of, unlisted
+from experiment_runs import build_experiment, launch, rows_of, strict_json, summary_of, unlisted
 from PIL import Image
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.plane import samplers as toy_samplers
 from ebmjax.recipes.models.plane.fields import COMPARED
-from ebmjax.recipes.run.launch import launch
 from experiments.configs.toy_samplers import VARIANTS, get_config
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
@@ -27,7 +25,7 @@ def smoke(**overrides):
 
 
 def step_of(config, workdir):
-    experiment = families.build(config, workdir)
+    experiment = build_experiment(config, workdir)
     batch = jnp.asarray(experiment.data[: config.train.batch_size])[None]
     step = jax.vmap(
         lambda key, state: experiment.train_step(key, state, batch),
@@ -116,7 +114,7 @@ def test_a_run_leaves_its_numbers_and_pictures(finished):
 
 
 def test_a_density_without_end_is_compared_with_nothing(tmp_path):
-    monitor = families.build(smoke(), tmp_path).monitor
+    monitor = build_experiment(smoke(), tmp_path).monitor
     slope = monitor.grid.centres.sum(axis=1).reshape(monitor.truth.shape)
     density = monitor.density_numbers(slope)
     assert math.isnan(density["density_tv"])
@@ -130,7 +128,7 @@ def test_a_density_without_end_is_compared_with_nothing(tmp_path):
 
 def test_every_variant_is_a_configuration(tmp_path):
     for variant in VARIANTS:
-        families.build(get_config(variant), tmp_path)
+        build_experiment(get_config(variant), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -154,5 +152,5 @@ def test_every_variant_is_a_configuration(tmp_path):
 )
 def test_what_a_configuration_may_not_say(changes, expected, tmp_path):
     with pytest.raises(ConfigError, match=expected):
-        families.build(smoke(**changes), tmp_path)
+        build_experiment(smoke(**changes), tmp_path)
     assert not list(tmp_path.iterdir())

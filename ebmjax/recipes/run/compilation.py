@@ -1,9 +1,10 @@
-"""Makes XLA compile quickly, for short runs on a CPU and for tests.
+"""How XLA compiles for a run: quickly where it is short, and once for all later runs.
 
-Most of the time of a short run goes into compiling programs that run a few times.
+Most of the time of a short run on a CPU goes into compiling programs that run a few times.
 """
 
 from importlib import metadata
+from pathlib import Path
 
 QUICK = (
     "--xla_backend_optimization_level=0",
@@ -25,3 +26,13 @@ def quick_flags(given: str) -> str:
     if "xla_backend_optimization_level" in given:
         return given
     return " ".join([given, *QUICK]).strip()
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs on disk, so that a second run starts at once."""
+    import jax  # imported late: ``quick_flags`` comes before it
+
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        cache = Path.home() / ".cache" / "ebmjax" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -1,0 +1,229 @@
+"""A run: one configuration in one folder, from opening the folder to its trained state."""
+
+import functools
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from ebmjax import training
+from ebmjax._phases import phase
+from ebmjax.recipes.config import families, remedies
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.ranges import MAX_INTEGER
+from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder.run_folder import identity
+from ebmjax.recipes.folder.saved_state import Saved, find_saved
+from ebmjax.recipes.models import build
+from ebmjax.recipes.models.user_evaluators import with_evaluators
+from ebmjax.recipes.run import best, recover, start_from
+from ebmjax.recipes.run.explain import explain_by_fields
+from ebmjax.recipes.run.saved_recoveries import Recovery, read_complete
+from ebmjax.recipes.run.tracking import TensorBoardWriter, progress_writer
+from ebmjax.types import Key
+
+NUM_KEPT = {"stop": 3, "recover": 5}
+"""Checkpoints that a run keeps: with more it can go back further."""
+
+ABOVE_STEPS = MAX_INTEGER + 1
+"""A recovery's key is numbered above all steps, whose keys come of the same root."""
+
+
+class Run:
+    """One configuration in one folder.
+
+    Args:
+      config: as the run was given it, and checked when it was read (``families.check``).
+      folder: the run's folder, new or not.
+      recoveries: what the run did where it diverged, the first one first.
+
+    Attributes:
+      path: the folder.
+      experiment: of the configuration with all remedies; ``build`` makes it.
+    """
+
+    experiment: build.Experiment
+
+    def __init__(self, config: Config, folder: str | Path, recoveries: Sequence[Recovery] = ()):
+        self.config, self.path = config, Path(folder).expanduser()
+        self.recoveries = list(recoveries)
+
+    @property
+    def now(self) -> Config:
+        """The configuration with all that the recoveries changed."""
+        values = {name: new for one in self.recoveries for name, (_, new) in one.changes.items()}
+        return remedies.changed(self.config, values)
+
+    def open(self) -> None:
+        """Checks the folder against the configuration, and reads its recoveries, none half done."""
+
+        def look() -> list[Recovery]:
+            workdir.check(self.path, self.config)
+            return recover.complete(self.path, self.config)
+
+        self.recoveries = training.from_first(look)
+
+    def find(self, step: int | None) -> Saved:
+        """Returns the state to use (``find_saved``); reads the recoveries, and writes nothing."""
+        self.recoveries = read_complete(self.path, self.config)
+        return find_saved(self.path, self.config, step)
+
+    def build(self) -> build.Experiment:
+        """Builds the experiment, with all remedies so far.
+
+        Raises:
+          ConfigError: if the configuration does not fit together, or its images.
+          DataUnavailableError, OSError: if the data cannot be had as configured.
+        """
+        config = self.now
+        with explain_by_fields(config):
+            if self.recoveries:
+                families.check(config)  # a remedy may have left a range
+            with phase("building the model and its data"):
+                made = families.module(config.family, "setup").build(config, self.path)
+                self.experiment = with_evaluators(config, made)
+        return self.experiment
+
+    def trace(self) -> None:
+        """Traces the training step, because some mistakes show only then."""
+        made, key = self.experiment, build.train_key(self.config)
+        with explain_by_fields(self.now):
+            training.check_fits(key, made.state, made.train_step, made.data, made.plan)
+
+    def prepare(self) -> training.WarmStart | None:
+        """Makes or checks the folder; returns the start from another run, if there is one."""
+        workdir.check_checkpoints(self.path, self.experiment.plan.checkpoint_every)
+        start = start_from.warm_start(self)
+        workdir.prepare(self.path, self.config)
+        return start
+
+    def begin(self, start: training.WarmStart | None) -> None:
+        """Takes the state of another run for the first one."""
+        if start is not None:
+            self.experiment = self.experiment._replace(state=start.state)
+
+    def checkpoints(self) -> training.Checkpoints:
+        """Returns the checkpoints."""
+        num_kept = NUM_KEPT[self.config.train.get("on_divergence", "stop")]
+        return training.Checkpoints(
+            self.path / "checkpoints", max_to_keep=num_kept, about=identity(self.config)
+        )
+
+    def train_key(self) -> Key:
+        """Returns the key of training after the recoveries so far, or one for every repeat."""
+        key = build.train_key(self.config)
+        if not self.recoveries:
+            return key
+        number = ABOVE_STEPS + len(self.recoveries)
+        fold = jax.random.fold_in if key.ndim == 0 else jax.vmap(jax.random.fold_in, (0, None))
+        return fold(key, number)
+
+    def train(self, command: str, profile: training.Profile | None) -> training.FitResult | int:
+        """Trains, recovers where the configuration says so, and prints how it ended.
+
+        Args:
+          command: continues the run.
+          profile: writes a trace of some steps; None for none.
+
+        Returns:
+          The result of a run at its end, or the signal that interrupted it.
+
+        Raises:
+          DivergenceError: if the run diverged and does not recover.
+        """
+        while True:
+            try:
+                return self._fit(command, profile)
+            except training.DivergenceError as error:
+                go_back = functools.partial(recover.go_back, self, error)
+                self.recoveries = training.from_first(go_back)
+                if error.signum is not None:
+                    print(f"Interrupted. Continue with:\n  {command}")
+                    return error.signum
+            self.build()
+            self.trace()
+            # Once more the other run's, if it begins at step 0 again.
+            self.begin(training.on_first(lambda: start_from.warm_start(self)))
+
+    def _fit(self, command: str, profile: training.Profile | None) -> training.FitResult | int:
+        """Trains from the newest checkpoint; see ``train``."""
+        config, made, plan = self.config, self.experiment, self.experiment.plan
+        num_used = training.make_mesh(plan.num_shards).size
+        if num_used < jax.device_count():
+            print(
+                f"Using {num_used} of {jax.device_count()} devices: they must divide "
+                f"config.mesh.num_shards={plan.num_shards}. For more, set "
+                f"--config.mesh.num_shards={jax.device_count()} and a config.train.batch_size that "
+                "it divides."
+            )
+        writers = [
+            recover.Rows(self.path, plan.log_every, self.recoveries),
+            TensorBoardWriter(self.path),
+            progress_writer(plan.total_steps),
+        ]
+        # config.json tells of the optimiser, which a remedy changes on purpose.
+        vars(made.train_step).pop("optimizer", None)
+        monitor, kept = made.monitor, config.train.get("keep_best")
+        if kept and training.is_first():
+            monitor = best.KeepBest(monitor, self.path, kept, made.state, identity(config))
+        try:
+            result = training.fit(
+                self.train_key(),
+                made.state,
+                made.train_step,
+                made.data,
+                plan,
+                checkpoints=self.checkpoints(),
+                writers=writers,
+                monitor=monitor,
+                profile=profile,
+                placement=build.placement(config),
+            )
+        except KeyboardInterrupt:
+            print(
+                f"Interrupted before a safe point. From the last one it goes on with:\n  {command}"
+            )
+            return signal.SIGINT
+        finally:
+            for writer in writers:
+                writer.close()
+        recover.check_end(config, result)
+        step = int(result.state.step)
+        if result.signum is not None:
+            print(
+                f"Interrupted at step {step} of {plan.total_steps}; saved. Continue with:\n"
+                f"  {command}"
+            )
+            return result.signum
+        if result.first_step == plan.total_steps:
+            print("This run had finished already: nothing was trained, its plots are drawn again.")
+        return result
+
+    def restore(self, found: Saved, is_named: bool = False) -> tuple[training.TrainState, Saved]:
+        """Returns a state and where it was found; nothing in the folder is changed.
+
+        If the newest checkpoint is damaged, it is the newest intact one, unless a step is named.
+
+        Raises:
+          WorkdirError: see ``best.restore``.
+          CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the run was trained
+            on other data.
+          CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+        """
+        data, template = self.config.data, self.experiment.state
+        # Points of a law are what the configuration says; their last bits depend on the machine.
+        if "num_points" not in data or data.name == "npy":
+            digest = training.digest_data(self.experiment.data)
+            training.check_same_data(found.meta, found.newest, digest)
+        if found.is_best:
+            return best.restore(self.path, template), found
+        with training.Checkpoints(self.path / "checkpoints", is_read_only=True) as checkpoints:
+            if is_named:
+                return checkpoints.restore(template, found.step)[0], found
+            restored = checkpoints.restore_latest(template)
+        assert restored is not None  # ``find_saved`` has seen one
+        step = int(restored[0].step)
+        if step < found.step:
+            print(f"checkpoint {found.step} is damaged; step {step} is used", flush=True)
+        return restored[0], found._replace(step=step)
