@@ -1,4 +1,4 @@
-"""How XLA compiles for a run: quickly where it is short, and once for all later runs.
+"""Compiles quickly for short runs, and keeps compiled programs for later ones.
 
 Most of the time of a short run on a CPU goes into compiling programs that run a few times.
 """

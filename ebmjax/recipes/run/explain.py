@@ -1,4 +1,4 @@
-"""Errors of a run that its user can mend: which they are, and how they are told."""
+"""Errors of a run that its user can mend: which they are, and what is said of them."""
 
 import contextlib
 import errno

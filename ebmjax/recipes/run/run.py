@@ -53,7 +53,7 @@ class Run:
     def now(self) -> Config:
         """The configuration with all that the recoveries changed."""
         values = {name: new for one in self.recoveries for name, (_, new) in one.changes.items()}
-        return remedies.changed(self.config, values)
+        return remedies.changed(self.config, values) if values else self.config
 
     def open(self) -> None:
         """Checks the folder against the configuration, and reads its recoveries, none half done."""
@@ -82,7 +82,8 @@ class Run:
                 families.check(config)  # a remedy may have left a range
             with phase("building the model and its data"):
                 made = families.module(config.family, "setup").build(config, self.path)
-                self.experiment = with_evaluators(config, made)
+                has_more = config.eval.get("functions")
+                self.experiment = with_evaluators(config, made) if has_more else made
         return self.experiment
 
     def trace(self) -> None:

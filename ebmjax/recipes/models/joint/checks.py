@@ -22,27 +22,25 @@ def check(config: Config, about_images: str = "") -> None:
             f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
             "needs none, such as configs/image.py or configs/latent.py."
         )
-    has_energy = bool(config.loss.generative_weight)
-    has_samples = has_energy and config.sampler.buffer.size is not None
-    of_samples = checks.scores_of_samples(config) if has_samples else set()
-    told = set(checks.IS_HIGHER_BETTER) - checks.OF_SAMPLES | of_samples
-    checks.check_kept(config, told)
-    checks.options_of(config, "model")
     if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
         raise ConfigError(
             f"config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "
             f" {config.model.depth}."
         )
-    if has_energy:
-        checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
-        chosen = _check_sampler(config)
-        check_particles((chosen,), config.sampler.num_samples)
+    has_energy, section = bool(config.loss.generative_weight), config.sampler
+    chosen, num_blocks = _check_sampler(config, has_energy), count_blocks(config)
+    if chosen:
+        checks.check_box(config)
+    if chosen and has_energy:
         checks.check_starts(config, [chosen.name] if chosen.rejects else [])
-        _check_classes(config, chosen)
-        _check_buffer(config)
-        _check_normalisation(config, chosen)
-    if config.eval.num_attacked and config.eval.refine_steps:
-        _check_refinement(config)
+        checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
+    has_samples = has_energy and section.buffer.size is not None
+    if has_samples:
+        repeated = num_blocks if config.loss.is_conditional else 1
+        checks.check_buffer(config, num_blocks, num_drawn=section.num_samples * repeated)
+    checks.options_of(config, "model")
+    of_samples = checks.scores_of_samples(config) if has_samples else set()
+    checks.check_kept(config, set(checks.IS_HIGHER_BETTER) - checks.OF_SAMPLES | of_samples)
 
 
 def sampler(config: Config) -> Chosen:
@@ -50,21 +48,32 @@ def sampler(config: Config) -> Chosen:
     return of_section(config, "sampler.name", config.sampler.name, SAMPLERS)
 
 
-def _check_sampler(config: Config) -> Chosen:
-    """Returns the sampler; refuses a box or a step that it does not go with."""
-    checks.check_box(config)
+def count_blocks(config: Config) -> int:
+    """Returns the number of blocks, one a class, that the replay buffer is divided into.
+
+    Without a number of classes it is 1: the data decide, and what uses it comes again.
+    """
+    has_blocks = config.loss.is_conditional or config.sampler.buffer.law == "informative"
+    return (config.data.num_classes or 1) if has_blocks else 1
+
+
+def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
+    """Returns the sampler of a run that has chains; refuses what it does not go with."""
+    is_refined = config.eval.num_attacked and config.eval.refine_steps
+    if not has_energy and not is_refined:
+        return None
     chosen = sampler(config)
     # Without a step, the images decide, and this check comes again.
     if chosen.options.get("step_size", 0.0) is not None:
         check_samplers(config.sampler, (chosen,))
+    if has_energy:
+        check_particles((chosen,), config.sampler.num_samples)
+        _check_classes(config, chosen)
+        if config.model.norm == "batch" and not config.model.factory:
+            check_independence(config, chosen)
+    if is_refined:
+        _check_refinement(config, chosen)
     return chosen
-
-
-def _check_normalisation(config: Config, chosen: Chosen) -> None:
-    """Refuses samplers that need chains independent of each other where a batch couples them."""
-    section = config.model
-    if section.norm == "batch" and not section.factory:
-        check_independence(config, chosen)
 
 
 def check_independence(config: Config, chosen: Chosen) -> None:
@@ -95,26 +104,12 @@ def _check_classes(config: Config, chosen: Chosen) -> None:
         )
 
 
-def _check_buffer(config: Config) -> None:
-    if config.sampler.buffer.size is None:
-        return
-    # Without a number of classes, the data decide, and this check comes again.
-    num_classes = (config.data.num_classes or 1) if has_class_blocks(config) else 1
-    repeated = num_classes if config.loss.is_conditional else 1
-    checks.check_buffer(config, num_classes, num_drawn=config.sampler.num_samples * repeated)
-
-
-def has_class_blocks(config: Config) -> bool:
-    """Returns whether the replay buffer is divided into blocks of the classes."""
-    return config.loss.is_conditional or config.sampler.buffer.law == "informative"
-
-
-def _check_refinement(config: Config) -> None:
+def _check_refinement(config: Config, chosen: Chosen) -> None:
     if not config.eval.refine_gradients:
         raise ConfigError(
             "config.eval.refine_gradients must name at least one of 'bpda' and 'full', got none."
         )
-    if _check_sampler(config).entry.interacting:
+    if chosen.entry.interacting:
         raise ConfigError(
             f"config.eval.refine_steps={config.eval.refine_steps} needs a run whose chains move "
             "each on its own, because every image must be classified on its own. Set it to 0."

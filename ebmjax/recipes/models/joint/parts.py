@@ -15,7 +15,7 @@ from ebmjax._stored import map_rows, rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
-from ebmjax.recipes.models.joint.checks import check_independence, has_class_blocks, sampler
+from ebmjax.recipes.models.joint.checks import check_independence, count_blocks, sampler
 from ebmjax.recipes.parts import start_distributions
 from ebmjax.recipes.parts.samplers.bind import bound
 from ebmjax.recipes.parts.user_networks import Part, user_networks
@@ -149,7 +149,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         num_samples=_a_shard(config, "num_samples"),
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
-        num_classes=config.data.num_classes if has_class_blocks(config) else 1,
+        num_classes=count_blocks(config),
         replacement=config.sampler.buffer.replacement,
         num_kept=_a_shard(config, "buffer.num_kept"),
     )
