@@ -96,7 +96,7 @@ SMALL: dict[str, Any] = {
     "eval.every_epochs": 3,
     "eval.num_generated": 1000,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "thesis": THESIS,
     "psgld": THESIS | {"sampler.names": ("psgld",)},
     "mala": THESIS | {"sampler.names": ("mala",)},

@@ -67,7 +67,7 @@ MIXED = {
     **at_temperature("mala"),
     **ADAPTED,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "psgld": {"sampler.names": ("psgld",)},
     "psgld_exact": {"sampler.names": ("psgld",), **at_temperature("psgld")},
     "mala": {"sampler.names": ("mala",)},

@@ -29,7 +29,6 @@ Variants:
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -44,7 +43,7 @@ BASE = joint.CIFAR | {
 }
 
 
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "psgld": {"sampler.name": "psgld"},
     "psgld_1e4": {"sampler.name": "psgld", "sampler.psgld.damping": 1e-4},
     "mala": {"sampler.name": "mala"},

@@ -32,7 +32,6 @@ Variants:
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -48,7 +47,7 @@ BASE = {
 }
 
 
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "softmax": {"loss.generative_weight": 0.0},
     "softmax_sam": {"loss.generative_weight": 0.0, "optimizer.rho": 0.05},
     "sam": {"optimizer.rho": 0.05},

@@ -15,7 +15,6 @@ Variants:
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -35,7 +34,7 @@ BASE = {
     "optimizer.decay_epochs": (50, 100, 125),
     "train.num_epochs": 150,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "m5": {"sampler.num_steps": 5},
     "m20": {"sampler.num_steps": 20},
     "sam": {"optimizer.rho": 0.2},

@@ -19,7 +19,6 @@ Variants:
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.models.joint.fields import configure
 
@@ -31,7 +30,7 @@ BASE = {
     "sampler.buffer.law": "informative",
     "loss.energy_l2": 0.01,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "m5": {"sampler.num_steps": 5},
     "m20": {"sampler.num_steps": 20},
     "sam": {"optimizer.rho": 0.05},

@@ -34,7 +34,7 @@ BASE: dict[str, Any] = {
     "optimizer.prior.final_learning_rate": 1e-5,
     "optimizer.generator.final_learning_rate": 1e-4,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "gaussian": {"model.prior_hidden": ()},
     "persistent": {"sampler.persistent": True, "mesh.num_shards": 1},
 }

@@ -55,5 +55,5 @@ BASE: dict[str, Any] = {
     "eval.num_generated": 10_000,
     "eval.smallest_generated": 1_000,
 }
-VARIANTS: dict[str, dict[str, Any]] = {"smoke": {**SMALL_SMOKE, **widths(8, 8, 4, 2)}}
+VARIANTS = {"smoke": {**SMALL_SMOKE, **widths(8, 8, 4, 2)}}
 get_config = partial(configure, base=BASE, variants=VARIANTS)

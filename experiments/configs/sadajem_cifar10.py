@@ -27,7 +27,6 @@ Variants:
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -50,7 +49,7 @@ BASE = {
 JEMPP = {"data.augment_positives": True, "optimizer.rho": None}
 UNAUGMENTED = {"optimizer.rho": None}
 STATISTICS = {"model.norm_policy": "sada_jem"}
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "k5": {"sampler.num_steps": 5},
     "k20": {"sampler.num_steps": 20},
     "cosine": {"optimizer.schedule": "cosine"},

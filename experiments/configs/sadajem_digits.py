@@ -27,7 +27,6 @@ jempp and sadajem have group normalisation, and the radius of SAM is 0.05.
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -54,7 +53,7 @@ JEM = JEMPP | {
     "sampler.box": "none",
     "sampler.buffer.law": "uniform",
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "k5": {"sampler.num_steps": 5},
     "k20": {"sampler.num_steps": 20},
     "jem": JEM,

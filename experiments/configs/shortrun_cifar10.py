@@ -70,7 +70,7 @@ BETAS: dict[str, dict[str, Any]] = {
     "beta_001": {"loss.beta": 0.01},
     "beta_01": {"loss.beta": 0.1},
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     **BETAS,
     "beta_schedule": {"loss.beta_start": 0.0, "loss.beta": 1e-4},
     "cpu": CPU,

@@ -24,7 +24,6 @@ of the scores (1 here).
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
@@ -70,7 +69,7 @@ SGLD = {
     "loss.beta": 0.0,
 }
 SMALL = joint.CPU | {"loss.energy_l2": 0.0, "sampler.num_samples": 30}
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "sam": SAM,
     "literal": LITERAL,
     "literal_sam": LITERAL | SAM,

@@ -24,7 +24,6 @@ Variants:
 """
 
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.models.joint.fields import configure
 
@@ -49,7 +48,7 @@ SGLD = {
     "loss.name": "contrastive_divergence",
     "loss.beta": 0.0,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "sam": SAM,
     "literal": LITERAL,
     "literal_sam": LITERAL | SAM,

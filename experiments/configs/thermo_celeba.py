@@ -34,7 +34,7 @@ BASE: dict[str, Any] = {
     "eval.evidence_chains": 240,
     **widths(64, 16, 8, 4, 2),
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "frozen_prior": {"loss.name": "frozen_prior"},
     "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4, 2)},

@@ -64,7 +64,7 @@ CPU: dict[str, Any] = {
     "eval.num_generated": 1000,
     "eval.smallest_generated": 100,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "frozen_prior": {"loss.name": "frozen_prior"},
     "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
     "cpu": CPU,

@@ -31,7 +31,7 @@ from typing import Any
 from ebmjax.recipes.models.latent.fields import SMOKE, VANILLA, configure
 
 BASE: dict[str, Any] = {}
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "telescoped": {"loss.name": "telescoped"},
     "covariance": {"loss.name": "covariance", "loss.chains_per_observation": 4},
     "controlled": {

@@ -79,7 +79,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "negative": {"loss.betas": (-0.9, -0.5, -0.3, -0.1, 0.0), "loss.allow_negative": True},
     "schedule": {"loss.beta_start": 0.0},
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "long": {"train.num_epochs": 40},
     "shifted": shifted(1.0),
     **SETTINGS,

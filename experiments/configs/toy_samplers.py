@@ -60,7 +60,7 @@ BASE: dict[str, Any] = {
     "eval.grid_points": 300,
     "eval.num_samples": 2000,
 }
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS = {
     "near": {
         "data.radius": 3.0,
         "sampler.start_scale": 4.0,

@@ -155,7 +155,7 @@ def pool_bins(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
         np.array([one[name] for one in bins], float) for name in ReliabilityBins._fields
     )
     total = np.sum(count, axis=0)
-    means: Any = [
+    confidence, accuracy = (
         np.sum(one * count, axis=0) / np.maximum(total, 1.0) for one in (confidence, accuracy)
-    ]
-    return ReliabilityBins(edges[0], *means, total / len(bins))
+    )
+    return ReliabilityBins(edges[0], confidence, accuracy, total / len(bins))

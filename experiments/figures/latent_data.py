@@ -15,6 +15,7 @@ from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.study.reader import Run, done, row_names
+from ebmjax.recipes.study.table import descend
 
 BATCH_SIZE, EXPONENT, EPOCHS = "train.batch_size", "loss.exponent", "train.num_epochs"
 SYMBOLS = {
@@ -133,10 +134,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _numbers(evaluation: Mapping[str, Any], name: str) -> np.ndarray:
-    value: Any = evaluation
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return np.atleast_1d(_array(value))
+    return np.atleast_1d(_array(descend(evaluation, name)))
 
 
 def _short(value: Any) -> str:

@@ -30,7 +30,7 @@ def divergences(folder: Path) -> None:
     A row's panel in ``DATA`` has the longest name with which the row's begins. Means are over
     runs that have a number.
     """
-    lines: dict[str, list[tuple[str, list[dict[str, Any]]]]] = {name: [] for name in DATA}
+    lines: dict[str, list[tuple[str, list[Any]]]] = {name: [] for name in DATA}
     for row in sorted(row_names(folder)):
         words = row.replace("_", " ").replace(",", "")
         panel = max((name for name in DATA if words.startswith(name)), key=len, default=None)

@@ -16,11 +16,10 @@ Variants:
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
+from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_each, over_training
 from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
@@ -57,25 +56,24 @@ CHAINS = {
 COMMON = ("--config.eval.every_epochs=4", "--config.eval.num_profiled=64")
 
 
-def draw(rows: Sequence[str], panels: Sequence[Panel], folder: Path) -> None:
-    """The figures of a study's folder."""
-    figures.profiles(rows, folder)
-    over_training(panels, "training", folder)
-
-
 STUDIES = {
     "": Study(
         rows=ROWS,
         columns={**named("accuracy, %", "ECE, %"), **CHAINS},
         num_seeds=3,
         common=(*COMMON, *skip("ood", "attacks", "landscape")),
-        draw=partial(draw, tuple(ROWS), (ACCURACY, *PANELS)),
+        draw=draw_each(
+            partial(figures.profiles, tuple(ROWS)),
+            partial(over_training, (ACCURACY, *PANELS), "training"),
+        ),
     ),
     "igebm": Study(
         rows=IGEBM_ROWS,
         num_seeds=3,
         columns=CHAINS,
         common=COMMON,
-        draw=partial(draw, tuple(IGEBM_ROWS), PANELS),
+        draw=draw_each(
+            partial(figures.profiles, tuple(IGEBM_ROWS)), partial(over_training, PANELS, "training")
+        ),
     ),
 }

@@ -23,10 +23,10 @@ Variants:
 """
 
 from functools import partial
-from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.figures import draw_each
 from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
@@ -100,13 +100,7 @@ SHOWN = (
     "MALA, implied T",
 )
 
-
-def draw(folder: Path) -> None:
-    """The figures of a study's folder."""
-    figures.acceptance(folder)
-    figures.samples(SHOWN, folder)
-
-
+draw = draw_each(figures.acceptance, partial(figures.samples, SHOWN))
 study = partial(Study, columns=COLUMNS, draw=draw)
 FEW = ("SGLD", "MALA, literal", "MALA, T = 1", "MALA, adapted")
 STUDIES = {

@@ -17,12 +17,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.study import Study, reader
 from ebmjax.recipes.study.figures import draw_means
 from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.table import descend
 
 STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
 NOISES = {
@@ -56,9 +55,9 @@ COLUMNS = {
     **named("largest loss", "skipped steps"),
 }
 PANELS = {
-    "FID of the buffer (digits features)": ("generation", "buffer", "fid"),
-    "energy of samples - of data, nats": ("energy_gap",),
-    "squared distance travelled, a pixel": ("chain_displacement",),
+    "FID of the buffer (digits features)": "generation.buffer.fid",
+    "energy of samples - of data, nats": "energy_gap",
+    "squared distance travelled, a pixel": "chain_displacement",
 }
 
 
@@ -68,26 +67,14 @@ def draw(folder: Path) -> None:
         return
     options: Any = {"size": (4.6, 3.6), "has_legend": True}
     with figure(folder / "steps.png", 1, len(PANELS), **options) as (axes,):
-        for axis, (title, path) in zip(axes, PANELS.items(), strict=True):
+        for axis, (title, name) in zip(axes, PANELS.items(), strict=True):
             for noise in NOISES:
-                found = [_values(folder, label(noise, step), path) for step in STEPS]
-                seeds = [*zip_longest(*found, fillvalue=np.nan)]
-                if seeds:
-                    draw_means(axis, STEPS, seeds, "dots", label=noise)
+                runs = [reader.done(folder, label(noise, step)) for step in STEPS]
+                found = [[descend(run.numbers(), name) for run in seeds] for seeds in runs]
+                if any(found):
+                    draw_means(axis, STEPS, [*zip_longest(*found)], "dots", label=noise)
             axis.set(xscale="log", xlabel="step", ylabel=title)
-            axis.set_yscale("symlog" if path == ("energy_gap",) else "log")
-
-
-def _values(folder: Path, row: str, path: tuple[str, ...]) -> list[float]:
-    """Returns a number of the runs of a row that did not diverge."""
-    values = []
-    for run in reader.done(folder, row):
-        value = run.numbers()
-        for name in path:
-            value = value.get(name) or {}
-        if isinstance(value, float | int):
-            values.append(float(value))
-    return values
+            axis.set_yscale("symlog" if name == "energy_gap" else "log")
 
 
 STUDIES = {

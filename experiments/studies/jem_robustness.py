@@ -14,10 +14,10 @@ Variants:
 """
 
 from functools import partial
-from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import draw_each
 from ebmjax.recipes.study.named_columns import named
 
 figures = project("figures.joint")
@@ -74,13 +74,6 @@ COLUMNS = {
 }
 SMOOTHNESS = ("accuracy, %", "landscape's range, nats", "linf 16/255, %", "linf 32/255, %")
 
-
-def draw(folder: Path) -> None:
-    """landscapes.png and robustness.png."""
-    figures.landscapes({label: label for label in ROWS}, folder)
-    figures.robustness(ROWS, folder)
-
-
 STUDIES = {
     "": Study(
         rows=ROWS,
@@ -92,7 +85,10 @@ STUDIES = {
             "--config.eval.attack_l2=(0, 128, 256)",
             "--config.eval.attack_restarts=2",
         ),
-        draw=draw,
+        draw=draw_each(
+            partial(figures.landscapes, {label: label for label in ROWS}),
+            partial(figures.robustness, ROWS),
+        ),
     ),
     "smooth_parts": Study(
         rows=SMOOTH_PARTS,

@@ -15,11 +15,11 @@ evaluation of a copy of a run's folder: experiments/run.py with the row's config
 --mode=eval, --config.eval.step_factor=4 and --workdir=COPY.
 """
 
-from pathlib import Path
+from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import over_training
+from ebmjax.recipes.study.figures import draw_each, over_training
 from ebmjax.recipes.study.named_columns import fid_columns, named
 
 figures = project("figures.image")
@@ -44,16 +44,12 @@ COLUMNS = {
     **named("seconds of training"),
 }
 
-
-def draw(folder: Path) -> None:
-    """The figures of a study's folder."""
-    over_training(figures.REWEIGHTED, "training", folder)
-    figures.samples(list(ROWS), folder)
-
-
 STUDY = Study(
     rows={label: CONFIG + suffix for label, suffix in ROWS.items()},
     columns=COLUMNS,
     num_seeds=3,
-    draw=draw,
+    draw=draw_each(
+        partial(over_training, figures.REWEIGHTED, "training"),
+        partial(figures.samples, list(ROWS)),
+    ),
 )

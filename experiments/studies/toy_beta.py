@@ -16,11 +16,11 @@ Variants:
 """
 
 from functools import partial
-from pathlib import Path
 
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.models.plane.beta_monitor import name_of
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.figures import draw_each
 from ebmjax.recipes.study.named_columns import named
 
 figures = project("figures.plane_objectives")
@@ -78,13 +78,7 @@ def rows(*data: str) -> dict[str, list[str]]:
     )
 
 
-def draw(folder: Path) -> None:
-    """The figures of a study's folder."""
-    figures.divergences(folder)
-    figures.objectives(folder)
-
-
-study = partial(Study, draw=draw)
+study = partial(Study, draw=draw_each(figures.divergences, figures.objectives))
 STUDIES = {
     "": study(rows("gmm", "circles"), columns(BETAS)),
     "gmm": study(rows("gmm"), columns(BETAS)),

@@ -1,6 +1,6 @@
 """Draws what a study's rows logged over training, means over their seeds, and their samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,16 @@ def line(
     longest = min(len(steps) for steps, _ in curves)
     mean = np.mean([values[:longest] for _, values in curves], axis=0)
     axes.plot(curves[0][0][:longest], mean, label=label, **style)
+
+
+def draw_each(*functions: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Returns a function that draws all figures of a study's folder, for ``Study.draw``."""
+
+    def draw(folder: Path) -> None:
+        for function in functions:
+            function(folder)
+
+    return draw
 
 
 def draw_means(axes: Axes, x: Any, values: Any, spread: str, **style: Any) -> None:

@@ -84,11 +84,6 @@ def test_updates_are_equal_within_an_eighth():
     assert [row.updates for row in equal_updates(found)] == [700, 800, 900]
 
 
-def test_a_study_without_equal_updates_has_three_regimes(rows):
-    assert labels(equal_updates(rows)) == ["batch = 75"]
-    assert list(regimes(rows, "tempered")) == ["vanilla", "0 < p ≤ 1", "p > 1"]
-
-
 def test_variants_say_what_they_change(rows):
     assert labels(variants(rows, "frozen_prior")) == [
         "p = 0.1, $N_t$ = 30",
