@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from ebmjax._user_function import is_function_name
+from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.declare import (
     Field,
     Fields,
@@ -90,11 +93,9 @@ OWN_EVALUATIONS: Fields = {
     **own_options("eval", "an evaluation", "eval.functions"),
 }
 
-# Each default is a placeholder: every family gives its own.
-_KNOWN: Fields = {
-    "seed": field(0, SEED, "seed of all random numbers of the run"),
+OF_IMAGES: Fields = {
     "data.name": field(
-        "",
+        "digits",
         SOURCE,
         "digits, npz, npy, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
     ),
@@ -128,8 +129,8 @@ _KNOWN: Fields = {
     "data.num_classes": field(
         None, optional(WHOLE), "number of classes; None: as the data have; 0: labels are not used"
     ),
-    "data.max_train": field(1, optional(COUNT), "training images that are used; None: all"),
-    "data.max_test": field(1, optional(COUNT), "test images that are used; None: all"),
+    "data.max_train": field(None, optional(COUNT), "training images that are used; None: all"),
+    "data.max_test": field(None, optional(COUNT), "test images that are used; None: all"),
     "data.holdout": field(
         None,
         optional(HOLDOUT),
@@ -141,9 +142,6 @@ _KNOWN: Fields = {
         one_of("device", "host", "disk"),
         "where training images lie: on the device, in memory, or in their files",
     ),
-    "data.num_points": field(1, COUNT, "number of training points"),
-    "data.flip": field(False, FLAG, "flip images at random"),
-    "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
     "model.options": field(
         "",
@@ -151,6 +149,35 @@ _KNOWN: Fields = {
         "its further arguments, a JSON object; empty: none",
         given("model.factory", "your own network"),
     ),
+    "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
+    "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
+    "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
+    "train.prng_impl": field(
+        "threefry2x32",
+        one_of("threefry2x32", "rbg", "unsafe_rbg"),
+        "training's random numbers; those of the others depend on the number of devices",
+    ),
+    "train.on_divergence": field(
+        "stop",
+        one_of("stop", "recover"),
+        "recover: a run that diverges goes back to a healthy checkpoint and takes a remedy",
+    ),
+    "train.remedies": field(
+        RECOVERY["remedies"],
+        one_of(*REMEDIES),
+        "what a run changes at each recovery, one after the other",
+        chosen("train.on_divergence", "recover"),
+    ),
+}
+"""Fields of every family of images, each with one default."""
+
+# Each default is a placeholder: every family gives its own.
+_KNOWN: Fields = {
+    **OF_IMAGES,
+    "seed": field(0, SEED, "seed of all random numbers of the run"),
+    "data.num_points": field(1, COUNT, "number of training points"),
+    "data.flip": field(False, FLAG, "flip images at random"),
+    "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
     "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
     "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),
     "sampler.num_steps": field(1, COUNT, "steps of a chain between two updates"),
@@ -186,31 +213,12 @@ _KNOWN: Fields = {
     "optimizer.b1": field(0.9, FRACTION, "Adam's decay of the mean gradient"),
     "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
     "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
-    "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
-    "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
     "train.num_epochs": field(1, COUNT, "epochs of the run"),
     "train.batch_size": field(1, COUNT, "examples in an update"),
     "train.steps_per_dispatch": field(1, COUNT, "steps in one call of the compiled program"),
     "train.log_every": field(1, COUNT, "steps between two rows of metrics.jsonl"),
     "train.checkpoint_every_epochs": field(1, COUNT, "epochs between two checkpoints"),
-    "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
-    "train.prng_impl": field(
-        "threefry2x32",
-        one_of("threefry2x32", "rbg", "unsafe_rbg"),
-        "training's random numbers; those of the others depend on the number of devices",
-    ),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
-    "train.on_divergence": field(
-        "stop",
-        one_of("stop", "recover"),
-        "recover: a run that diverges goes back to a healthy checkpoint and takes a remedy",
-    ),
-    "train.remedies": field(
-        RECOVERY["remedies"],
-        one_of(*REMEDIES),
-        "what a run changes at each recovery, one after the other",
-        chosen("train.on_divergence", "recover"),
-    ),
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
     "mesh.whole_batch": field(
         True,
@@ -247,12 +255,41 @@ def shared(**sections: dict[str, object]) -> dict[str, Field]:
     return with_defaults(_KNOWN, defaults)
 
 
-def with_digits(base: Mapping[str, Any], max_test: int = 357) -> dict[str, Any]:
+def with_digits(base: Mapping[str, Any], max_test: int) -> dict[str, Any]:
     """Returns ``base`` with the sizes of the packaged digits, unless it names other data."""
     if base.get("data.name", "digits") != "digits":
         return dict(base)
     sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
     return {**{f"data.{name}": size for name, size in sizes.items()}, **base}
+
+
+def configure_images(
+    family: str,
+    common: Mapping[str, Mapping[str, Any]],
+    variant: str = "",
+    *,
+    base: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    max_test: int = 357,
+) -> ConfigDict:
+    """Returns a family's defaults with ``base`` and then the changes of ``variant``.
+
+    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
+    precision, with parameters, energies and losses in float32.
+
+    Args:
+      family: its name.
+      common: variants that each of its configurations has.
+      variant: one of them, or of ``variants``.
+      base: changes of all variants, by dotted field names.
+      variants: those of a configuration file.
+      max_test: test images of the packaged digits.
+
+    Raises:
+      UnknownVariantError: for a variant that does not exist.
+    """
+    fields, base = families.all_fields(family), with_digits(base, max_test)
+    return declare.configure(fields, variant, base, {**common, **variants})
 
 
 def family(name: str) -> dict[str, Field]:

@@ -145,7 +145,10 @@ def names(config: Config, section: str = "") -> set[str]:
 
 
 def configure(
-    fields: Fields, variant: str, base: Mapping[str, Any], variants: Mapping[str, Any]
+    fields: Fields,
+    variant: str = "",
+    base: Mapping[str, Any] = {},
+    variants: Mapping[str, Any] = {},
 ) -> ConfigDict:
     """Defaults with ``base`` and then the changes of ``variant``, by dotted field names.
 

@@ -19,14 +19,13 @@ NAMING = {
     "plane": ("sampler.name", "psgld"),
 }
 FILE = """
+from functools import partial
+
 from ebmjax.recipes.models.joint.fields import configure
 
 BASE = {"sampler.psgld.decay": 0.25, "sampler.mala.step_size": 0.75}
 VARIANTS = {"psgld": {"sampler.name": "psgld"}}
-
-
-def get_config(variant=""):
-    return configure(variant, BASE, VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)
 """
 
 

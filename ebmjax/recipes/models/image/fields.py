@@ -5,22 +5,19 @@ their sections. In a section, noise that is None is the one for ``temperature``,
 that is None the one that ``noise_scale`` implies.
 """
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.by_images import LENGTHS, left_open
 from ebmjax.recipes.config.common_fields import (
+    OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
-    RECOVERY,
     ROBUST,
+    configure_images,
     family,
     own_options,
     shared,
-    with_digits,
 )
 from ebmjax.recipes.config.declare import Field, When, chosen, field, given, under, waiting
 from ebmjax.recipes.config.ranges import (
@@ -64,26 +61,9 @@ NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 
 _FIELDS: dict[str, Field] = {
     **family("image"),
+    **OF_IMAGES,
     **shared(
-        data={
-            "name": "digits",
-            "path": "",
-            "test_split": "test",
-            "image_size": None,
-            "fit": "crop",
-            "pixels": None,
-            "image_column": "",
-            "label_column": "",
-            "num_classes": None,
-            "max_train": None,
-            "max_test": None,
-            "holdout": None,
-            "max_holdout": None,
-            "placement": "device",
-            "flip": False,
-            "noise_scale": 0.03,
-        },
-        model={"factory": "", "options": ""},
+        data={"flip": False, "noise_scale": 0.03},
         sampler={
             "num_steps": 10,
             "num_samples": 64,
@@ -102,16 +82,11 @@ _FIELDS: dict[str, Field] = {
         },
         optimizer={"learning_rate": 1e-3},
         train={
-            "start_from": "",
-            "keep_best": "",
             "num_epochs": 40,
             "batch_size": 64,
             "steps_per_dispatch": 22,
             "log_every": 11,
             "checkpoint_every_epochs": 20,
-            "max_consecutive_skips": 20,
-            "prng_impl": "threefry2x32",
-            **RECOVERY,
             "max_abs_loss": 1e5,
         },
         mesh={"num_shards": 1, "whole_batch": True},
@@ -216,21 +191,6 @@ def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str
     return {f"sampler.{name}.noise_scale": noise_scale for name in names}
 
 
-def configure(
-    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
-) -> ConfigDict:
-    """The family's defaults with ``base`` and then the changes of ``variant``.
-
-    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
-    precision, with parameters, energies and losses in float32.
-
-    Raises:
-      ValueError: for a variant that does not exist.
-    """
-    every = {**FIELDS, **SECTIONS}
-    return declare.configure(every, variant, with_digits(base), {**COMMON, **variants})
-
-
 SMOKE: dict[str, Any] = {
     "mesh.num_shards": 1,
     "data.max_train": 64,
@@ -257,3 +217,4 @@ COMMON: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     "bfloat16": {"model.dtype": "bfloat16"},
 }
+configure = partial(configure_images, "image", COMMON)

@@ -13,56 +13,24 @@ from ebmjax.recipes.config.declare import (
 )
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
-
-
 AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
-
-
 SVGD_LOSS = chosen("loss.name", "svgd", what="the loss of SVGD")
-
-
 BATCH_NORM = When(
     "batch normalisation, config.model.norm=batch or your own network's",
     lambda c: c.model.norm == "batch" or c.model.factory,
 )
-
-
 IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
-
-
 SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
-
-
 PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
-
-
 STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
-
-
 ADAM = chosen("optimizer.name", "adam")
-
-
 SGD = chosen("optimizer.name", "sgd")
-
-
 STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
-
-
 SAM = given("optimizer.rho", "SAM's radius")
-
-
 OOD = waiting(above_zero("eval.num_ood", "images to compare with"))
-
-
 ATTACKED = waiting(above_zero("eval.num_attacked", "images to attack"))
-
-
 GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
-
-
 REFINED = given("eval.refine_steps", "chains before an attacked image is classified")
-
-
 MOVED = waiting(
     When(
         "chains, config.loss.generative_weight above 0 or config.eval.refine_steps",

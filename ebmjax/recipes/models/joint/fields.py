@@ -4,23 +4,20 @@
 complete change.
 """
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.by_images import LENGTHS, left_open
 from ebmjax.recipes.config.common_fields import (
     BUFFER,
+    OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
-    RECOVERY,
     ROBUST,
+    configure_images,
     family,
     own_options,
     shared,
-    with_digits,
 )
 from ebmjax.recipes.config.declare import (
     Field,
@@ -62,7 +59,6 @@ from ebmjax.recipes.models.joint.conditions import (
     in_box,
     needing_energy,
 )
-from ebmjax.recipes.models.joint.variants import COMMON
 from ebmjax.recipes.parts.samplers.sections import decoupled, sections
 from ebmjax.recipes.parts.samplers.table import SAMPLERS
 
@@ -156,38 +152,16 @@ _OF_ENERGY: dict[str, Field] = {
 
 _FIELDS: dict[str, Field] = {
     **family("joint"),
+    **OF_IMAGES,
     **shared(
-        data={
-            "name": "digits",
-            "path": "",
-            "test_split": "test",
-            "image_size": None,
-            "fit": "crop",
-            "pixels": None,
-            "image_column": "",
-            "label_column": "",
-            "num_classes": None,
-            "max_train": None,
-            "max_test": None,
-            "holdout": None,
-            "max_holdout": None,
-            "placement": "device",
-            "flip": False,
-            "noise_scale": 0.03,
-        },
-        model={"factory": "", "options": ""},
+        data={"flip": False, "noise_scale": 0.03},
         optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
         train={
-            "start_from": "",
-            "keep_best": "",
             "num_epochs": 40,
             "batch_size": 64,
             "steps_per_dispatch": 22,
             "log_every": 11,
             "checkpoint_every_epochs": 10,
-            "max_consecutive_skips": 20,
-            "prng_impl": "threefry2x32",
-            **RECOVERY,
             "max_abs_loss": 1e5,
         },
         mesh={"num_shards": 1, "whole_batch": True},
@@ -272,18 +246,36 @@ SECTIONS = left_open(
     under(sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED),
     "sampler.sgld.step_size",
 )
-
-
-def configure(
-    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
-) -> ConfigDict:
-    """The family's defaults with ``base`` and then the changes of ``variant``.
-
-    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
-    precision, with parameters, energies and losses in float32.
-
-    Raises:
-      ValueError: for a variant that does not exist.
-    """
-    every = {**FIELDS, **SECTIONS}
-    return declare.configure(every, variant, with_digits(base), {**COMMON, **variants})
+SMOKE: dict[str, Any] = {
+    "mesh.num_shards": 1,
+    "data.max_train": 64,
+    "data.max_test": 32,
+    "data.max_holdout": 32,
+    "model.depth": 10,
+    "model.widen_factor": 1,
+    "sampler.num_steps": 2,
+    "sampler.num_samples": 8,
+    "sampler.buffer.size": 200,
+    "sampler.buffer.replacement": "in_place",
+    "sampler.buffer.num_kept": None,
+    "train.num_epochs": 2,
+    "train.batch_size": 16,
+    "train.positive_batch_size": 16,
+    "train.steps_per_dispatch": 2,
+    "train.log_every": 1,
+    "train.checkpoint_every_epochs": 1,
+    "eval.every_epochs": 1,
+    "eval.num_samples": 20,
+    "eval.ood_tfds": (),
+    "eval.num_attacked": 16,
+    "eval.attack_linf": (0, 4, 16, 32),
+    "eval.attack_l2": (0, 64, 128, 256),
+    "eval.attack_steps": 2,
+    "eval.num_generated": 20,
+    "eval.landscape_points": 3,
+}
+COMMON: dict[str, dict[str, Any]] = {
+    "smoke": SMOKE,
+    "bfloat16": {"model.dtype": "bfloat16", "sampler.dtype": "bfloat16"},
+}
+configure = partial(configure_images, "joint", COMMON)

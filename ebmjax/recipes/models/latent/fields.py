@@ -1,21 +1,18 @@
 """Every field of a latent EBM's configuration, with the digits' values."""
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.by_images import LENGTHS, left_open
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
+    OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
-    RECOVERY,
+    configure_images,
     family,
     own_options,
     shared,
-    with_digits,
 )
 from ebmjax.recipes.config.declare import (
     Field,
@@ -79,37 +76,16 @@ def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field
 
 _FIELDS: dict[str, Field] = {
     **family("latent"),
+    **OF_IMAGES,
     **shared(
-        data={
-            "name": "digits",
-            "path": "",
-            "test_split": "test",
-            "image_size": None,
-            "fit": "crop",
-            "pixels": None,
-            "image_column": "",
-            "label_column": "",
-            "num_classes": None,
-            "max_train": None,
-            "max_test": None,
-            "holdout": None,
-            "max_holdout": None,
-            "placement": "device",
-        },
-        model={"factory": "", "options": ""},
         loss={"energy_l2": 0.0},
         train={
-            "start_from": "",
-            "keep_best": "",
             "num_epochs": 100,
             "batch_size": 72,
             "steps_per_dispatch": 20,
             "log_every": 5,
             "checkpoint_every_epochs": 10,
-            "max_consecutive_skips": 20,
-            "prng_impl": "threefry2x32",
             "max_abs_loss": 1e7,
-            **RECOVERY,
         },
         mesh={"num_shards": 8},
         eval={
@@ -207,24 +183,6 @@ FIELDS = left_open(_FIELDS, *LENGTHS, "eval.num_test")
 SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
 
 
-def configure(
-    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
-) -> ConfigDict:
-    """The family's defaults with ``base`` and then the changes of ``variant``.
-
-    "" is the base itself, "smoke" a few steps of it on few images, and "vanilla" the training
-    without powers. "bfloat16" computes in half precision, with parameters, energies and losses in
-    float32.
-
-    Raises:
-      ValueError: for a variant that does not exist.
-    """
-    common = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
-    return declare.configure(
-        {**FIELDS, **SECTIONS}, variant, with_digits(base, max_test=352), {**common, **variants}
-    )
-
-
 VANILLA = {"loss.name": "vanilla"}
 
 SMOKE: dict[str, Any] = {
@@ -250,3 +208,5 @@ SMOKE: dict[str, Any] = {
     "eval.evidence_intervals": 3,
     "eval.evidence_steps": 2,
 }
+COMMON = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
+configure = partial(configure_images, "latent", COMMON, max_test=352)

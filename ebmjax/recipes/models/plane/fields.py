@@ -4,10 +4,7 @@
 trains one energy, which many samplers follow afterwards. The defaults are those of the first.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from ml_collections import ConfigDict
+from functools import partial
 
 from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.common_fields import RECOVERY, ROBUST, family, own_options, shared
@@ -114,14 +111,4 @@ FIELDS: dict[str, Field] = {
     "eval.num_samples": field(10_000, TWO_OR_MORE, "samples whose distances are measured"),
 }
 SECTIONS = sections(PLAIN, "sampler.name", has_shared=False)
-
-
-def configure(
-    variant: str = "", *, base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
-) -> ConfigDict:
-    """The family's defaults with ``base`` and then the changes of ``variant``.
-
-    Raises:
-      ValueError: for a variant that does not exist.
-    """
-    return declare.configure({**FIELDS, **SECTIONS}, variant, base, variants)
+configure = partial(declare.configure, {**FIELDS, **SECTIONS})

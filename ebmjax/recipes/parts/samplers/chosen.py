@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ml_collections import ConfigDict
+
 from ebmjax.recipes.config.errors import Config, ConfigError, choose
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
@@ -84,7 +86,8 @@ def of_section(config: Config, field: str, name: str, allowed: Mapping[str, tabl
     if is_users(name):
         return _of_user(config, field, name, allowed)
     choose(field, name, allowed)
-    return Chosen(name, f"config.sampler.{name}", config.sampler[name].to_dict())
+    section = config.sampler.get(name, ConfigDict())
+    return Chosen(name, f"config.sampler.{name}", section.to_dict())
 
 
 def _of_user(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
@@ -109,25 +112,19 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) 
     Raises:
       ConfigError: if it is not in ``allowed``, or a noise or temperature is set that it lacks.
     """
-    values: Any = config
-    for part in section.split("."):
-        values = values[part]
-    name = values.name
-    users = _of_user(config, f"{section}.name", name, allowed) if is_users(name) else None
-    fields = users.options if users else choose(f"{section}.name", name, allowed).fields
+    values = config[section]
+    chosen = of_section(config, f"{section}.name", values.name, allowed)
+    fields = chosen.entry.fields
     for key in table.SHARED:
         unset = table.LANGEVIN[key].default
         if key not in fields and values[key] not in (None, unset):
             raise ConfigError(
-                f"config.{section}.{key}={values[key]:g} has no effect here: {name} has no {key}. "
-                f"Set --config.{section}.{key}={unset}, or take a sampler that has one, such as "
-                f"--config.{section}.name=sgld."
+                f"config.{section}.{key}={values[key]:g} has no effect here: {chosen.name} has no "
+                f"{key}. Set --config.{section}.{key}={unset}, or take a sampler that has one, "
+                f"such as --config.{section}.name=sgld."
             )
     shared = {key: values[key] for key in table.SHARED if key in fields}
-    if users:
-        return users._replace(where=f"config.{section}", options={**users.options, **shared})
-    own = {key: config.sampler[name][key] for key in fields if key not in table.SHARED}
-    return Chosen(name, f"config.{section}", own | shared)
+    return chosen._replace(where=f"config.{section}", options={**chosen.options, **shared})
 
 
 def implied_temperature(chosen: Chosen) -> Any:
