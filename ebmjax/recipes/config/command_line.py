@@ -84,10 +84,11 @@ def _explained(error: BaseException, config: str, names: Collection[str]) -> str
     found = files.places(config.partition(":")[0], "configs")
     path = found[0] if found else Path(config)
     for one in _chain(error):
-        mistake = files.mistake_in(path, one)
-        if mistake:
-            is_told = isinstance(one, ConfigError | declare.UnknownVariantError)
-            return str(one) if is_told else mistake
+        is_ours = isinstance(one, ConfigError | declare.UnknownVariantError)
+        if is_ours and "\n" not in str(one):  # else one that wraps another's traceback
+            return str(one)
+        if mistake := files.mistake_in(path, one):
+            return mistake
     if "attribute 'get_config'" in str(error):
         return f"{path} must define get_config(variant), which returns a configuration."
     if names and isinstance(error, AttributeError | KeyError):
@@ -95,7 +96,7 @@ def _explained(error: BaseException, config: str, names: Collection[str]) -> str
         for name in sorted({*names} - known):
             hint = did_you_mean(name, known)
             return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
-    if isinstance(error, flags.IllegalFlagValueError):  # "flag --config.NAME=VALUE: ..."
+    if isinstance(error, flags.IllegalFlagValueError) and names:  # "flag --config.NAME=VALUE: ..."
         name, _, rest = str(error).removeprefix("flag --config.").partition("=")
         one = families.all_fields(read(config, [], is_checked=False).family).get(name)
         if one is not None:

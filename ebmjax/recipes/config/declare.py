@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax._shown import trim
-from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
 from ebmjax.recipes.config.ranges import Range
 
 
@@ -156,6 +156,7 @@ def configure(
 
     Raises:
       UnknownVariantError: for a variant that does not exist.
+      ConfigError: for a field that does not exist, or a value of another type.
     """
     known = {"": {}, **variants}
     if variant not in known:
@@ -164,7 +165,13 @@ def configure(
             f"unknown variant {variant!r}; there are {', '.join(names)}.", names
         )
     config = defaults(fields)
-    config.update_from_flattened_dict({**base, **known[variant]})
+    for name, value in {**base, **known[variant]}.items():
+        try:
+            config.update_from_flattened_dict({name: value})
+        except (TypeError, KeyError, AttributeError) as error:
+            if name in fields:
+                raise ConfigError(refusal_of(fields[name], name, value)) from error
+            raise ConfigError(f"config.{name} is no field.{did_you_mean(name, fields)}") from error
     return config
 
 

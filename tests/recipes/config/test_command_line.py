@@ -174,7 +174,16 @@ def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+ONE_LINE = """
+from functools import partial
+from ebmjax.recipes.models.joint.fields import configure
+get_config = partial(configure, base={}, variants={{}})
+"""
 FILES = {
+    ONE_LINE.format({"sampler.num_steps": "a"}): "config.sampler.num_steps must be an integer of",
+    ONE_LINE.format({"sampler.a.num_step": 1}): "config.sampler.a.num_step is no field. Did you",
+    ONE_LINE.format({"sampler.num_steps.a": 1}): "config.sampler.num_steps.a is no field.",
+    ONE_LINE.format({"sampler": 1}): "config.sampler is no field.",
     "import nowhere": "own.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
     "x = 1\ndef get_config(v='):": "own.py, line 2: SyntaxError: unterminated string",
     "def get_config(v=''):\n  return {}['a']": "own.py, line 2: KeyError: 'a'",
@@ -196,6 +205,7 @@ def test_mistakes_in_a_configuration_file(text, arguments, tmp_path, monkeypatch
         command_line.read("own.py", arguments)
     assert ended.value.code == 2
     assert FILES[text] in str(ended.value)
+    assert "Error: config" not in str(ended.value)
     assert capsys.readouterr().err.splitlines()[-1] == str(ended.value)
 
 
