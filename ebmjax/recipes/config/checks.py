@@ -7,7 +7,6 @@ from typing import Any
 
 from ebmjax._shown import trim
 from ebmjax.recipes.config.errors import Config, ConfigError, choose
-from ebmjax.recipes.config.extractor_names import RANDOM, extractor_name
 from ebmjax.recipes.config.ranges import MAX_SEED
 
 IS_HIGHER_BETTER = {
@@ -20,18 +19,6 @@ IS_HIGHER_BETTER = {
     "sample_is": True,
 }
 """Numbers by which the best state of a run can be chosen."""
-
-OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
-
-
-def scores_of_samples(config: Config) -> set[str]:
-    """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
-
-    Inception scores need features that know classes.
-    """
-    if not config.eval.num_samples:
-        return set()
-    return OF_SAMPLES - ({"sample_is"} if extractor_name(config) == RANDOM else set())
 
 
 def check_seeds(config: Config) -> None:

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict, FieldReference, config_flags
 
-from ebmjax.recipes.config import declare, families, files, unset
+from ebmjax.recipes.config import declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, stop
 
 
@@ -52,7 +53,7 @@ def parse(
     Raises:
       SystemExit: for a mistake in the command line or the configuration file, in one line.
     """
-    argv, unset_names = unset.split(_joined(argv))
+    argv, unset_names = _split_unset(_joined(argv))
     if not any(argument.partition("=")[0].lstrip("-") == "config" for argument in argv[1:]):
         stop(f"{where}--config is missing. Try --config=configs/thermo_digits.py or --help.")
     names = {*typed(argv), *unset_names}
@@ -62,7 +63,7 @@ def parse(
         if values.config is None:
             raise ConfigError("get_config() of the file must return a configuration, got None.")
         for name in unset_names:
-            unset.unset(values.config, name)
+            _unset(values.config, name)
         _check_sections(values.config, argv)
         if is_checked:
             families.check(values.config, names)
@@ -149,3 +150,38 @@ def _joined(argv: list[str]) -> list[str]:
             argument = f"{joined.pop()}={argument}"
         joined.append(argument)
     return joined
+
+
+def _split_unset(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the arguments without ``--config.FIELD=None``, and the names of those fields.
+
+    Of several for one field the last counts, as it does among values. ml_collections leaves None
+    to its users.
+    """
+    rest: list[str] = []
+    names: set[str] = set()
+    for argument in argv:
+        here, is_none = typed([argument]), argument.partition("=")[2] == "None"
+        names = names.union(here) if is_none else names.difference(here)
+        if not (here and is_none):
+            rest.append(argument)
+    return rest, sorted(names)
+
+
+def _unset(config: ConfigDict, name: str) -> None:
+    """Sets an optional field to None.
+
+    Raises:
+      KeyError: if there is no such field.
+      ValueError: if it must have a value.
+    """
+    *path, last = name.split(".")
+    section: Any = config
+    for part in path:
+        section = section[part]
+    # Optional fields are made by ``config_dict.placeholder`` and stay references.
+    if not isinstance(dict(section.items(preserve_field_references=True))[last], FieldReference):
+        raise ValueError(
+            f"config.{name} must have a value, got None: leave it out, and it is {section[last]!r}."
+        )
+    section[last] = None

@@ -1,4 +1,4 @@
-"""Names of the feature extractors that judge a run's samples."""
+"""Names of the feature extractors that judge a run's samples, and of the numbers they give."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +12,9 @@ OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
 
 DIGITS_SIDES = (None, 8, 16)
 MIN_CLASSES = 5
+
+OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
+"""Numbers of a run's samples that the features give."""
 
 EXTRACTOR = "{extractor}"
 """Place of the extractors' names in a label."""
@@ -31,6 +34,16 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     if data["num_classes"] is None:
         return OPEN
     return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
+
+
+def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
+    """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
+
+    Inception scores need features that know classes.
+    """
+    if not config["eval"]["num_samples"]:
+        return set()
+    return OF_SAMPLES - ({"sample_is"} if extractor_name(config) == RANDOM else set())
 
 
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:

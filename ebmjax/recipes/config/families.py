@@ -70,11 +70,10 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         raise ConfigError(f"config.{name} {problem} `ebmjax fields {config.family}` prints all.")
     fields = {name: one for name, one in every.items() if name in names}
     declare.check(fields, config, typed)
-    checks.check_seeds(config)
-    checks.check_shards(
-        config, *(name for name in fields if name.startswith("train.") and "batch_size" in name)
-    )
     module(config.family, "checks").check(config)
+    checks.check_seeds(config)
+    sizes = [name for name in fields if name.startswith("train.") and "batch_size" in name]
+    checks.check_shards(config, *sizes)
 
 
 def module(family: str, part: str) -> Any:

@@ -5,10 +5,14 @@ import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ebmjax import training
 from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError, flatten
+
+if TYPE_CHECKING:
+    from ebmjax.recipes.run.run import Run
 
 USER_ERRORS = (
     ConfigError,
@@ -30,14 +34,14 @@ TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EAC
 
 
 @contextlib.contextmanager
-def explain_by_fields(config: Config) -> Iterator[None]:
-    """Turns the library's errors into errors of ``config``; those of the user pass as they are."""
+def explain_by_fields(run: "Run") -> Iterator[None]:
+    """Turns the library's errors into errors of a run's configuration."""
     try:
         yield
     except USER_ERRORS:
         raise
     except (ValueError, TypeError) as error:
-        fields = ", ".join(fields_behind(str(error), config))
+        fields = ", ".join(fields_behind(str(error), run.now))
         where = f" Set here: {fields}." if fields else ""
         raise ConfigError(f"the configuration does not fit together: {error}{where}") from error
 

@@ -77,7 +77,7 @@ class Run:
           DataUnavailableError, OSError: if the data cannot be had as configured.
         """
         config = self.now
-        with explain_by_fields(config):
+        with explain_by_fields(self):
             if self.recoveries:
                 families.check(config)  # a remedy may have left a range
             with phase("building the model and its data"):
@@ -89,7 +89,7 @@ class Run:
     def trace(self) -> None:
         """Traces the training step, because some mistakes show only then."""
         made, key = self.experiment, build.train_key(self.config)
-        with explain_by_fields(self.now):
+        with explain_by_fields(self):
             training.check_fits(key, made.state, made.train_step, made.data, made.plan)
 
     def prepare(self) -> training.WarmStart | None:

@@ -2,6 +2,7 @@
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -11,7 +12,7 @@ MIN_CHAIN_STEPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    checks.check_kept(config, checks.scores_of_samples(config))
+    checks.check_kept(config, scores_of_samples(config))
     checks.options_of(config, "model")
     _check_classes(config)
     _check_shares(config)

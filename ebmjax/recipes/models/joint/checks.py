@@ -2,6 +2,7 @@
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -28,19 +29,19 @@ def check(config: Config, about_images: str = "") -> None:
             f" {config.model.depth}."
         )
     has_energy, section = bool(config.loss.generative_weight), config.sampler
+    has_samples = has_energy and section.buffer.size is not None
     chosen, num_blocks = _check_sampler(config, has_energy), count_blocks(config)
+    of_samples = scores_of_samples(config) if has_samples else set()
     if chosen:
         checks.check_box(config)
     if chosen and has_energy:
         checks.check_starts(config, [chosen.name] if chosen.rejects else [])
         checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
-    has_samples = has_energy and section.buffer.size is not None
     if has_samples:
         repeated = num_blocks if config.loss.is_conditional else 1
         checks.check_buffer(config, num_blocks, num_drawn=section.num_samples * repeated)
     checks.options_of(config, "model")
-    of_samples = checks.scores_of_samples(config) if has_samples else set()
-    checks.check_kept(config, set(checks.IS_HIGHER_BETTER) - checks.OF_SAMPLES | of_samples)
+    checks.check_kept(config, set(checks.IS_HIGHER_BETTER) - OF_SAMPLES | of_samples)
 
 
 def sampler(config: Config) -> Chosen:

@@ -135,7 +135,7 @@ def _view(
 
 def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     """The plan of negatives."""
-    chosen = sampler(config)
+    num_blocks, chosen = count_blocks(config), sampler(config)
     is_interacting = chosen.entry.interacting
     kind = learning.ChainKind(
         sampler=bound(chosen, config.sampler, train.images.shape[1:]),
@@ -149,7 +149,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         num_samples=_a_shard(config, "num_samples"),
         law=initial_law(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
-        num_classes=count_blocks(config),
+        num_classes=num_blocks,
         replacement=config.sampler.buffer.replacement,
         num_kept=_a_shard(config, "buffer.num_kept"),
     )

@@ -28,6 +28,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
+    hold_fn = common.hold_fn(config)
     network_key, buffer_key = jax.random.split(params_key)
 
     classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:])
@@ -70,7 +71,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         gradient_fn,
         optimizer,
         max_abs_loss=config.train.max_abs_loss,
-        hold_fn=common.hold_fn(config),
+        hold_fn=hold_fn,
     )
     network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
     distances = Distances(train, test, config)  # shared: its extractor is loaded once

@@ -4,6 +4,7 @@ import numpy as np
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.ranges import MIN_FLOAT
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
@@ -41,7 +42,7 @@ def _check_rates(config: Config) -> None:
 
 
 def _check_best(config: Config) -> None:
-    checks.check_kept(config, checks.scores_of_samples(config))
+    checks.check_kept(config, scores_of_samples(config))
     if config.train.keep_best and config.train.num_repeats > 1:
         raise ConfigError(
             f"config.train.keep_best={config.train.keep_best!r} keeps one state, but each of the "
