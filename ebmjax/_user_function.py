@@ -11,6 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+PACKAGE = Path(__file__).resolve().parent
+PLACES = [PACKAGE / "experiments", PACKAGE.parent / "experiments"]
+PROJECT = next((place for place in PLACES if place.is_dir()), PLACES[0])
+"""Folder of the project's configurations and studies: in the installed package, or the checkout."""
+
 
 def is_function_name(name: str) -> bool:
     """Returns whether ``name`` is "FILE.py:function" or "module:function".
@@ -41,7 +46,8 @@ def definitions(path: Path) -> SimpleNamespace:
 def user_function(name: str) -> Callable[..., Any]:
     """Returns the function that "FILE.py:function" or "module:function" names.
 
-    Files and modules are looked for from the current folder; modules may also be installed. Those
+    Files and modules are looked for from the current folder, and files then among the project's
+    experiments ("literal/mala.py:literal_mala"); modules may also be installed. Those
     of Python itself are refused: no function there makes networks or images, and some run programs.
 
     Raises:
@@ -55,7 +61,9 @@ def user_function(name: str) -> Callable[..., Any]:
         )
     try:
         if place.endswith(".py"):
-            found: Any = definitions(Path(place).expanduser().resolve())
+            file = Path(place).expanduser()
+            is_project = not file.exists() and (PROJECT / file).is_file()
+            found: Any = definitions((PROJECT / file if is_project else file).resolve())
         else:
             if os.getcwd() not in sys.path:
                 sys.path.insert(0, os.getcwd())

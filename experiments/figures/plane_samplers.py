@@ -8,7 +8,6 @@ from typing import Any
 from ebmjax.recipes.evaluators import plots
 from ebmjax.recipes.models.plane.checks import SETTINGS
 from ebmjax.recipes.models.plane.samplers_plots import title
-from ebmjax.recipes.parts.samplers import SAMPLERS
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
 
@@ -72,8 +71,8 @@ def table(runs: list[dict[str, Any]], setting: str) -> str:
 
 
 def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
-    """Returns the names of the runs' samplers, in the order of the table."""
-    return [name for name in SAMPLERS if name in runs[0]["eval"]["samplers"]]
+    """Returns the names of the runs' samplers."""
+    return next([*runs[0][setting]] for setting in SETTINGS if setting in runs[0])
 
 
 def entries(reports: Iterable[dict[str, Any]]) -> list[str]:

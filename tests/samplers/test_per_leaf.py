@@ -13,8 +13,8 @@ from sampler_names import with_a_key
 
 from ebmjax import samplers
 from ebmjax.learning import run_live_chains
-from ebmjax.recipes.parts.samplers.literal_psgld import literal_psgld
 from ebmjax.samplers import clip_drift, reflect, scheduled
+from experiments.literal.psgld import literal_psgld
 
 FORMS: dict[str, Any] = {
     "gradient_descent": samplers.gradient_descent,

@@ -7,12 +7,8 @@ import traceback
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+from ebmjax._user_function import PROJECT
 from ebmjax.recipes.config.errors import did_you_mean, stop
-
-PACKAGE = Path(__file__).resolve().parents[2]
-PLACES = [PACKAGE / "experiments", PACKAGE.parent / "experiments"]
-PROJECT = next((place for place in PLACES if place.is_dir()), PLACES[0])
-"""Folder of the project's configurations and studies: in the installed package, or the checkout."""
 
 
 def places(path: str, folder: str) -> list[Path]:

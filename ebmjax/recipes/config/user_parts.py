@@ -68,20 +68,24 @@ def find_part(config: Config, field: str, name: str, given: Collection[str]) -> 
     """
     function, section = find_function(field, name), field.partition(".")[0]
     chosen = check_options(config, field, name, function, section, given)
-    parameters = inspect.signature(function).parameters
-    own = {
-        key: one.default
-        for key, one in parameters.items()
-        if key not in given and one.default is not one.empty
-    }
-    declared = declared_fields(function)
-    for key, one in declared.items():
+    for key, one in declared_fields(function).items():
         value = chosen.get(key, one.default)
         if one.values.refusal(value) is not None:
             raise ConfigError(refusal_of(one, f"{section}.options {key!r}", value))
-    return UserPart(
-        field, name, function, own | {k: f.default for k, f in declared.items()} | chosen
-    )
+    return UserPart(field, name, function, default_options(function, given) | chosen)
+
+
+def default_options(function: Callable[..., Any], given: Collection[str]) -> dict[str, Any]:
+    """Returns a function's options where nothing sets them: of ``FIELDS``, else of its signature.
+
+    Those in ``given`` are left out.
+    """
+    own = {
+        key: one.default
+        for key, one in inspect.signature(function).parameters.items()
+        if key not in given and one.default is not one.empty
+    }
+    return own | {key: one.default for key, one in declared_fields(function).items()}
 
 
 def declared_fields(function: Callable[..., Any]) -> dict[str, Field]:

@@ -11,9 +11,9 @@ from PIL import Image
 
 from ebmjax.latent import power_schedule
 from ebmjax.recipes.evaluators import plots
-from ebmjax.recipes.models.image import plots as igebm_plots
-from ebmjax.recipes.models.joint import plots as jem_plots
-from ebmjax.recipes.models.latent import plots as thermo_plots
+from ebmjax.recipes.models.image import plots as image_plots
+from ebmjax.recipes.models.joint import plots as joint_plots
+from ebmjax.recipes.models.latent import plots as latent_plots
 
 LINE = 96
 
@@ -194,7 +194,7 @@ def test_a_distance_is_named_after_its_features(weights, features, tmp_path, fig
     data = {"name": "digits", "image_size": 8, "num_classes": 10}
     config = {"eval": {"inception_weights": weights}, "data": data}
     rows = [{"step": 4, "sample_fid": 3.0, "start_fid": 4.0, "sample_kid": 1.0, "loss": None}]
-    for family in (jem_plots, igebm_plots, thermo_plots):
+    for family in (joint_plots, image_plots, latent_plots):
         plots.panels(tmp_path / "training.png", rows, family.PANELS, config)
         labels = [axes.get_ylabel() for axes in figures["training.png"].axes]
         assert labels, family
@@ -215,7 +215,7 @@ POWERS = np.asarray(power_schedule(3, 6.0))
 
 
 def draw(folder):
-    thermo_plots.draw(folder, digits(), POWERS)
+    latent_plots.draw(folder, digits(), POWERS)
 
 
 def write(folder, rows):

@@ -1,8 +1,10 @@
 """Refuses fields of a configuration of the plane that exclude each other. Needs no JAX."""
 
+import inspect
 from typing import Any
 
 from ebmjax.recipes.config.errors import Config, ConfigError, choose
+from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
 from ebmjax.recipes.models.plane.fields import COMPARED, PRINTED
 from ebmjax.recipes.parts.samplers import PLAIN, Chosen, defaults, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
@@ -38,16 +40,36 @@ SETTINGS = {
         stochastic_svgd=2.0,
         hmc=0.2,
         literal_mala=1.0,
-        literal_psgld=0.1,
     ),
 }
 """Settings in which ``--mode=eval`` runs every sampler: the thesis's steps, and ones to use."""
 
 
 def chosen_for(setting: str, name: str) -> Chosen:
-    """Returns a sampler of ``eval.samplers`` as a setting has it."""
-    options = SETTINGS[setting].get(name, {})
-    return Chosen(name, "config.eval.samplers", defaults(name) | options)
+    """Returns a sampler of ``eval.samplers`` as a setting has it.
+
+    A function of the user aims at temperature 1, too. It has the thesis's step, or its own default.
+
+    Raises:
+      ConfigError: if there is no such function, or it has an argument without a default.
+    """
+    where = "config.eval.samplers"
+    if not is_users(name):
+        return Chosen(name, where, defaults(name) | SETTINGS[setting].get(name, {}))
+    function = find_function("eval.samplers", name)
+    density, *others = inspect.signature(function).parameters
+    usual = {"noise_scale": None, "temperature": 1.0}
+    if setting == "thesis":
+        usual["step_size"] = 0.01
+    options = default_options(function, (density, "axis_name"))
+    options |= {key: value for key, value in usual.items() if key in others}
+    bare = [one for one in others if one not in (*options, "axis_name")]
+    if bare:
+        raise ConfigError(
+            f"{where}={name!r} has arguments {bare} without a value. Give them defaults, in the "
+            "function's signature or in FIELDS of its file."
+        )
+    return Chosen(name, where, options, UserPart("eval.samplers", name, function, options))
 
 
 def check(config: Config) -> None:
@@ -111,7 +133,13 @@ def _check_samplers(config: Config) -> None:
         raise ConfigError("config.sampler.num_steps must be an integer of at least 1, got 0.")
     if not section.samplers:
         raise ConfigError("config.eval.samplers must name at least one sampler, got none.")
-    check_samplers({}, [chosen_for("tuned", name) for name in section.samplers])
+    chosen = [chosen_for("tuned", name) for name in section.samplers]
+    if len({one.label for one in chosen}) < len(chosen):
+        raise ConfigError(
+            "config.eval.samplers must name each function once, whatever its file, because the "
+            f"report has the names; got {section.samplers}."
+        )
+    check_samplers({}, chosen)
     if section.burn_in > section.num_chain_steps - MIN_DRAWS:
         raise ConfigError(
             f"config.eval.burn_in must leave at least {MIN_DRAWS} of config.eval.num_chain_steps="

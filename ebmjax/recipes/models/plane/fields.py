@@ -21,6 +21,7 @@ from ebmjax.recipes.config.ranges import (
     WHOLE,
     WIDTHS,
     one_of,
+    one_of_or_function,
     optional,
 )
 from ebmjax.recipes.parts.samplers.sections import sections
@@ -29,8 +30,8 @@ from ebmjax.recipes.parts.samplers.table import PLAIN
 
 COMPARED = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
 COMPARED += ("svgd", "stochastic_svgd", "hmc")
-PRINTED = ("literal_mala", "literal_psgld")
-"""MALA and preconditioned Langevin dynamics as the thesis prints them."""
+PRINTED = ("literal_mala",)
+"""MALA as the thesis prints it."""
 
 ALPHA = 5e-4
 """Variance of the noise of the robust paper's chains, twice their step."""
@@ -42,7 +43,9 @@ GAUSSIANS = chosen("data.name", "gaussians")
 OWN = chosen("data.name", "npy", what="your own points")
 
 _COMPARED: dict[str, Field] = {
-    "eval.samplers": field(COMPARED, one_of(*PLAIN), "samplers that --mode=eval compares"),
+    "eval.samplers": field(
+        COMPARED, one_of_or_function(*PLAIN), "samplers that --mode=eval compares"
+    ),
     "eval.num_chains": field(10, TWO_OR_MORE, "chains of each sampler"),
     "eval.num_chain_steps": field(5000, COUNT, "steps of a chain"),
     "eval.burn_in": field(1000, WHOLE, "first steps that are left out"),

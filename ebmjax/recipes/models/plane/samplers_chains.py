@@ -57,7 +57,7 @@ def run(
         params,
         traced,
         energy_fn=energy_fn,
-        name=chosen.name,
+        like=chosen._replace(options=(), part=chosen.part and chosen.part._replace(options=())),
         static=tuple(static.items()),
         num_steps=num_steps,
         burn_in=burn_in,
@@ -74,7 +74,7 @@ def run(
     )
 
 
-@partial(jax.jit, static_argnames=("energy_fn", "name", "static", "num_steps", "burn_in"))
+@partial(jax.jit, static_argnames=("energy_fn", "like", "static", "num_steps", "burn_in"))
 def _run(
     key: Key,
     starts: jax.Array,
@@ -82,13 +82,13 @@ def _run(
     options: dict[str, Any],
     *,
     energy_fn: Callable[..., jax.Array],
-    name: str,
+    like: Any,
     static: tuple[tuple[str, Any], ...],
     num_steps: int,
     burn_in: int,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Positions (chains, steps, 2), of particles too, and what the sampler reports of itself."""
-    chosen = Chosen(name, "", options | dict(static))
+    chosen = like._replace(options=options | dict(static))
     log_density_fn = from_energy(partial(energy_fn, params))
     _, positions, infos = run_from(chosen, {}, key, starts, log_density_fn, num_steps)
     reported = {}

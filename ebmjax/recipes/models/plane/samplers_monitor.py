@@ -65,17 +65,18 @@ class SamplersMonitor(PlaneMonitor):
         for setting in SETTINGS:
             report[setting] = {}
             for i, name in enumerate(section.samplers):
+                chosen = chosen_for(setting, name)
                 chains = samplers_chains.run(
                     jax.random.fold_in(chain_key, i),
                     starts,
                     self.energy_fn,
                     state.params,
-                    chosen_for(setting, name),
+                    chosen,
                     num_steps=section.num_chain_steps,
                     burn_in=section.burn_in,
                 )
-                arrays[f"{setting}.{name}"] = chains.positions
-                report[setting][name] = self.sampler_numbers(judge, chains)
+                arrays[f"{setting}.{chosen.label}"] = chains.positions
+                report[setting][chosen.label] = self.sampler_numbers(judge, chains)
         report["over_training"] = over_training(read_rows(self.workdir))
         report["notes"] = list(self._notes(report))
         np.savez(self.workdir / "evaluation.npz", **arrays)

@@ -55,13 +55,13 @@ def energy_map(axes: Any, log_density: np.ndarray, half_width: float) -> None:
 
 def evaluation(workdir: Path, config: Config, report: dict[str, Any]) -> None:
     """Draws plots/eval_* of a run from its evaluation.npz."""
-    plots, section = workdir / "plots", config.eval
+    plots = workdir / "plots"
     with np.load(workdir / "evaluation.npz") as arrays:
         log_density = arrays["log_density"]
         for setting in SETTINGS:
-            chains = {name: arrays[f"{setting}.{name}"] for name in section.samplers}
-            starts = arrays["starts"]
             numbers = report[setting]
+            chains = {name: arrays[f"{setting}.{name}"] for name in numbers}
+            starts = arrays["starts"]
             path = plots / f"eval_scatter_{setting}.png"
             scatter(path, chains, log_density, numbers, config)
             traces(plots / f"eval_traces_{setting}.png", chains, config)
@@ -198,8 +198,8 @@ def moments(first: int, last: int, num: int) -> list[int]:
 
 
 def title(name: str) -> str:
-    """Returns a sampler's name for pictures and tables."""
-    return SAMPLERS[name].title
+    """Returns a sampler's name for pictures and tables; of a user's, that of its function."""
+    return SAMPLERS[name].title if name in SAMPLERS else name.replace("_", " ")
 
 
 def shade(chain: int) -> Any:

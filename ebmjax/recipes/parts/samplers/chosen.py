@@ -66,6 +66,11 @@ class Chosen(NamedTuple):
         return made
 
     @property
+    def label(self) -> str:
+        """Its name in reports: of a user's, that of the function."""
+        return self.name.rpartition(":")[2]
+
+    @property
     def rejects(self) -> bool:
         """Returns whether it takes moves back with these options."""
         return self.entry.rejects and self.options.get("rejects", True)

@@ -128,12 +128,6 @@ SAMPLERS: dict[str, Entry] = {
         },
         on_images=SCALED,
     ),
-    "literal_psgld": Entry(
-        "pSGLD, as printed",
-        "ebmjax.recipes.parts.samplers.literal_psgld:literal_psgld",
-        {**LANGEVIN, "decay": DECAY, "damping": DAMPING},
-        on_images=SCALED,
-    ),
     "mala": Entry(
         "MALA",
         "ebmjax.samplers:mala",

@@ -11,10 +11,10 @@ from experiment_runs import REPOSITORY
 from scipy import stats
 
 from ebmjax import samplers
-from ebmjax.recipes.models.plane import samplers_chains as toy_samplers_chains
-from ebmjax.recipes.models.plane import samplers_plots as toy_samplers_plots
-from ebmjax.recipes.models.plane.checks import SETTINGS
-from ebmjax.recipes.models.plane.fields import PRINTED
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.plane import samplers_chains, samplers_plots
+from ebmjax.recipes.models.plane.checks import SETTINGS, chosen_for
 from ebmjax.recipes.models.plane.grid import Grid
 from ebmjax.recipes.models.plane.numbers import (
     draws_numbers,
@@ -24,6 +24,8 @@ from ebmjax.recipes.models.plane.numbers import (
     spread_draws,
 )
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
+from experiments.configs.toy_samplers import get_config
+from experiments.literal.psgld import literal_psgld
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 SIZES = {"num_steps": 200, "burn_in": 0}
@@ -42,7 +44,7 @@ def quadratic(params, position):
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
     chosen = Chosen(name, "", defaults(name) | options)
-    return toy_samplers_chains.run(
+    return samplers_chains.run(
         jax.random.key(2), starts, quadratic, jnp.float32(params), chosen, **(SIZES | sizes)
     )
 
@@ -204,9 +206,7 @@ def test_psgld_as_printed_preconditions_with_the_moment_before():
     """Repeats the step by hand, with the correct sampler's noise under the same key."""
     density = lambda x: -0.5 * jnp.sum(jnp.square(x))  # noqa: E731
     options = {"step_size": 0.05, "decay": 0.9, "damping": 0.1}
-    printed, correct = (
-        SAMPLERS[name].make(density, **options) for name in ("literal_psgld", "psgld")
-    )
+    printed, correct = (make(density, **options) for make in (literal_psgld, samplers.psgld))
     state, moment = printed.init(jnp.array([3.0, -1.0])), np.zeros(2)
     for key in jax.random.split(jax.random.key(4), 3):
         position = np.asarray(state.position, np.float64)
@@ -226,11 +226,36 @@ def test_psgld_as_printed_preconditions_with_the_moment_before():
 
 
 @pytest.mark.parametrize("setting", ["thesis", "tuned"])
-@pytest.mark.parametrize("name", PRINTED)
-def test_what_is_printed_has_options_and_a_title(name, setting):
-    options = SETTINGS[setting][name]
-    assert chains_of(name, options, num_chains=2, num_steps=5).positions.shape == (2, 5, 2)
-    assert toy_samplers_plots.title(name).endswith(", as printed")
+def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting):
+    chosen = chosen_for(setting, "literal/psgld.py:literal_psgld")
+    step = {"thesis": 0.01, "tuned": 0.1}[setting]
+    expected = {"step_size": step, "noise_scale": None, "temperature": 1.0}
+    assert chosen.options == expected | {"decay": 0.99, "damping": 1e-5}
+    start = jnp.zeros((2, 2))
+    chains = samplers_chains.run(
+        jax.random.key(0), start, quadratic, 1.0, chosen, num_steps=5, burn_in=0
+    )
+    assert chains.positions.shape == (2, 5, 2)
+    assert samplers_plots.title(chosen.label) == "literal psgld"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("own.py:bare",), r"own\.py:bare' has arguments \['width'\] without a value\. Give them"),
+        (("own.py:fine", "other.py:fine"), "must name each function once"),
+        (("own.py:absent",), r"eval\.samplers='own\.py:absent' must name a function"),
+    ],
+)
+def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("own.py", "other.py"):
+        text = "def bare(f, *, width): ...\ndef fine(f, *, step_size=0.1): ...\n"
+        (tmp_path / file).write_text(text)
+    config = get_config("smoke")
+    config.eval.samplers = names
+    with pytest.raises(ConfigError, match=expected):
+        families.check(config)
 
 
 def test_settings_are_those_of_the_page():
@@ -238,7 +263,7 @@ def test_settings_are_those_of_the_page():
     for name, options in SETTINGS["tuned"].items():
         leapfrogs = options.get("num_integration_steps")
         more = f" with {leapfrogs} leapfrog steps" if leapfrogs else ""
-        assert f"`{name}` {options['step_size']:g}{more}," in page.replace("0.1. ", "0.1, ")
+        assert f"`{name}` {options['step_size']:g}{more}," in page
     thesis = SETTINGS["thesis"]
     assert {options["step_size"] for options in thesis.values()} == {0.01}
     assert thesis["hmc"]["num_integration_steps"] == 10

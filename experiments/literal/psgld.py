@@ -1,12 +1,17 @@
 """Preconditioned Langevin dynamics as the sampling-approaches thesis prints them."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 
 from ebmjax import samplers
+from ebmjax.recipes.parts.samplers.table import DAMPING, DECAY, LANGEVIN
 from ebmjax.samplers import PSGLDInfo, PSGLDState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+FIELDS = {**LANGEVIN, "decay": DECAY, "damping": DAMPING}
+FIELDS["step_size"] = replace(FIELDS["step_size"], default=0.1)
 
 
 def literal_psgld(
