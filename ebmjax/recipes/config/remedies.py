@@ -75,10 +75,3 @@ def changes(fields: Fields, config: Config, remedy: str) -> dict[str, list[Any]]
         if (new := change(config[name])) != config[name]:
             found[name] = [config[name], new]
     return found
-
-
-def changed(config: Config, values: dict[str, Any]) -> Config:
-    """Returns a copy of ``config`` with other values of some fields, by dotted name."""
-    copy = config.copy_and_resolve_references()
-    copy.update_from_flattened_dict(values)
-    return copy

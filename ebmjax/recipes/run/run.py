@@ -9,7 +9,7 @@ import jax
 
 from ebmjax import training
 from ebmjax._phases import phase
-from ebmjax.recipes.config import families, remedies
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import MAX_INTEGER
 from ebmjax.recipes.folder import workdir
@@ -51,9 +51,11 @@ class Run:
 
     @property
     def now(self) -> Config:
-        """The configuration with all that the recoveries changed."""
-        values = {name: new for one in self.recoveries for name, (_, new) in one.changes.items()}
-        return remedies.changed(self.config, values) if values else self.config
+        """A copy of the configuration, with all that the recoveries changed."""
+        config = self.config.copy_and_resolve_references()
+        for one in self.recoveries:
+            config.update_from_flattened_dict({name: new for name, (_, new) in one.changes.items()})
+        return config
 
     def open(self) -> None:
         """Checks the folder against the configuration, and reads its recoveries, none half done."""

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from experiment_runs import digits
 
 from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import extractor_names
+from ebmjax.recipes.evaluators import extractors
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.recipes.evaluators.extractors import extractor
 from ebmjax.recipes.parts import image_data
@@ -72,3 +74,13 @@ def test_columns_show_scores_as_they_are():
     columns = fid_columns("buffer", "fresh", decimals=2)
     assert {(factor, decimals) for _, factor, decimals in columns.values()} == {(1.0, 2)}
     assert columns["FID, test images"][0] == "generation.test_images.fid"
+
+
+@pytest.mark.parametrize("sha256", ["", "abc"])
+def test_weights_that_nothing_checks_are_named_with_what_would(sha256, monkeypatch, capsys):
+    judge = evaluate.Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
+    monkeypatch.setattr(extractors, "inception", lambda config: judge)
+    config = digits(**{"eval.inception_weights": "inception.npz", "eval.inception_sha256": sha256})
+    extractors.check_weights(config)
+    said = "unchecked. To have them checked: --config.eval.inception_sha256=abc"
+    assert (said in capsys.readouterr().out) == (not sha256)

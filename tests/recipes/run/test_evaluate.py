@@ -1,5 +1,6 @@
 """The state that a reader of a run takes, and what is said of it."""
 
+import warnings
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -100,12 +101,43 @@ def test_a_run_on_other_data_is_not_evaluated(tmp_path):
         restored(tmp_path, data={"x": np.arange(4.0)})
 
 
+def evaluate_by(report, folder, **fields):
+    """Evaluates a state of step 7 by a function, and returns what was written."""
+    run = Run(digits(**fields), folder)
+    run.experiment = SimpleNamespace(config=None, evaluate=report)
+    evaluate(run, SimpleNamespace(step=np.array(7), params=np.zeros(3)))
+    return strict_json((folder / "evaluation.json").read_text())
+
+
 def test_a_report_says_of_which_evaluation_it_is(tmp_path):
-    config = digits(**{"eval.num_test": 7})
-    state = training.init_state({"weight": jnp.ones(2)}, optax.sgd(0.1))
-    run = Run(config, tmp_path)
-    run.experiment = SimpleNamespace(config=None, evaluate=lambda state: {"answer": 42})
-    evaluate(run, state)
-    report = strict_json((tmp_path / "evaluation.json").read_text())
-    assert report["eval"] == as_json(config)["eval"]
+    report = evaluate_by(lambda state: {"answer": 42}, tmp_path, **{"eval.num_test": 7})
+    assert report["eval"] == as_json(digits(**{"eval.num_test": 7}))["eval"]
     assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "training.png").touch()  # drawn by the training
+
+    def report(state):
+        if is_drawn:
+            (tmp_path / "plots" / "eval_energies.png").touch()
+        return {"number": 1.5}
+
+    assert evaluate_by(report, tmp_path)["number"] == 1.5
+    said = capsys.readouterr().out
+    assert f"Numbers in {tmp_path}/evaluation.json" in said
+    assert (f"plots in {tmp_path}/plots/eval_*" in said) == is_drawn
+    assert ("plots" in said.replace(str(tmp_path), "")) == is_drawn
+
+
+def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):
+    def report(state):
+        for _ in range(2):
+            warnings.warn("3 of 4 attacked images had no usable gradient", stacklevel=1)
+        return {}
+
+    text = "3 of 4 attacked images had no usable gradient"
+    assert evaluate_by(report, tmp_path)["warnings"] == [text, text]
+    assert capsys.readouterr().out.splitlines().count(f"warning: {text}") == 2

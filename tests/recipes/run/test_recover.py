@@ -219,6 +219,12 @@ def test_a_run_that_begins_again_starts_from_the_other_run_again(finished, tmp_p
     ) in said
 
 
+def test_a_family_that_changes_its_configuration_leaves_that_of_the_run(tmp_path):
+    run = Run(linear(), tmp_path)
+    run.now.seed = 7
+    assert run.config.seed == 0
+
+
 def fallen(step, first_skipped):
     return training.DivergenceError("Training diverged.", step, first_skipped, "because")
 
@@ -373,7 +379,7 @@ def test_every_family_has_remedies(family, fields):
     found = [remedies.changes(known, config, name) for name in remedies.REMEDIES]
     assert [name for one in found for name in one] == fields
     for one in found:
-        config = remedies.changed(config, {name: new for name, (_, new) in one.items()})
+        config.update_from_flattened_dict({name: new for name, (_, new) in one.items()})
     families.check(config)
 
 
