@@ -128,6 +128,7 @@ def test_decay_epochs_are_refused_with_cosine(capsys):
 MISTAKES = [
     ("jem_digits", "sampler.name=nope"),
     ("jem_digits", "optimizer.momentum=0.5"),
+    ("jem_digits", "sampler.mala.step_size=0.2"),
     ("igebm_digits", "sampler.num_samples=0"),
     ("thermo_digits", "train.batch_size=71"),
     ("joint", "data.path=mine.npz"),  # without data.name it would train on the digits
