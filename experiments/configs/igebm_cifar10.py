@@ -22,24 +22,35 @@ Variants:
 - mala_adapted: the base's temperature; the step adapts to an acceptance of 0.57.
 - conditional.
 - icd: Du et al. 2021 with three scales, swish, KL term and entropy, augmented starts.
-- cpu: a small network on 5,000 images of 16x16, with the base's constants.
+- cpu: a small network on 5,000 images of 16x16, with the base's constants; cpu_literal: by the
+  thesis's printed ratio, as cpu_thesis_literal is of cpu_thesis.
 - cpu_thesis: the same with 60 steps of 100, noise of variance 1e-4, learning rate 1e-4 and
   augmented starts. The thesis calls its 1e-4 a standard deviation in 4.2 (as variant "thesis" has
   it) and a variance in 4.2.1 and Alg. 7 to 10.
 """
 
+import json
 from functools import partial
 from typing import Any
 
 from ebmjax.recipes.models.image.fields import configure, noise_of
 
-SAMPLERS = ("sgld", "psgld", "mala", "literal_mala", "tempered_mala")
+SAMPLERS = ("sgld", "psgld", "mala", "tempered_mala")
 
 
 def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
     """Every sampler at a step and noise given for pixels in [0, 1], here in [-1, 1]."""
     steps = {f"sampler.{name}.step_size": 4 * step_size for name in SAMPLERS}
     return {**steps, **noise_of(*SAMPLERS, noise_scale=2 * noise_scale)}
+
+
+def printed(step_size: float, noise_scale: float) -> dict[str, Any]:
+    """MALA as the thesis prints it, at a step and noise as of ``langevin``."""
+    options = {"step_size": 4 * step_size, "noise_scale": 2 * noise_scale}
+    return {
+        "sampler.names": ("literal/mala.py:literal_mala",),
+        "sampler.options": json.dumps(options),
+    }
 
 
 BASE: dict[str, Any] = {
@@ -96,11 +107,12 @@ SMALL: dict[str, Any] = {
     "eval.every_epochs": 3,
     "eval.num_generated": 1000,
 }
+CPU_THESIS = SMALL | THESIS | langevin(100.0, 0.01) | {"sampler.num_steps": 60}
 VARIANTS = {
     "thesis": THESIS,
     "psgld": THESIS | {"sampler.names": ("psgld",)},
     "mala": THESIS | {"sampler.names": ("mala",)},
-    "mala_literal": THESIS | {"sampler.names": ("literal_mala",)},
+    "mala_literal": THESIS | printed(100.0, 1e-4),
     "tempered_mala": THESIS
     | {"sampler.names": ("tempered_mala",), "sampler.tempered_mala.acceptance_decay": 0.0},
     "mala_adapted": {
@@ -126,6 +138,8 @@ VARIANTS = {
         "optimizer.b2": 0.9,
     },
     "cpu": SMALL,
-    "cpu_thesis": SMALL | THESIS | langevin(100.0, 0.01) | {"sampler.num_steps": 60},
+    "cpu_literal": SMALL | printed(10.0, 0.005),
+    "cpu_thesis": CPU_THESIS,
+    "cpu_thesis_literal": CPU_THESIS | printed(100.0, 0.01),
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -76,7 +76,7 @@ VARIANTS = {
         "sampler.mala.temperature": 1.0,
         "sampler.allow_decoupled": True,
     },
-    "mala_literal": {"sampler.names": ("literal_mala",)},
+    "mala_literal": {"sampler.names": ("literal/mala.py:literal_mala",)},
     "mala_adapted": {"sampler.names": ("mala",), **at_temperature("mala"), **ADAPTED},
     "mala_annealed": {"sampler.names": ("mala",), **ANNEALED},
     "sgld_annealed": ANNEALED,

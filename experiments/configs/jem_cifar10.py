@@ -47,7 +47,7 @@ VARIANTS = {
     "psgld": {"sampler.name": "psgld"},
     "psgld_1e4": {"sampler.name": "psgld", "sampler.psgld.damping": 1e-4},
     "mala": {"sampler.name": "mala"},
-    "mala_literal": {"sampler.name": "literal_mala"},
+    "mala_literal": {"sampler.name": "literal/mala.py:literal_mala"},
     "svgd": {
         "sampler.name": "svgd",
         "sampler.num_samples": 10,

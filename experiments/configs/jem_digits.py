@@ -56,7 +56,7 @@ VARIANTS = {
     "conditional": {"loss.is_conditional": True},
     "psgld": {"sampler.name": "psgld", "sampler.psgld.decay": 0.99},
     "mala": {"sampler.name": "mala", "sampler.box": "reject"},
-    "mala_literal": {"sampler.name": "literal_mala"},
+    "mala_literal": {"sampler.name": "literal/mala.py:literal_mala"},
     "tempered_mala": {"sampler.name": "tempered_mala", "sampler.box": "reject"},
     "hmc": {"sampler.name": "hmc", "sampler.box": "reject"},
     "unconfined": joint.DEFAULT,

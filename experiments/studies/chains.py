@@ -27,7 +27,7 @@ skip = project("settings.joint_rows").skip
 
 JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
 PSGLD = (JEM, "--config.sampler.name=psgld")
-NOT_USED = "--config.sampler.literal_mala.rejects=False"
+NOT_USED = '--config.sampler.options={"rejects": false}'
 ROWS: dict[str, str | Sequence[str]] = {
     "SGLD": JEM,
     "SGLD, literal ratio": [f"{JEM}:mala_literal", NOT_USED],

@@ -33,7 +33,7 @@ figures = project("figures.image")
 
 CONFIG = "configs/igebm_digits.py"
 MALA, ADAPTED, PRINTED = (f"{CONFIG}:mala{end}" for end in ("", "_adapted", "_literal"))
-LITERAL = "--config.sampler.literal_mala"
+OPTIONS = "--config.sampler.options="
 MIRRORS, NO_BOX = "--config.sampler.box=reflect", "--config.sampler.box=none"
 BESIDE = "--config.sampler.names=('sgld', 'mala')"
 WARM, HOT = (f"--config.sampler.mala.temperature={T}" for T in ("1e-3", "1e-2"))
@@ -48,11 +48,10 @@ def robust(beta: float, output_scale: float) -> tuple[str, ...]:
 ROWS: dict[str, str | list[str]] = {
     "SGLD": CONFIG,
     "MALA, literal": PRINTED,
-    "MALA, energies": [PRINTED, f"{LITERAL}.proposal=noise"],
+    "MALA, energies": [PRINTED, OPTIONS + '{"proposal": "noise"}'],
     "MALA, variance 2 step": [
         PRINTED,
-        f"{LITERAL}.ratio=exponentials",
-        f"{LITERAL}.temperature=1.0",
+        OPTIONS + '{"ratio": "exponentials", "temperature": 1.0}',
     ],
     "MALA, T = 1": f"{CONFIG}:mala_decoupled",
     "MALA, implied T": MALA,

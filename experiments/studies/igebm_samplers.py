@@ -62,7 +62,7 @@ CIFAR = "configs/igebm_cifar10.py:cpu"
 CIFAR_ROWS = {
     "SGLD": "sgld",
     "MALA": "mala",
-    "MALA, literal": "literal_mala",
+    "MALA, literal": "",
     "tempered MALA": "tempered_mala",
     "pSGLD, lambda 1": "psgld",
 }
@@ -106,10 +106,11 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
 COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
 
 
-def small(config: str) -> dict[str, list[str]]:
+def small(config: str) -> dict[str, str | list[str]]:
     """The table's samplers in a small configuration of CIFAR-10."""
     return {
-        label: [config, f"--config.sampler.names=('{name}',)"] for label, name in CIFAR_ROWS.items()
+        label: [config, f"--config.sampler.names=('{name}',)"] if name else f"{config}_literal"
+        for label, name in CIFAR_ROWS.items()
     }
 
 

@@ -40,7 +40,13 @@ COLUMNS = {
 }
 
 CONFIG, STILL = "configs/toy_samplers.py", "--config.eval.num_frames=0"
-PRINTED = "('sgld', 'psgld', 'literal/psgld.py:literal_psgld', 'mala', 'literal_mala')"
+PRINTED = (
+    "sgld",
+    "psgld",
+    "literal/psgld.py:literal_psgld",
+    "mala",
+    "literal/mala.py:literal_mala",
+)
 TRAINED_BY = {
     "gradient descent": "gradient_descent",
     "SGLD": "sgld",

@@ -49,9 +49,9 @@ def read(workdir: Path) -> dict[str, Numbers]:
     for path in snapshots(workdir):
         with np.load(path) as arrays:
             for name in arrays.files:
-                prefix, *parts = name.split(".")
+                prefix, _, rest = name.partition(".")
                 if prefix == PREFIX:
-                    sampler, number = parts
+                    sampler, _, number = rest.rpartition(".")  # a function's name has dots, too
                     by_step = found.setdefault(sampler, {}).setdefault(number, {})
                     by_step[int(path.stem)] = arrays[name]
     return found

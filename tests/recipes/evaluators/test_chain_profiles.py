@@ -19,7 +19,7 @@ from ebmjax.recipes.models.joint.monitor import JointMonitor
 from ebmjax.recipes.parts.samplers.bind import bound
 from ebmjax.samplers import ReplayBuffer, uniform_law
 from experiments.configs import jem_digits
-from experiments.figures import chains
+from experiments.figures import image
 
 NUM_CLASSES, SHAPE = 10, (2, 2, 1)
 
@@ -144,7 +144,7 @@ def test_the_figure_of_a_study_has_the_rows_that_were_run(
 ) -> None:
     for row in ("MALA", "SGLD,_fast"):
         saved(tmp_path / row / "seed0", 4, sgld={"displacement": np.ones(2)})
-    chains.draw_study(("SGLD, fast", "not run", "MALA"), tmp_path)
+    image.profiles(("SGLD, fast", "not run", "MALA"), tmp_path)
     assert (tmp_path / "chains.png").stat().st_size > 5_000
     figure = figures["chains.png"]
     assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]

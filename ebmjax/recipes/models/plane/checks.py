@@ -5,7 +5,7 @@ from typing import Any
 
 from ebmjax.recipes.config.errors import Config, ConfigError, choose
 from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
-from ebmjax.recipes.models.plane.fields import COMPARED, PRINTED
+from ebmjax.recipes.models.plane.fields import COMPARED
 from ebmjax.recipes.parts.samplers import PLAIN, Chosen, defaults, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -28,7 +28,7 @@ def _setting(leapfrogs: int, **step_sizes: float) -> dict[str, dict[str, Any]]:
 
 
 SETTINGS = {
-    "thesis": _setting(10, **dict.fromkeys((*COMPARED, *PRINTED), 0.01)),
+    "thesis": _setting(10, **dict.fromkeys(COMPARED, 0.01)),
     "tuned": _setting(
         3,
         gradient_descent=0.5,
@@ -39,7 +39,6 @@ SETTINGS = {
         svgd=3.0,
         stochastic_svgd=2.0,
         hmc=0.2,
-        literal_mala=1.0,
     ),
 }
 """Settings in which ``--mode=eval`` runs every sampler: the thesis's steps, and ones to use."""

@@ -30,8 +30,6 @@ from ebmjax.recipes.parts.samplers.table import PLAIN
 
 COMPARED = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
 COMPARED += ("svgd", "stochastic_svgd", "hmc")
-PRINTED = ("literal_mala",)
-"""MALA as the thesis prints it."""
 
 ALPHA = 5e-4
 """Variance of the noise of the robust paper's chains, twice their step."""

@@ -254,7 +254,7 @@ def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
             "sgld, which never rejects."
         )
     is_decoupled = abs(implied - temperature(chosen)) > TOLERANCE * implied
-    is_meant = name == "literal_mala" or allow_decoupled
+    is_meant = allow_decoupled or getattr(chosen.part and chosen.part.function, "decoupled", False)
     if rejects and is_decoupled and not is_meant:
         hint = ", or try it with --config.sampler.allow_decoupled=True"
         raise ConfigError(

@@ -136,26 +136,6 @@ SAMPLERS: dict[str, Entry] = {
         adaptable=True,
         on_images=NOISY,
     ),
-    "literal_mala": Entry(
-        "MALA, as printed",
-        "ebmjax.recipes.parts.samplers.literal_mala:literal_mala",
-        {
-            **LANGEVIN,
-            "ratio": field(
-                "energies",
-                one_of("energies", "exponentials"),
-                "accept ratio of 'energies', as printed, or 'exponentials'",
-            ),
-            "proposal": field(
-                "twice_step",
-                one_of("twice_step", "noise"),
-                "variance in the ratio: 'twice_step', as printed, or 'noise'",
-            ),
-            "rejects": field(True, FLAG, "whether the ratio decides; if not, it is only reported"),
-        },
-        rejects=True,
-        on_images=NOISY,
-    ),
     "tempered_mala": Entry(
         "tempered MALA",
         "ebmjax.recipes.parts.samplers.adapted:tempered_mala",

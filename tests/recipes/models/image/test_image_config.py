@@ -118,7 +118,7 @@ def test_an_odd_batch_cannot_be_halved(tmp_path):
         build_experiment(smoke("beta", **changes), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["mala", "tempered_mala", "literal_mala"])
+@pytest.mark.parametrize("name", ["mala", "tempered_mala"])
 def test_no_noise_cannot_be_taken_back(name, tmp_path):
     changes = {"sampler.names": (name,), f"sampler.{name}.noise_scale": 0.0}
     with pytest.raises(ConfigError, match=f"{name}.noise_scale=0.0 implies the temperature 0"):

@@ -14,7 +14,9 @@ from ebmjax.recipes.models.image.chains import Trained
 from ebmjax.recipes.models.image.monitor import ImageMonitor, anatomy
 from ebmjax.recipes.parts.samplers import larger, temperature
 from ebmjax.recipes.parts.samplers.bind import bound as bind
-from ebmjax.recipes.parts.samplers.literal_mala import literal_mala
+from experiments.literal.mala import literal_mala
+
+LITERAL = "literal/mala.py:literal_mala"
 
 
 def bound(config, name, shape):
@@ -118,7 +120,7 @@ def test_no_chain_leaves_its_box(name, box):
     np.testing.assert_allclose(position, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "expected"), [("sgld", 0.5), ("literal_mala", 0.45)])
+@pytest.mark.parametrize(("name", "expected"), [("sgld", 0.5), (LITERAL, 0.45)])
 def test_a_box_that_rejects_projects_only_what_never_rejects(name, expected):
     """Has energies above 0 on a slope of 0.5, so that the literal ratio likes to leave."""
     config = smoke(**{"sampler.box": "reject", "sampler.low": -0.5, "sampler.high": 0.5})

@@ -7,8 +7,10 @@ import pytest
 
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers.bind import bound as bind
-from ebmjax.recipes.parts.samplers.literal_mala import literal_mala
 from experiments.configs import jem_digits
+from experiments.literal.mala import literal_mala
+
+LITERAL = "literal/mala.py:literal_mala"
 
 
 def bound(name, density, **overrides):
@@ -45,13 +47,12 @@ def test_the_first_proposal_of_tempered_mala_is_that_of_mala():
     )
 
 
-def test_literal_mala_has_the_step_the_noise_and_the_ratio_of_its_section():
+def test_literal_mala_has_the_step_and_the_noise_of_its_fields():
     density = lambda x: -2.0 - 0.1 * jnp.sum(x**2)  # noqa: E731
     start = jnp.array([0.3, -0.2])
-    section = jem_digits.get_config().sampler.literal_mala
-    expected = literal_mala(density, step_size=section.step_size, noise_scale=section.noise_scale)
+    expected = literal_mala(density, step_size=1.0, noise_scale=0.01)
     np.testing.assert_array_equal(
-        moves(bound("literal_mala", density), start, 20), moves(expected, start, 20)
+        moves(bound(LITERAL, density), start, 20), moves(expected, start, 20)
     )
 
 
@@ -59,8 +60,8 @@ def test_literal_mala_that_does_not_reject_is_sgld_with_its_ratio():
     """Down a bowl whose energy is positive everywhere, the ratio of energies is below 1."""
     density = lambda x: -2.0 - 0.1 * jnp.sum(x**2)  # noqa: E731
     start = jnp.array([0.3, -0.2])
-    chain = bound("literal_mala", density, **{"sampler.literal_mala.rejects": False})
-    sure = bound("literal_mala", density)
+    chain = bound(LITERAL, density, **{"sampler.options": '{"rejects": false}'})
+    sure = bound(LITERAL, density)
     state = chain.init(start)
     for key in jax.random.split(jax.random.key(0), 20):
         moved, info = chain.step(key, state)

@@ -23,8 +23,9 @@ from ebmjax.recipes.models.plane.numbers import (
     nearest_mode,
     spread_draws,
 )
-from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
+from ebmjax.recipes.parts.samplers import Chosen, defaults
 from experiments.configs.toy_samplers import get_config
+from experiments.literal.mala import literal_mala
 from experiments.literal.psgld import literal_psgld
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
@@ -182,7 +183,7 @@ def test_particles_move_together():
 def test_mala_as_printed_weighs_by_energies():
     """On a slope of energies above 0: by their quotient E(y) / E(x), where exponentials belong."""
     density, step, start = lambda x: jnp.sum(x) - 5.0, 0.3, jnp.array([0.5, -1.0])
-    printed, correct = (SAMPLERS[name].make for name in ("literal_mala", "mala"))
+    printed, correct = literal_mala, samplers.mala
     reached = 0
     for key in jax.random.split(jax.random.key(3), 8):
         noise = math.sqrt(2 * step) * jax.random.normal(jax.random.split(key)[0], (2,))

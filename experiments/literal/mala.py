@@ -1,0 +1,93 @@
+"""MALA with the accept ratio that the sampling-approaches thesis prints, its two errors apart."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax import samplers
+from ebmjax.recipes.config.declare import field
+from ebmjax.recipes.config.ranges import FLAG, one_of
+from ebmjax.recipes.parts.samplers.literal_mala import log_proposal_ratio
+from ebmjax.recipes.parts.samplers.table import LANGEVIN, NOISY
+from ebmjax.samplers import LangevinInfo, LangevinState
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+FIELDS = {
+    **{name: replace(one, default=NOISY[name]) for name, one in LANGEVIN.items()},
+    "ratio": field("energies", one_of("energies", "exponentials"), "what the ratio is of"),
+    "proposal": field("twice_step", one_of("twice_step", "noise"), "variance in the ratio"),
+    "rejects": field(True, FLAG, "whether the ratio decides; if not, it is only reported"),
+}
+
+
+def literal_mala(
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    noise_scale: Any = None,
+    temperature: Any = 1.0,
+    ratio: str = "energies",
+    proposal: str = "twice_step",
+    rejects: bool = True,
+) -> Sampler:
+    r"""``ebmjax.samplers.mala`` but for the number that decides.
+
+    .. math::
+        \alpha = \min\Big(1, \frac{E(y)\, q(x \mid y)}{E(x)\, q(y \mid x)}\Big), \qquad
+        q(\cdot \mid x) \propto \exp\Big(-\frac{\lVert \cdot - x + \epsilon \nabla E(x)
+            \rVert^2}{4 \epsilon}\Big)
+
+    for the move :math:`y = x - \epsilon \nabla E(x) + \sigma \xi`. Wrong twice: energies stand
+    where their exponentials belong, and the density q is that of noise of variance
+    :math:`2 \epsilon` whatever :math:`\sigma` is. A ratio below zero, of energies of two signs, is
+    taken as zero, and so is that of a move out of a box, to where the density is 0. The thesis
+    prints :math:`+\nabla \log E` as the mean of q; here it is the mean of the move.
+
+    Args:
+      log_density_fn: -E of one position.
+      step_size: :math:`\epsilon`.
+      noise_scale: :math:`\sigma`; None for :math:`\sqrt{2 \epsilon T}`.
+      temperature: T of the target where ``ratio`` is "exponentials", and of the noise where
+        ``noise_scale`` is None.
+      ratio: "energies" as printed, or "exponentials".
+      proposal: "twice_step" as printed, or "noise", the density of the move.
+      rejects: whether the number decides; if not, the chain is SGLD's and only reports it.
+
+    Source: sampling-approaches thesis, section 3.3.4 and Alg. 10.
+    """
+    sigma = noise_scale
+    if sigma is None:
+        sigma = jnp.sqrt(2.0 * jnp.asarray(step_size) * temperature)
+
+    def init(position: PyTree, key: Key | None = None) -> LangevinState:
+        del key
+        return samplers.mala_init(position, log_density_fn)
+
+    def step(key: Key, state: LangevinState) -> tuple[LangevinState, LangevinInfo]:
+        noise_key, coin_key = jax.random.split(key)
+        noise = sigma * jax.random.normal(noise_key, jnp.shape(state.position))
+        proposed = init(state.position + step_size * state.score + noise)
+        variance = 2.0 * step_size if proposal == "twice_step" else jnp.square(sigma)
+        log_proposals = log_proposal_ratio(step_size, noise, state, proposed, variance)
+        if ratio == "energies":
+            # Times the exponential of what may be far above 88: in logarithms.
+            quotient = proposed.log_density / state.log_density
+            log_ratio = jnp.log(jnp.maximum(quotient, 0.0)) + log_proposals
+        else:
+            difference = proposed.log_density - state.log_density
+            log_ratio = difference / temperature + log_proposals
+        # An infinite energy would have the largest ratio of energies.
+        is_lost = jnp.isnan(log_ratio) | jnp.isneginf(proposed.log_density)
+        probability = jnp.where(is_lost, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+        is_accepted = (jax.random.uniform(coin_key) < probability) | (not rejects)
+        state = jax.tree.map(partial(jnp.where, is_accepted), proposed, state)
+        return state, LangevinInfo(probability, is_accepted, state.log_density)
+
+    return Sampler(init, step)
+
+
+literal_mala.rejects = True
+literal_mala.decoupled = True  # at any temperature: errors are its point
