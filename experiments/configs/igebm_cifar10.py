@@ -22,8 +22,8 @@ Variants:
 - mala_adapted: the base's temperature; the step adapts to an acceptance of 0.57.
 - conditional.
 - icd: Du et al. 2021 with three scales, swish, KL term and entropy, augmented starts.
-- cpu: a small network on 5,000 images of 16x16, with the base's constants; cpu_literal: by the
-  thesis's printed ratio, as cpu_thesis_literal is of cpu_thesis.
+- cpu: a small network on 5,000 images of 16x16, with the base's constants.
+- cpu_literal, cpu_thesis_literal: the same and the next, by the thesis's printed ratio.
 - cpu_thesis: the same with 60 steps of 100, noise of variance 1e-4, learning rate 1e-4 and
   augmented starts. The thesis calls its 1e-4 a standard deviation in 4.2 (as variant "thesis" has
   it) and a variance in 4.2.1 and Alg. 7 to 10.

@@ -148,3 +148,12 @@ def test_the_figure_of_a_study_has_the_rows_that_were_run(
     assert (tmp_path / "chains.png").stat().st_size > 5_000
     figure = figures["chains.png"]
     assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]
+
+
+def test_profiles_of_a_function_are_read_by_its_name(tmp_path):
+    """Its dots are no ends of a name."""
+    (tmp_path / "monitor").mkdir()
+    profile = chain_profiles.named("literal/mala.py:literal_mala", {"acceptance_prob": [0.5, 1.0]})
+    np.savez(tmp_path / "monitor" / "000003.npz", **profile)
+    (numbers,) = chain_profiles.read(tmp_path).values()
+    np.testing.assert_array_equal(numbers["acceptance_prob"][3], [0.5, 1.0])
