@@ -1,6 +1,7 @@
 """Fields that several families have: a name has one range and one meaning in all of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -15,7 +16,6 @@ from ebmjax.recipes.config.declare import (
     field,
     given,
     waiting,
-    with_defaults,
 )
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import (
@@ -252,15 +252,7 @@ _KNOWN: Fields = {
 def shared(**sections: dict[str, object]) -> dict[str, Field]:
     """Declarations of the named fields with the defaults of a family, section by section."""
     defaults = {f"{name}.{key}": v for name, part in sections.items() for key, v in part.items()}
-    return with_defaults(_KNOWN, defaults)
-
-
-def with_digits(base: Mapping[str, Any], max_test: int) -> dict[str, Any]:
-    """Returns ``base`` with the sizes of the packaged digits, unless it names other data."""
-    if base.get("data.name", "digits") != "digits":
-        return dict(base)
-    sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
-    return {**{f"data.{name}": size for name, size in sizes.items()}, **base}
+    return {name: replace(_KNOWN[name], default=value) for name, value in defaults.items()}
 
 
 def configure_images(
@@ -288,8 +280,10 @@ def configure_images(
     Raises:
       UnknownVariantError: for a variant that does not exist.
     """
-    fields, base = families.all_fields(family), with_digits(base, max_test)
-    return declare.configure(fields, variant, base, {**common, **variants})
+    sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
+    if base.get("data.name", "digits") == "digits":
+        base = {**{f"data.{name}": size for name, size in sizes.items()}, **base}
+    return declare.configure(families.all_fields(family), variant, base, {**common, **variants})
 
 
 def family(name: str) -> dict[str, Field]:

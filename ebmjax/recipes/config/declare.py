@@ -113,11 +113,6 @@ def section(name: str, fields: Fields, *when: When) -> dict[str, Field]:
     return {f"{name}.{key}": one for key, one in under(fields, *when).items()}
 
 
-def with_defaults(known: Fields, defaults: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields of ``known`` that ``defaults`` names, with its values."""
-    return {name: replace(known[name], default=value) for name, value in defaults.items()}
-
-
 def defaults(fields: Fields) -> ConfigDict:
     """A new configuration with every field at its default."""
     config = ConfigDict()

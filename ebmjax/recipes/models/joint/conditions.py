@@ -2,15 +2,7 @@
 
 from collections.abc import Mapping
 
-from ebmjax.recipes.config.declare import (
-    Field,
-    When,
-    above_zero,
-    chosen,
-    given,
-    under,
-    waiting,
-)
+from ebmjax.recipes.config.declare import Field, When, above_zero, chosen, given, under, waiting
 
 ENERGY = above_zero("loss.generative_weight", "an energy model")
 AUGMENTED = given("data.augment_positives", "augmented images for p(x)")

@@ -19,12 +19,7 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     shared,
 )
-from ebmjax.recipes.config.declare import (
-    Field,
-    field,
-    under,
-    waiting,
-)
+from ebmjax.recipes.config.declare import Field, field, under, waiting
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
