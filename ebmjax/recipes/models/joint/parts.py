@@ -98,7 +98,8 @@ def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
 
 def classified_view(config: Config) -> learning.View:
     """Labelled images to what the network sees: augmented, with noise."""
-    return partial(_view, config.data, config.data.crop_padding, config.data.flip)
+    section = config.data
+    return partial(_view, section.noise_scale, section.crop_padding, section.flip)
 
 
 def positive_view(config: Config) -> learning.View:
@@ -109,18 +110,18 @@ def positive_view(config: Config) -> learning.View:
     """
     section = config.data
     if not section.augment_positives:
-        return partial(_view, section, 0, False)
+        return partial(_view, section.noise_scale, 0, False)
     padding, is_flipped = section.positive_crop_padding, section.positive_flip
     return partial(
         _view,
-        section,
+        section.noise_scale,
         section.crop_padding if padding is None else padding,
         section.flip if is_flipped is None else is_flipped,
     )
 
 
 def _view(
-    section: Config, padding: int, is_flipped: bool, key: jax.Array, images: jax.Array
+    noise_scale: float, padding: int, is_flipped: bool, key: jax.Array, images: jax.Array
 ) -> jax.Array:
     crop_key, flip_key, _, noise_key = jax.random.split(key, 4)
     x = data.to_signed_unit(images)
@@ -128,8 +129,8 @@ def _view(
         x = data.reflect_pad_crop(crop_key, x, padding=padding)
     if is_flipped:
         x = data.random_flip(flip_key, x)
-    if section.noise_scale:
-        x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)
+    if noise_scale:
+        x = data.add_gaussian_noise(noise_key, x, scale=noise_scale)
     return x
 
 
@@ -185,8 +186,11 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
     """Adam or SGD with warm-up, a rate that decays, and coupled weight decay."""
     section = config.optimizer
     total_steps = config.train.num_epochs * steps_per_epoch
+    scales: dict[int, float] = {}
+    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+        scales[step] = scales.get(step, 1.0) * section.decay_factor
     schedules = {
-        "steps": partial(_steps_down, section, steps_per_epoch),
+        "steps": partial(optax.piecewise_constant_schedule, boundaries_and_scales=scales),
         "cosine": partial(optax.cosine_decay_schedule, decay_steps=total_steps),
     }
     make_schedule = schedules[section.schedule]
@@ -208,10 +212,3 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         transforms[section.name](),
         optax.scale_by_learning_rate(schedule),
     )
-
-
-def _steps_down(section: Config, steps_per_epoch: int, learning_rate: Any) -> optax.Schedule:
-    scales: dict[int, float] = {}
-    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
-        scales[step] = scales.get(step, 1.0) * section.decay_factor
-    return optax.piecewise_constant_schedule(learning_rate, scales)

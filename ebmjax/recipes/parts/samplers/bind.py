@@ -28,7 +28,7 @@ def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[...
         where the family has them.
       shape: of one position.
     """
-    box = section.get("box", "none")
+    box, falls = section.get("box", "none"), is_annealed(section)
     options = hyperparameters(chosen)
     if chosen.entry.needs == BLACKJAX:
         options["num_coordinates"] = math.prod(shape)
@@ -45,7 +45,7 @@ def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[...
         if chosen.entry.needs == FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
             return _split(partial(make, max_score=max_score, **ends), chosen.name, log_density_fn)
-        if is_annealed(section):
+        if falls:
             make = _annealed(make, options, values["fraction"], section.num_steps)
         if box != "none":
             make = in_box(make, box, low, high, rejects=chosen.rejects)
