@@ -43,6 +43,7 @@ NAMING_CODE = {
     "loss_name": "that is the run's objective",
     "optimizer_name": "that makes the run's optimiser",
     "eval_functions": "that evaluates the run, all of them with commas between",
+    "eval_samplers": "that is one of the samplers compared, all of them with commas between",
 }
 """Options that name again the code of a run's configuration, with words for it."""
 
@@ -74,7 +75,7 @@ def main() -> None:
         for name in ("data_path", *NAMING_CODE)
         if (value := getattr(arguments, name)) is not None
     }
-    for name in {"sampler_names", "eval_functions"}.intersection(given):
+    for name in {"sampler_names", "eval_functions", "eval_samplers"}.intersection(given):
         given[name] = tuple(given[name].split(","))
     if arguments.checkpoint:
         given["eval_checkpoint"] = arguments.checkpoint

@@ -16,7 +16,8 @@ from ebmjax._user_function import user_function
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.run import trained, use
+from ebmjax.recipes.run import run as runs
+from ebmjax.recipes.run import use
 from ebmjax.recipes.study.reader import Run
 
 CONFIGS = sorted((EXPERIMENTS / "configs").glob("[!_]*.py"))
@@ -150,16 +151,16 @@ class BuiltError(Exception):
 
 @pytest.fixture
 def built(monkeypatch):
-    def build(config, path):
-        raise BuiltError(config)
+    def build(run):
+        raise BuiltError(run.now)
 
-    monkeypatch.setattr(families, "build", build)
+    monkeypatch.setattr(runs.Run, "build", build)
 
 
 @pytest.fixture
 def whole(finished, monkeypatch):
     """Makes a folder look whole: with a state to use, which is never read here."""
-    monkeypatch.setattr(trained, "find_saved", lambda *_: "a state")
+    monkeypatch.setattr(runs, "find_saved", lambda *_: "a state")
 
 
 def built_from(folder, **given):
