@@ -45,10 +45,7 @@ damping = partial(over_training, DAMPING, "damping")
 def samples(rows: Sequence[str], folder: Path) -> None:
     """Draws ``samples.png`` of a study's folder: samples of seed 0's runs at the end.
 
-    Args:
-      rows: rows to show, a panel each, if they have a run. A panel shows slots of the buffer, or
-        without one chains as in training.
-      folder: of the study.
+    Each of ``rows`` with a run has a panel: slots of the buffer, or else chains as in training.
     """
     paths = {row: reader.first(folder, row).snapshots() for row in rows}
     ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}

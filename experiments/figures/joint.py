@@ -37,12 +37,7 @@ def learning(rows: Sequence[str], folder: Path) -> None:
 
 
 def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """Draws ``training_<scenario>.png`` of a study's folder, for each scenario with a run.
-
-    Args:
-      rows: a scenario to the labels of its rows.
-      folder: of the study.
-    """
+    """Draws ``training_<scenario>.png`` of a study's folder, by the labels of a scenario's rows."""
     for scenario, labels in rows.items():
         over_training(ROBUST, f"training_{reader.folder_name(scenario)}", folder, labels)
 
@@ -51,11 +46,7 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
     """Draws ``landscapes.png`` of a study's folder: energies around seed 0's trained parameters.
 
     Energies are relative to that at the parameters, on one colour scale. A panel's title has their
-    range.
-
-    Args:
-      rows: the label of a row to its panel's title. Rows without a run or a landscape are left out.
-      folder: of the study.
+    range. ``rows`` has the title of each row's panel; rows without a landscape are left out.
     """
     found = {}
     for row, title in rows.items():
@@ -82,10 +73,6 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
 
     Each row has a line, the mean over seeds with their range. The same for refined images is below,
     if any row has it. Runs that diverged or are missing are left out.
-
-    Args:
-      rows: labels.
-      folder: of the study.
     """
     plain = {row: _reports(folder, row, "robustness") for row in rows}
     refined = {row: [one["refined"] for one in r if "refined" in one] for row, r in plain.items()}
@@ -116,9 +103,8 @@ def _reports(folder: Path, row: str, part: str) -> list[dict[str, Any]]:
 def reliability(rows: Mapping[str, str], folder: Path) -> None:
     """Draws ``reliability.png`` of a study's folder: a diagram a row, with all seeds' images.
 
-    Args:
-      rows: the label of a row to its panel's title. Rows without an evaluated run are left out.
-      folder: the study's folder. Diverged runs do not count; the title says how many runs do.
+    ``rows`` has the title of each row's panel, to which the number of seeds is added. Diverged runs
+    do not count, and rows without others are left out.
 
     Source: SVGD-in-JEM thesis, Figure 5.5.
     """

@@ -49,10 +49,7 @@ ROWS: dict[str, str | list[str]] = {
     "SGLD": CONFIG,
     "MALA, literal": PRINTED,
     "MALA, energies": [PRINTED, OPTIONS + '{"proposal": "noise"}'],
-    "MALA, variance 2 step": [
-        PRINTED,
-        OPTIONS + '{"ratio": "exponentials", "temperature": 1.0}',
-    ],
+    "MALA, variance 2 step": [PRINTED, OPTIONS + '{"ratio": "exponentials", "temperature": 1.0}'],
     "MALA, T = 1": f"{CONFIG}:mala_decoupled",
     "MALA, implied T": MALA,
     "MALA, implied T, rejects the box's outside": [MALA, "--config.sampler.box=reject"],

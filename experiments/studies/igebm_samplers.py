@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.named_columns import fid_columns, named
 
@@ -75,18 +75,14 @@ THESIS_CIFAR = {
 }
 # Where a data set differs from CIFAR-10; a flipped digit is none.
 DATA = {
-    "CIFAR-10": (),
-    "SVHN": (
-        "--config.data.name=svhn_cropped",
-        "--config.data.max_train=73257",
-        "--config.data.max_test=26032",
-    ),
-    "MNIST": (
-        "--config.data.name=mnist",
-        "--config.data.image_size=28",
-        "--config.data.max_train=60000",
-        "--config.sampler.augmentation.is_flipped=False",
-    ),
+    "CIFAR-10": {},
+    "SVHN": {"data.name": "svhn_cropped", "data.max_train": 73257, "data.max_test": 26032},
+    "MNIST": {
+        "data.name": "mnist",
+        "data.image_size": 28,
+        "data.max_train": 60000,
+        "sampler.augmentation.is_flipped": False,
+    },
 }
 COLUMNS = {
     **fid_columns("buffer", "fresh", "short"),
@@ -141,7 +137,7 @@ STUDIES = {
     ),
     "table": Study(
         rows={
-            f"{data}, {label}": [f"configs/igebm_cifar10.py:{variant}", *changes]
+            f"{data}, {label}": [f"configs/igebm_cifar10.py:{variant}", *make_flags(changes)]
             for data, changes in DATA.items()
             for label, variant in THESIS_CIFAR.items()
         },

@@ -27,13 +27,9 @@ JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
 # SADA-JEM's chains have no noise, so one copy is the mean over copies.
 REFINED = "--config.eval.refine_steps=10"
 COPIES = "--config.eval.num_eot=2"
-PROXIMAL = (
-    "--config.sampler.name=proximal_sgld",
-    "--config.sampler.low=-1.0",
-    "--config.sampler.high=1.0",
-)
+PROXIMAL = joint_rows.PARTS["proximal step"] | joint_rows.PARTS["box of the data"]
 ROWS = {
-    "softmax": [f"{JEM}:softmax", REFINED, *PROXIMAL],
+    "softmax": [f"{JEM}:softmax", REFINED, *joint_rows.flags_of(PROXIMAL, is_jem=False)],
     "SADA-JEM's classifier": [SADAJEM, "--config.loss.generative_weight=0", REFINED],
     "JEM": [JEM, REFINED, COPIES],
     "JEM, SAM": [f"{JEM}:sam", REFINED, COPIES],

@@ -21,7 +21,7 @@ import numpy as np
 
 from ebmjax.recipes.study import Study, make_flags, reader
 from ebmjax.recipes.study.figures import draw_tiles
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import Columns, fid_columns, named
 
 SETS: dict[str, dict[str, object]] = {
     "digits 16x16": {"data.name": "digits", "data.image_size": 16, "train.num_epochs": 5},
@@ -108,17 +108,10 @@ def draw(name: str, folder: Path) -> None:
     draw_tiles(folder / "samples.png", found, 5, size=(2.2, 2.4), most=len(SETS))
 
 
-def study(
-    config: str, columns: dict[str, tuple[str, float, int]], drawn: str, *common: str
-) -> Study:
-    """Three seeds of every row."""
-    return Study(
-        rows=rows(config),
-        columns={**columns, **named("steps", "skipped steps")},
-        num_seeds=3,
-        common=common,
-        draw=partial(draw, drawn),
-    )
+def study(config: str, columns: Columns, drawn: str, *common: str, num_seeds: int = 3) -> Study:
+    """The sets of images, each by ``config``."""
+    ended = named("steps", "skipped steps")
+    return Study(rows(config), columns | ended, num_seeds, common, partial(draw, drawn))
 
 
 STUDIES = {
@@ -133,19 +126,13 @@ STUDIES = {
         {**fid_columns("buffer", "fresh"), **named("energy of fresh - of data, nats")},
         "buffer",
     ),
-    "latent": Study(
-        rows=rows("latent"),
-        columns={
-            **named("squared error a pixel"),
-            **fid_columns("fresh"),
-            **named("steps", "skipped steps"),
-        },
+    "latent": study(
+        "latent",
+        {**named("squared error a pixel"), **fid_columns("fresh")},
+        "samples",
+        "--config.train.num_repeats=3",
+        "--config.eval.evidence_methods=()",
+        "--config.eval.smallest_generated=20",
         num_seeds=1,
-        common=(
-            "--config.train.num_repeats=3",
-            "--config.eval.evidence_methods=()",
-            "--config.eval.smallest_generated=20",
-        ),
-        draw=partial(draw, "samples"),
     ),
 }

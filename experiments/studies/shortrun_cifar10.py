@@ -49,7 +49,6 @@ STUDY = Study(
     columns=COLUMNS,
     num_seeds=3,
     draw=draw_each(
-        partial(over_training, figures.REWEIGHTED, "training"),
-        partial(figures.samples, list(ROWS)),
+        partial(over_training, figures.REWEIGHTED, "training"), partial(figures.samples, list(ROWS))
     ),
 )

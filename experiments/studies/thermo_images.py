@@ -79,11 +79,8 @@ def study(
     )
 
 
-CELEBA, CIFAR, CPU = (
-    "configs/thermo_celeba.py",
-    "configs/thermo_cifar10.py",
-    "configs/thermo_cifar10.py:cpu",
-)
+CELEBA, CIFAR = "configs/thermo_celeba.py", "configs/thermo_cifar10.py"
+CPU = f"{CIFAR}:cpu"
 STUDIES = {
     "celeba": study(CELEBA, EXPONENTS, BATCHES, num_repeats=5, further=changed(CELEBA)),
     "cifar10": study(CIFAR, EXPONENTS, BATCHES, num_repeats=5),
