@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase, tell_phases
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
 from ebmjax.recipes.folder import run_folder
@@ -32,20 +33,6 @@ Code from outside ebmjax that the folder names (your own network or sampler, a f
 the data) is run only if you name it again, with --model_factory, --data_name and so on, or trust it
 with --allow_code.
 """
-
-NAMING_CODE = {
-    "data_name": "that reads the run's data",
-    "model_factory": "that makes the run's network",
-    "sampler_name": "that is the run's sampler",
-    "sampler_names": "that is one of the run's samplers, all of them with commas between",
-    "sampler_prior_name": "that is the sampler of the prior",
-    "sampler_posterior_name": "that is the sampler of the posterior",
-    "loss_name": "that is the run's objective",
-    "optimizer_name": "that makes the run's optimiser",
-    "eval_functions": "that evaluates the run, all of them with commas between",
-    "eval_samplers": "that is one of the samplers compared, all of them with commas between",
-}
-"""Options that name again the code of a run's configuration, with words for it."""
 
 SPLITS = ("test", "train")
 """Splits that are scored, unless one is named: the first that there is."""
@@ -72,11 +59,9 @@ def main() -> None:
     use_compilation_cache()
     given = {
         name: value
-        for name in ("data_path", *NAMING_CODE)
+        for name in ("data_path", *fields_naming_code())
         if (value := getattr(arguments, name)) is not None
     }
-    for name in {"sampler_names", "eval_functions", "eval_samplers"}.intersection(given):
-        given[name] = tuple(given[name].split(","))
     if arguments.checkpoint:
         given["eval_checkpoint"] = arguments.checkpoint
     use = {"sample": _sampled, "score": _scored, "export": _exported}[command]
@@ -89,6 +74,23 @@ def main() -> None:
         stop(error)
     shapes = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
     print(f"{out}: {shapes}{', ...' * (len(arrays) > 6)}")
+
+
+def fields_naming_code() -> dict[str, tuple[str, bool]]:
+    """Returns the fields that may name code from outside ebmjax, by their options.
+
+    Each has its dotted name, and whether it names several.
+    """
+    return {
+        name.replace(".", "_"): (name, isinstance(one.default, tuple))
+        for family in families.FAMILIES
+        for name, one in families.all_fields(family).items()
+        if one.values.names_code("own.py:part")
+    }
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def parser(command: str) -> argparse.ArgumentParser:
@@ -106,8 +108,9 @@ def parser(command: str) -> argparse.ArgumentParser:
     add("--step", type=_integer(0), help="saved step to use (default: the newest)")
     add("--checkpoint", choices=["newest", "best"], help="state to use (default: as the run says)")
     add("--data_path", help="where the run's data lie now (default: where they lay)")
-    for name, what in NAMING_CODE.items():
-        add(f"--{name}", help=f"FILE.py:FUNCTION {what}, named again")
+    for option, (name, is_many) in fields_naming_code().items():
+        text = f"FILE.py:FUNCTION of config.{name}, named again" + ", commas between" * is_many
+        add(f"--{option}", help=text, type=_split if is_many else str)
     add(
         "--allow_code", action="store_true", help="run the code that the folder names (default: no)"
     )

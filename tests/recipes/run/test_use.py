@@ -271,7 +271,7 @@ def test_images_that_cannot_be_scored_are_named(
 def test_help_shows_what_is_taken_where_nothing_is_said():
     for name in OUTPUTS:
         for action in use.parser(name)._actions:
-            has_to_be = action.required or action.dest in ("help", *use.NAMING_CODE)
+            has_to_be = action.required or action.dest in ("help", *use.fields_naming_code())
             assert has_to_be or "(default: " in action.help, action.dest
     assert "(default: 64)" in use.parser("sample").format_help()
 
