@@ -15,7 +15,6 @@ IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box
 SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
 PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
 STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
-ADAM = chosen("optimizer.name", "adam")
 SGD = chosen("optimizer.name", "sgd")
 STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
 SAM = given("optimizer.rho", "SAM's radius")
