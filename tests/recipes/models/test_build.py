@@ -8,7 +8,7 @@ from experiment_runs import digits
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models import build
-from ebmjax.recipes.models.joint import parts as jem_parts
+from ebmjax.recipes.models.joint import parts as joint_parts
 from experiments.configs import jem_digits
 
 
@@ -59,7 +59,7 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
         decay_epochs=(1.0, 2.0, 2.0, 2.1),
         decay_factor=0.5,
     )
-    optimizer = jem_parts.optimizer(config, steps_per_epoch=3)
+    optimizer = joint_parts.optimizer(config, steps_per_epoch=3)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(8):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -75,7 +75,7 @@ def test_a_joint_models_rate_may_decay_by_a_cosine():
     config.optimizer.update(
         name="sgd", momentum=0.0, learning_rate=0.8, schedule="cosine", warmup_steps=2
     )
-    optimizer = jem_parts.optimizer(config, steps_per_epoch=2)
+    optimizer = joint_parts.optimizer(config, steps_per_epoch=2)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(9):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -89,7 +89,7 @@ def test_a_joint_models_decay_of_weights_is_coupled_and_its_momentum_adds_up():
     """The decay is part of the gradient, 1 + 0.25 * 2, of which momentum keeps a half."""
     config = jem_digits.get_config()
     config.optimizer.update(name="sgd", momentum=0.5, learning_rate=0.1, weight_decay=0.25)
-    optimizer = jem_parts.optimizer(config, steps_per_epoch=100)
+    optimizer = joint_parts.optimizer(config, steps_per_epoch=100)
     params, updates = jnp.float32(2.0), []
     state = optimizer.init(params)
     for _ in range(2):

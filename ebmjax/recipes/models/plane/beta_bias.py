@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ebmjax.recipes.models.plane import grid as toy_grid
+from ebmjax.recipes.models.plane import grid as plane_grid
 from ebmjax.recipes.models.plane.grid import Grid
 
 # Rounding of float64 log densities is below this: a smaller spread counts as none.
@@ -68,8 +68,8 @@ def reweighted_distance(
         return math.nan
     with np.errstate(divide="ignore"):
         product = np.log(negatives) + beta * np.asarray(log_density, np.float64)
-    product = toy_grid.normalised(product, grid)
-    return toy_grid.total_variation(np.exp(truth), np.exp(product), grid)
+    product = plane_grid.normalised(product, grid)
+    return plane_grid.total_variation(np.exp(truth), np.exp(product), grid)
 
 
 class Parts(NamedTuple):

@@ -17,7 +17,7 @@ from ebmjax import losses
 from ebmjax.densities import tempered
 from ebmjax.recipes.folder.workdir import save_snapshot
 from ebmjax.recipes.models.build import Use
-from ebmjax.recipes.models.plane import grid as toy_grid
+from ebmjax.recipes.models.plane import grid as plane_grid
 from ebmjax.recipes.models.plane.beta_bias import Parts, compensation, reweighted_distance
 from ebmjax.recipes.models.plane.checks import name_of
 from ebmjax.recipes.models.plane.monitor import PlaneMonitor
@@ -131,9 +131,9 @@ class BetaMonitor(PlaneMonitor):
         """Returns numbers of samples (n, 2), by their kernel density estimate."""
         grid = self.grid
         estimate = self._estimate(samples)
-        inside = toy_grid.mass(estimate, grid)
+        inside = plane_grid.mass(estimate, grid)
         report = {
-            "sample_tv": toy_grid.total_variation(np.exp(self.truth), estimate, grid),
+            "sample_tv": plane_grid.total_variation(np.exp(self.truth), estimate, grid),
             "sample_kl": math.nan,
             "sample_share_tv": self._share_distance(self.parts.shares(samples)),
             "outside": 1.0 - inside,
@@ -141,7 +141,7 @@ class BetaMonitor(PlaneMonitor):
         if inside > 0:
             with np.errstate(divide="ignore"):
                 log_estimate = np.log(estimate / inside)
-            report["sample_kl"] = toy_grid.kl_divergence(log_estimate, self.truth, grid)
+            report["sample_kl"] = plane_grid.kl_divergence(log_estimate, self.truth, grid)
         return report
 
     def _bias(self, state: TrainState, arrays: dict[str, Any]) -> dict[str, list[Any]]:
@@ -181,7 +181,7 @@ class BetaMonitor(PlaneMonitor):
         numbers: dict[str, Any] = {
             "bias_slope": math.nan,
             "bias_correlation": math.nan,
-            "negative_tv": toy_grid.total_variation(truth, estimate, self.grid),
+            "negative_tv": plane_grid.total_variation(truth, estimate, self.grid),
             "reweighted_tv": reweighted_distance(
                 log_density, self.truth, negatives=estimate, beta=beta, grid=self.grid
             ),
@@ -190,10 +190,10 @@ class BetaMonitor(PlaneMonitor):
             "density_shares": None,
             "sample_shares": self.parts.shares(samples).tolist(),
         }
-        if toy_grid.border_mass(log_density, self.grid) > toy_grid.MAX_BORDER_MASS:
+        if plane_grid.border_mass(log_density, self.grid) > plane_grid.MAX_BORDER_MASS:
             return numbers
-        learned = toy_grid.normalised(log_density, self.grid)
-        data = toy_grid.smoothed(truth, self.grid, self.config.eval.bandwidth)
+        learned = plane_grid.normalised(log_density, self.grid)
+        data = plane_grid.smoothed(truth, self.grid, self.config.eval.bandwidth)
         exact = grid_draws(rng, log_density, grid=self.grid, num=len(draws))
         return {
             **numbers,
@@ -204,13 +204,13 @@ class BetaMonitor(PlaneMonitor):
         }
 
     def _estimate(self, samples: np.ndarray) -> np.ndarray:
-        return toy_grid.smoothed_histogram(samples, self.grid, self.config.eval.bandwidth)
+        return plane_grid.smoothed_histogram(samples, self.grid, self.config.eval.bandwidth)
 
     def _distance_to(self, learned: np.ndarray, samples: np.ndarray) -> float:
-        return toy_grid.total_variation(np.exp(learned), self._estimate(samples), self.grid)
+        return plane_grid.total_variation(np.exp(learned), self._estimate(samples), self.grid)
 
     def _density_shares(self, log_density: np.ndarray) -> np.ndarray:
-        masses = np.exp(toy_grid.normalised(log_density, self.grid)).ravel()
+        masses = np.exp(plane_grid.normalised(log_density, self.grid)).ravel()
         return self.parts.shares(self.grid.centres, masses)
 
     @cached_property

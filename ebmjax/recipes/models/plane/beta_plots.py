@@ -10,7 +10,7 @@ import numpy as np
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.plots import by_step, column, figure, legend, shades, shape
 from ebmjax.recipes.folder.workdir import read_rows, snapshots
-from ebmjax.recipes.models.plane import grid as toy_grid
+from ebmjax.recipes.models.plane import grid as plane_grid
 from ebmjax.recipes.models.plane.grid import Grid
 
 # Lower log densities have one colour, as in the papers' panels.
@@ -33,8 +33,8 @@ def panels(path: Path, arrays: Any, truth: np.ndarray, config: Config) -> None:
     pairs = zip(config.loss.betas, arrays["log_densities"], arrays["samples"], strict=True)
     for beta, log_density, samples in pairs:
         title, learned = shown_density(log_density, grid, np.exp(truth))
-        estimate = toy_grid.smoothed_histogram(samples, grid, section.bandwidth)
-        distance = toy_grid.total_variation(np.exp(truth), estimate, grid)
+        estimate = plane_grid.smoothed_histogram(samples, grid, section.bandwidth)
+        distance = plane_grid.total_variation(np.exp(truth), estimate, grid)
         with np.errstate(divide="ignore"):
             log_estimate = np.log(estimate)
         columns.append(
@@ -57,10 +57,10 @@ def shown_density(
     log_density: np.ndarray, grid: Grid, truth: np.ndarray
 ) -> tuple[str, np.ndarray | None]:
     """Returns a learned density's caption, and its normalised logarithm or None."""
-    if toy_grid.border_mass(log_density, grid) > toy_grid.MAX_BORDER_MASS:
+    if plane_grid.border_mass(log_density, grid) > plane_grid.MAX_BORDER_MASS:
         return "not normalisable", None
-    learned = toy_grid.normalised(log_density, grid)
-    return f"TV {toy_grid.total_variation(truth, np.exp(learned), grid):.2f}", learned
+    learned = plane_grid.normalised(log_density, grid)
+    return f"TV {plane_grid.total_variation(truth, np.exp(learned), grid):.2f}", learned
 
 
 def tile(

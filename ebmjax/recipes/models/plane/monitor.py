@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.models.plane import grid as toy_grid
+from ebmjax.recipes.models.plane import grid as plane_grid
 from ebmjax.recipes.models.plane.grid import MAX_BORDER_MASS, Grid
 from ebmjax.recipes.models.plane.numbers import grid_draws
 
@@ -44,7 +44,7 @@ class PlaneMonitor:
     def truth(self) -> np.ndarray:
         """Log density of the data, normalised on the grid."""
         values = jax.vmap(self.toy.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
-        return toy_grid.normalised(np.asarray(values), self.grid)
+        return plane_grid.normalised(np.asarray(values), self.grid)
 
     def drawn(self, key: jax.Array, log_density: np.ndarray, num: int) -> np.ndarray:
         """Returns ``num`` independent draws (num, 2) of a log density (num, num) on the grid."""
@@ -53,7 +53,7 @@ class PlaneMonitor:
 
     def check(self) -> None:
         """Raises ConfigError for a grid that cuts off the data."""
-        share, section = toy_grid.border_mass(self.truth, self.grid), self.config.eval
+        share, section = plane_grid.border_mass(self.truth, self.grid), self.config.eval
         if share > MAX_BORDER_MASS:
             raise ConfigError(
                 f"config.eval.half_width={section.half_width} leaves {share:.2g} of the data's own "
@@ -74,11 +74,11 @@ class PlaneMonitor:
     def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
         """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
         grid = self.grid
-        share = toy_grid.border_mass(log_density, grid)
+        share = plane_grid.border_mass(log_density, grid)
         report = {"density_tv": math.nan, "density_kl": math.nan, "border_mass": share}
         if share <= MAX_BORDER_MASS:
-            learned = toy_grid.normalised(log_density, grid)
+            learned = plane_grid.normalised(log_density, grid)
             truth = np.exp(self.truth)
-            report["density_tv"] = toy_grid.total_variation(truth, np.exp(learned), grid)
-            report["density_kl"] = toy_grid.kl_divergence(self.truth, learned, grid)
+            report["density_tv"] = plane_grid.total_variation(truth, np.exp(learned), grid)
+            report["density_kl"] = plane_grid.kl_divergence(self.truth, learned, grid)
         return report

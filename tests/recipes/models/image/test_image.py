@@ -20,7 +20,7 @@ from ebmjax.recipes.models.image.evaluate import worst
 from ebmjax.recipes.run.tracking import evaluation_table
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
-from experiments.figures import image as igebm_figures
+from experiments.figures import image as image_figures
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,8 @@ def test_the_figures_of_a_study(finished, tmp_path):
         lines = (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
         # One seed diverged halfway.
         (folder / "metrics.jsonl").write_text("".join(lines[: 4 if seed else None]))
-    igebm_figures.acceptance(tmp_path)
-    igebm_figures.damping(tmp_path)
+    image_figures.acceptance(tmp_path)
+    image_figures.damping(tmp_path)
     for name in ("acceptance", "damping"):
         assert (tmp_path / f"{name}.png").stat().st_size > 20_000
 

@@ -9,7 +9,7 @@ from image_smoke import smoke
 
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.image import objectives
-from ebmjax.recipes.models.image import parts as igebm_parts
+from ebmjax.recipes.models.image import parts as image_parts
 from ebmjax.recipes.parts.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
@@ -158,18 +158,18 @@ def test_neither_noise_nor_temperature(tmp_path):
 @pytest.mark.parametrize("shape", [(2,), (8, 8, 2)])
 def test_augmentation_of_what_is_no_image(shape):
     with pytest.raises(ConfigError, match=r"crops and recolours images of shape .height, width"):
-        igebm_parts.augmentation(smoke("augmented"), shape)
-    assert igebm_parts.augmentation(smoke(), shape) is None
+        image_parts.augmentation(smoke("augmented"), shape)
+    assert image_parts.augmentation(smoke(), shape) is None
 
 
 def test_temperatures():
     config = smoke(**{"sampler.mala.step_size": 2.0, "sampler.mala.noise_scale": 0.4})
     config.sampler.names = ("mala", "hmc")
-    mala, hmc = igebm_parts.chosen(config).values()
+    mala, hmc = image_parts.chosen(config).values()
     assert implied_temperature(mala) == temperature(mala) == pytest.approx(0.04)
     assert implied_temperature(hmc) == temperature(hmc) == 5e-5
     config.sampler.mala.temperature = 1.0
-    mala = igebm_parts.chosen(config)["mala"]
+    mala = image_parts.chosen(config)["mala"]
     assert temperature(mala) == 1.0
     assert implied_temperature(mala) == pytest.approx(0.04)
 

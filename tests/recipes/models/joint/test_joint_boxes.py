@@ -9,7 +9,7 @@ import pytest
 
 from ebmjax.learning import ChainDensity
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.joint import checks as jem_checks
+from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers import SAMPLERS, check
 from ebmjax.recipes.parts.samplers.bind import bound as bind
@@ -89,13 +89,13 @@ def test_chains_that_start_outside_of_a_box_that_rejects_are_refused(law, scale,
     config.sampler.buffer.update(law=law, law_scale=scale)
     config.sampler.update(low=-1.2, high=high)
     with pytest.raises(ConfigError, match=f"law='{law}' starts them {where}"):
-        jem_checks.check(config)
+        joint_checks.check(config)
     config.sampler.update(name="sgld", box="clamp")  # whose starts are moved to the walls
-    jem_checks.check(config)
+    joint_checks.check(config)
 
 
 @pytest.mark.parametrize(("law", "scale"), [("uniform", 1.2), ("informative", 9.0)])
 def test_starts_may_reach_to_the_walls(law, scale):
     config = jem_digits.get_config("mala")
     config.sampler.buffer.update(law=law, law_scale=scale)
-    jem_checks.check(config)
+    joint_checks.check(config)

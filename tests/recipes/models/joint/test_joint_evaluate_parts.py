@@ -18,7 +18,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
 from ebmjax.recipes.models.joint import checks, evaluate, evaluate_plots
-from ebmjax.recipes.models.joint import ood as jem_ood
+from ebmjax.recipes.models.joint import ood as joint_ood
 from ebmjax.recipes.models.joint.chains import Trained, densities_of, trained
 from ebmjax.recipes.models.joint.evaluate_plots import _extremes
 from experiments.configs import jem_digits
@@ -112,12 +112,12 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
 def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
     test = data.load_digits("test").images[:6]
     config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.path": str(tmp_path)})
-    sets, skipped = jem_ood.ood_sets(config, test)
+    sets, skipped = joint_ood.ood_sets(config, test)
     assert all(images.shape == test.shape for images in sets.values())
     assert "is not prepared" in skipped["svhn_cropped"]
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
-        jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("no_such_set",)}), test)
+        joint_ood.ood_sets(smoke(**{"eval.ood_tfds": ("no_such_set",)}), test)
 
 
 def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
@@ -125,7 +125,7 @@ def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
     test = data.load_digits("test").images[:6]
     few = data.ImageData(test[:4], np.zeros(4, np.int32))
     monkeypatch.setattr(data, "load_tfds", lambda *_, **__: few)
-    sets, skipped = jem_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
+    sets, skipped = joint_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
     assert "svhn_cropped" not in sets
     assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax import data
-from ebmjax.recipes.models.joint import parts as jem_parts
+from ebmjax.recipes.models.joint import parts as joint_parts
 from experiments.configs import jem_digits
 
 NUM = 1024
@@ -27,7 +27,7 @@ def views(**fields):
     config = jem_digits.get_config()
     plain = {"noise_scale": 0.0, "crop_padding": 2, "flip": True}
     config.data.update(plain | fields)
-    return moves(jem_parts.classified_view(config)), moves(jem_parts.positive_view(config))
+    return moves(joint_parts.classified_view(config)), moves(joint_parts.positive_view(config))
 
 
 AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})

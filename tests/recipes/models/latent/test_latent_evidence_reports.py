@@ -8,7 +8,7 @@ from test_latent_monitor import MODEL, PARAMS, TEST
 from ebmjax import evaluate
 from ebmjax.evaluate import _evidence
 from ebmjax.recipes.models.latent import checks
-from ebmjax.recipes.models.latent import evidence as thermo_evidence
+from ebmjax.recipes.models.latent import evidence as latent_evidence
 
 
 def test_every_repeat_has_its_model_and_the_settings_of_the_run(monkeypatch):
@@ -22,7 +22,7 @@ def test_every_repeat_has_its_model_and_the_settings_of_the_run(monkeypatch):
     keys = list(jax.random.split(jax.random.key(0), 2))
     fields = {"eval.evidence_methods": ("ais",), "eval.evidence_images": 2}
     config = digits(**fields)
-    found = thermo_evidence.compare(keys, [PARAMS, "other"], MODEL, TEST, config)
+    found = latent_evidence.compare(keys, [PARAMS, "other"], MODEL, TEST, config)
     assert found["ais"]["log_evidence"].tolist() == [[1.0, 2.0], [2.0, 3.0]]
     assert [one[:3] for one in asked] == [(keys[0], PARAMS, 2), (keys[1], "other", 2)]
     section = config.eval

@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.recipes.models import build
-from ebmjax.recipes.models.latent import evidence as thermo_evidence
+from ebmjax.recipes.models.latent import evidence as latent_evidence
 from ebmjax.recipes.models.latent import setup as thermo
 from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.models.latent.monitor import LatentMonitor, PriorSamples, Programs
@@ -67,7 +67,7 @@ def used(monkeypatch):
     monkeypatch.setattr(LatentMonitor, "_gradients", lambda self, key, _: draw([])(key))
     monkeypatch.setattr(LatentEvaluation, "_generation", generation)
     monkeypatch.setattr(LatentEvaluation, "_cost", lambda self, key, *_: draw({})(key))
-    monkeypatch.setattr(thermo_evidence, "compare", compare)
+    monkeypatch.setattr(latent_evidence, "compare", compare)
     return drawn
 
 

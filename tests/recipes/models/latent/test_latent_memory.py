@@ -6,7 +6,7 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.latent import memory as thermo_memory
+from ebmjax.recipes.models.latent import memory as latent_memory
 from ebmjax.training import make_mesh
 
 NUM_DEVICES = make_mesh(8).size  # the chains of training are spread over them
@@ -27,14 +27,14 @@ def smoke(**overrides):
 
 def programs(**overrides):
     config = smoke(**overrides)
-    step, reconstructions, evidence = thermo_memory.programs(config, hidden, WEIGHT)
+    step, reconstructions, evidence = latent_memory.programs(config, hidden, WEIGHT)
     return step.num_bytes, reconstructions.num_bytes, evidence.num_bytes
 
 
 def test_a_chain_costs_what_the_generator_remembers_of_it():
     """4000 bytes of tanh and 64 of the latent; at most as much again for its cotangent. The
     weight is shared."""
-    assert 4000 <= thermo_memory.chain_bytes(hidden, WEIGHT, 16) <= 2 * 4064 + 8
+    assert 4000 <= latent_memory.chain_bytes(hidden, WEIGHT, 16) <= 2 * 4064 + 8
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_chain_costs_what_the_generator_remembers_of_it():
     ],
 )
 def test_a_training_step_holds_its_chains_at_all_powers(overrides, num_latents):
-    kept = thermo_memory.chain_bytes(hidden, WEIGHT, 16)
+    kept = latent_memory.chain_bytes(hidden, WEIGHT, 16)
     assert programs(**overrides)[0] == num_latents * kept / NUM_DEVICES
 
 
@@ -70,7 +70,7 @@ def test_chains_that_are_differentiated_keep_their_states():
 
 def test_monitoring_holds_its_images_at_all_powers_on_one_device():
     """Those of the log evidence one after the other."""
-    kept = thermo_memory.chain_bytes(hidden, WEIGHT, 16)
+    kept = latent_memory.chain_bytes(hidden, WEIGHT, 16)
     for estimator in ("tempered", "vanilla"):
         _, reconstructions, evidence = programs(
             **{
@@ -110,11 +110,11 @@ def test_monitoring_holds_its_images_at_all_powers_on_one_device():
 def test_the_largest_program_is_refused_by_the_fields_that_make_it(
     overrides, expected, monkeypatch
 ):
-    monkeypatch.setattr(thermo_memory, "available_bytes", lambda: 2**27)
-    thermo_memory.check_memory(smoke(), hidden, WEIGHT)
+    monkeypatch.setattr(latent_memory, "available_bytes", lambda: 2**27)
+    latent_memory.check_memory(smoke(), hidden, WEIGHT)
     with pytest.raises(ConfigError, match=expected):
-        thermo_memory.check_memory(smoke(**overrides), hidden, WEIGHT)
+        latent_memory.check_memory(smoke(**overrides), hidden, WEIGHT)
 
 
 def test_the_machine_says_how_much_it_has():
-    assert 2**28 < thermo_memory.available_bytes() < 2**50
+    assert 2**28 < latent_memory.available_bytes() < 2**50

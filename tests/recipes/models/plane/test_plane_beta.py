@@ -26,7 +26,7 @@ from scipy import stats
 from ebmjax import recipes, training
 from ebmjax.recipes.config.common_fields import BETA_VARIANTS
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.plane import beta as toy_beta
+from ebmjax.recipes.models.plane import beta as plane_beta
 from ebmjax.recipes.models.plane.beta_monitor import name_of
 from ebmjax.recipes.models.plane.grid import mass
 from ebmjax.recipes.run import use
@@ -41,18 +41,18 @@ def smoke(**overrides):
     return config
 
 
-@pytest.mark.parametrize("name", toy_beta.DATA)
+@pytest.mark.parametrize("name", plane_beta.DATA)
 def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, tmp_path):
     config = smoke(**{"data.name": name, "eval.half_width": 5.0 if name == "circles" else 2.0})
     config.eval.update(grid_points=200, num_samples=10_000, bandwidth=0.06)
     experiment = build_experiment(config, tmp_path)
     monitor = experiment.monitor
-    density = jax.vmap(toy_beta.DATA[name].log_density_fn)(jnp.asarray(monitor.grid.centres))
+    density = jax.vmap(plane_beta.DATA[name].log_density_fn)(jnp.asarray(monitor.grid.centres))
     # Cells of a third of the data's scale at most: the sum is the integral to 1e-3.
     assert mass(np.exp(np.asarray(density, np.float64)), monitor.grid) == pytest.approx(
         1.0, abs=2e-3
     )
-    points = np.asarray(toy_beta.DATA[name].points(jax.random.key(0), 10_000))
+    points = np.asarray(plane_beta.DATA[name].points(jax.random.key(0), 10_000))
     cells = np.histogram2d(*points.T, bins=2, range=[[-9, 9], [-9, 9]])[0].ravel()
     x, y = monitor.grid.centres.T
     quadrant = (x > 0) * 2 + (y > 0)
@@ -117,19 +117,19 @@ def test_a_step_is_skipped_where_every_model_diverged(tmp_path):
 def test_beta_moves_linearly_to_its_end():
     config = smoke(**{"loss.betas": (0.5, 0.9), "loss.beta_start": 0.1})
     for step, expected in ((0, (0.1, 0.1)), (5, (0.3, 0.5)), (10, (0.5, 0.9))):
-        betas = toy_beta.betas_at(config, 10, jnp.int32(step))
+        betas = plane_beta.betas_at(config, 10, jnp.int32(step))
         np.testing.assert_allclose(betas, expected, rtol=1e-6)
     config = smoke(**{"loss.betas": (0.5, 0.9)})
-    np.testing.assert_allclose(toy_beta.betas_at(config, 10, jnp.int32(3)), (0.5, 0.9), rtol=1e-6)
+    np.testing.assert_allclose(plane_beta.betas_at(config, 10, jnp.int32(3)), (0.5, 0.9), rtol=1e-6)
 
 
 def test_chains_follow_a_share_of_the_density():
     """Long chains on f = -x^2 / 2 for exponent 1 - beta: variance 1 / (1 - beta), plus a bias."""
     config = smoke(**{"sampler.step_size": 0.05, "sampler.num_steps": 200})
-    density = toy_beta.tempered(
-        lambda x: -0.5 * jnp.sum(x**2), toy_beta.losses.beta_sampling_temperature(0.5)
+    density = plane_beta.tempered(
+        lambda x: -0.5 * jnp.sum(x**2), plane_beta.losses.beta_sampling_temperature(0.5)
     )
-    ends, metrics = jax.jit(lambda key: toy_beta.short_chains(config, key, density, 2000))(
+    ends, metrics = jax.jit(lambda key: plane_beta.short_chains(config, key, density, 2000))(
         jax.random.key(0)
     )
     variance = 2.0 / (1 - 0.05 / 4)  # exact for the discretised chain: v / (1 - step / 2v)
@@ -144,7 +144,7 @@ def test_no_step_leaves_the_initial_law():
         "sampler.start_mean": (3.0, -1.0),
         "sampler.start_scale": 0.5,
     }
-    ends, metrics = toy_beta.short_chains(smoke(**changes), jax.random.key(0), jnp.sum, 4000)
+    ends, metrics = plane_beta.short_chains(smoke(**changes), jax.random.key(0), jnp.sum, 4000)
     ends = np.asarray(ends)
     assert metrics == {}
     np.testing.assert_allclose(np.mean(ends, axis=0), (3.0, -1.0), atol=5 * 0.5 / math.sqrt(4000))
@@ -157,9 +157,9 @@ def gradient_of(variant, beta):
     """One vector, at random parameters; the chains do not move, so all betas see the same ends."""
     config = smoke(**{"loss.beta_variant": variant, "sampler.num_steps": 0})
     config.loss.output_scale = 40.0
-    energy_fn, params = toy_beta.network(config, jax.random.key(5))
-    points = toy_beta.DATA["gmm"].points(jax.random.key(6), 8)
-    learn = jax.jit(partial(toy_beta.learn, config, energy_fn))
+    energy_fn, params = plane_beta.network(config, jax.random.key(5))
+    points = plane_beta.DATA["gmm"].points(jax.random.key(6), 8)
+    learn = jax.jit(partial(plane_beta.learn, config, energy_fn))
     gradients, _, metrics = learn(jax.random.key(7), params, jnp.float32(beta), points)
     assert float(metrics["positive_weight"]) > 0
     return np.asarray(ravel_pytree(gradients)[0])

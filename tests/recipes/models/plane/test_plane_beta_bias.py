@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import build_experiment
 from scipy import stats
 
-from ebmjax.recipes.models.plane import beta as toy_beta
+from ebmjax.recipes.models.plane import beta as plane_beta
 from ebmjax.recipes.models.plane.beta_bias import compensation, reweighted_distance
 from ebmjax.recipes.models.plane.grid import Grid, normalised
 from experiments.configs.toy_beta import get_config
@@ -90,12 +90,12 @@ def test_at_beta_0_nothing_is_reweighted():
 def test_the_parts_of_the_data_carry_what_its_law_says():
     """Modes weigh 1 to 8; a circle's nearest points are its own but for a tail of 3.3 scales."""
     for name, weights in (("gmm", np.arange(1, 9) / 36), ("circles", np.full(4, 1 / 4))):
-        points = np.asarray(toy_beta.DATA[name].points(jax.random.key(0), 20_000))
-        shares = toy_beta.PARTS[name].shares(points)
+        points = np.asarray(plane_beta.DATA[name].points(jax.random.key(0), 20_000))
+        shares = plane_beta.PARTS[name].shares(points)
         # 5 standard errors of a share, and what leaks from a mode to its neighbours: 2 * 0.5 %.
         np.testing.assert_allclose(shares, weights, atol=5 * math.sqrt(0.2 / 20_000) + 0.01)
     broken = np.full((3, 2), np.nan)
-    assert np.isnan(toy_beta.PARTS["gmm"].shares(broken)).all()
+    assert np.isnan(plane_beta.PARTS["gmm"].shares(broken)).all()
 
 
 def monitor_of(workdir, **changes):

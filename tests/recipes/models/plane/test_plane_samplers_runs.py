@@ -11,7 +11,7 @@ from experiment_runs import build_experiment, launch, rows_of, strict_json, summ
 from PIL import Image
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.plane import samplers as toy_samplers
+from ebmjax.recipes.models.plane import samplers as plane_samplers
 from ebmjax.recipes.models.plane.fields import COMPARED
 from experiments.configs.toy_samplers import VARIANTS, get_config
 
@@ -41,10 +41,10 @@ def test_chains_start_at_the_batch_under_noise(tmp_path):
     """Without a move worth the name, negatives are N(data, start_scale^2)."""
     changes = {"sampler.step_size": 1e-12, "sampler.num_steps": 1, "data.num_points": 2000}
     config = smoke(**changes, **{"train.batch_size": 2000, "sampler.start_scale": 5.0})
-    toy, means = toy_samplers.gaussians(config)
+    toy, means = plane_samplers.gaussians(config)
     points = toy.points(jax.random.key(0), 2000)
     np.testing.assert_allclose(means, MEANS, atol=1e-5)
-    law = lambda key: toy_samplers.start(points, 5.0, key)  # noqa: E731
+    law = lambda key: plane_samplers.start(points, 5.0, key)  # noqa: E731
     starts = np.asarray(jax.vmap(law)(jax.random.split(jax.random.key(1), 2000)))
     # 50 of the means, 1 within, 25 of the noise; a near-Gaussian mixture's variance: sqrt(2 / n).
     assert np.var(starts) == pytest.approx(76, rel=5 * math.sqrt(2 / 4000))
