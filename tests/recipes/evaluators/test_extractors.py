@@ -72,6 +72,7 @@ def test_images_of_few_classes_say_what_judges_them():
 
 def test_columns_show_scores_as_they_are():
     columns = fid_columns("buffer", "fresh", decimals=2)
+    assert columns.pop("RMS displacement of fresh chains")[1:] == (1.0, 3)
     assert {(factor, decimals) for _, factor, decimals in columns.values()} == {(1.0, 2)}
     assert columns["FID, test images"][0] == "generation.test_images.fid"
 
