@@ -81,7 +81,7 @@ BASE: dict[str, Any] = {
     "train.log_every": 50,
     "train.checkpoint_every_epochs": 5,
     "eval.every_epochs": 5,
-    "eval.num_generated": 10_000,
+    "eval.generation.num_images": 10_000,
 }
 THESIS: dict[str, Any] = {
     **langevin(100.0, 1e-4),
@@ -105,7 +105,7 @@ SMALL: dict[str, Any] = {
     "train.log_every": 10,
     "train.checkpoint_every_epochs": 6,
     "eval.every_epochs": 3,
-    "eval.num_generated": 1000,
+    "eval.generation.num_images": 1000,
 }
 CPU_THESIS = SMALL | THESIS | langevin(100.0, 0.01) | {"sampler.num_steps": 60}
 VARIANTS = {

@@ -59,8 +59,8 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "train.remedies": ("step_size", "learning_rate", "chain_steps", "step_size", "learning_rate"),
     "eval.every_epochs": None,
-    "eval.num_attacked": 0,
-    "eval.landscape_points": 0,
+    "eval.robustness.every": "never",
+    "eval.landscape.every": "never",
 }
 # The network is a factory's, which model.dtype does not reach.
 VARIANTS = {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}}

@@ -43,11 +43,11 @@ BASE: dict[str, Any] = {
     "mesh.num_shards": 1,
     "eval.every_epochs": None,
     "eval.num_test": None,
-    "eval.num_generated": 1000,
-    "eval.smallest_generated": 100,
-    "eval.num_gradients": 2,
-    "eval.evidence_images": 8,
-    "eval.evidence_chains": 16,
-    "eval.evidence_divergences": False,
+    "eval.generation.num_images": 1000,
+    "eval.generation.smallest_num": 100,
+    "eval.gradient_variance.num_gradients": 2,
+    "eval.evidence.num_images": 8,
+    "eval.evidence.num_chains": 16,
+    "eval.evidence.divergences": False,
 }
 get_config = partial(configure, base=BASE, variants={})

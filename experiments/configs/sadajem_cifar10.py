@@ -3,7 +3,7 @@
 Claim: 96.0 % accuracy, IS 8.63 and FID 11.4 with K = 10; 95.5 / 8.77 / 9.41 with K = 5; 96.1 /
 8.40 / 13.1 with K = 20. ECE is 2.04 %, AUROC of log p(x) against SVHN 0.95 (K = 10). The classifier
 alone has 96.2 %, with SAM 97.2 %. Its code takes IS and FID of buffered images selected by
-confidence: --config.eval.selected_by_confidence=True.
+confidence: --config.eval.generation.selected_by_confidence=True.
 Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SAM with radius 0.2,
 proximal SGLD without noise, p(x) on images without augmentation. SGD's rate is stepped down, as in
 most of its runs; its best runs on CIFAR-10 decay by a cosine ("cosine").

@@ -38,7 +38,7 @@ BASE: dict[str, Any] = {
     "data.image_size": 32,
     "data.num_classes": 10,
     "model.latent_dim": 100,
-    "eval.evidence_chains": 304,
+    "eval.evidence.num_chains": 304,
     "sampler.posterior.num_steps": 40,
     **widths(64, 16, 8, 4),
 }
@@ -58,11 +58,11 @@ CPU: dict[str, Any] = {
     "train.batch_size": 40,
     "eval.every_epochs": 2,
     "eval.num_test": 40,
-    "eval.evidence_images": 2,
-    "eval.evidence_chains": 96,
-    "eval.num_gradients": 2,
-    "eval.num_generated": 1000,
-    "eval.smallest_generated": 100,
+    "eval.evidence.num_images": 2,
+    "eval.evidence.num_chains": 96,
+    "eval.gradient_variance.num_gradients": 2,
+    "eval.generation.num_images": 1000,
+    "eval.generation.smallest_num": 100,
 }
 VARIANTS = {
     "frozen_prior": {"loss.name": "frozen_prior"},

@@ -17,6 +17,8 @@ from ebmjax.recipes.study.figures import (
     over_training,
 )
 
+ACCEPT_RATIOS = "--config.eval.functions=('literal/accept_ratios.py:accept_ratios',)"
+"""Numbers of ``ACCEPTANCE`` that an evaluation of the thesis gives."""
 GAP = "energy of samples - of data, nats"
 SOUND: tuple[Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),

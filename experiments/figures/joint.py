@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from ebmjax.metrics import ReliabilityBins
+from ebmjax.recipes.evaluators.classification import reliability_diagram
+from ebmjax.recipes.evaluators.landscape import contours
 from ebmjax.recipes.evaluators.plots import figure, shape
-from ebmjax.recipes.models.joint.evaluate_plots import (
-    contours,
-    reliability_diagram,
-    robustness_axis,
-    robustness_curve,
-)
-from ebmjax.recipes.models.joint.robustness import NORMS
+from ebmjax.recipes.evaluators.robustness import NORMS, robustness_axis, robustness_curve
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_means, over_training
 from ebmjax.recipes.study.table_entry import entry

@@ -67,7 +67,7 @@ def title(rows: Sequence[Row], *, features: bool = False) -> str:
     parts += [f"{max(len(row.values('coordinate_gradient_variance')) for row in rows)} repeats"]
     if features:
         if "generation" not in rows[0].evaluations[0]:
-            raise Absent("nothing was generated (config.eval.num_generated)")
+            raise Absent("nothing was generated (config.eval.generation.num_images)")
         parts += [f"features: {rows[0].evaluations[0]['generation']['extractor']['name']}"]
     return "; ".join(parts)
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from ebmjax import samplers
 from ebmjax.recipes.config.declare import field
 from ebmjax.recipes.config.ranges import FLAG, one_of
-from ebmjax.recipes.parts.samplers.literal_mala import log_proposal_ratio
 from ebmjax.recipes.parts.samplers.table import LANGEVIN, NOISY
 from ebmjax.samplers import LangevinInfo, LangevinState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -91,3 +90,11 @@ def literal_mala(
 
 literal_mala.rejects = True
 literal_mala.decoupled = True  # at any temperature: errors are its point
+
+
+def log_proposal_ratio(
+    step_size: Any, noise: jax.Array, state: Any, proposed: Any, variance: Any
+) -> jax.Array:
+    """``log q(x | y) - log q(y | x)`` of Gaussians of ``variance`` about the drifted positions."""
+    back = noise + step_size * (state.score + proposed.score)
+    return -jnp.sum(jnp.square(back) - jnp.square(noise)) / (2.0 * variance)

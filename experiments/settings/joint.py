@@ -28,14 +28,14 @@ CIFAR = {
     "train.checkpoint_every_epochs": 5,
     "eval.every_epochs": 5,
     "eval.batch_size": 500,
-    "eval.num_ood": 10_000,
-    "eval.ood_tfds": ("svhn_cropped", "cifar100", "celeb_a"),
-    "eval.num_attacked": 1000,
-    "eval.attack_linf": ATTACKED,
-    "eval.attack_l2": ATTACKED,
-    "eval.attack_steps": 50,
-    "eval.attack_step_size": 2.0,
-    "eval.num_generated": 10_000,
+    "eval.ood.num_images": 10_000,
+    "eval.ood.tfds": ("svhn_cropped", "cifar100", "celeb_a"),
+    "eval.robustness.num_images": 1000,
+    "eval.robustness.linf": ATTACKED,
+    "eval.robustness.l2": ATTACKED,
+    "eval.robustness.num_steps": 50,
+    "eval.robustness.step_size": 2.0,
+    "eval.generation.num_images": 10_000,
 }
 
 SGD = {
@@ -77,14 +77,14 @@ CPU = {
     "train.log_every": 10,
     "eval.every_epochs": 4,
     "eval.batch_size": 250,
-    "eval.num_ood": 1000,
-    "eval.ood_tfds": (),
-    "eval.num_attacked": 128,
-    "eval.attack_linf": (0, 4, 16, 32),
-    "eval.attack_l2": (0, 64, 128, 256),
-    "eval.attack_steps": 20,
-    "eval.attack_step_size": None,
-    "eval.num_generated": 1000,
+    "eval.ood.num_images": 1000,
+    "eval.ood.tfds": (),
+    "eval.robustness.num_images": 128,
+    "eval.robustness.linf": (0, 4, 16, 32),
+    "eval.robustness.l2": (0, 64, 128, 256),
+    "eval.robustness.num_steps": 20,
+    "eval.robustness.step_size": None,
+    "eval.generation.num_images": 1000,
 }
 """Settings for minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, as the digits."""
 
@@ -100,7 +100,7 @@ def on_cifar100(base: Mapping[str, Any], variant: str) -> Changes:
         **base,
         "data.name": "cifar100",
         "data.num_classes": 100,
-        "eval.ood_tfds": ("svhn_cropped", "cifar10", "celeb_a"),
+        "eval.ood.tfds": ("svhn_cropped", "cifar10", "celeb_a"),
         **law,
     }
 

@@ -64,10 +64,10 @@ def rows_by_parts(
 
 def skip(*evaluations: str) -> tuple[str, ...]:
     """Returns flags that leave out evaluations, by their names here; all without names."""
-    fields = {
-        "ood": "eval.num_ood",
-        "attacks": "eval.num_attacked",
-        "samples": "eval.num_generated",
-        "landscape": "eval.landscape_points",
+    names = {
+        "ood": "ood",
+        "attacks": "robustness",
+        "samples": "generation",
+        "landscape": "landscape",
     }
-    return make_flags({fields[name]: 0 for name in evaluations or fields})
+    return make_flags({f"eval.{names[name]}.every": "never" for name in evaluations or names})

@@ -53,7 +53,7 @@ CHAINS = {
     **fid_columns("buffer", "fresh"),
     **named("acceptance, end of training", "distance travelled", "preconditioner G"),
 }
-COMMON = ("--config.eval.every_epochs=4", "--config.eval.num_profiled=64")
+COMMON = ("--config.eval.every_epochs=4", "--config.eval.profile.every=1")
 
 
 STUDIES = {

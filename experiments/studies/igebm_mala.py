@@ -85,7 +85,11 @@ COLUMNS = {
     "KID, draws of its law": ("generation.buffer.starts.kid", 1.0, 1),
     **named("seconds of training"),
 }
-COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
+COMMON = (
+    "--config.eval.every_epochs=2",
+    "--config.train.checkpoint_every_epochs=40",
+    figures.ACCEPT_RATIOS,
+)
 
 ANNEALED = ("MALA, annealed", "SGLD, annealed")
 SHOWN = (
@@ -107,6 +111,10 @@ STUDIES = {
     "quick": study(
         {name: ROWS[name] for name in FEW},
         num_seeds=1,
-        common=("--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
+        common=(
+            "--config.train.num_epochs=4",
+            "--config.eval.every_epochs=1",
+            figures.ACCEPT_RATIOS,
+        ),
     ),
 }

@@ -99,7 +99,11 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
     figures.samples(rows, folder)
 
 
-COMMON = ("--config.eval.every_epochs=2", "--config.train.checkpoint_every_epochs=40")
+COMMON = (
+    "--config.eval.every_epochs=2",
+    "--config.train.checkpoint_every_epochs=40",
+    figures.ACCEPT_RATIOS,
+)
 
 
 def small(config: str) -> dict[str, str | list[str]]:
@@ -124,7 +128,12 @@ STUDIES = {
         common=(*COMMON, "--config.model.features=(64,)"),
         draw=partial(draw, figures.ACCEPTANCE, list(WIDE)),
     ),
-    "cifar10": Study(small(CIFAR), COLUMNS, draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS))),
+    "cifar10": Study(
+        small(CIFAR),
+        COLUMNS,
+        common=(figures.ACCEPT_RATIOS,),
+        draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
+    ),
     "cifar10_thesis": Study(
         small(f"{CIFAR}_thesis"),
         COLUMNS,
@@ -132,6 +141,7 @@ STUDIES = {
         common=(
             "--config.sampler.tempered_mala.acceptance_decay=0.0",
             "--config.eval.every_epochs=0.5",
+            figures.ACCEPT_RATIOS,
         ),
         draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
     ),
@@ -143,6 +153,7 @@ STUDIES = {
         },
         columns=COLUMNS,
         num_seeds=1,
+        common=(figures.ACCEPT_RATIOS,),
         draw=partial(over_training, figures.RUNAWAY, "training"),
     ),
 }

@@ -116,7 +116,7 @@ study = partial(Study, num_seeds=1)
 paper = partial(
     study,
     columns=COLUMNS | SELECTED | auroc_columns(SETS, "log p(x)", "max p(y|x)"),
-    common=("--config.eval.selected_by_confidence=True",),
+    common=("--config.eval.generation.selected_by_confidence=True",),
 )
 small = partial(
     study,

@@ -36,7 +36,7 @@ LANDSCAPES = {
     "JEM, augmented": "augmented",
     "JEM, p(x) unaugmented": "p(x) unaugmented",
 }
-POINTS = "--config.eval.landscape_points=11"
+POINTS = "--config.eval.landscape.num_points=11"
 
 ROWS = {
     "softmax": f"{JEM}:softmax",
@@ -81,8 +81,8 @@ COLUMNS = {
 ONCE = ("--config.train.checkpoint_every_epochs=40", "--config.eval.every_epochs=40")
 COMMON = (
     *ONCE,
-    "--config.eval.attack_linf=(0, 16)",
-    "--config.eval.attack_l2=()",
+    "--config.eval.robustness.linf=(0, 16)",
+    "--config.eval.robustness.l2=()",
     *skip("landscape"),
 )
 # For the figures of what changes over training.

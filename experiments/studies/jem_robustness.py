@@ -25,8 +25,8 @@ joint_rows = project("settings.joint_rows")
 
 JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
 # SADA-JEM's chains have no noise, so one copy is the mean over copies.
-REFINED = "--config.eval.refine_steps=10"
-COPIES = "--config.eval.num_eot=2"
+REFINED = "--config.eval.robustness.refine_steps=10"
+COPIES = "--config.eval.robustness.num_eot=2"
 PROXIMAL = joint_rows.PARTS["proximal step"] | joint_rows.PARTS["box of the data"]
 ROWS = {
     "softmax": [f"{JEM}:softmax", REFINED, *joint_rows.flags_of(PROXIMAL, is_jem=False)],
@@ -48,7 +48,7 @@ COMMON = (
     "--config.train.checkpoint_every_epochs=40",
     "--config.eval.every_epochs=40",
     *joint_rows.skip("ood", "samples"),
-    "--config.eval.landscape_points=11",
+    "--config.eval.landscape.num_points=11",
 )
 ATTACKS = {
     "": "robustness.",
@@ -77,9 +77,9 @@ STUDIES = {
         num_seeds=3,
         common=(
             *COMMON,
-            "--config.eval.attack_linf=(0, 16, 32, 64)",
-            "--config.eval.attack_l2=(0, 128, 256)",
-            "--config.eval.attack_restarts=2",
+            "--config.eval.robustness.linf=(0, 16, 32, 64)",
+            "--config.eval.robustness.l2=(0, 128, 256)",
+            "--config.eval.robustness.num_restarts=2",
         ),
         draw=draw_each(
             partial(figures.landscapes, {label: label for label in ROWS}),
@@ -89,7 +89,11 @@ STUDIES = {
     "smooth_parts": Study(
         rows=SMOOTH_PARTS,
         columns={name: COLUMNS[name] for name in SMOOTHNESS},
-        common=(*COMMON, "--config.eval.attack_linf=(0, 16, 32)", "--config.eval.attack_l2=()"),
+        common=(
+            *COMMON,
+            "--config.eval.robustness.linf=(0, 16, 32)",
+            "--config.eval.robustness.l2=()",
+        ),
         draw=partial(figures.landscapes, {label: label for label in SMOOTH_PARTS}),
     ),
 }

@@ -20,9 +20,9 @@ STUDY = Study(
     num_seeds=1,
     common=(
         "--config.train.num_repeats=5",
-        "--config.eval.evidence_methods=('ais',)",
-        "--config.eval.evidence_images=8",
-        "--config.eval.evidence_intervals=60",
-        "--config.eval.evidence_steps=40",
+        "--config.eval.evidence.methods=('ais',)",
+        "--config.eval.evidence.num_images=8",
+        "--config.eval.evidence.num_intervals=60",
+        "--config.eval.evidence.num_steps=40",
     ),
 )

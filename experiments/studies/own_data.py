@@ -87,7 +87,7 @@ def rows(config: str) -> dict[str, list[str]]:
         label: [
             f"configs/{config}.py",
             *make_flags(fields | {"eval.every_epochs": fields["train.num_epochs"]}),
-            f"--config.eval.num_generated={300 if label.startswith('CIFAR') else 1000}",
+            f"--config.eval.generation.num_images={300 if label.startswith('CIFAR') else 1000}",
         ]
         for label, fields in SETS.items()
     }
@@ -119,20 +119,20 @@ STUDIES = {
         "joint",
         {**named("accuracy, %", "ECE, %"), **fid_columns("buffer", "fresh")},
         "buffer_images",
-        "--config.eval.num_ood=0",
+        "--config.eval.ood.every=never",
     ),
     "image": study(
         "image",
         {**fid_columns("buffer", "fresh"), **named("energy of fresh - of data, nats")},
-        "buffer",
+        "buffer_images",
     ),
     "latent": study(
         "latent",
         {**named("squared error a pixel"), **fid_columns("fresh")},
         "samples",
         "--config.train.num_repeats=3",
-        "--config.eval.evidence_methods=()",
-        "--config.eval.smallest_generated=20",
+        "--config.eval.evidence.methods=()",
+        "--config.eval.generation.smallest_num=20",
         num_seeds=1,
     ),
 }

@@ -147,12 +147,12 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
         "loss.pilot_intervals": 10,
         # All rows start alike.
         "eval.at_start": False,
-        "eval.evidence_images": 8,
+        "eval.evidence.num_images": 8,
         # Enough for importance sampling, too few for divergences.
-        "eval.evidence_chains": 32,
-        "eval.evidence_divergences": False,
-        "eval.evidence_methods": ("ais",),
-        "eval.evidence_steps": 20,
+        "eval.evidence.num_chains": 32,
+        "eval.evidence.divergences": False,
+        "eval.evidence.methods": ("ais",),
+        "eval.evidence.num_steps": 20,
         "mesh.num_shards": 1,
     }
     return make_flags(fields)

@@ -61,7 +61,7 @@ def study(
         "train.num_repeats": num_repeats,
         # All rows start alike.
         "eval.at_start": False,
-        "eval.evidence_methods": ("ais",),
+        "eval.evidence.methods": ("ais",),
     }
     return Study(
         rows=dict(

@@ -52,6 +52,6 @@ STUDY = Study(
     # Beside training for so long, twice the images of importance sampling take little time.
     common=(
         *thermo_digits.common(num_repeats=2, num_epochs=40),
-        "--config.eval.evidence_images=16",
+        "--config.eval.evidence.num_images=16",
     ),
 )

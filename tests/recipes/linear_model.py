@@ -8,7 +8,7 @@ import numpy as np
 
 from ebmjax import learning, samplers
 from ebmjax.networks import Network, NormPolicy
-from ebmjax.recipes.models.joint.chains import Trained, densities_of
+from ebmjax.recipes.models.joint.model import Trained, densities_of
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)

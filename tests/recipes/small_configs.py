@@ -9,9 +9,9 @@ FACTORY_RUNS = {
         {
             "model.factory": "own_networks:logits",
             "model.options": '{"width": 6}',
-            "eval.num_attacked": 0,
-            "eval.num_ood": 0,
-            "eval.landscape_points": 0,
+            "eval.robustness.every": "never",
+            "eval.ood.every": "never",
+            "eval.landscape.every": "never",
         },
     ),
     "image": (

@@ -21,7 +21,7 @@ STUDY = Study(
         "absent": ("nowhere.to.be.found", 1.0, 2),
     },
     num_seeds=2,
-    common=("--config.eval.num_ood=0",),
+    common=("--config.eval.ood.every=never",),
 )
 
 

@@ -102,8 +102,8 @@ def test_the_study_of_the_thesiss_images_has_its_rows(name, tmp_path):
 def test_the_reported_evidence_has_chains_enough(name):
     """Three for each latent dimension, for divergences of full covariances."""
     found = fields(name)
-    assert found["eval.evidence_divergences"]
-    assert found["eval.evidence_chains"] >= 3 * found["model.latent_dim"]
+    assert found["eval.evidence.divergences"]
+    assert found["eval.evidence.num_chains"] >= 3 * found["model.latent_dim"]
 
 
 # Table 5 less the layer that it prints too many: with it the images would be twice as large.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from config_checks import chosen, fields
 
-from ebmjax.recipes.models.joint.ood import ood_sets
+from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import sadajem_cifar10
 
@@ -67,7 +67,7 @@ SVGD_THESIS = {
     "train.num_epochs": 100,
 }
 SHARED = {"sampler.buffer.size": 10_000, "sampler.buffer.reinit_prob": 0.05}
-CIFAR_100 = {"data.num_classes": 100, "eval.ood_tfds": ("svhn_cropped", "cifar10", "celeb_a")}
+CIFAR_100 = {"data.num_classes": 100, "eval.ood.tfds": ("svhn_cropped", "cifar10", "celeb_a")}
 # The next multiple of 800: as many slots of each of 100 classes in each of 8 shards.
 BY_CLASS = CIFAR_100 | {"sampler.buffer.size": 10_400}
 # spec/samplers.md's table; Table 7 of SADA-JEM; Table 4.1 of the SVGD thesis.
@@ -111,29 +111,30 @@ def test_a_classifier_alone_is_trained_as_the_joint_model(name):
 
 RADII = (0, 1, 2, 4, 8, 12, 16, 22, 30)  # 0 beside SADA-JEM's
 PROTOCOL = {
-    "eval.attack_steps": 50,
-    "eval.attack_step_size": 2.0,
-    "eval.attack_linf": RADII,
-    "eval.attack_l2": RADII,
-    "eval.num_generated": 10_000,
+    "eval.robustness.num_steps": 50,
+    "eval.robustness.step_size": 2.0,
+    "eval.robustness.linf": RADII,
+    "eval.robustness.l2": RADII,
+    "eval.generation.num_images": 10_000,
 }
 
 
 @pytest.mark.parametrize("name", ["jem", "jempp", "sadajem", "svgdjem"])
 def test_cifar_is_judged_by_the_published_protocol(name):
     assert chosen(f"{name}_cifar10", PROTOCOL) == PROTOCOL
-    assert fields(f"{name}_cifar10")["eval.ood_tfds"] == ("svhn_cropped", "cifar100", "celeb_a")
+    assert fields(f"{name}_cifar10")["eval.ood.tfds"] == ("svhn_cropped", "cifar100", "celeb_a")
     for variant in ("cpu", "smoke"):
-        assert fields(f"{name}_cifar10:{variant}")["eval.ood_tfds"] == ()
+        assert fields(f"{name}_cifar10:{variant}")["eval.ood.tfds"] == ()
 
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_published_sets_that_were_not_prepared_are_skipped_with_a_reason(is_there, tmp_path):
     config = sadajem_cifar10.get_config()
     config.data.path = str(tmp_path if is_there else tmp_path / "nowhere")
-    sets, skipped = ood_sets(config, np.zeros((4, 32, 32, 3), np.uint8))
+    evaluator = make_evaluators(config)["ood"]
+    sets, skipped = evaluator.make_sets(np.zeros((4, 32, 32, 3), np.uint8))
     assert sets.keys() == {"natural_patches", "interp", "noise", "constant"}
-    assert skipped.keys() == set(config.eval.ood_tfds)
+    assert skipped.keys() == set(config.eval.ood.tfds)
     reason = "is not prepared" if is_there else "data_dir does not exist"
     assert all(reason in text for text in skipped.values())
 

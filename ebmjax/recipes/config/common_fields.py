@@ -228,17 +228,15 @@ _KNOWN: Fields = {
     ),
     "eval.every_epochs": field(1.0, POSITIVE, "epochs between two evaluations"),
     "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
-    "eval.num_samples": field(
-        1000, ZERO_OR_TWO, "samples of an evaluation during training; 0: none, and no FID"
-    ),
-    "eval.num_profiled": field(0, WHOLE, "chains whose every step an evaluation keeps and draws"),
     "eval.checkpoint": field(
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
     ),
     "eval.use_test_split": field(
         False, FLAG, "--mode=eval uses the test split instead of held-out images", HELD_OUT
     ),
-    "eval.num_generated": field(0, ZERO_OR_TWO, "images that --mode=eval generates; 0: none"),
+    "eval.generation.num_images": field(
+        0, ZERO_OR_TWO, "images that --mode=eval generates; 0: none"
+    ),
     "eval.num_chain_steps": field(
         None, optional(COUNT), "steps of --mode=eval's own chains; None: ten times training's"
     ),

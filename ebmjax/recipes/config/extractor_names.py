@@ -41,7 +41,7 @@ def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
 
     Inception scores need features that know classes.
     """
-    if not config["eval"]["num_samples"]:
+    if config["eval"]["samples"]["every"] == "never":
         return set()
     return OF_SAMPLES - ({"sample_is"} if extractor_name(config) == RANDOM else set())
 

@@ -15,7 +15,7 @@ Prints every field with its value, text and range, and says of a field that has 
 needs. "joint" stands for configs/joint.py, "plane" for the defaults of that family. Of samplers it
 prints those that CONFIG names: --config.sampler.name=mala prints the fields of mala."""
 
-HEAD = ("| field | default | values | what it is |", "|---|---|---|---|")
+HEAD: tuple[str, ...] = ("| field | default | values | what it is |", "|---|---|---|---|")
 SECTIONS = [
     "family",
     "seed",

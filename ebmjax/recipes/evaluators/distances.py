@@ -10,7 +10,7 @@ from ebmjax import data, evaluate
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.extractors import extractor
+from ebmjax.recipes.evaluators.extractors import check_weights, extractor
 from ebmjax.training import tree_digest
 
 ALONG = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
@@ -45,6 +45,10 @@ class Distances(evaluate.Distances):
     def extractor(self) -> evaluate.Extractor | None:
         """Extractor of features."""
         return extractor(self._config, self.train, self._test)
+
+    def check(self) -> None:
+        """Reads Inception's weights, if the run has them; see ``extractors.check_weights``."""
+        check_weights(self._config)
 
     def generation(self, sets: Mapping[str, Chains], test: data.ImageData) -> dict[str, Any]:
         """Returns ``evaluate.generation``."""

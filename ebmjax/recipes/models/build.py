@@ -87,9 +87,7 @@ class Experiment(NamedTuple):
         the family has no ``config.train.start_from``.
       pilot: durations of a pilot run before the first step, part of the run's time; None without
         one.
-      use: ``state -> Use``, the trained model.
-      tests: images that the run is measured by during training, and afterwards; None if the family
-        has no images.
+      use: ``state -> model``, the trained model, with the attributes of ``Use``.
       about_data: lines that say which data were read and what was done to them.
       config: the configuration with what the images have chosen; None if they choose nothing.
     """
@@ -104,8 +102,7 @@ class Experiment(NamedTuple):
     check_evaluate: Callable[[], None] | None = None
     warm_start: Callable[[Path], training.WarmStart] | None = None
     pilot: Seconds | None = None
-    use: Callable[[TrainState], Use] | None = None
-    tests: tuple[np.ndarray, np.ndarray] | None = None
+    use: Callable[[TrainState], Any] | None = None
     about_data: tuple[str, ...] = ()
     config: Config | None = None
 

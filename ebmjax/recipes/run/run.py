@@ -16,7 +16,6 @@ from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.run_folder import identity
 from ebmjax.recipes.folder.saved_state import Saved, find_saved
 from ebmjax.recipes.models import build
-from ebmjax.recipes.models.user_evaluators import with_evaluators
 from ebmjax.recipes.run import best, recover, start_from
 from ebmjax.recipes.run.explain import explain_by_fields
 from ebmjax.recipes.run.saved_recoveries import Recovery, read_complete
@@ -83,9 +82,7 @@ class Run:
             if self.recoveries:
                 families.check(config)  # a remedy may have left a range
             with phase("building the model and its data"):
-                made = families.module(config.family, "setup").build(config, self.path)
-                has_more = config.eval.get("functions")
-                self.experiment = with_evaluators(config, made) if has_more else made
+                self.experiment = families.module(config.family, "setup").build(config, self.path)
         return self.experiment
 
     def trace(self) -> None:

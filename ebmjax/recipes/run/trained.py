@@ -32,6 +32,8 @@ class TrainedRun(NamedTuple):
         the generator's images (latent).
       sample: see ``build.Use``.
       score: see ``build.Use``.
+      model: what evaluators take (``ebmjax.recipes.evaluators``): they give a run's numbers again,
+        or those of other images.
       input_shape: shape of one image or point.
       step: step of training that the parameters are of.
       is_finished: whether that is the outcome of a finished run.
@@ -42,6 +44,7 @@ class TrainedRun(NamedTuple):
     apply: Any
     sample: Any
     score: Any
+    model: Any
     input_shape: tuple[int, ...]
     step: int
     is_finished: bool
@@ -112,7 +115,11 @@ def load(
     first = jax.tree.leaves(experiment.data)[0]
     return TrainedRun(
         experiment.config or run.now,
-        *used._replace(sample=sample),
+        used.params,
+        used.apply,
+        sample,
+        used.score,
+        model=used,
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),
         is_finished=found.is_end,

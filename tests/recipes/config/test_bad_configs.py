@@ -29,8 +29,8 @@ COUNTS = (
     "loss.num_intervals",
     "loss.pilot_intervals",
     "eval.num_test",
-    "eval.evidence_images",
-    "eval.evidence_chains",
+    "eval.evidence.num_images",
+    "eval.evidence.num_chains",
 )
 POSITIVE = (
     "sampler.prior.step_size",
@@ -48,9 +48,9 @@ OUT_OF_RANGE = [
     *((name, value) for name in POSITIVE for value in (0.0, -1.0, math.nan, math.inf)),
     *(("loss.kl_weight", value) for value in (-0.1, math.nan, math.inf)),
     *(("optimizer.decay_per_epoch", value) for value in (0.0, 1.1, math.nan)),
-    ("eval.num_gradients", 1),
-    ("eval.num_samples", 1),
-    ("eval.num_samples", -1),
+    ("eval.gradient_variance.num_gradients", 1),
+    ("eval.samples.num_images", 1),
+    ("eval.samples.num_images", -1),
     ("seed", -1),
     ("seed", 2**32),  # the key of 0
     ("model.generator_features", (0,)),
@@ -59,7 +59,7 @@ OUT_OF_RANGE = [
     ("model.prior_hidden", ("wide",)),
     ("model.prior_hidden", (True,)),  # an integer in Python
     ("train.num_epochs", 2**31),
-    ("eval.evidence_chains", 10**30),
+    ("eval.evidence.num_chains", 10**30),
     ("loss.exponent", 1e300),  # infinite in 32 bits
     ("model.likelihood_scale", 1e-300),  # 0 in 32 bits
 ]
@@ -70,7 +70,7 @@ UNKNOWN = [
     ("sampler.prior.name", "nuts", "'sgld'"),
     ("sampler.posterior.name", "svgd", "'mala'"),
     ("loss.name", "best", "['covariance', 'frozen_prior', 'telescoped', 'tempered'"),
-    ("eval.evidence_methods", ("best",), "'stepping_stone'"),
+    ("eval.evidence.methods", ("best",), "'stepping_stone'"),
     ("loss.kl_covariance", "tiny", "['diagonal', 'full', 'shrunk']"),
 ]
 
@@ -157,9 +157,9 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             r"config\.train\.batch_size must be a multiple of config\.mesh\.num_shards=7, got 72\.",
         ),
         (
-            {"eval.evidence_chains": 47},
-            r"config\.eval\.evidence_chains=47 are too few .*config\.model\.latent_dim=16 .*"
-            r"--config\.eval\.evidence_chains=48 .*evidence_divergences=False",
+            {"eval.evidence.num_chains": 47},
+            r"config\.eval\.evidence\.num_chains=47 are too few .*config\.model\.latent_dim=16 .*"
+            r"--config\.eval\.evidence\.num_chains=48 .*evidence\.divergences=False",
         ),
         (
             {"data.holdout": 140, "data.max_holdout": None},
@@ -175,8 +175,8 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             r"config\.eval\.num_test must be at most 20, .* got 24",
         ),
         (
-            {"eval.evidence_images": 25},
-            r"config\.eval\.evidence_images must be at most 24, .* got 25",
+            {"eval.evidence.num_images": 25},
+            r"config\.eval\.evidence\.num_images must be at most 24, .* got 25",
         ),
         *(
             (

@@ -135,7 +135,7 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
         (
             [SMOKE, "--config.train.num_steps=100"],
-            "'sampler.prior.num_steps' or 'train.num_epochs'? ",
+            "'sampler.posterior.num_steps' or 'sampler.prior.num_steps'? ",
         ),
         ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
         (

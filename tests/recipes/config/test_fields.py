@@ -100,7 +100,7 @@ IGNORED = [
     ("image:short_run", "sampler.buffer.reinit_prob=0.5"),
     ("image", "sampler.allow_decoupled=True"),
     ("joint", "sampler.allow_decoupled=True"),
-    ("joint:softmax", "eval.num_samples=30"),
+    ("joint:softmax", "eval.samples.num_images=30"),
     ("joint:softmax", "eval.inception_weights=weights.npz"),
 ]
 

@@ -8,9 +8,11 @@ import optax
 import pytest
 from experiment_runs import contents, launch, rows_of, summary_of
 
+from ebmjax import data
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models import user_evaluators
+from ebmjax.recipes.evaluators.evaluations import with_users
+from ebmjax.recipes.evaluators.user import find_evaluators
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.parts import user_losses
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
@@ -242,29 +244,22 @@ def test_what_is_no_optimiser_is_refused(name, message, here):
 def test_an_evaluation_must_take_a_model_images_and_a_key(here):
     config = configured("joint", eval__functions=("own.py:blind",))
     with pytest.raises(ConfigError, match=r"must take \(model, images, key\); it has \['model'\]"):
-        user_evaluators.find_evaluators(config)
+        find_evaluators(config)
 
 
-class Run:
-    """A run of two numbers, which a user's evaluation is added to."""
-
-    use = staticmethod(lambda state: state)
-    tests = np.full((1, 2), 3.0), np.full((1, 2), 5.0)
-
-    def __init__(self):
-        self.monitor = lambda state, step: {"test_energy": 0.5}
-        self.evaluate = lambda state: {"accuracy": 1.0}
-
-    def _replace(self, **fields):
-        vars(self).update(fields)
-        return self
+def with_numbers(config):
+    """A monitor and an evaluation of two numbers, with those of a user's evaluation."""
+    tests = [data.ImageData(np.full((1, 2), grey), np.zeros(1, np.int32)) for grey in (3.0, 5.0)]
+    monitor, evaluate = (lambda state, step: {"test_energy": 0.5}), (lambda state: {"accuracy": 1})
+    key = jax.random.key(0)
+    return with_users(config, key, lambda state: state, tuple(tests), monitor, evaluate)
 
 
 def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here):
     config = configured("joint", eval__functions=("own.py:pixels",), eval__options='{"scale": 2}')
-    run = user_evaluators.with_evaluators(config, Run())
-    assert run.monitor(0, 1) == {"test_energy": 0.5, "mean_pixel": 6.0}
-    assert run.evaluate(0) == {"accuracy": 1.0, "mean_pixel": 10.0}
+    monitor, evaluate = with_numbers(config)
+    assert monitor(0, 1) == {"test_energy": 0.5, "mean_pixel": 6.0}
+    assert evaluate(0) == {"accuracy": 1, "mean_pixel": 10.0}
 
 
 @pytest.mark.parametrize(
@@ -276,9 +271,9 @@ def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here
     ],
 )
 def test_what_is_no_number_is_refused(name, message, here):
-    run = user_evaluators.with_evaluators(configured("joint", eval__functions=(name,)), Run())
+    monitor, _ = with_numbers(configured("joint", eval__functions=(name,)))
     with pytest.raises(ConfigError, match=message):
-        run.monitor(0, 1)
+        monitor(0, 1)
 
 
 def test_options_without_a_function_of_ones_own_have_no_effect():

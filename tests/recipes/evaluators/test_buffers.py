@@ -11,7 +11,8 @@ from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
 from ebmjax.recipes.evaluators.buffers import spread_slots
 from ebmjax.recipes.evaluators.distances import Distances
-from ebmjax.recipes.models.joint.monitor import JointMonitor
+from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.models.joint.model import JointModel
 from ebmjax.samplers import ReplayBuffer
 from experiments.configs import jem_digits
 
@@ -80,27 +81,34 @@ def monitored(tmp_path):
         levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
         state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
         state.params, state.shards.statistics = {}, {}
+        state.shards.smoothing, state.shards.adaptation = jnp.ones(2), {}
         network = SimpleNamespace(
             apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics)
         )
         images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
         law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
 
-        class Monitor(JointMonitor):
-            def _profiled(self, state):
-                return {"profile.sgld.displacement": np.arange(3)}
-
-        monitor = Monitor(
-            workdir=tmp_path,
-            classifier=network,  # pyright: ignore
-            test=images,
-            distances=Judge(images, images, config),
-            key=jax.random.key(0),
+        model = JointModel(
             plan=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
             densities_of=lambda model: None,  # pyright: ignore
+            train=images,
+            distances=Judge(images, images, config),
             config=config,
+            network=network,  # pyright: ignore
+            density_scale=1.0,
+            refining=None,
+            logits_of=lambda trained, x: x[..., 0, :2, 0],
         )
-        return monitor, state, levels
+        evaluations = Evaluations(
+            folder=tmp_path,
+            key=jax.random.key(0),
+            evaluators=make_evaluators(config),
+            config=config,
+            interval=1,
+            models=(model.at, model.at),
+            tests=(images, images),
+        )
+        return evaluations, state, levels
 
     return make
 
@@ -109,14 +117,13 @@ def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_star
     monitored, tmp_path, figures
 ):
     monitor, state, levels = monitored()
-    row = monitor(state, 0)
+    row = monitor.monitor(state, 0)
     # Draws of the law, of the classes of the slots, which come in turn.
-    chains = monitor.distances.given
+    chains = monitor.models[0](None).distances.given
     assert chains.labels.tolist() == [*range(10)] * 2
     assert not chains.are_the_same
     np.testing.assert_allclose(chains.starts, chains.ends, rtol=1e-6)
     arrays = np.load(tmp_path / "monitor" / "000000.npz")
-    np.testing.assert_array_equal(arrays["profile.sgld.displacement"], [0, 1, 2])
     shown = arrays["samples"][:, 0, 0, 0]
     np.testing.assert_array_equal(shown, np.tile(from_signed_unit(levels[::10]), 2))
     assert row["buffer_log_density"] == pytest.approx(float(levels.mean()) + np.log(2), rel=1e-5)
@@ -125,10 +132,10 @@ def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_star
 
 
 def test_without_samples_there_is_no_picture_and_no_score(monitored, tmp_path):
-    monitor, state, _ = monitored(**{"eval.num_samples": 0})
-    row = monitor(state, 0)
+    monitor, state, _ = monitored(**{"eval.samples.every": "never"})
+    row = monitor.monitor(state, 0)
     assert "test_accuracy" in row
     assert not any("fid" in name or "buffer" in name for name in row)
-    assert monitor.distances.given is None
+    assert monitor.models[0](None).distances.given is None
     assert "samples" not in np.load(tmp_path / "monitor" / "000000.npz")
     assert not (tmp_path / "plots").exists()

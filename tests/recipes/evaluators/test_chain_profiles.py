@@ -7,15 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from matplotlib.figure import Figure
 
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.evaluators import chain_profiles
+from ebmjax.recipes.evaluators.profile import Profile
 from ebmjax.recipes.models.joint import parts
-from ebmjax.recipes.models.joint.chains import densities_of
-from ebmjax.recipes.models.joint.monitor import JointMonitor
+from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts.samplers.bind import bound
 from ebmjax.samplers import ReplayBuffer, uniform_law
 from experiments.configs import jem_digits
@@ -42,7 +41,8 @@ def state_of(positions: Any) -> Any:
 
 def profile_fn(**overrides: Any) -> Any:
     config = jem_digits.get_config("smoke")
-    changes = {"sampler.num_steps": 3, "eval.num_profiled": 20, "sampler.sgld.noise_scale": 0.0}
+    changes = {"sampler.num_steps": 3, "sampler.sgld.noise_scale": 0.0}
+    changes |= {"eval.profile.every": 1, "eval.profile.num_chains": 20}
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
     kind = ChainKind(
@@ -60,16 +60,19 @@ def profile_fn(**overrides: Any) -> Any:
     )
     nothing: Any = None
     network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.loss.is_conditional)
-    return JointMonitor(
-        workdir=nothing,
-        classifier=CLASSIFIER,
-        test=nothing,
-        distances=nothing,
-        key=jax.random.key(0),
+    model = JointModel(
         plan=plan,
         densities_of=densities_of(network, 1.0),
+        train=nothing,
+        distances=nothing,
         config=config,
-    )._profiled
+        network=network,
+        density_scale=1.0,
+        refining=None,
+        logits_of=nothing,
+    )
+    evaluator = Profile(config.eval.profile.num_chains)
+    return lambda state: evaluator(model.at(state), nothing, jax.random.key(0)).arrays
 
 
 BLOCKS = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
@@ -104,9 +107,8 @@ def test_particles_move_together_without_the_axes_of_training() -> None:
         assert np.all(found[f"profile.svgd.{number}"] > 0)
 
 
-@pytest.mark.parametrize(("positions", "num"), [(BUFFER, 0), (None, 20)])
-def test_nothing_is_kept_of_no_chains(positions: Any, num: int) -> None:
-    assert profile_fn(**{"eval.num_profiled": num})(state_of(positions)) == {}
+def test_nothing_is_kept_without_a_buffer() -> None:
+    assert profile_fn()(state_of(None)) == {}
 
 
 def saved(folder: Path, step: int, **profiles: Any) -> None:

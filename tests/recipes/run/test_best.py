@@ -120,7 +120,7 @@ def test_image_energies_choose_by_samples(tmp_path):
 @pytest.mark.slow
 def test_latent_models_choose_by_samples(tmp_path):
     chosen = {"train.keep_best": "sample_kid", "eval.checkpoint": "best"}
-    config = digits(**chosen, **{"eval.num_generated": 0, "eval.evidence_methods": ()})
+    config = digits(**chosen, **{"eval.generation.every": "never", "eval.evidence.methods": ()})
     launch(config, "thermo_digits.py:smoke", str(tmp_path / "run"), "all")
     rows = [row for row in read_rows(tmp_path / "run") if row["step"] > 0 and "sample_kid" in row]
     lowest = min(rows, key=lambda row: row["sample_kid"])

@@ -42,7 +42,7 @@ def test_a_study_is_listed_with_its_rows_and_columns(listed):
     lines = listed("studies/jem_digits.py:time")
     study = study_file.load("jem_digits:time")
     assert lines[2] == "  :time 4 rows x 5 seeds"
-    assert lines[3].endswith(": configs/jem_digits.py --config.eval.landscape_points=11")
+    assert lines[3].endswith(": configs/jem_digits.py --config.eval.landscape.num_points=11")
     assert [re.match(" *'(.*?)': ", line)[1] for line in lines[3:7]] == [*study.rows]
     assert lines[7].startswith("    columns: 'accuracy, %', ")
     both = listed("jem_digits")  # a configuration and a study of this name

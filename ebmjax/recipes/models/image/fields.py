@@ -34,6 +34,7 @@ from ebmjax.recipes.config.ranges import (
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers.sections import decoupled, sections
 from ebmjax.recipes.parts.samplers.table import NOISY, SINGLE
 
@@ -93,9 +94,6 @@ _FIELDS: dict[str, Field] = {
         eval={
             "every_epochs": 4.0,
             "batch_size": 128,
-            "num_samples": 1000,
-            "num_generated": 1000,
-            "num_profiled": 0,
             "checkpoint": "newest",
             "use_test_split": False,
             "num_chain_steps": None,
@@ -177,6 +175,11 @@ _FIELDS: dict[str, Field] = {
     "optimizer.average_decay": field(
         0.99, FRACTION, "decay of the averaged parameters that are evaluated"
     ),
+    **evaluators.fields("samples"),
+    **evaluators.fields("energies"),
+    **evaluators.fields("profile"),
+    **evaluators.fields("generation"),
+    **evaluators.fields("mixing"),
     "eval.step_factor": field(
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
@@ -208,8 +211,8 @@ SMOKE: dict[str, Any] = {
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
     "eval.every_epochs": 1,
-    "eval.num_samples": 20,
-    "eval.num_generated": 20,
+    "eval.samples.num_images": 20,
+    "eval.generation.num_images": 20,
     "eval.num_chain_steps": 8,
 }
 

@@ -117,6 +117,11 @@ def gradient_without_chains(config: Config, energy_of: learning.EnergyOf) -> Gra
     return gradient_fn
 
 
+def last_beta(config: Config) -> float:
+    """Returns the share of the energy that chains lack at the end of training."""
+    return config.loss.beta if config.loss.name == "beta" else 0.0
+
+
 def beta_fn(config: Config, total_steps: int) -> Callable[[jax.Array], Any]:
     """Beta at a step: constant, or linear from ``loss.beta_start``; 0 without the objective."""
     if config.loss.name != "beta":

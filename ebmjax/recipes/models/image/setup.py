@@ -9,11 +9,10 @@ import jax
 from ebmjax.learning import init_carry, make_image_gradient_fn
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import Distances
-from ebmjax.recipes.evaluators.extractors import check_weights
+from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.image import checks, objectives, parts, plots
-from ebmjax.recipes.models.image.evaluate import make_evaluation
-from ebmjax.recipes.models.image.monitor import ImageMonitor
+from ebmjax.recipes.models.image.model import EnergyModel, densities_of
 from ebmjax.recipes.parts import image_data
 from ebmjax.training import init_state, make_train_step, warm_start
 
@@ -22,7 +21,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``image/fields.py`` for the fields)."""
     images, config = image_data.load(config)
     checks.check(config)
-    train, test = images.train, images.monitored
+    train = images.train
     plan = common.plan(config, len(train.images))
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
@@ -51,18 +50,32 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         buffer_size=config.sampler.buffer.size or 0,
         counts_steps=True,
     )
-    monitor = ImageMonitor(
-        workdir=workdir,
-        key=eval_key,
-        energy_of=energy_of,
+    model = EnergyModel(
         plan=chain_plan,
-        test=test,
-        distances=Distances(train, test, config),
-        beta_fn=beta_fn,
+        densities_of=densities_of(energy_of),
+        train=train,
+        distances=Distances(train, images.monitored, config),
         config=config,
+        energy_of=energy_of,
+        beta_of=lambda state: beta_fn(state.shards.step[0]),
     )
-    later = monitor if images.evaluated is test else replace(monitor, test=images.evaluated)
-    evaluation = make_evaluation(later, config, image_shape)
+    factor, last_beta = config.eval.step_factor, objectives.last_beta(config)
+    finished = replace(
+        model,
+        plan=replace(chain_plan, kinds=parts.kinds(config, image_shape, factor)),
+        step_factor=factor,
+        beta_of=lambda state: last_beta,
+        programs={},
+    )
+    evaluations = Evaluations(
+        folder=workdir,
+        key=eval_key,
+        evaluators=make_evaluators(config),
+        config=config,
+        interval=plan.monitor_every,
+        models=(model.at, finished.at),
+        tests=(images.monitored, images.evaluated),
+    )
     state = init_state(jax.jit(init)(network_key), optimizer, carry)
     return common.Experiment(
         state=state,
@@ -74,13 +87,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         ),
         data=train,
         plan=plan,
-        monitor=monitor,
+        monitor=evaluations.monitor,
         draw=partial(plots.draw, workdir, config),
-        evaluate=evaluation,
-        check_evaluate=partial(check_weights, config),
+        evaluate=evaluations.evaluate,
+        check_evaluate=evaluations.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
-        use=evaluation.use,
-        tests=(images.monitored.images, images.evaluated.images),
+        use=finished.at,
         about_data=images.about,
         config=config,
     )

@@ -3,6 +3,7 @@
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
+from ebmjax.recipes.evaluators.table import is_used
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -60,7 +61,7 @@ def count_blocks(config: Config) -> int:
 
 def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
     """Returns the sampler of a run that has chains; refuses what it does not go with."""
-    is_refined = config.eval.num_attacked and config.eval.refine_steps
+    is_refined = is_used(config, "robustness") and config.eval.robustness.refine_steps
     if not has_energy and not is_refined:
         return None
     chosen = sampler(config)
@@ -106,12 +107,14 @@ def _check_classes(config: Config, chosen: Chosen) -> None:
 
 
 def _check_refinement(config: Config, chosen: Chosen) -> None:
-    if not config.eval.refine_gradients:
+    section = config.eval.robustness
+    if not section.refine_gradients:
         raise ConfigError(
-            "config.eval.refine_gradients must name at least one of 'bpda' and 'full', got none."
+            "config.eval.robustness.refine_gradients must name at least one of 'bpda' and 'full', "
+            "got none."
         )
     if chosen.entry.interacting:
         raise ConfigError(
-            f"config.eval.refine_steps={config.eval.refine_steps} needs a run whose chains move "
-            "each on its own, because every image must be classified on its own. Set it to 0."
+            f"config.eval.robustness.refine_steps={section.refine_steps} needs a run whose chains "
+            "move each on its own, because every image must be classified on its own. Set it to 0."
         )

@@ -18,14 +18,13 @@ STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered t
 SGD = chosen("optimizer.name", "sgd")
 STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
 SAM = given("optimizer.rho", "SAM's radius")
-OOD = waiting(above_zero("eval.num_ood", "images to compare with"))
-ATTACKED = waiting(above_zero("eval.num_attacked", "images to attack"))
-GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
-REFINED = given("eval.refine_steps", "chains before an attacked image is classified")
 MOVED = waiting(
     When(
-        "chains, config.loss.generative_weight above 0 or config.eval.refine_steps",
-        lambda c: c.loss.generative_weight > 0 or (c.eval.num_attacked and c.eval.refine_steps),
+        "chains, config.loss.generative_weight above 0 or config.eval.robustness.refine_steps",
+        lambda c: (
+            c.loss.generative_weight > 0
+            or (c.eval.robustness.every != "never" and c.eval.robustness.refine_steps)
+        ),
     )
 )
 

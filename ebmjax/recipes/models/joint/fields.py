@@ -4,6 +4,7 @@
 complete change.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,27 +25,21 @@ from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
     FRACTION,
-    NAME,
     NOT_NEGATIVE,
     POSITIVE,
-    RADIUS,
     UP_TO_ONE,
     WHOLE,
-    ZERO_OR_TWO,
     one_of,
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.models.joint.conditions import (
-    ATTACKED,
     AUGMENTED,
     BATCH_NORM,
     ENERGY,
-    GENERATED,
     MOVED,
-    OOD,
     PARTS_KEPT,
-    REFINED,
     SAM,
     SCALED,
     SGD,
@@ -88,7 +83,6 @@ _OF_ENERGY: dict[str, Field] = {
                 "max_positive_weight": None,
             },
             eval={
-                "num_generated": 1000,
                 "num_chain_steps": None,
                 "inception_weights": "",
                 "inception_sha256": "",
@@ -140,8 +134,9 @@ _OF_ENERGY: dict[str, Field] = {
     ),
     "loss.smoothing_rate": field(0.1, UP_TO_ONE, "how fast the smoothing is steered", STEERED),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
-    "eval.selected_by_confidence": field(
-        False, FLAG, "also judge the buffer's images that the model is sure of", BUFFER, GENERATED
+    **evaluators.fields("generation"),
+    "eval.generation.selected_by_confidence": replace(
+        evaluators.SELECTED, when=(BUFFER, evaluators.used("generation"))
     ),
 }
 
@@ -167,8 +162,12 @@ _FIELDS: dict[str, Field] = {
             "use_test_split": False,
         },
     ),
-    **under(shared(eval={"num_profiled": 0}), BUFFER, ENERGY),
-    **under(shared(eval={"num_samples": 1000}), waiting(BUFFER), waiting(ENERGY)),
+    **evaluators.fields("classification"),
+    **evaluators.fields("profile", BUFFER, ENERGY),
+    **evaluators.fields("samples", waiting(BUFFER), waiting(ENERGY)),
+    **evaluators.fields("ood"),
+    **evaluators.fields("robustness"),
+    **evaluators.fields("landscape"),
     "data.num_per_class": field(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),
@@ -213,28 +212,6 @@ _FIELDS: dict[str, Field] = {
     "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
     "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
-    "eval.num_ood": field(1000, ZERO_OR_TWO, "images of each out-of-distribution set; 0: none"),
-    "eval.ood_tfds": field((), NAME, "tensorflow-datasets that are out of distribution", OOD),
-    "eval.num_attacked": field(128, WHOLE, "test images that are attacked; 0: none"),
-    "eval.attack_linf": field((0, 4, 16, 32), RADIUS, "radii in L-infinity, of 255", ATTACKED),
-    "eval.attack_l2": field((0, 64, 128, 256), RADIUS, "radii in L2, of 255", ATTACKED),
-    "eval.attack_steps": field(20, COUNT, "steps of an attack (PGD)", ATTACKED),
-    "eval.attack_step_size": field(
-        None, optional(POSITIVE), "step of an attack, of 255; None: 2.5 radii / steps", ATTACKED
-    ),
-    "eval.attack_restarts": field(1, COUNT, "random starts of an attack", ATTACKED),
-    "eval.refine_steps": field(
-        0, WHOLE, "sampler steps before an attacked image is classified", ATTACKED
-    ),
-    "eval.refine_gradients": field(
-        ("bpda", "full"),
-        one_of("bpda", "full"),
-        "attacks on refined images: bpda takes the chain's derivative as 1, full is its own",
-        REFINED,
-        ATTACKED,
-    ),
-    "eval.num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED, ATTACKED),
-    "eval.landscape_points": field(11, ZERO_OR_TWO, "points a side of loss landscapes; 0: none"),
 }
 FIELDS = left_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.law")
 SECTIONS = left_open(
@@ -260,14 +237,14 @@ SMOKE: dict[str, Any] = {
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
     "eval.every_epochs": 1,
-    "eval.num_samples": 20,
-    "eval.ood_tfds": (),
-    "eval.num_attacked": 16,
-    "eval.attack_linf": (0, 4, 16, 32),
-    "eval.attack_l2": (0, 64, 128, 256),
-    "eval.attack_steps": 2,
-    "eval.num_generated": 20,
-    "eval.landscape_points": 3,
+    "eval.samples.num_images": 20,
+    "eval.ood.tfds": (),
+    "eval.robustness.num_images": 16,
+    "eval.robustness.linf": (0, 4, 16, 32),
+    "eval.robustness.l2": (0, 64, 128, 256),
+    "eval.robustness.num_steps": 2,
+    "eval.generation.num_images": 20,
+    "eval.landscape.num_points": 3,
 }
 COMMON: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from ebmjax import data
 from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, objectives, parts, plots
-from ebmjax.recipes.models.joint.chains import densities_of
-from ebmjax.recipes.models.joint.evaluate import JointEvaluation
-from ebmjax.recipes.models.joint.monitor import JointMonitor
+from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts import image_data
 from ebmjax.training import init_state, make_train_step, warm_start
 
@@ -23,7 +23,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``joint/fields.py`` for the fields)."""
     images, config = image_data.load(config)
     checks.check(config, images.about[0])
-    train, test = images.train, images.monitored
+    train = images.train
     learnt = parts.learnt_images(config, train)
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
@@ -47,7 +47,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         )
     chain_plan = parts.chain_plan(config, train) if has_energy else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
-    is_refined = config.eval.num_attacked and config.eval.refine_steps
+    is_refined = table.is_used(config, "robustness") and config.eval.robustness.refine_steps
     refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(
         buffer_key,
@@ -74,28 +74,28 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         hold_fn=hold_fn,
     )
     network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
-    distances = Distances(train, test, config)  # shared: its extractor is loaded once
-    monitor = JointMonitor(
-        workdir=workdir,
-        classifier=classifier,
-        test=test,
-        distances=distances,
-        key=eval_key,
+    model = JointModel(
         plan=chain_plan,
         densities_of=densities_of(network, objective.density_scale),
+        train=train,
+        distances=Distances(train, images.monitored, config),
         config=config,
-    )
-    evaluation = JointEvaluation(
-        workdir=workdir,
-        key=eval_key,
         network=network,
         density_scale=objective.density_scale,
-        plan=chain_plan,
         refining=refining,
-        train=train,
-        test=images.evaluated,
-        distances=distances,
+        logits_of=lambda trained, x: classifier.apply(trained.params, trained.statistics, x)[0],
+    )
+    evaluators = make_evaluators(config)
+    if chain_plan is None:
+        evaluators = {k: v for k, v in evaluators.items() if k not in ("samples", "generation")}
+    evaluations = Evaluations(
+        folder=workdir,
+        key=eval_key,
+        evaluators=evaluators,
         config=config,
+        interval=plan.monitor_every,
+        models=(model.at, model.at),
+        tests=(images.monitored, images.evaluated),
     )
     state = init_state(params, optimizer, carry)
     return common.Experiment(
@@ -103,13 +103,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         train_step=train_step,
         data=learnt,
         plan=plan,
-        monitor=monitor,
+        monitor=evaluations.monitor,
         draw=partial(plots.draw, workdir, config),
-        evaluate=evaluation,
-        check_evaluate=evaluation.check,
+        evaluate=evaluations.evaluate,
+        check_evaluate=evaluations.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
-        use=evaluation.use,
-        tests=(images.monitored.images, images.evaluated.images),
+        use=model.at,
         about_data=images.about,
         config=config,
     )

@@ -6,6 +6,7 @@ from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.ranges import MIN_FLOAT
+from ebmjax.recipes.evaluators.table import is_used
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -69,16 +70,16 @@ def _check_ladders(config: Config) -> None:
 
 def _check_gaussians(config: Config) -> None:
     """Refuses a Gaussian fit that an image's chains cannot carry, in training or in a report."""
-    covariance, section = config.loss.kl_covariance, config.eval
+    covariance, section = config.loss.kl_covariance, config.eval.evidence
     latent_dim = config.model.latent_dim
     smallest = fewest_chains(latent_dim)
-    if section.evidence_divergences and section.evidence_chains < smallest:
+    if is_used(config, "evidence") and section.divergences and section.num_chains < smallest:
         raise ConfigError(
-            f"config.eval.evidence_chains={section.evidence_chains} are too few for the log "
+            f"config.eval.evidence.num_chains={section.num_chains} are too few for the log "
             "evidence that is reported: its divergences fit a full covariance in "
             f"config.model.latent_dim={latent_dim} dimensions to the chains of an image. Set "
-            f"--config.eval.evidence_chains={smallest} or more, or "
-            "--config.eval.evidence_divergences=False to report the trapezium rule alone, by that "
+            f"--config.eval.evidence.num_chains={smallest} or more, or "
+            "--config.eval.evidence.divergences=False to report the trapezium rule alone, by that "
             "name."
         )
     if config.loss.name != "through_chain" or config.loss.kl_weight == 0:
@@ -174,28 +175,29 @@ def _check_sizes(config: Config) -> None:
     if limit is not None and num_test is not None:
         check_test_images(config, limit)
     # Without a number, the images decide, and this check comes again.
-    if num_test is not None and config.eval.evidence_images > num_test:
+    if num_test is not None and config.eval.evidence.num_images > num_test:
         raise ConfigError(
-            f"config.eval.evidence_images must be at most {config.eval.num_test}, the number of "
-            f"evaluated images (config.eval.num_test); got {config.eval.evidence_images}."
+            f"config.eval.evidence.num_images must be at most {config.eval.num_test}, the number "
+            f"of evaluated images (config.eval.num_test); got {config.eval.evidence.num_images}."
         )
-    num_chains = config.eval.evidence_chains
-    if "smc" in config.eval.evidence_methods and (
+    num_chains = config.eval.evidence.num_chains
+    if "smc" in config.eval.evidence.methods and (
         num_chains % SMC_REPEATS or num_chains < 2 * SMC_REPEATS
     ):
         raise ConfigError(
-            f"config.eval.evidence_chains must be a multiple of {SMC_REPEATS}, and at least "
-            f"{2 * SMC_REPEATS}, for config.eval.evidence_methods with 'smc', which makes "
+            f"config.eval.evidence.num_chains must be a multiple of {SMC_REPEATS}, and at least "
+            f"{2 * SMC_REPEATS}, for config.eval.evidence.methods with 'smc', which makes "
             f"{SMC_REPEATS} populations of them; got {num_chains}."
         )
-    generated, smallest = config.eval.num_generated, config.eval.smallest_generated
-    if generated and not 2 <= smallest < generated:
+    generated, smallest = config.eval.generation.num_images, config.eval.generation.smallest_num
+    if is_used(config, "generation") and not 2 <= smallest < generated:
         raise ConfigError(
-            f"config.eval.smallest_generated must be from 2 to config.eval.num_generated - 1 = "
-            f"{generated - 1}, so that the metrics can be extrapolated; got {smallest}."
+            "config.eval.generation.smallest_num must be from 2 to "
+            f"config.eval.generation.num_images - 1 = {generated - 1}, so that the metrics can be "
+            f"extrapolated; got {smallest}."
         )
 
 
 def _check_blackjax(config: Config) -> None:
-    if "smc" in config.eval.evidence_methods:
-        checks.check_installed("config.eval.evidence_methods with 'smc'")
+    if "smc" in config.eval.evidence.methods:
+        checks.check_installed("config.eval.evidence.methods with 'smc'")

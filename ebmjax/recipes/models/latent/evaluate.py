@@ -12,6 +12,7 @@ from ebmjax import data, latent, metrics
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images, rms_displacement
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.evaluators.table import is_used
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import cost
 from ebmjax.recipes.models.latent import evidence as thermo_evidence
@@ -68,16 +69,18 @@ class LatentEvaluation:
         params = params_of_repeats(state)
         keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
         report = jax.tree.map(partial(_finite_or_null, diverged), row)
-        if self.config.eval.num_generated:
+        if is_used(self.config, "generation"):
             report["generation"] = self._generation(keys, params, diverged)
         report["powers"] = self.monitor.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
         report["images_sha256"] = tree_digest(self.test.images)
-        by_image = {"test_reconstruction_error": pictures["squared_errors"]}
+        by_image: dict[str, Any] = {}
+        if "squared_errors" in pictures:
+            by_image["test_reconstruction_error"] = pictures["squared_errors"]
         report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))
-        if self.config.eval.evidence_methods:
-            methods = ", ".join(self.config.eval.evidence_methods)
-            num_images = min(self.config.eval.evidence_images, len(self.test.images))
+        if is_used(self.config, "evidence") and self.config.eval.evidence.methods:
+            methods = ", ".join(self.config.eval.evidence.methods)
+            num_images = min(self.config.eval.evidence.num_images, len(self.test.images))
             say_part(f"evidence of {num_images:,} images by {methods}")
             evidence = thermo_evidence.compare(
                 [key.evidence for key in keys],
@@ -127,15 +130,15 @@ class LatentEvaluation:
     @cached_property
     def sizes(self) -> list[int]:
         """Ten sample sizes, evenly spaced as in the thesis."""
-        section = self.config.eval
-        spaced = np.linspace(section.smallest_generated, section.num_generated, NUM_SIZES)
+        section = self.config.eval.generation
+        spaced = np.linspace(section.smallest_num, section.num_images, NUM_SIZES)
         return spaced.round().astype(int).tolist()
 
     def _generation(
         self, keys: Sequence[Keys], params: Sequence[latent.LatentParams], diverged: np.ndarray
     ) -> dict[str, Any]:
         """Returns ``evaluate.generation`` of "fresh" prior chains, and scores at ten sizes."""
-        num, distances = self.config.eval.num_generated, self.monitor.distances
+        num, distances = self.config.eval.generation.num_images, self.monitor.distances
         say_part(f"chains of {num:,} samples")
         split_keys = [jax.random.split(key.distances) for key in keys]
         sampled = [

@@ -18,7 +18,7 @@ def compare(
     images: np.ndarray,
     config: Config,
 ) -> dict[str, Any]:
-    """Returns ``evaluate.evidence`` of the first ``eval.evidence_images`` images.
+    """Returns ``evaluate.evidence`` of the first ``eval.evidence.num_images`` images.
 
     Args:
       keys: one for each repeat.
@@ -27,20 +27,20 @@ def compare(
       images: uint8, (N, H, W, C).
       config: sections model and eval are read.
     """
-    section = config.eval
+    section = config.eval.evidence
     repeats = [
         evaluate.evidence(
             key,
             one,
             model,
-            images[: section.evidence_images],
+            images[: section.num_images],
             latent_dim=config.model.latent_dim,
-            methods=section.evidence_methods,
-            num_chains=section.evidence_chains,
-            num_intervals=section.evidence_intervals,
-            num_steps=section.evidence_steps,
-            step_size=section.evidence_step_size,
-            with_divergences=section.evidence_divergences,
+            methods=section.methods,
+            num_chains=section.num_chains,
+            num_intervals=section.num_intervals,
+            num_steps=section.num_steps,
+            step_size=section.step_size,
+            with_divergences=section.divergences,
         )
         for key, one in zip(keys, params, strict=True)
     ]

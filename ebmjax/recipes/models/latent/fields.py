@@ -17,10 +17,8 @@ from ebmjax.recipes.config.common_fields import (
 from ebmjax.recipes.config.declare import (
     Field,
     When,
-    above_zero,
     chosen,
     field,
-    given,
     section,
     under,
     waiting,
@@ -31,18 +29,17 @@ from ebmjax.recipes.config.ranges import (
     FLAG,
     NOT_NEGATIVE,
     POSITIVE,
-    TWO_OR_MORE,
     UP_TO_ONE,
     one_of,
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers.sections import sections
 from ebmjax.recipes.parts.samplers.sections import shared as of_any
 from ebmjax.recipes.parts.samplers.table import SINGLE
 
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
-METHODS = ("thermodynamic", "stepping_stone", "ais", "smc")
 
 POWERS = chosen("loss.name", *OBJECTIVES[1:], what="an objective with powers")
 THROUGH_CHAIN = chosen("loss.name", "through_chain")
@@ -54,8 +51,6 @@ DECAYING = When(
     lambda config: config.optimizer.decay_per_epoch < 1,
     may_wait=True,
 )
-BY_METHODS = waiting(given("eval.evidence_methods", "methods to compare"))
-GENERATED = waiting(above_zero("eval.num_generated", "generated images"))
 
 
 def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
@@ -91,10 +86,8 @@ _FIELDS: dict[str, Field] = {
         eval={
             "every_epochs": 20.0,
             "batch_size": 128,
-            "num_samples": 1000,
             "checkpoint": "newest",
             "use_test_split": False,
-            "num_generated": 1000,
             "inception_weights": "",
             "inception_sha256": "",
         },
@@ -159,25 +152,17 @@ _FIELDS: dict[str, Field] = {
     "train.num_repeats": field(1, COUNT, "runs, of seeds seed, seed + 1, ..., in one program"),
     "eval.at_start": field(True, FLAG, "evaluate before the first step, too"),
     "eval.num_test": field(352, COUNT, "test images of an evaluation during training"),
-    "eval.evidence_images": field(32, COUNT, "images whose log evidence is estimated"),
-    "eval.evidence_chains": field(
-        64, TWO_OR_MORE, "chains of an image; at least 3 for each latent dimension"
+    **evaluators.fields("reconstruction"),
+    **evaluators.fields("evidence"),
+    **evaluators.fields("gradient_variance"),
+    **evaluators.fields("samples"),
+    **evaluators.fields("generation"),
+    "eval.generation.smallest_num": field(
+        240,
+        COUNT,
+        "smallest number of images that metrics are extrapolated from",
+        evaluators.used("generation"),
     ),
-    "eval.evidence_divergences": field(
-        True, FLAG, "report divergences, too; False: the trapezium rule alone"
-    ),
-    "eval.num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured"),
-    "eval.smallest_generated": field(
-        240, COUNT, "smallest number of images that metrics are extrapolated from", GENERATED
-    ),
-    "eval.evidence_methods": field(
-        ("thermodynamic", "stepping_stone", "ais"),
-        one_of(*METHODS),
-        "methods that --mode=eval compares; empty: none",
-    ),
-    "eval.evidence_intervals": field(40, COUNT, "intervals of these methods", BY_METHODS),
-    "eval.evidence_steps": field(10, COUNT, "steps at each of their powers", BY_METHODS),
-    "eval.evidence_step_size": field(0.02, POSITIVE, "step size of their chains", BY_METHODS),
 }
 FIELDS = left_open(_FIELDS, *LENGTHS, "eval.num_test")
 SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
@@ -198,15 +183,15 @@ SMOKE: dict[str, Any] = {
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
     "eval.every_epochs": 2,
-    "eval.num_samples": 20,
+    "eval.samples.num_images": 20,
     "eval.num_test": None,
-    "eval.num_gradients": 2,
-    "eval.evidence_images": 2,
-    "eval.evidence_chains": 48,
-    "eval.num_generated": 40,
-    "eval.smallest_generated": 20,
-    "eval.evidence_intervals": 3,
-    "eval.evidence_steps": 2,
+    "eval.gradient_variance.num_gradients": 2,
+    "eval.evidence.num_images": 2,
+    "eval.evidence.num_chains": 48,
+    "eval.generation.num_images": 40,
+    "eval.generation.smallest_num": 20,
+    "eval.evidence.num_intervals": 3,
+    "eval.evidence.num_steps": 2,
 }
 COMMON = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
 configure = partial(configure_images, "latent", COMMON, max_test=352)

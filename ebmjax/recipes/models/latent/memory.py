@@ -61,7 +61,7 @@ def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> l
     kept = chain_bytes(generator_fn, params, config.model.latent_dim)
     powers = {_told(config, "loss.num_intervals", "powers"): config.loss.num_intervals}
     test = {_told(config, "eval.num_test", "images"): config.eval.num_test}
-    chains = {_told(config, "eval.evidence_chains", "chains"): config.eval.evidence_chains}
+    chains = {_told(config, "eval.evidence.num_chains", "chains"): config.eval.evidence.num_chains}
     found = [
         _training_step(config, kept, powers),
         Program("reconstructing the monitored images", powers | test, kept),

@@ -1,6 +1,6 @@
 """Measures and pictures a latent EBM while it trains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +15,17 @@ from ebmjax._stored import take_rows
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import Distances
-from ebmjax.recipes.evaluators.pictures import samples_beside_starts, shown
+from ebmjax.recipes.evaluators.evaluator import is_due
+from ebmjax.recipes.evaluators.samples import draw_beside_starts, shown
+from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.folder.workdir import save_snapshot
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import gradient_variance as thermo_gradient_variance
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.training import TrainState, tree_digest
+
+PARTS = ("reconstruction", "evidence", "gradient_variance", "samples")
+"""Evaluators of a latent EBM while it trains."""
 
 
 class Programs(NamedTuple):
@@ -83,6 +88,7 @@ class LatentMonitor:
       train: the training data, with the indices of its examples.
       test: uint8 images (num_test, H, W, C) to reconstruct.
       distances: distances of samples from the training images.
+      interval: steps between two evaluations of training.
       config: sections loss, eval and train are read.
     """
 
@@ -94,30 +100,38 @@ class LatentMonitor:
     train: Examples
     test: np.ndarray
     distances: Distances
+    interval: int
     config: Config
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
-        row, pictures = self.measure(state)
+        row, pictures = self.measure(state, step)
         starts = pictures.pop("starts", None)
         save_snapshot(self.workdir, step, pictures)
         row = {name: value.tolist() for name, value in row.items()}
         if starts is not None:
             is_of_repeats = starts.ndim == 5  # the first is shown, the scores are means
             ends, starts = (x[0] if is_of_repeats else x for x in (pictures["samples"], starts))
-            samples_beside_starts(self.workdir, step, ends, starts, row)
+            draw_beside_starts(self.workdir, step, {"samples": ends, "starts": starts}, row)
         return row
 
-    def measure(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+    def measure(
+        self, state: TrainState, step: int | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns numbers and pictures; several repeats are a leading axis.
 
         The last result is kept for the full evaluation after training.
+
+        Args:
+          state: of training.
+          step: whose evaluators run; None: all of them.
         """
         params = params_of_repeats(state)
-        digest = tree_digest(params)
+        names = [name for name in PARTS if self._runs(name, step)]
+        digest = tree_digest(params), *names
         if digest not in self._last:
             repeats = [
-                self._measure_one(common.root_keys(self.config, repeat)[2], one)
+                self._measure_one(common.root_keys(self.config, repeat)[2], one, names)
                 for repeat, one in enumerate(params)
             ]
             parts = zip(*repeats, strict=True)
@@ -127,7 +141,7 @@ class LatentMonitor:
         return dict(rows), dict(pictures)
 
     @cached_property
-    def _last(self) -> dict[str, Any]:
+    def _last(self) -> dict[Any, Any]:
         """Rows and pictures of the parameters measured last, by their digest."""
         return {}
 
@@ -143,23 +157,36 @@ class LatentMonitor:
         )
 
     def _measure_one(
-        self, key: jax.Array, params: latent.LatentParams
+        self, key: jax.Array, params: latent.LatentParams, names: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         sample_key, power_key, evidence_key, gradient_key = jax.random.split(key, 4)
-        row, reconstructions = self.programs.reconstructions(power_key, params)
-        row |= self.programs.evidence(evidence_key, params)
-        row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
-        pictures: dict[str, Any] = {"reconstructions": shown(reconstructions)}
-        if self.config.eval.num_samples:
-            sampled = self.programs.sample(sample_key, params, self.config.eval.num_samples)
+        row: dict[str, Any] = {}
+        pictures: dict[str, Any] = {}
+        if "reconstruction" in names:
+            row, images = self.programs.reconstructions(power_key, params)
+            pictures = self._of_reconstructions(images)
+        if "evidence" in names:
+            row |= self.programs.evidence(evidence_key, params)
+        if "gradient_variance" in names:
+            row |= self.programs.gradient_variance(self._gradients(gradient_key, params))
+        if "samples" in names:
+            sampled = self.programs.sample(sample_key, params, self.config.eval.samples.num_images)
             scores, samples = self._of_samples(jax.device_get(sampled))
             row, pictures = row | scores, pictures | samples
-        observations = data.to_signed_unit(jnp.asarray(self.test))
-        pictures["squared_errors"] = jnp.mean(  # whose mean is the row's reconstruction error
-            jnp.square(reconstructions - observations), axis=tuple(range(1, observations.ndim))
-        )
-        pictures["originals"] = self.test[: len(pictures["reconstructions"])]
         return jax.device_get((row, pictures))
+
+    def _runs(self, name: str, step: int | None) -> bool:
+        every = self.config.eval[name].every
+        return is_due(every, step, self.interval) if step is not None else every != NEVER
+
+    def _of_reconstructions(self, images: jax.Array) -> dict[str, Any]:
+        """Returns the first reconstructions and originals, and the squared errors of all."""
+        observations = data.to_signed_unit(jnp.asarray(self.test))
+        found: dict[str, Any] = {"reconstructions": shown(images)}
+        found["squared_errors"] = jnp.mean(  # whose mean is the row's reconstruction error
+            jnp.square(images - observations), axis=tuple(range(1, observations.ndim))
+        )
+        return found | {"originals": self.test[: len(found["reconstructions"])]}
 
     def _of_samples(self, found: PriorSamples) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Returns scores of samples and of their starts, and the first of both."""
@@ -238,7 +265,7 @@ class LatentMonitor:
         The correction has weight 1 and full covariances, whatever the objective does, so that runs
         are comparable.
         """
-        images = jnp.asarray(self.test[: self.config.eval.evidence_images])
+        images = jnp.asarray(self.test[: self.config.eval.evidence.num_images])
         rows = self.evidence_of_each(key, params, images)
         return {name: values.mean() for name, values in rows.items()}
 
@@ -246,16 +273,16 @@ class LatentMonitor:
         self, key: jax.Array, params: latent.LatentParams, images: jax.Array
     ) -> dict[str, jax.Array]:
         """Returns the numbers of ``_evidence`` for each of the uint8 images (N, H, W, C)."""
-        section, floats = self.config.eval, data.to_signed_unit(images)
+        section, floats = self.config.eval.evidence, data.to_signed_unit(images)
 
         def one(pair: tuple[jax.Array, jax.Array]) -> dict[str, jax.Array]:
             key, x = pair
-            observations = jnp.repeat(x[None], section.evidence_chains, axis=0)
+            observations = jnp.repeat(x[None], section.num_chains, axis=0)
             nodes = self._ladder(key, params, observations)
             of_chain = jax.vmap(lambda z: latent.log_likelihood(params, self.model, z, x))
             energies = jax.vmap(of_chain)(nodes).mean(axis=1)
             row = {"test_trapezium_log_evidence": latent.log_evidence(energies, self.powers)}
-            if not section.evidence_divergences:
+            if not section.divergences:
                 return row
             forward, backward = latent.fitted_divergences(nodes)
             corrected = latent.log_evidence(
@@ -276,7 +303,8 @@ class LatentMonitor:
             index = jax.random.choice(index_key, num_examples, (batch_size,), replace=False)
             return self.programs.gradient(chain_key, params, (), self.batch(np.asarray(index)))[0]
 
-        return [one(key) for key in jax.random.split(key, self.config.eval.num_gradients)]
+        num = self.config.eval.gradient_variance.num_gradients
+        return [one(key) for key in jax.random.split(key, num)]
 
     def batch(self, index: np.ndarray) -> Examples:
         """Returns the training examples of ``index``."""

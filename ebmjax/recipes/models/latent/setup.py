@@ -12,6 +12,7 @@ import numpy as np
 from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.evaluations import with_users
 from ebmjax.recipes.evaluators.extractors import check_weights
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, gradient_variance, memory, parts, plots
@@ -65,6 +66,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         train=examples,
         test=test.images[: config.eval.num_test],
         distances=Distances(train, test, config),
+        interval=plan.monitor_every,
         config=config,
     )
     later = monitor
@@ -74,6 +76,14 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     chains = ("prior", "posterior") if config.sampler.persistent else ()
     evaluation = LatentEvaluation(
         monitor=later, test=images.evaluated, config=config, pilot=schedule.pilot
+    )
+    monitored, evaluated = with_users(
+        config,
+        common.root_keys(config)[2],
+        evaluation.use,
+        (images.monitored, images.evaluated),
+        monitor,
+        evaluation,
     )
     return common.Experiment(
         state=state,
@@ -85,14 +95,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         ),
         data=examples,
         plan=plan,
-        monitor=monitor,
+        monitor=monitored,
         draw=partial(plots.draw, workdir, config, np.asarray(schedule.powers)),
-        evaluate=evaluation,
+        evaluate=evaluated,
         use=evaluation.use,
         check_evaluate=partial(check_weights, config),
         warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
         pilot=schedule.pilot,
-        tests=(images.monitored.images, images.evaluated.images),
         about_data=images.about,
         config=config,
     )

@@ -23,9 +23,9 @@ THESIS: dict[str, Any] = {
     "train.checkpoint_every_epochs": 1,
     "eval.every_epochs": 5,
     "eval.num_test": 300,
-    "eval.evidence_images": 4,
-    "eval.num_generated": 4_500,
-    "eval.smallest_generated": 1_000,
+    "eval.evidence.num_images": 4,
+    "eval.generation.num_images": 4_500,
+    "eval.generation.smallest_num": 1_000,
 }
 
 
@@ -42,9 +42,9 @@ SMALL_SMOKE: dict[str, Any] = {
     "train.num_epochs": 1,
     "train.batch_size": 12,
     "mesh.num_shards": 1,
-    "eval.num_samples": 10,
+    "eval.samples.num_images": 10,
     "eval.num_test": None,
-    "eval.evidence_chains": 24,
+    "eval.evidence.num_chains": 24,
 }
 
 

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ml_collections import ConfigDict
 
@@ -43,7 +43,7 @@ class Chosen(NamedTuple):
         return table.Entry(
             self.name,
             self.name,
-            dict.fromkeys(self.options),
+            cast(Any, dict.fromkeys(self.options)),
             rejects=getattr(function, "rejects", False),
             interacting=getattr(function, "interacting", False),
             memory=getattr(function, "memory", ()),

@@ -12,7 +12,7 @@ from image_smoke import smoke
 from ebmjax import data, samplers
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.learning import ChainKind, ChainPlan
-from ebmjax.recipes.models.image.chains import Trained, make_fresh_chains, trained
+from ebmjax.recipes.models.image.model import Trained, densities_of, make_fresh_chains, trained
 
 SHAPE = (2, 1, 1)
 
@@ -39,7 +39,9 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
         num_classes=2,
     )
     energy_of = lambda params: partial(valley, params)  # noqa: E731
-    run = make_fresh_chains(energy_of, plan, num=num, num_steps=4, batch_size=batch_size)
+    run = make_fresh_chains(
+        densities_of(energy_of), plan, num=num, num_steps=4, batch_size=batch_size
+    )
     model = Trained(jnp.float32(2.0), {}, jnp.float32(0.25))
     starts, ends, labels, _ = run(jax.random.key(0), model)
     assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
@@ -58,20 +60,21 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
 def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path):
     config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
     experiment = build_experiment(config, tmp_path)
-    monitor = experiment.monitor
-    row = monitor(experiment.state, 0)
+    row = experiment.monitor(experiment.state, 0)
+    evaluations = experiment.monitor.__self__
+    model = evaluations.models[0](experiment.state)
     shown = np.load(tmp_path / "monitor" / "000000.npz")["samples"]
     chains = make_fresh_chains(
-        monitor.energy_of,
-        monitor.plan,
-        num=config.eval.num_samples,
+        model.densities_of,
+        model.plan,
+        num=config.eval.samples.num_images,
         num_steps=config.sampler.num_steps,
         batch_size=config.eval.batch_size,
     )
-    starts, ends, _, _ = chains(monitor.key, trained(experiment.state, 0.0))
+    starts, ends, _, _ = chains(evaluations.key, trained(experiment.state, 0.0))
     np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
     # What the starts themselves would get stands beside, and how far the chains came.
-    expected = monitor.distances.along_training(Chains(starts, starts))
+    expected = model.distances.along_training(Chains(starts, starts))
     names = [name for name in expected if name.startswith("start_")]
     np.testing.assert_array_equal([row[name] for name in names], [expected[name] for name in names])
     assert row["sample_rms_displacement"] == rms_displacement(starts, ends) > 0

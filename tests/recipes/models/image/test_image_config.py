@@ -62,7 +62,7 @@ from experiments.configs import igebm_cifar10
         ("", {"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
         (
             "",
-            {"eval.num_samples": 0, "train.keep_best": "sample_fid"},
+            {"eval.samples.every": "never", "train.keep_best": "sample_fid"},
             r"not monitored by this run, which monitors \[\]",
         ),
         (
@@ -99,8 +99,8 @@ from experiments.configs import igebm_cifar10
         ),
         (
             "",
-            {"eval.num_generated": 1},
-            "num_generated must be 0, or at least 2",
+            {"eval.generation.num_images": 1},
+            r"generation\.num_images must be an integer of at least 2",
         ),
         ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
         ("", {"loss.name": "gan"}, "config.loss.name must be one of"),

@@ -1,6 +1,7 @@
 """The moves of image energies' chains: their temperature, box and accept ratios."""
 
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +9,14 @@ import numpy as np
 import pytest
 from image_smoke import smoke
 
-from ebmjax import data, densities, samplers
+from ebmjax import densities, samplers
+from ebmjax.evaluate import Chains
+from ebmjax.learning import dual_averaging_init
 from ebmjax.recipes.models.image import parts
-from ebmjax.recipes.models.image.chains import Trained
-from ebmjax.recipes.models.image.monitor import ImageMonitor, anatomy
+from ebmjax.recipes.models.image.model import Trained
 from ebmjax.recipes.parts.samplers import larger, temperature
 from ebmjax.recipes.parts.samplers.bind import bound as bind
+from experiments.literal.accept_ratios import accept_ratios, weigh_move
 from experiments.literal.mala import literal_mala
 
 LITERAL = "literal/mala.py:literal_mala"
@@ -192,12 +195,12 @@ def test_an_infinite_energy_is_never_accepted_by_the_ratio_of_energies():
     assert float(info.acceptance_prob) == 0.0
 
 
-def test_the_anatomy_of_a_move():
+def test_a_move_is_weighed_by_every_ratio():
     """Compares one start with ratios by hand; a curvature of 1 changes the score by the move."""
     x, step, noise_scale = jnp.array([0.7, -1.1, 0.2]), 0.3, 0.4
     density = lambda label: lambda x: normal(x) - 3.0  # noqa: E731
     key = jax.random.key(4)
-    found = anatomy(key, density, x[None], jnp.zeros(1, jnp.int32), step, noise_scale)
+    found = weigh_move(key, density, x[None], jnp.zeros(1, jnp.int32), step, noise_scale)
     noise = noise_scale * jax.random.normal(jax.random.split(key, 1)[0], (3,))
     x, y = np.asarray(x, np.float64), np.asarray((1 - step) * x + noise, np.float64)
     implied = noise_scale**2 / (2 * step)
@@ -217,28 +220,30 @@ def test_the_anatomy_of_a_move():
     assert float(found["squared_drift_to_noise"]) == pytest.approx(drift, rel=1e-5)
 
 
+def model_at(x, energy, adaptation, beta, config):
+    """A model whose buffer holds the image ``x`` alone."""
+    density = lambda label: lambda x: -(1.0 - beta) * energy(x, label)  # noqa: E731
+    return SimpleNamespace(
+        config=config,
+        samples=lambda key, num: Chains(x, x, np.zeros(1, np.int32)),
+        densities_of=lambda trained: density,
+        trained=Trained({}, adaptation, beta),
+        program=lambda name, make: make(),
+    )
+
+
 @pytest.mark.parametrize(("max_score", "beta"), [(None, 0.0), (0.1, 0.0), (None, 0.5)])
-def test_the_monitor_weighs_the_move_that_the_chains_of_training_make(max_score, beta, tmp_path):
+def test_the_move_that_the_chains_of_training_make_is_weighed(max_score, beta):
     """Its acceptance is the one that the run's own sampler reports of the same noise."""
     config = smoke(**{"sampler.box": "none", "sampler.max_score": max_score})
     config.sampler.sgld.step_size, config.sampler.sgld.noise_scale = 0.3, 0.1
     energy = lambda x, label: 0.05 * jnp.sum(jnp.cos(9.0 * x), axis=(-3, -2, -1))  # noqa: E731
     x = jax.random.uniform(jax.random.key(3), (1, 2, 2, 1), minval=-1.0, maxval=1.0)
-    labels = jnp.zeros(1, jnp.int32)
-    monitor = ImageMonitor(
-        workdir=tmp_path,
-        key=jax.random.key(0),
-        energy_of=lambda params: energy,
-        plan=None,  # pyright: ignore
-        test=data.ImageData(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.int32)),
-        distances=None,  # pyright: ignore
-        beta_fn=lambda step: beta,
-        config=config,
-    )
-    sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, labels[0]))
+    model = model_at(x, energy, {}, beta, config)
+    sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, 0))
     told = []
     for key in jax.random.split(jax.random.key(5), 6):
-        found = monitor._report(key, Trained({}, {}, beta), x, labels)
+        found = accept_ratios(model, np.zeros(1), key)
         _, info = sampler.step(key, sampler.init(x[0]))
         told.append(float(info.acceptance_prob))
         assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)
@@ -246,3 +251,19 @@ def test_the_monitor_weighs_the_move_that_the_chains_of_training_make(max_score,
     drift = jnp.clip(0.45 * jnp.sin(9.0 * x) * (1.0 - beta), -(max_score or 1.0), max_score or 1.0)
     expected = float(jnp.mean(jnp.square(0.3 * drift / 0.1)))
     assert float(found["squared_drift_to_noise"]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_move_of_the_adapted_step_is_weighed():
+    """Noise follows the step and the temperature; SGLD reports the same of the same move."""
+    config = smoke(**{"sampler.box": "none", "sampler.names": ("mala",)})
+    config.sampler.mala.update(step_size=9.0, noise_scale=None, temperature=0.02)
+    energy = lambda x, label: 0.05 * jnp.sum(jnp.cos(9.0 * x), axis=(-3, -2, -1))  # noqa: E731
+    x = jax.random.uniform(jax.random.key(3), (1, 2, 2, 1), minval=-1.0, maxval=1.0)
+    model = model_at(x, energy, {"mala": dual_averaging_init(0.3)}, 0.0, config)
+    sgld = samplers.sgld(lambda x: -energy(x, 0), step_size=0.3, temperature=0.02)
+    told = []
+    for key in jax.random.split(jax.random.key(5), 6):
+        told.append(float(accept_ratios(model, np.zeros(1), key)["acceptance_implied"]))
+        _, info = sgld.step(key, sgld.init(x[0]))
+        assert told[-1] == pytest.approx(float(info.acceptance_prob), rel=1e-3, abs=1e-6)
+    assert max(told) - min(told) > 0.1

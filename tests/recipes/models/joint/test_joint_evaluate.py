@@ -19,7 +19,7 @@ from ebmjax import data, metrics, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.evaluators import per_image
-from ebmjax.recipes.models.joint.chains import trained
+from ebmjax.recipes.evaluators.landscape import Landscape
 from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.run.tracking import evaluation_table
 from ebmjax.recipes.study.cells import cells, with_extractors
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("shallow")
 EPS = float(jnp.finfo(jnp.float32).eps)
 PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
 STARTS = "generation.fresh.starts.fid"
-OFF = {"eval.num_ood": 0, "eval.num_attacked": 0, "eval.num_generated": 0}
+OFF = {f"eval.{name}.every": "never" for name in ("ood", "robustness", "generation")}
 
 
 def smoke(**overrides):
@@ -197,23 +197,23 @@ def test_the_columns_of_samples_are_in_a_report(name, run):
 
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     experiment = build_experiment(smoke(), run)
-    evaluation, model = experiment.evaluate, trained(experiment.state)
-    key = jax.random.key(5)
-    report, grid = evaluation._landscape(key, model)
-    chosen = np.asarray(jax.random.permutation(jax.random.split(key, 3)[0], 64))[:6]
-    scores = evaluation._score(model, data.to_signed_unit(evaluation.train.images[chosen]))
+    model, key = experiment.use(experiment.state), jax.random.key(5)
+    found = Landscape(num_points=3)(model, experiment.evaluate.__self__.tests[1], key)
+    image_key = jax.random.split(jax.random.split(key, 3)[2], 3)[0]
+    chosen = np.asarray(jax.random.permutation(image_key, 64))[:6]
+    scores = model.scores(data.to_signed_unit(model.train.images[chosen]))
     # Means of six log densities of order one, in two compilations.
-    expected = -np.mean(scores["log_density"])
-    np.testing.assert_allclose(grid["energies"][1, 1], expected, rtol=0, atol=100 * EPS)
-    assert grid["coordinates"].tolist() == [-1, 0, 1]
-    assert report["landscape_range"] == float(np.ptp(grid["energies"]))
+    expected, energies = -np.mean(scores["log_density"]), found.arrays["landscape_energies"]
+    np.testing.assert_allclose(energies[1, 1], expected, rtol=0, atol=100 * EPS)
+    assert found.arrays["landscape_coordinates"].tolist() == [-1, 0, 1]
+    report = found.report["landscape"]
+    assert report["landscape_range"] == float(np.ptp(energies)) > 0
     assert (report["num_points"], report["num_images"]) == (3, 6)
-    assert np.ptp(grid["energies"]) > 0
 
 
 def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
     """But those of the data sets that were not asked for."""
-    assert evaluate(smoke(**{"eval.selected_by_confidence": True}), copied) is None
+    assert evaluate(smoke(**{"eval.generation.selected_by_confidence": True}), copied) is None
     study = load("studies/jem_cifar10.py:models")
     (cell, *_) = made = cells(study, tmp_path, 1)
     found = table(with_extractors(study, made), [replace(cell, folder=copied)])[cell.label]
@@ -223,8 +223,8 @@ def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
     }
 
 
-def test_sizes_of_zero_leave_their_parts_out(copied):
-    assert evaluate(smoke(**OFF, **{"eval.landscape_points": 0}), copied) is None
+def test_evaluators_that_never_run_leave_their_parts_out(copied):
+    assert evaluate(smoke(**OFF, **{"eval.landscape.every": "never"}), copied) is None
     report = report_of(copied)
     assert "classification" in report
     assert not report.keys() & {"ood", "robustness", "generation", "landscape"}
@@ -295,15 +295,17 @@ def test_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("num_generated", 1),
-        ("landscape_points", 1),
-        ("num_ood", -1),
-        ("num_ood", 1),
-        ("attack_step_size", 0.0),
-        ("num_eot", 0),
+        ("generation.num_images", 1),
+        ("generation.every", 0),
+        ("landscape.num_points", 1),
+        ("landscape.every", "always"),
+        ("ood.num_images", -1),
+        ("ood.num_images", 1),
+        ("robustness.step_size", 0.0),
+        ("robustness.num_eot", 0),
         ("num_chain_steps", 0),
-        ("attack_linf", (4, -1)),
-        ("attack_l2", ("four",)),
+        ("robustness.linf", (4, -1)),
+        ("robustness.l2", ("four",)),
     ],
 )
 def test_fields_out_of_range(field, value):

@@ -11,16 +11,17 @@ from experiment_runs import build_experiment
 from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import logsumexp
 
-from ebmjax import data
+from ebmjax import data, evaluate
 from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
-from ebmjax.recipes.models.joint import checks, evaluate, evaluate_plots
-from ebmjax.recipes.models.joint import ood as joint_ood
-from ebmjax.recipes.models.joint.chains import Trained, densities_of, trained
-from ebmjax.recipes.models.joint.evaluate_plots import _extremes
+from ebmjax.recipes.evaluators.generation import extremes
+from ebmjax.recipes.evaluators.ood import OutOfDistribution
+from ebmjax.recipes.evaluators.robustness import Robustness, draw_curves
+from ebmjax.recipes.models.joint import checks
+from ebmjax.recipes.models.joint.model import Trained, densities_of, trained
 from experiments.configs import jem_digits
 
 
@@ -111,13 +112,13 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
 
 def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
     test = data.load_digits("test").images[:6]
-    config = smoke(**{"eval.ood_tfds": ("svhn_cropped",), "data.path": str(tmp_path)})
-    sets, skipped = joint_ood.ood_sets(config, test)
+    evaluator = OutOfDistribution(tfds=("svhn_cropped",), tfds_folder=str(tmp_path))
+    sets, skipped = evaluator.make_sets(test)
     assert all(images.shape == test.shape for images in sets.values())
     assert "is not prepared" in skipped["svhn_cropped"]
     assert json.dumps(skipped)
-    with pytest.raises(ConfigError, match=r"config\.eval\.ood_tfds"):
-        joint_ood.ood_sets(smoke(**{"eval.ood_tfds": ("no_such_set",)}), test)
+    with pytest.raises(ConfigError, match=r"config\.eval\.ood\.tfds"):
+        OutOfDistribution(tfds=("no_such_set",)).make_sets(test)
 
 
 def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
@@ -125,22 +126,22 @@ def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
     test = data.load_digits("test").images[:6]
     few = data.ImageData(test[:4], np.zeros(4, np.int32))
     monkeypatch.setattr(data, "load_tfds", lambda *_, **__: few)
-    sets, skipped = joint_ood.ood_sets(smoke(**{"eval.ood_tfds": ("svhn_cropped",)}), test)
+    sets, skipped = OutOfDistribution(tfds=("svhn_cropped",)).make_sets(test)
     assert "svhn_cropped" not in sets
     assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
 
 
 def test_the_extremes_are_the_highest_and_then_the_lowest():
     values = np.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.0])
-    assert _extremes(values, 4).tolist() == [4, 2, 3, 1]
-    assert _extremes(values, 6).tolist() == [4, 2, 0, 5, 3, 1]
+    assert extremes(values, 4).tolist() == [4, 2, 3, 1]
+    assert extremes(values, 6).tolist() == [4, 2, 0, 5, 3, 1]
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"eval.ood_tfds": ("no_such_set",)}, r"config\.eval\.ood_tfds"),
-        ({"data.max_test": 1}, r"config\.eval\.num_ood .* mixtures of two .* there is 1"),
+        ({"eval.ood.tfds": ("no_such_set",)}, r"config\.eval\.ood\.tfds"),
+        ({"data.max_test": 1}, r"config\.eval\.ood .* mixtures of two .* there is 1"),
     ],
 )
 def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
@@ -151,11 +152,15 @@ def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tm
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_images_are_refined_by_chains_that_move_alone(weight):
-    changes = {"eval.refine_steps": 2, "loss.generative_weight": weight}
-    with pytest.raises(ConfigError, match=r"config\.eval\.refine_steps=2 needs a run whose chains"):
+    changes = {"eval.robustness.refine_steps": 2, "loss.generative_weight": weight}
+    with pytest.raises(
+        ConfigError, match=r"config\.eval\.robustness\.refine_steps=2 needs a run whose chains"
+    ):
         checks.check(smoke(**changes, **{"sampler.name": "svgd"}))
-    with pytest.raises(ConfigError, match=r"config\.eval\.refine_gradients must name at least one"):
-        checks.check(smoke(**changes, **{"eval.refine_gradients": ()}))
+    with pytest.raises(
+        ConfigError, match=r"config\.eval\.robustness\.refine_gradients must name at least one"
+    ):
+        checks.check(smoke(**changes, **{"eval.robustness.refine_gradients": ()}))
 
 
 def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
@@ -163,28 +168,27 @@ def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
     config = smoke(
         **{
             "loss.generative_weight": 0.0,
-            "eval.refine_steps": 2,
+            "eval.robustness.refine_steps": 2,
             "sampler.name": "gradient_descent",
             "sampler.gradient_descent.step_size": 0.5,
         }
     )
     families.check(config)
     experiment = build_experiment(config, tmp_path)
-    model, refine = trained(experiment.state), experiment.evaluate._refinement()
-    x = np.asarray(data.to_signed_unit(jnp.asarray(experiment.evaluate.test.images[:3])))
-    score = jax.jit(
-        jax.grad(lambda x: jnp.sum(jax.nn.logsumexp(experiment.evaluate._logits(model, x), axis=1)))
-    )
+    model = experiment.use(experiment.state)
+    refine = model.refinement(2)
+    x = np.asarray(data.to_signed_unit(jnp.asarray(model.train.images[:3])))
+    score = jax.jit(jax.grad(lambda x: jnp.sum(jax.nn.logsumexp(model.logits(x), axis=1))))
     expected, largest = x, 0.0
     for _ in range(2):
         slopes = np.asarray(score(expected))
         largest = max(largest, np.abs(slopes).max())
         expected = np.clip(expected + 0.5 * slopes, -1.2, 1.2)
     # Slopes are sums of some hundred terms; the second adds what the first one's rounding moves.
-    got = jax.jit(refine)(model, jax.random.key(0), jnp.asarray(x))
+    got = jax.jit(refine)(model.trained, jax.random.key(0), jnp.asarray(x))
     np.testing.assert_allclose(got, expected, rtol=0, atol=500 * EPS * largest)
     assert np.abs(expected - x).max() > 1e-3
-    assert experiment.evaluate.plan is None
+    assert model.plan is None
 
 
 def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
@@ -201,16 +205,21 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
             "per_image": {"l2.64": np.ones(2, bool)},
         }
 
-    monkeypatch.setattr(evaluate.evaluate, "robustness", attack)
+    monkeypatch.setattr(evaluate, "robustness", attack)
     key = jax.random.key(3)
 
     def reported(**overrides):
-        experiment = build_experiment(smoke(**overrides), tmp_path)
-        return experiment.evaluate._robustness(key, trained(experiment.state))
+        config = smoke(**overrides)
+        experiment = build_experiment(config, tmp_path)
+        fields = {k: v for k, v in config.eval.robustness.items() if k != "every"}
+        evaluator = Robustness(**fields, batch_size=config.eval.batch_size)
+        test = experiment.evaluate.__self__.tests[1]
+        found = evaluator(experiment.use(experiment.state), test, key)
+        return found.report["robustness"], found.per_image
 
     plain_protocol = {"number": 1, "refine_steps": 0}
     assert reported()[0] == {"protocol": plain_protocol}
-    found, per_image = reported(**{"eval.refine_steps": 2, "eval.num_eot": 3})
+    found, per_image = reported(**{"eval.robustness.refine_steps": 2, "eval.robustness.num_eot": 3})
     refined_protocol = {"number": 3, "refine_steps": 2}
     assert found == {
         "protocol": plain_protocol | {"number": 2},
@@ -218,24 +227,24 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     }
     assert set(per_image) == {"robustness.l2.64", "robustness.refined.l2.64"}
     alone, plain, refined = asked
-    assert alone[0] == plain[0] == key
-    assert refined[0] != key
+    assert alone[0] == plain[0]
+    assert refined[0] != plain[0]
     np.testing.assert_array_equal(plain[1], alone[1])
     # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
     assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
     assert [one[2:4] for one in asked] == [(16, 1), (16, 1), (16, 3)]
-    config = smoke().eval
+    section = smoke().eval.robustness
     assert refined[4].pop("gradients") == ("bpda", "full")
     assert (
         refined[4]
         == plain[4]
         == {
-            "linf": config.attack_linf,
-            "l2": config.attack_l2,
-            "num_steps": config.attack_steps,
-            "step_size": config.attack_step_size,
-            "num_restarts": config.attack_restarts,
-            "batch_size": config.batch_size,
+            "linf": section.linf,
+            "l2": section.l2,
+            "num_steps": section.num_steps,
+            "step_size": section.step_size,
+            "num_restarts": section.num_restarts,
+            "batch_size": smoke().eval.batch_size,
         }
     )
 
@@ -246,7 +255,7 @@ def test_both_curves_are_drawn(tmp_path, figures):
     report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
     drawn = []
     for more in ({}, {"refined": {"l2": {"0": 0.75, "64": 0.5}}}):
-        evaluate_plots.robustness(tmp_path, report | more)
+        draw_curves(tmp_path, report | more)
         drawn.append(figures["eval_robustness.png"])
     lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure in drawn]
     assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
@@ -254,7 +263,11 @@ def test_both_curves_are_drawn(tmp_path, figures):
 
 
 def test_a_part_that_is_left_out_is_not_checked(tmp_path):
-    sizes = {"eval.num_attacked": 0, "eval.num_ood": 0}
-    asked = {"eval.refine_steps": 2, "sampler.name": "svgd", "eval.ood_tfds": ("no_such_set",)}
+    sizes = {"eval.robustness.every": "never", "eval.ood.every": "never"}
+    asked = {
+        "eval.robustness.refine_steps": 2,
+        "sampler.name": "svgd",
+        "eval.ood.tfds": ("no_such_set",),
+    }
     experiment = build_experiment(smoke(**sizes, **asked), tmp_path)
     experiment.check_evaluate()

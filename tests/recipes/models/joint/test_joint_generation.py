@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linear_model import DENSITIES_OF, MODEL, chain_plan, linear
+from linear_model import DENSITIES_OF, MODEL, NETWORK, chain_plan, linear
 from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
@@ -15,8 +15,8 @@ from ebmjax import data, metrics, samplers
 from ebmjax.evaluate import Chains, Extractor
 from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.evaluators.distances import Distances
-from ebmjax.recipes.models.joint.generation import Generation
-from ebmjax.recipes.models.joint.selection import SHARES, most_confident
+from ebmjax.recipes.evaluators.generation import SHARES, Generation, most_confident
+from ebmjax.recipes.models.joint.model import JointModel
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 
@@ -34,7 +34,7 @@ class Stub:
     )
 
     @staticmethod
-    def score(model, images):
+    def score(images):
         logits = np.asarray(linear(images))
         return {"logits": logits, "log_density": logsumexp(logits, axis=1)}
 
@@ -47,18 +47,18 @@ def unlabelled(images):
     return data.ImageData(images, np.zeros(len(images), np.int32))
 
 
-def generation(train=TRAIN, is_conditional=False, **overrides):
-    section = {"num_generated": 10, "batch_size": 6, "num_chain_steps": 3, "inception_weights": ""}
-    section["selected_by_confidence"] = False
-    options = {
-        "densities_of": DENSITIES_OF,
-        "plan": chain_plan(),
-        "test": unlabelled(train),
-        "score": Stub.score,
-    }
+class PixelModel(JointModel):
+    """A joint model whose logits are linear in the pixels."""
+
+    def scores(self, images):
+        return Stub.score(images)
+
+
+def make_model(positions=(), is_conditional=False, plan=None):
+    """A linear model of three pixels, with ``positions`` in its buffer."""
     config = ConfigDict(
         {
-            "eval": section,
+            "eval": {"batch_size": 6, "num_chain_steps": 3, "inception_weights": ""},
             "data": {"num_classes": 2},
             "loss": {"is_conditional": is_conditional},
             "sampler": {
@@ -69,9 +69,31 @@ def generation(train=TRAIN, is_conditional=False, **overrides):
             },
         }
     )
-    images = unlabelled(train)
-    options |= {"distances": PixelDistances(images, images, config), "config": config}
-    return Generation(**options | overrides)
+    images = unlabelled(TRAIN)
+    return PixelModel(
+        plan=plan or chain_plan(),
+        densities_of=DENSITIES_OF,
+        train=images,
+        distances=PixelDistances(images, images, config),
+        config=config,
+        network=NETWORK,
+        density_scale=0.25,
+        refining=None,
+        logits_of=None,  # pyright: ignore
+        state=buffer_of(positions),  # pyright: ignore
+        trained=MODEL,
+    )
+
+
+def generate(model, test=TRAIN, **fields):
+    """Returns the report and, by set, the samples of ten images a set."""
+    evaluator = Generation(num_images=10, **fields)
+    found = evaluator(model, unlabelled(test), jax.random.key(0))
+    samples = {}
+    for name, array in found.arrays.items():
+        kind, _, number = name.partition("_")
+        samples.setdefault(kind, {})[number] = array
+    return found.report["generation"], samples
 
 
 def buffer_of(positions):
@@ -96,17 +118,15 @@ def test_the_most_confident_of_every_predicted_class():
 def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
     """The test images, here those of the training, are in the reference a second time."""
     positions = jnp.linspace(-1, 1, 8 * 3).reshape(1, 8, 3, 1, 1)
-    made = generation()
-    made.config.eval.selected_by_confidence = True
-    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    report, samples = generate(make_model(positions), selected_by_confidence=True)
     images = np.asarray(data.from_signed_unit(positions[0]))
-    logits = Stub.score(MODEL, positions[0])["logits"]
+    logits = Stub.score(positions[0])["logits"]
     found = report["buffer_selected"]
     chosen = {name: images[most_confident(logits, share)] for name, share in SHARES.items()}
     assert found["num_images_fid"] == len(chosen["fid"])
     assert found["num_images_is"] == len(chosen["is"])
     assert found["num_reference"] == 18
-    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, made.test.images)]
+    features = [x.reshape(len(x), -1) for x in (chosen["fid"], TRAIN, TRAIN)]
     expected = metrics.frechet_distance(
         *metrics.feature_moments(features[0]),
         *metrics.feature_moments(np.concatenate(features[1:])),
@@ -121,8 +141,8 @@ def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
 
 def test_generation_of_every_set():
     positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)  # two shards
-    found = generation(test=unlabelled(np.concatenate([TRAIN, TRAIN])))
-    report, samples = found(jax.random.key(0), MODEL, buffer_of(positions))
+    model = make_model(positions)
+    report, samples = generate(model, np.concatenate([TRAIN, TRAIN]))
     assert report["num_chain_steps"] == 3
     assert report["test_images"]["num_images"] == 10  # of 18: as many as are generated
     assert report["implied_temperature"] == pytest.approx(0.1**2 / (2 * 0.5))
@@ -130,7 +150,7 @@ def test_generation_of_every_set():
     for name in ("fresh", "conditional", "buffer"):
         assert len(samples[name]["images"]) == report[name]["num_images"] == 10
     assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
-    _, ends, labels, _ = found.chains(jax.random.key(0), MODEL)["conditional"]
+    _, ends, labels, _ = model.fresh_chains(jax.random.key(0), 10, 3)["conditional"]
     # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
     for end, label in zip(ends, labels, strict=True):
         np.testing.assert_array_equal(np.round(end), np.full_like(end, label))
@@ -146,14 +166,14 @@ def test_generation_of_every_set():
 
 
 def test_without_a_buffer_the_fresh_chains_are_judged():
-    report, samples = generation()(jax.random.key(0), MODEL, buffer_of(()))
+    report, samples = generate(make_model())
     assert samples.keys() == {"fresh", "conditional"} == report.keys() & {*samples, "buffer"}
 
 
 def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
     """Two shards of eight slots, four of either class, and an image a slot."""
     positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)
-    _, samples = generation(is_conditional=True)(jax.random.key(0), MODEL, buffer_of(positions))
+    _, samples = generate(make_model(positions, is_conditional=True))
     every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
     classes = {tuple(x.ravel()): slot % 8 >= 4 for slot, x in enumerate(every)}
     found = samples["buffer"]
@@ -164,11 +184,11 @@ def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
 def test_every_set_starts_in_the_classes_in_turn():
     """Starts of class 0 are at 0, those of class 1 at 1; the buffer holds as many of each."""
     positions = jnp.zeros((2, 8, 3, 1, 1))
-    made = generation()
-    for name, chains in made.chains(jax.random.key(0), MODEL).items():
+    model = make_model(positions)
+    for name, chains in model.fresh_chains(jax.random.key(0), 10, 3).items():
         assert chains.labels.tolist() == [0, 1] * 5, name
         np.testing.assert_array_equal(chains.starts[:, 0, 0, 0], chains.labels)
-    _, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    _, samples = generate(model)
     for found in samples.values():
         assert np.bincount(found["start_images"][:, 0, 0, 0]).tolist()[128::127] == [5, 5]
 
@@ -176,12 +196,12 @@ def test_every_set_starts_in_the_classes_in_turn():
 def test_interacting_particles_move_in_their_own_number_without_a_class():
     spread = {"is_interacting": True, "axis_name": ("data", "shard")}
     sampler = partial(samplers.svgd, step_size=0.1)
-    found = generation(plan=chain_plan(num_samples=2, sampler=sampler, **spread))
-    any_class, of_class = found._labels()
+    model = make_model(plan=chain_plan(num_samples=2, sampler=sampler, **spread))
+    any_class, of_class = model._labels(10)
     assert any_class.shape == (3, 4)
     assert np.all(any_class == ANY_CLASS)
     assert of_class.size == 0
-    ends = found.chains(jax.random.key(0), MODEL)["fresh"].ends  # without training's axes
+    ends = model.fresh_chains(jax.random.key(0), 10, 3)["fresh"].ends  # without training's axes
     assert ends.shape == (10, 3, 1, 1)
 
 
@@ -189,8 +209,7 @@ def test_chains_are_scored_beside_their_own_starts():
     """Those that never moved: nothing that they score is theirs."""
     positions = jnp.zeros((1, 10, 3, 1, 1))
     still = chain_plan(sampler=partial(samplers.gradient_descent, step_size=1e-30))
-    made = generation(plan=still)
-    report, samples = made(jax.random.key(0), MODEL, buffer_of(positions))
+    report, samples = generate(make_model(positions, plan=still))
     for name in ("fresh", "conditional"):
         found = report[name]
         starts = found["starts"]
@@ -200,8 +219,8 @@ def test_chains_are_scored_beside_their_own_starts():
         np.testing.assert_array_equal(samples[name]["start_images"], samples[name]["images"])
     # A buffer keeps no starts: draws of its law, black and white by class, stand in their place.
     assert "rms_displacement" not in report["buffer"]
-    of_two_classes = generation(is_conditional=True)
-    report, samples = of_two_classes(jax.random.key(0), MODEL, buffer_of(positions))
+    of_two_classes = make_model(positions, is_conditional=True)
+    report, samples = generate(of_two_classes)
     draws, labels = samples["buffer"]["start_images"], samples["buffer"]["labels"]
     expected = np.where(labels == 1, 255, 128).astype(np.uint8)  # the law's 1 and 0
     np.testing.assert_array_equal(draws[:, :, 0, 0], np.repeat(expected[:, None], 3, axis=1))
@@ -212,16 +231,16 @@ def test_chains_are_scored_beside_their_own_starts():
 
 def test_diverged_samples_are_left_out():
     """And so are the starts of those chains, for equal numbers."""
-    found = generation()
+    model = make_model(is_conditional=True)
     ends = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3, 1, 1)
     starts = ends[::-1].copy()
     ends[1, 0] = np.nan
     chains = Chains(starts, ends, np.array([0, 1, 0, 1]))
-    means, samples = found._scored(MODEL, chains, has_class=True)
+    means, samples = model.score_samples("buffer", chains)
     assert set(means) == {"mean_class_probability", "mean_log_density"}
     assert samples["labels"].tolist() == [0, 0, 1]
     assert len(samples["start_images"]) == 3
     lost = chains._replace(ends=np.full_like(ends, np.inf))
-    means, samples = found._scored(MODEL, lost, has_class=False)
+    means, samples = model.score_samples("fresh", lost)
     assert means == {}
     assert samples["images"].shape == (0, 3, 1, 1)

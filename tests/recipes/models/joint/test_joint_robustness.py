@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linear_model import DENSITIES_OF, EPS, LINEAR, MODEL, WEIGHTS, chain_plan
+from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import softmax
 
 from ebmjax import samplers
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.joint.robustness import check_derivative, refinement
+from ebmjax.recipes.evaluators.robustness import check_derivative, refinement
 
 
 def test_refinement_moves_the_images():
@@ -59,5 +59,5 @@ def test_a_chain_without_a_derivative_is_refused_for_the_full_gradient():
         return jax.lax.while_loop(lambda x: jnp.max(x) > 0.1, lambda x: 0.5 * x, images)
 
     with pytest.raises(ConfigError, match=r"refine_gradients=bpda"):
-        check_derivative(endless, LINEAR, (3, 1, 1))
-    check_derivative(refinement(chain_plan(), DENSITIES_OF, 2), LINEAR, (3, 1, 1))
+        check_derivative(endless, MODEL, (3, 1, 1))
+    check_derivative(refinement(chain_plan(), DENSITIES_OF, 2), MODEL, (3, 1, 1))

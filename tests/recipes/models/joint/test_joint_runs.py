@@ -179,8 +179,8 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"model.norm": "batch", "sampler.name": "mala"}, "'mala' takes moves back chain by chain"),
         ({"model.norm": "batch", "sampler.name": "svgd"}, "'svgd' moves particles that interact"),
         ({"loss.is_conditional": True, "loss.generative_weight": 0.0}, "it needs an energy model"),
-        ({"eval.num_profiled": 4, "loss.generative_weight": 0.0}, "it needs an energy model"),
-        ({"eval.num_eot": 4}, "it needs chains before an attacked image is classified"),
+        ({"eval.profile.num_chains": 4, "loss.generative_weight": 0.0}, "it needs an energy model"),
+        ({"eval.robustness.num_eot": 4}, "it needs chains before an attacked image is classified"),
         ({"sampler.buffer.size": None, "sampler.buffer.num_kept": 4}, "it needs a replay buffer"),
         (
             {"sampler.buffer.size": None, "train.keep_best": "sample_fid"},

@@ -35,8 +35,8 @@ REFUSED = [
         for num_chains in (2, 5)
     ),
     (
-        {"eval.evidence_methods": ("ais", "harmonic")},
-        r"eval\.evidence_methods must be one of .*'stepping_stone'.* got 'harmonic'",
+        {"eval.evidence.methods": ("ais", "harmonic")},
+        r"eval\.evidence\.methods must be one of .*'stepping_stone'.* got 'harmonic'",
     ),
     (
         {"loss.kl_sum": "literal"},
@@ -67,14 +67,14 @@ REFUSED = [
         {"train.keep_best": "test_accuracy"},
         r"keep_best='test_accuracy' .* which monitors \['sample_fid', 'sample_is', 'sample_kid'\]",
     ),
-    ({"train.keep_best": "sample_fid", "eval.num_samples": 0}, r"which monitors \[\]"),
+    ({"train.keep_best": "sample_fid", "eval.samples.every": "never"}, r"which monitors \[\]"),
     (
         {"train.keep_best": "sample_fid", "train.num_repeats": 2},
         r"keep_best='sample_fid' keeps one state, but .*num_repeats=2 has a best of its own",
     ),
     (
-        {"eval.smallest_generated": 40},
-        r"config\.eval\.smallest_generated must be from 2 to config\.eval\.num_generated - 1 = 39",
+        {"eval.generation.smallest_num": 40},
+        r"eval\.generation\.smallest_num must be from 2 to .*generation\.num_images - 1 = 39",
     ),
 ]
 
@@ -88,14 +88,14 @@ def test_fields_that_exclude_each_other(overrides, expected):
 @pytest.mark.parametrize("num_chains", [8, 20, 60])
 def test_populations_of_smc_have_every_chain(num_chains):
     overrides = {
-        "eval.evidence_methods": ("smc",),
-        "eval.evidence_chains": num_chains,
-        "eval.evidence_divergences": False,
+        "eval.evidence.methods": ("smc",),
+        "eval.evidence.num_chains": num_chains,
+        "eval.evidence.divergences": False,
     }
-    pattern = rf"evidence_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
+    pattern = rf"evidence\.num_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
     with pytest.raises(ConfigError, match=pattern):
         families.check(digits(**overrides))
-    families.check(digits(**overrides | {"eval.evidence_chains": 24}))
+    families.check(digits(**overrides | {"eval.evidence.num_chains": 24}))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_populations_of_smc_have_every_chain(num_chains):
         },
         {"loss.name": "through_chain", "loss.kl_weight": 0.0},
         {"sampler.persistent": True},
-        {"eval.num_generated": 0},
+        {"eval.generation.every": "never"},
         {"train.keep_best": "sample_fid", "eval.checkpoint": "best"},
     ],
 )
@@ -123,7 +123,7 @@ def test_blackjax_is_asked_for_only_where_it_is_used(monkeypatch):
     families.check(digits())
     for overrides in (
         {"sampler.prior.name": "hmc"},
-        {"eval.evidence_methods": ("ais", "smc")},
+        {"eval.evidence.methods": ("ais", "smc")},
     ):
         with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed"):
             families.check(digits(**overrides))

@@ -44,7 +44,7 @@ def evaluation():
         samples = IMAGES / 127.5 - 1.0
         samples[:num_diverged, 0] = np.nan
         found = PriorSamples(samples, np.full_like(samples, -1.0), LATENTS, LATENTS + 0.5)
-        config = digits(**{"eval.num_generated": NUM, "eval.smallest_generated": 4})
+        config = digits(**{"eval.generation.num_images": NUM, "eval.generation.smallest_num": 4})
         train = ImageData(IMAGES, np.zeros(NUM, np.int32))
         monitor = SimpleNamespace(
             programs=SimpleNamespace(sample=lambda *_: found),
@@ -143,7 +143,7 @@ def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
     monitor = SimpleNamespace(
         measure=lambda state: (row, {"squared_errors": values}), powers=np.ones(2), model=None
     )
-    config = digits(**{"eval.num_generated": 0, "train.max_consecutive_skips": 5})
+    config = digits(**{"eval.generation.every": "never", "train.max_consecutive_skips": 5})
     test = ImageData(IMAGES, np.zeros(NUM, np.int32))
     evaluation = LatentEvaluation(monitor=monitor, test=test, config=config)  # pyright: ignore
     report = evaluation(SimpleNamespace(consecutive_skipped=np.array([0, 5]), step=3))  # pyright: ignore

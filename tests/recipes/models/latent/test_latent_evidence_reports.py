@@ -20,20 +20,20 @@ def test_every_repeat_has_its_model_and_the_settings_of_the_run(monkeypatch):
 
     monkeypatch.setattr(evaluate, "evidence", recorded)
     keys = list(jax.random.split(jax.random.key(0), 2))
-    fields = {"eval.evidence_methods": ("ais",), "eval.evidence_images": 2}
+    fields = {"eval.evidence.methods": ("ais",), "eval.evidence.num_images": 2}
     config = digits(**fields)
     found = latent_evidence.compare(keys, [PARAMS, "other"], MODEL, TEST, config)
     assert found["ais"]["log_evidence"].tolist() == [[1.0, 2.0], [2.0, 3.0]]
     assert [one[:3] for one in asked] == [(keys[0], PARAMS, 2), (keys[1], "other", 2)]
-    section = config.eval
+    section = config.eval.evidence
     assert asked[0][3] == {
         "latent_dim": config.model.latent_dim,
         "methods": ("ais",),
-        "num_chains": section.evidence_chains,
-        "num_intervals": section.evidence_intervals,
-        "num_steps": section.evidence_steps,
-        "step_size": section.evidence_step_size,
-        "with_divergences": section.evidence_divergences,
+        "num_chains": section.num_chains,
+        "num_intervals": section.num_intervals,
+        "num_steps": section.num_steps,
+        "step_size": section.step_size,
+        "with_divergences": section.divergences,
     }
 
 

@@ -82,6 +82,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
         train=None,
         test=np.zeros((1, 8, 8, 1), np.uint8),
         distances=SimpleNamespace(along_training=lambda *_: {}),
+        interval=1,
         config=config,
     )
     test = SimpleNamespace(images=np.zeros((1, 8, 8, 1), np.uint8))

@@ -76,8 +76,8 @@ def test_monitoring_holds_its_images_at_all_powers_on_one_device():
             **{
                 "loss.name": estimator,
                 "eval.num_test": 17,
-                "eval.evidence_images": 4,
-                "eval.evidence_chains": 50,
+                "eval.evidence.num_images": 4,
+                "eval.evidence.num_chains": 50,
             }
         )
         assert reconstructions == 3 * 17 * kept
@@ -100,9 +100,9 @@ def test_monitoring_holds_its_images_at_all_powers_on_one_device():
             r"powers x config\.eval\.num_test=20000 images\. Lower one of them\.$",
         ),
         (
-            {"eval.evidence_images": 100, "eval.evidence_chains": 20_000},
+            {"eval.evidence.num_images": 100, "eval.evidence.num_chains": 20_000},
             r"the log evidence of a monitored image needs about .*: "
-            r"config\.loss\.num_intervals=3 powers x config\.eval\.evidence_chains=20000 chains\.",
+            r"config\.loss\.num_intervals=3 powers x .*eval\.evidence\.num_chains=20000 chains\.",
         ),
     ],
     ids=["training", "reconstructions", "evidence"],

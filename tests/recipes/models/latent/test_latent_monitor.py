@@ -12,7 +12,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from ebmjax import data, latent
-from ebmjax.recipes.models.latent.monitor import LatentMonitor, PriorSamples, Programs
+from ebmjax.recipes.models.latent.monitor import PARTS, LatentMonitor, PriorSamples, Programs
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
@@ -46,13 +46,20 @@ def monitor(tmp_path) -> LatentMonitor:
         train=Examples(data.ImageData(TEST, np.zeros(3, np.int32)), jnp.arange(3)),
         test=TEST,
         distances=SimpleNamespace(along_training=told),  # pyright: ignore
+        interval=1,
         config=ConfigDict(
             {
                 "loss": {"kl_covariance": "shrunk", "kl_weight": 0.0},
                 "eval": {
-                    "evidence_images": NUM_IMAGES,
-                    "evidence_chains": NUM_CHAINS,
-                    "evidence_divergences": True,
+                    "reconstruction": {"every": 1},
+                    "evidence": {
+                        "every": 1,
+                        "num_images": NUM_IMAGES,
+                        "num_chains": NUM_CHAINS,
+                        "divergences": True,
+                    },
+                    "gradient_variance": {"every": 1, "num_gradients": 8},
+                    "samples": {"every": 1, "num_images": 4},
                     "batch_size": 3,
                 },
             }
@@ -107,7 +114,7 @@ class ExactDraws(LatentMonitor):
 def test_the_reported_evidence_is_right_at_published_size(tmp_path):
     """Settings of thermo_celeba: 80 latents, and chains enough to fit their covariances."""
     config = thermo_celeba.get_config()
-    config.eval.evidence_images = 1
+    config.eval.evidence.num_images = 1
     d, num_outputs = config.model.latent_dim, 192
     rng = np.random.default_rng(0)
     weight = jnp.asarray(1.5 * np.linalg.qr(rng.normal(size=(num_outputs, d)))[0], jnp.float32)
@@ -141,7 +148,7 @@ def test_the_reported_evidence_is_right_at_published_size(tmp_path):
 
 def test_without_divergences_the_trapezium_rule_alone_is_reported(tmp_path):
     one = monitor(tmp_path)
-    one.config.eval.evidence_divergences = False
+    one.config.eval.evidence.divergences = False
     row = jax.eval_shape(one._evidence, jax.random.key(0), PARAMS)
     assert row.keys() == {"test_trapezium_log_evidence"}
 
@@ -149,7 +156,6 @@ def test_without_divergences_the_trapezium_rule_alone_is_reported(tmp_path):
 def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_path):
     one, batches = monitor(tmp_path), []
     one.config.train = {"batch_size": 3}
-    one.config.eval.update({"num_samples": 4, "num_gradients": 8})
     samples = jnp.zeros((4, 2, 1, 1)).at[1, 0].set(jnp.nan)
     latents = jnp.full((4, 3), 2.0).at[1].set(100.0)
     one.__dict__["programs"] = Programs(
@@ -159,7 +165,7 @@ def test_diverged_samples_are_counted_and_minibatches_hold_no_example_twice(tmp_
         gradient=lambda key, params, shards, batch: (batches.append(batch.index.tolist()),),
         gradient_variance=lambda gradients: {},
     )
-    row, _ = one._measure_one(jax.random.key(0), PARAMS)
+    row, _ = one._measure_one(jax.random.key(0), PARAMS, PARTS)
     assert row["num_diverged_samples"] == 1
     # Distances are of the samples that are drawn anyway; what to leave out is theirs to know.
     assert (row["sample_shape"], row["sample_num_lost"]) == ((4, 2, 1, 1), 1)
@@ -189,7 +195,7 @@ def test_samples_stand_beside_the_images_of_their_chains_starts(tmp_path):
 def test_the_same_parameters_are_measured_once(tmp_path, monkeypatch):
     measured = []
 
-    def measure_one(self, key, params):
+    def measure_one(self, key, params, names):
         measured.append(params)
         return {"bias": params.generator.bias[0]}, {"samples": np.zeros(1)}
 

@@ -19,7 +19,7 @@ TINY = {
     "sampler.prior.num_steps": 2,
     "sampler.posterior.num_steps": 2,
     "eval.every_epochs": 3,
-    "eval.evidence_methods": (),
+    "eval.evidence.methods": (),
 }
 
 # Three runs with their evaluations. The same property of any run is tested in training, fast.

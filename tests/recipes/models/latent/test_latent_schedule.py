@@ -164,8 +164,8 @@ def test_a_run_has_one_pilot_however_often_it_goes_on(tmp_path, monkeypatch):
             "sampler.prior.num_steps": 2,
             "sampler.posterior.num_steps": 2,
             "eval.at_start": False,
-            "eval.num_generated": 0,
-            "eval.evidence_methods": (),
+            "eval.generation.every": "never",
+            "eval.evidence.methods": (),
         },
     )
     path = tmp_path / "run"

@@ -17,13 +17,13 @@ SETTINGS = {
     "train.num_epochs": 10,
     "train.checkpoint_every_epochs": 10,
     "eval.every_epochs": 10,
-    "eval.num_generated": 0,
-    "eval.evidence_images": 4,
-    "eval.evidence_chains": 128,
-    "eval.evidence_intervals": 30,
-    "eval.evidence_steps": 60,
-    "eval.evidence_step_size": 0.05,
-    "eval.evidence_methods": EVIDENCE_METHODS,
+    "eval.generation.every": "never",
+    "eval.evidence.num_images": 4,
+    "eval.evidence.num_chains": 128,
+    "eval.evidence.num_intervals": 30,
+    "eval.evidence.num_steps": 60,
+    "eval.evidence.step_size": 0.05,
+    "eval.evidence.methods": EVIDENCE_METHODS,
 }
 
 

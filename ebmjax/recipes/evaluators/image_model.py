@@ -1,0 +1,114 @@
+"""A model of images as evaluators see it: what it follows, its chains, its buffer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data
+from ebmjax.evaluate import Chains
+from ebmjax.learning import ChainPlan
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.evaluators.buffers import buffered
+from ebmjax.recipes.evaluators.chains import DensitiesOf
+from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.training import TrainState
+from ebmjax.types import Key
+
+LONG = 10
+"""Default length of an evaluation's chain, in lengths of a training step's."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageModel:
+    """A trained image energy or joint model, as evaluators see it.
+
+    Attributes:
+      plan: how training draws its negatives; None without chains.
+      densities_of: what chains of ``trained`` follow.
+      train: the training images.
+      distances: distances of samples from the training images.
+      config: of the run.
+      state: of training; None before ``at``.
+      trained: the parts of the state that are used; None before ``at``.
+      programs: compiled programs of evaluators, shared by the models of all states.
+      known_sets: chains that an evaluator of this state has drawn, by name.
+    """
+
+    plan: ChainPlan | None
+    densities_of: DensitiesOf
+    train: data.ImageData
+    distances: Distances
+    config: Config
+    state: TrainState | None = None
+    trained: Any = None
+    programs: dict[Any, Any] = field(default_factory=dict)
+    known_sets: dict[str, Chains] = field(default_factory=dict)
+
+    def trained_at(self, state: TrainState) -> Any:
+        """Returns the parts of a state that are used."""
+        raise NotImplementedError
+
+    def at(self, state: TrainState | None) -> Self:
+        """Returns the model of a state; without one, the model as it is."""
+        if state is None:
+            return self
+        return replace(self, state=state, trained=self.trained_at(state), known_sets={})
+
+    def program(self, name: Any, make: Callable[[], Any]) -> Any:
+        """Returns ``make()``, made once for all states."""
+        if name not in self.programs:
+            self.programs[name] = make()
+        return self.programs[name]
+
+    @property
+    def params(self) -> Any:
+        """PyTree of its parameters."""
+        return self.trained.params
+
+    @property
+    def num_chain_steps(self) -> int:
+        """Number of steps of an evaluation's own chain."""
+        steps = self.config.eval.num_chain_steps
+        return steps or LONG * self.config.sampler.num_steps
+
+    def buffer(self, key: Key, num: int) -> Chains | None:
+        """Returns ``num`` slots of the buffer and draws of its start distribution; or None."""
+        return None if self.state is None else buffered(key, self.plan, self.state, num)
+
+    def samples(self, key: Key, num: int) -> Chains | None:
+        """Returns samples as training draws them: by default the buffer's."""
+        return self.buffer(key, num)
+
+    def energy_row(self, chains: Chains) -> dict[str, float]:
+        """Returns the mean energy or log density of samples, for metrics.jsonl."""
+        raise NotImplementedError
+
+    def generated(self, key: Key, num: int) -> dict[str, Chains]:
+        """Returns ``num`` chains of every kind that an evaluation judges, by name."""
+        raise NotImplementedError
+
+    def about(self) -> dict[str, Any]:
+        """Returns facts for the head of a report."""
+        return {}
+
+    def describe_chains(self) -> dict[str, Any]:
+        """Returns facts about these chains for "generation", such as their temperature."""
+        return {}
+
+    def score_samples(self, name: str, chains: Chains) -> tuple[dict[str, float], dict[str, Any]]:
+        """Returns mean scores of finite samples; and arrays: "images", and what sorts them."""
+        raise NotImplementedError
+
+    def profile_starts(self, key: Key, num: int) -> tuple[Any, Any] | None:
+        """Returns where ``num`` chains of a profile start, and their labels; None without any."""
+        chains = self.buffer(key, num)
+        return None if chains is None else (chains.ends, chains.labels)
+
+
+def floats(images: np.ndarray) -> jax.Array:
+    """Returns uint8 images as float32 in [-1, 1]."""
+    return data.to_signed_unit(jnp.asarray(images))

@@ -1,0 +1,99 @@
+"""The energy of training images around a model's parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+
+from ebmjax import data, losses, metrics
+from ebmjax._phases import say_part
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.plots import figure
+from ebmjax.types import Key
+
+
+@dataclass(frozen=True)
+class Landscape(Evaluator):
+    """Mean joint energy of a tenth of the training images, over two random directions.
+
+    It uses ``model.logits_of``, ``model.trained`` and ``model.train``.
+
+    Attributes:
+      num_points: points along each direction, from -1 to 1.
+      batch_size: images a call.
+    """
+
+    num_points: int = 11
+    batch_size: int = 128
+
+    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
+        """Returns the range of the energies; energies and coordinates are arrays."""
+        say_part(f"loss at {self.num_points**2:,} points around the parameters")
+        image_key, x_key, y_key = jax.random.split(jax.random.split(key, 3)[2], 3)
+        train = model.train.images
+        num_images = max(1, len(train) // 10)
+        chosen = np.asarray(jax.random.permutation(image_key, len(train)))[:num_images]
+        images = data.to_signed_unit(jnp.asarray(train[chosen]))
+        coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
+        energies = np.asarray(self._grid(model)(model.trained, (x_key, y_key), images))
+        report = {
+            "landscape_range": float(np.max(energies) - np.min(energies)),
+            "num_points": len(coordinates),
+            "num_images": num_images,
+        }
+        arrays = {"landscape_energies": energies, "landscape_coordinates": np.asarray(coordinates)}
+        return Found({"landscape": report}, arrays=arrays)
+
+    @cached_property
+    def _programs(self) -> dict[Any, Callable[..., jax.Array]]:
+        return {}
+
+    def _grid(self, model: Any) -> Callable[..., jax.Array]:
+        if model.logits_of not in self._programs:
+            coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
+
+            @jax.jit
+            def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
+                def mean_energy(params: Any) -> jax.Array:
+                    one = trained._replace(params=params)
+                    logits = jax.lax.map(
+                        lambda image: model.logits_of(one, image),
+                        images,
+                        batch_size=min(self.batch_size, len(images)),
+                    )
+                    return jnp.mean(losses.joint_energy(logits))
+
+                x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)
+                return metrics.energy_landscape(
+                    mean_energy, trained.params, x, y, coordinates, coordinates
+                )
+
+            self._programs[model.logits_of] = grid
+        return self._programs[model.logits_of]
+
+    def draw(self, folder: Path, found: Found) -> None:
+        """Draws ``eval_landscape.png``: contours of the energy around the trained parameters."""
+        arrays = found.arrays
+        with figure(folder / "plots" / "eval_landscape.png", size=(5, 4.2)) as ((axis,),):
+            contours(axis, arrays["landscape_coordinates"], arrays["landscape_energies"])
+
+
+def contours(
+    axis: Axes, coordinates: np.ndarray, energies: np.ndarray, levels: int | np.ndarray = 24
+) -> None:
+    """Draws a landscape, with the colour scale of the increasing ``levels`` if given.
+
+    Energies that are not finite are left out.
+    """
+    shown = np.ma.masked_invalid(energies)
+    if shown.count() and np.ptp(shown.compressed()) > 0:
+        filled = axis.contourf(coordinates, coordinates, shown, levels=levels, cmap="viridis")
+        axis.figure.colorbar(filled, ax=axis, label="mean energy, nats")
+    axis.plot(0, 0, "+", color="white", ms=10)
+    axis.set(xlabel="first direction", ylabel="second direction", aspect="equal")

@@ -1,0 +1,142 @@
+"""Detection of images that a model should find unlikely, by three scores."""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebmjax import data, evaluate
+from ebmjax._phases import say_part
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.plots import figure, histograms, legend
+from ebmjax.types import Key
+
+UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
+
+
+@dataclass(frozen=True)
+class OutOfDistribution(Evaluator):
+    """Areas under the ROC curve of three scores; uses ``model.logits``.
+
+    Attributes:
+      num_images: first test images, and images of each other set.
+      tfds: names of tensorflow-datasets that are compared with, beside ``evaluate.ood_sets``.
+      tfds_folder: of prepared tensorflow-datasets; None: their own folder.
+      fit: ``config.data.fit``, for images that are no squares.
+      data_name: ``config.data.name``.
+      batch_size: images a call.
+    """
+
+    num_images: int = 1000
+    tfds: tuple[str, ...] = ()
+    tfds_folder: str | None = None
+    fit: str = "crop"
+    data_name: str = ""
+    batch_size: int = 128
+
+    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
+        """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores as arrays."""
+        first = data.ImageData(*(array[: self.num_images] for array in test))
+        sets, skipped = self.make_sets(first.images)
+        say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
+        found = evaluate.classifier(model.logits, first, outside=sets, batch_size=self.batch_size)
+        report = {**found["ood"], "groups": self.group_sets(sets), "skipped": skipped}
+        arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
+        per_image = {k: v for k, v in found["per_image"].items() if k.startswith("ood.")}
+        return Found({"ood": report}, arrays=arrays, per_image=per_image)
+
+    def make_sets(self, test: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
+
+        Raises:
+          ConfigError: if ``config.eval.ood.tfds`` names something unknown.
+        """
+        num, sets = len(test), evaluate.ood_sets(test)
+        skipped = {}
+        for name in self.tfds:
+            try:
+                found = self._tfds_images(name, test)
+            except UNAVAILABLE as error:
+                skipped[name] = str(error)
+                continue
+            if len(found) == num:
+                sets[name] = found
+            else:
+                skipped[name] = (
+                    f"{name} has {len(found)} test images where {num} are tested. Take "
+                    f"--config.eval.ood.num_images={len(found)} to compare with as many."
+                )
+        return sets, skipped
+
+    def group_sets(self, sets: Iterable[str]) -> dict[str, list[str]]:
+        """Returns the names of sets "near" the run's images and "far" from them, which are easier.
+
+        As in OpenOOD v1.5, CIFAR-10 and CIFAR-100 are near each other.
+        """
+        found: dict[str, list[str]] = {"near": [], "far": []}
+        for name in sets:
+            is_near = name == "interp" or {name, self.data_name} == {"cifar10", "cifar100"}
+            found["near" if is_near else "far"].append(name)
+        return found
+
+    def check(self, model: Any, test: data.ImageData) -> None:
+        """Raises as ``make_sets``, after reading one image of each set."""
+        images = test.images[: self.num_images]
+        if len(images) < 2:
+            raise ConfigError(
+                "config.eval.ood compares test images with mixtures of two of them, and there is "
+                f"{len(images)}: give the run at least 2 (config.data.max_test, holdout), or set "
+                "--config.eval.ood.every=never."
+            )
+        for name in self.tfds:
+            with contextlib.suppress(*UNAVAILABLE):
+                self._tfds_images(name, images[:1])
+
+    def _tfds_images(self, name: str, test: np.ndarray) -> np.ndarray:
+        try:
+            images = data.load_tfds(
+                name,
+                "test",
+                data_dir=self.tfds_folder,
+                image_size=test.shape[1],
+                fit=self.fit,
+                max_examples=len(test),
+                prepare=False,
+            ).images
+        except ValueError as error:
+            raise ConfigError(f"config.eval.ood.tfds: {error}") from error
+        if images.shape[1:] != test.shape[1:]:
+            raise ConfigError(
+                f"config.eval.ood.tfds must name images like those of config.data.name="
+                f"{self.data_name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
+            )
+        return images
+
+    def draw(self, folder: Path, found: Found) -> None:
+        """Draws ``eval_ood.png``: histograms of the scores, for the tested and other sets."""
+        groups = found.report["ood"]["groups"]
+        draw_scores(folder, found.arrays, [*groups["near"], *groups["far"]])
+
+
+SCORES = ("log_density", "max_probability", "negative_score_norm")
+
+
+def draw_scores(folder: Path, arrays: Mapping[str, np.ndarray], sets: Iterable[str]) -> None:
+    """Draws ``plots/eval_ood.png``.
+
+    Args:
+      folder: of the run.
+      arrays: "<set>_<score>" to (N,); the tested set is called "test".
+      sets: names of the other sets.
+    """
+    names, sets = [name for name in SCORES if f"test_{name}" in arrays], list(sets)
+    with figure(folder / "plots" / "eval_ood.png", 1, len(names)) as (axes,):
+        for axis, name in zip(axes, names, strict=True):
+            shown = {"in distribution": arrays[f"test_{name}"]}
+            histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
+            axis.set(xlabel=name.replace("_", " "))
+        legend(axes[0].figure)

@@ -1,0 +1,159 @@
+"""The one table of evaluators: what makes each, when it runs, its fields. Imports no JAX."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ebmjax.recipes.config.declare import Field, When, field, given, under, waiting
+from ebmjax.recipes.config.ranges import (
+    COUNT,
+    FLAG,
+    NAME,
+    POSITIVE,
+    RADIUS,
+    TWO_OR_MORE,
+    WHOLE,
+    Range,
+    one_of,
+    optional,
+)
+
+END, NEVER = "end", "never"
+EVERY = Range(
+    "'end', 'never', or an integer of at least 1",
+    lambda v: v in (END, NEVER) or COUNT.holds(v),
+    object,
+    (END, NEVER, 1, 3),
+    may_be_none=True,
+)
+EVERY_TEXT = "N: at every N-th evaluation of training and at its end; end: only then; never"
+
+COMPARED = waiting(given("eval.evidence.methods", "methods to compare"))
+REFINED = given("eval.robustness.refine_steps", "chains before an attacked image is classified")
+
+
+class Entry(NamedTuple):
+    """An evaluator that configurations can name.
+
+    Attributes:
+      made_by: "module:class" of ``ebmjax.recipes.evaluators``; its arguments are the fields. Empty
+        if the monitor of latent EBMs is the only one that has it.
+      every: when it runs by default.
+      fields: its fields below ``eval.<name>``, by name.
+    """
+
+    made_by: str
+    every: Any
+    fields: Mapping[str, Field] = {}
+
+
+EVALUATORS = {
+    "classification": Entry("classification:Classification", 1),
+    "samples": Entry(
+        "samples:Samples",
+        1,
+        {"num_images": field(1000, TWO_OR_MORE, "samples that are scored during training")},
+    ),
+    "profile": Entry(
+        "profile:Profile",
+        NEVER,
+        {"num_chains": field(64, COUNT, "chains whose every step is kept and drawn")},
+    ),
+    "ood": Entry(
+        "ood:OutOfDistribution",
+        END,
+        {
+            "num_images": field(1000, TWO_OR_MORE, "images of each out-of-distribution set"),
+            "tfds": field((), NAME, "tensorflow-datasets that are out of distribution"),
+        },
+    ),
+    "robustness": Entry(
+        "robustness:Robustness",
+        END,
+        {
+            "num_images": field(128, COUNT, "test images that are attacked"),
+            "linf": field((0, 4, 16, 32), RADIUS, "radii in L-infinity, of 255"),
+            "l2": field((0, 64, 128, 256), RADIUS, "radii in L2, of 255"),
+            "num_steps": field(20, COUNT, "steps of an attack (PGD)"),
+            "step_size": field(
+                None, optional(POSITIVE), "step of an attack, of 255; None: 2.5 radii / steps"
+            ),
+            "num_restarts": field(1, COUNT, "random starts of an attack"),
+            "refine_steps": field(0, WHOLE, "sampler steps before an attacked image is classified"),
+            "refine_gradients": field(
+                ("bpda", "full"),
+                one_of("bpda", "full"),
+                "attacks on refined images: bpda takes the chain's derivative as 1, full is its "
+                "own",
+                REFINED,
+            ),
+            "num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED),
+        },
+    ),
+    "generation": Entry(
+        "generation:Generation",
+        END,
+        {"num_images": field(1000, TWO_OR_MORE, "images that are generated and scored")},
+    ),
+    "energies": Entry("energies:Energies", 1),
+    "mixing": Entry("mixing:Mixing", END),
+    "reconstruction": Entry("", 1),
+    "evidence": Entry(
+        "",
+        1,
+        {
+            "num_images": field(32, COUNT, "images whose log evidence is estimated"),
+            "num_chains": field(
+                64, TWO_OR_MORE, "chains of an image; at least 3 for each latent dimension"
+            ),
+            "divergences": field(
+                True, FLAG, "report divergences, too; False: the trapezium rule alone"
+            ),
+            "methods": field(
+                ("thermodynamic", "stepping_stone", "ais"),
+                one_of("thermodynamic", "stepping_stone", "ais", "smc"),
+                "methods that are compared after training; empty: none",
+            ),
+            "num_intervals": field(40, COUNT, "intervals of these methods", COMPARED),
+            "num_steps": field(10, COUNT, "steps at each of their powers", COMPARED),
+            "step_size": field(0.02, POSITIVE, "step size of their chains", COMPARED),
+        },
+    ),
+    "gradient_variance": Entry(
+        "", 1, {"num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured")}
+    ),
+    "landscape": Entry(
+        "landscape:Landscape",
+        END,
+        {"num_points": field(11, TWO_OR_MORE, "points a side of loss landscapes")},
+    ),
+}
+
+SELECTED = field(False, FLAG, "also judge the buffer's images that the model is sure of")
+"""Field ``eval.generation.selected_by_confidence``, of models that classify."""
+
+
+def is_used(config: Any, name: str) -> bool:
+    """Returns whether a configuration's evaluator ``name`` runs at all."""
+    return config.eval[name].every not in (NEVER, None)
+
+
+def used(name: str) -> When:
+    """The condition that an evaluator runs; configuration files may set its fields all the same."""
+    words = f"an evaluation, config.eval.{name}.every other than never"
+    return waiting(When(words, lambda config: is_used(config, name)))
+
+
+def fields(name: str, *when: When, **changes: Any) -> dict[str, Field]:
+    """Returns an evaluator's fields, ``eval.<name>.<field>``, as a family declares them.
+
+    Args:
+      name: in the table.
+      when: conditions under which the family can run it.
+      changes: values in place of the table's defaults, by field; a new field is added.
+    """
+    entry = EVALUATORS[name]
+    made = {"every": field(entry.every, EVERY, EVERY_TEXT), **under(entry.fields, used(name))}
+    for key, value in changes.items():
+        made[key] = value if isinstance(value, Field) else replace(made[key], default=value)
+    return {f"eval.{name}.{key}": one for key, one in under(made, *when).items()}

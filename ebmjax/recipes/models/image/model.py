@@ -1,0 +1,252 @@
+"""A trained image energy: its energies, its chains, and what evaluators ask of it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._phases import say_part
+from ebmjax.evaluate import Chains, finite_images
+from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, class_densities
+from ebmjax.optim import averaged_parameters
+from ebmjax.recipes.evaluators import chains
+from ebmjax.recipes.evaluators.image_model import ImageModel, floats
+from ebmjax.recipes.models.image.checks import chosen
+from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
+from ebmjax.training import TrainState
+from ebmjax.types import Key, PyTree
+
+
+class Trained(NamedTuple):
+    """Parts of a run's state that are used.
+
+    Attributes:
+      params: averaged over training.
+      adaptation: of the first shard, at the averaged step sizes.
+      beta: scalar, of the robust objective; 0 without.
+    """
+
+    params: PyTree
+    adaptation: dict[str, DualAveraging]
+    beta: Any
+
+
+def trained(state: TrainState, beta: Any) -> Trained:
+    """Returns the trained model of ``state``."""
+    adaptation = chains.settled(state.shards.adaptation)
+    return Trained(averaged_parameters(state.opt_state), adaptation, jnp.float32(beta))
+
+
+def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
+    """Returns the densities that chains of a ``Trained`` model follow, see ``class_densities``."""
+    return lambda model: class_densities(energy_of(model.params), model.beta)
+
+
+def with_larger_steps(model: Trained, factor: float) -> Trained:
+    """Returns ``model`` with the step sizes that adapted times ``factor``."""
+    larger = {
+        name: s._replace(log_step_size=s.log_step_size + math.log(factor))
+        for name, s in model.adaptation.items()
+    }
+    return model._replace(adaptation=larger)
+
+
+def energies_in_batches(
+    energy: Energy, images: jax.Array, labels: jax.Array, batch_size: int
+) -> jax.Array:
+    """Returns the energies (N,) of (N, H, W, C) images, at most ``batch_size`` at a time."""
+    size = min(batch_size, len(images))
+    return jax.lax.map(lambda pair: energy(*pair), (images, labels), batch_size=size)
+
+
+def make_fresh_chains(
+    densities_of: chains.DensitiesOf,
+    plan: ChainPlan,
+    *,
+    num: int,
+    num_steps: int,
+    batch_size: int,
+) -> Callable[[Key, Trained], Chains]:
+    """Returns chains from the start distribution, of the classes in turn: ``(key, model)``.
+
+    Args:
+      densities_of: what chains follow.
+      plan: how training draws its negatives; samplers get equal parts of every group of chains that
+        run together, but for chains too many in the last.
+      num: of chains.
+      num_steps: of each chain.
+      batch_size: of chains that run at the same time, or by a few more, one for each sampler.
+    """
+    num_kinds = len(plan.kinds)
+    # Groups of nearly equal size: of one that is cut off only some of its samplers' chains count.
+    size = -(-num // (-(-num // batch_size) * num_kinds)) * num_kinds
+    num_groups = -(-num // size)
+    labels = np.arange(num_groups * size, dtype=np.int32) % plan.num_classes
+    run = chains.make_fresh_chains(plan, densities_of, num_steps)
+
+    def fresh_chains(key: Key, model: Trained) -> Chains:
+        starts, ends = run(key, model, labels.reshape(num_groups, size))
+        return Chains(starts[:num], ends[:num], labels[:num])
+
+    return fresh_chains
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EnergyModel(ImageModel):
+    """An energy of images, or E(x, y) of images with labels.
+
+    Attributes:
+      energy_of: parameters to energy.
+      beta_of: function of a state, the share of the energy that chains lack.
+      step_factor: chains' steps, in steps of training's.
+    """
+
+    energy_of: EnergyOf
+    beta_of: Callable[[TrainState], Any]
+    step_factor: float = 1.0
+
+    def trained_at(self, state: TrainState) -> Trained:
+        """Returns the averaged parameters and the steps that adapted."""
+        return with_larger_steps(trained(state, self.beta_of(state)), self.step_factor)
+
+    def apply(self, params: PyTree, images: jax.Array, labels: Any = None) -> jax.Array:
+        """Returns energies (N,) of images (N, H, W, C) in [-1, 1].
+
+        Args:
+          params: like ``self.params``.
+          images: float32.
+          labels: (N,), of a conditional energy.
+        """
+        if labels is None:
+            if self.num_classes > 1:
+                raise ValueError("labels must be given to a conditional energy, got None.")
+            labels = jnp.zeros(len(images), jnp.int32)
+        return self.energy_of(params)(images, labels)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes of a conditional energy, else 1."""
+        assert self.plan is not None
+        return self.plan.num_classes
+
+    def energies(self, images: Any, labels: Any) -> np.ndarray:
+        """Returns energies (N,) of uint8 images, or float32 ones in [-1, 1]."""
+
+        def make() -> Any:
+            size = self.config.eval.batch_size
+
+            @jax.jit
+            def energies(params: PyTree, images: jax.Array, labels: jax.Array) -> jax.Array:
+                return energies_in_batches(self.energy_of(params), images, labels, size)
+
+            return energies
+
+        images = floats(images) if np.asarray(images).dtype == np.uint8 else jnp.asarray(images)
+        program = self.program("energies", make)
+        return np.asarray(program(self.params, images, jnp.asarray(labels)))
+
+    def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns "log_density" (N,), up to a constant, of uint8 images.
+
+        A conditional energy also gives "class_probability" (N, classes).
+        """
+        by_class = [
+            -self.energies(images, np.full(len(images), label, np.int32))
+            for label in range(self.num_classes)
+        ]
+        found = np.stack(by_class, axis=1)
+        scores = {"log_density": np.asarray(jax.nn.logsumexp(found, axis=1))}
+        if self.num_classes > 1:
+            scores["class_probability"] = np.asarray(jax.nn.softmax(found, axis=1))
+        return scores
+
+    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        """Returns "images", uint8, from fresh chains of the run's samplers; "labels" of classes."""
+        found = self.fresh_chains(key, num, num_steps or self.num_chain_steps)
+        is_finite = np.isfinite(found.ends).all(axis=(1, 2, 3))
+        labels = {"labels": np.asarray(found.labels)[is_finite]} if self.num_classes > 1 else {}
+        return {"images": finite_images(found.ends), **labels}
+
+    def fresh_chains(self, key: Key, num: int, num_steps: int) -> Chains:
+        """Returns ``num`` chains from the start distribution."""
+
+        def make() -> Any:
+            assert self.plan is not None
+            size = self.config.eval.batch_size
+            return make_fresh_chains(
+                self.densities_of, self.plan, num=num, num_steps=num_steps, batch_size=size
+            )
+
+        return self.program(("fresh", num, num_steps), make)(key, self.trained)
+
+    def samples(self, key: Key, num: int) -> Chains:
+        """Returns samples as training draws them: the buffer's, or without one fresh chains'."""
+        chains = self.buffer(key, num)
+        steps = self.config.sampler.num_steps
+        return self.fresh_chains(key, num, steps) if chains is None else chains
+
+    def energy_row(self, chains: Chains) -> dict[str, float]:
+        """Returns the mean energy of samples."""
+        return {"sample_energy": float(np.mean(self.energies(chains.ends, chains.labels)))}
+
+    def generated(self, key: Key, num: int) -> dict[str, Chains]:
+        """Returns chains as long as training's, long ones, and the buffer."""
+        short_key, long_key, _ = jax.random.split(key, 3)
+        for name, one, steps in (
+            ("short", short_key, self.config.sampler.num_steps),
+            ("fresh", long_key, self.num_chain_steps),
+        ):
+            say_part(f"{num:,} chains of {steps:,} steps")
+            self.known_sets[name] = self.fresh_chains(one, num, steps)
+        buffer = self.buffer(key, num)
+        if buffer is not None:
+            self.known_sets["buffer"] = buffer
+        return dict(self.known_sets)
+
+    def about(self) -> dict[str, Any]:
+        """Returns the length of long chains, and every sampler's step and temperature.
+
+        A temperature is given as configured, and as its moves imply.
+        """
+        found = {}
+        for name, one in chosen(self.config).items():
+            sampler = larger(one, self.step_factor)
+            adapted = self.trained.adaptation.get(name)
+            found[name] = {
+                "temperature": temperature(sampler),
+                "implied_temperature": implied_temperature(sampler),
+                "step_size": sampler.options.get("step_size")
+                if adapted is None
+                else float(np.exp(adapted.log_step_size)),
+            }
+        first = found[self.config.sampler.names[0]]
+        return {
+            "num_chain_steps": self.num_chain_steps,
+            "step_factor": self.step_factor,
+            "samplers": found,
+            **{name: first[name] for name in ("temperature", "implied_temperature")},
+        }
+
+    def score_samples(self, name: str, chains: Chains) -> tuple[dict[str, float], dict[str, Any]]:
+        """Returns no further means; finite samples, their starts and log densities."""
+        is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+        log_densities = -self.energies(chains.ends, chains.labels)
+        return {}, {
+            "images": finite_images(chains.ends),
+            "start_images": finite_images(chains.starts[is_finite]),
+            "log_density": log_densities[is_finite],
+        }
+
+    def profile_starts(self, key: Key, num: int) -> tuple[Any, Any]:
+        """Returns slots of the buffer, or without one draws of the start distribution."""
+        found = super().profile_starts(key, num)
+        if found is not None:
+            return found
+        assert self.plan is not None
+        labels = jnp.arange(num, dtype=jnp.int32) % self.num_classes
+        keys = jax.random.split(jax.random.fold_in(key, 0), num)
+        return jax.vmap(self.plan.law)(keys, labels), labels

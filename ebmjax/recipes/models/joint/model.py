@@ -1,0 +1,259 @@
+"""A trained joint energy model: its logits, its chains, and what evaluators ask of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from ebmjax import evaluate, losses
+from ebmjax._phases import say_part
+from ebmjax.evaluate import Chains, finite_images
+from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork
+from ebmjax.networks import NormPolicy
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.chains import DensitiesOf, make_fresh_chains, settled
+from ebmjax.recipes.evaluators.image_model import ImageModel
+from ebmjax.recipes.evaluators.robustness import Refine, refinement
+from ebmjax.recipes.models.joint.parts import sampler
+from ebmjax.recipes.parts.samplers import implied_temperature
+from ebmjax.training import TrainState
+from ebmjax.types import Key, PyTree
+
+
+class Trained(NamedTuple):
+    """Parts of a run's state that are used.
+
+    Attributes:
+      params: of the network.
+      statistics: running averages of batch normalisation, the mean of the shards'.
+      smoothing: scalar, the mean of the shards'.
+      adaptation: of the first shard, at the averaged step sizes.
+    """
+
+    params: PyTree
+    statistics: PyTree
+    smoothing: jax.Array
+    adaptation: dict[str, DualAveraging]
+
+
+def trained(state: TrainState) -> Trained:
+    """Returns the trained model of ``state``."""
+    carry = state.shards
+    smoothing = jnp.mean(jnp.asarray(carry.smoothing))
+    return Trained(state.params, averaged_statistics(state), smoothing, settled(carry.adaptation))
+
+
+def averaged_statistics(state: TrainState) -> PyTree:
+    """Returns the running statistics that a trained model is used with, means over the shards.
+
+    Counters and flags of a user's network are the first shard's: they are equal on all shards.
+    """
+
+    def averaged(leaf: Any) -> jax.Array:
+        is_number = jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+        return jnp.mean(leaf, axis=0) if is_number else jnp.asarray(leaf)[0]
+
+    return jax.tree.map(averaged, state.shards.statistics)
+
+
+def densities_of(network: JointNetwork, density_scale: Any) -> DensitiesOf:
+    """Returns the densities of chains: the logit of their class, or log p(x) for ``ANY_CLASS``.
+
+    Scaled as in training, which the step size was chosen for.
+
+    Args:
+      network: whose policy says what the chains' images are normalised by.
+      density_scale: of the objective.
+    """
+    network = network._replace(is_conditional=True)
+    return lambda model: network.densities(
+        model.params, model.statistics, density_scale / model.smoothing
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointModel(ImageModel):
+    """A joint energy model, a classifier that is an energy.
+
+    Attributes:
+      network: the classifier, the network of its chains, and what these are normalised by.
+      density_scale: factor of the log density that chains follow.
+      refining: plan whose sampler refines attacked images; None if none does.
+      logits_of: function of ``Trained`` and images (N, H, W, C) in [-1, 1].
+    """
+
+    network: JointNetwork
+    density_scale: float
+    refining: ChainPlan | None
+    logits_of: Callable[[Trained, jax.Array], jax.Array]
+
+    def trained_at(self, state: TrainState) -> Trained:
+        """Returns the trained parts of ``state``."""
+        return trained(state)
+
+    def abstract(self, shape: tuple[int, ...]) -> Trained:
+        """Returns the shapes of a trained model of images (H, W, C)."""
+        images = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
+        params, statistics = jax.eval_shape(self.network.classifier.init, jax.random.key(0), images)
+        smoothing: Any = jax.ShapeDtypeStruct((), jnp.float32)
+        return Trained(params, statistics, smoothing, {})
+
+    @property
+    def logits(self) -> Partial:
+        """Function of images (N, H, W, C) in [-1, 1] to logits (N, classes)."""
+        return Partial(self.logits_of, self.trained)
+
+    def apply(self, params: PyTree, images: jax.Array) -> jax.Array:
+        """Returns logits (N, classes) of images (N, H, W, C) in [-1, 1]."""
+        return self.logits_of(self.trained._replace(params=params), images)
+
+    def scores(self, images: Any) -> dict[str, np.ndarray]:
+        """Returns logits and the three scores of images, see ``evaluate.scores``."""
+        return evaluate.scores(self.logits, images, batch_size=self.config.eval.batch_size)
+
+    def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns "class_probability" (N, classes), and scores that tell other data (N,)."""
+        scores = self.scores(images)
+        probabilities = np.asarray(jax.nn.softmax(scores.pop("logits")))
+        return {"class_probability": probabilities, **scores}
+
+    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        """Returns "images", uint8, of any class, from fresh chains of the run's sampler."""
+        ends = self.fresh_chains(key, num, num_steps or self.num_chain_steps)["fresh"].ends
+        return {"images": finite_images(ends)}
+
+    def refinement(self, num_steps: int) -> Refine:
+        """Returns the function that moves attacked images by chains.
+
+        Each image is refined by itself, whatever normalises training's chains.
+        """
+
+        def make() -> Refine:
+            assert self.refining is not None
+            alone = self.network._replace(policy=NormPolicy(chains="running"))
+            return refinement(self.refining, densities_of(alone, self.density_scale), num_steps)
+
+        return self.program(("refinement", num_steps), make)
+
+    def energy_row(self, chains: Chains) -> dict[str, float]:
+        """Returns the mean log density of the buffer."""
+
+        def make() -> Any:
+            size = self.config.eval.batch_size
+
+            @jax.jit
+            def mean(trained: Trained, images: jax.Array) -> jax.Array:
+                logits = jax.lax.map(
+                    lambda image: self.logits_of(trained, image),
+                    images,
+                    batch_size=min(size, len(images)),
+                )
+                return jnp.mean(losses.joint_log_density(logits))
+
+            return mean
+
+        mean = self.program("mean log density", make)
+        return {"buffer_log_density": mean(self.trained, jnp.asarray(chains.ends))}
+
+    def generated(self, key: Key, num: int) -> dict[str, Chains]:
+        """Returns fresh chains and the buffer."""
+        chain_key, law_key = jax.random.split(jax.random.split(key, 3)[1])
+        sets = self.fresh_chains(chain_key, num, self.num_chain_steps)
+        buffer = self.buffer(law_key, num)
+        return sets if buffer is None else sets | {"buffer": buffer}
+
+    def fresh_chains(self, key: Key, num: int, num_steps: int) -> dict[str, Chains]:
+        """Returns ``num`` chains of any class and of the classes (not for particles).
+
+        Both start in the classes in turn.
+
+        Raises:
+          ConfigError: for a classifier alone.
+        """
+        if self.plan is None:
+            raise ConfigError(
+                "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
+                "to sample with."
+            )
+        run = make_fresh_chains(self.plan, self.densities_of, num_steps)
+        any_class, of_class = self._labels(num)
+        num_chains = any_class.size + of_class.size
+        say_part(f"{num_chains:,} chains of {num_steps:,} steps")
+        starts, ends = run(key, self.trained, np.concatenate([any_class, of_class]))
+        # Drops the last group's surplus: distances of different counts do not compare.
+        first = any_class.size
+        turns = np.arange(num, dtype=np.int32) % self.plan.num_classes
+        generated = {"fresh": Chains(starts[:num], ends[:num], turns)}
+        if of_class.size:
+            conditional = slice(first, first + num)
+            generated["conditional"] = Chains(
+                starts[conditional], ends[conditional], of_class.ravel()[:num]
+            )
+        return generated
+
+    def _labels(self, num: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns labels (groups, size) of chains of any class, and of the classes in turn.
+
+        Interacting particles come in groups of the size used in training.
+        """
+        assert self.plan is not None
+        is_interacting = self.plan.is_interacting
+        size = min(self.config.eval.batch_size, num)
+        if is_interacting:
+            size = self.config.sampler.num_samples
+        any_class = np.full((-(-num // size), size), ANY_CLASS, np.int32)
+        if is_interacting:
+            return any_class, any_class[:0]
+        turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
+        return any_class, turns.reshape(any_class.shape)
+
+    def describe_chains(self) -> dict[str, Any]:
+        """Returns the sampler, its temperature and the length of fresh chains."""
+        return {
+            "sampler": self.config.sampler.name,
+            "implied_temperature": implied_temperature(sampler(self.config)),
+            "num_chain_steps": self.num_chain_steps,
+        }
+
+    def score_samples(self, name: str, chains: Chains) -> tuple[dict[str, float], dict[str, Any]]:
+        """Returns mean scores of the samples that did not diverge; and these and their starts.
+
+        Samples whose chains had no class get their most probable one.
+        """
+        has_class = name == "conditional" or (name == "buffer" and self.config.loss.is_conditional)
+        starts, ends, labels, _ = chains
+        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+        ends = ends[is_finite]
+        if len(ends) < 2:
+            return {}, {"images": np.zeros((0, *ends.shape[1:]), np.uint8)}
+        scores = self.scores(ends)
+        probabilities = np.asarray(jax.nn.softmax(scores["logits"]))
+        classes = labels[is_finite] if has_class else probabilities.argmax(axis=1)
+        samples = {
+            "images": finite_images(ends),
+            "start_images": finite_images(starts[is_finite]),
+            "log_density": scores["log_density"],
+            "labels": classes,
+            "class_probability": probabilities[np.arange(len(classes)), classes],
+        }
+        means = {
+            "mean_class_probability": float(np.mean(samples["class_probability"])),
+            "mean_log_density": float(np.mean(scores["log_density"])),
+        }
+        return means, samples
+
+    def profile_starts(self, key: Key, num: int) -> tuple[Any, Any] | None:
+        """Returns slots of the buffer, with a class if training's chains have one.
+
+        Particles come in the number of training's.
+        """
+        assert self.plan is not None
+        num = self.config.sampler.num_samples if self.plan.is_interacting else num
+        found = super().profile_starts(key, num)
+        if found is None or self.config.loss.is_conditional:
+            return found
+        return found[0], np.full(len(found[1]), ANY_CLASS, np.int32)

@@ -1,0 +1,112 @@
+"""Weighs a Langevin move by every accept ratio of the sampling-approaches thesis.
+
+For image energies: --config.eval.functions='("literal/accept_ratios.py:accept_ratios",)'.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.learning import step_size as adapted_step_size
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.image.checks import chosen
+from ebmjax.recipes.parts.samplers import temperature
+from ebmjax.samplers import clip_score, sgld_init
+from ebmjax.types import Key, LogDensityFn
+
+log_proposal_ratio = project("literal.mala").log_proposal_ratio
+
+
+def accept_ratios(model: Any, images: np.ndarray, key: Key, num: int = 100) -> dict[str, Any]:
+    """Returns ``weigh_move`` of the run's first sampler, from ``num`` samples of training.
+
+    Args:
+      model: an image energy, ``models.image.model.EnergyModel``.
+      images: test images; not used.
+      key: of the samples and of the move's noise.
+      num: of samples.
+    """
+    name, max_score = model.config.sampler.names[0], model.config.sampler.max_score
+    sampler, chains = chosen(model.config)[name], model.samples(key, num)
+
+    def make() -> Any:
+        @jax.jit
+        def weigh(trained: Any, key: Key, starts: jax.Array, labels: jax.Array) -> Any:
+            size = jnp.float32(sampler.options["step_size"])
+            if name in trained.adaptation:
+                size = adapted_step_size(trained.adaptation[name])
+            noise_scale = sampler.options.get("noise_scale")
+            if noise_scale is None:
+                noise_scale = jnp.sqrt(2.0 * size * (temperature(sampler) or 0.0))
+            densities = model.densities_of(trained)
+            clipped = lambda label: clip_score(densities(label), max_score)  # noqa: E731
+            density = densities if max_score is None else clipped
+            return weigh_move(key, density, starts, labels, size, noise_scale)
+
+        return weigh
+
+    weigh = model.program("accept ratios", make)
+    return weigh(model.trained, key, jnp.asarray(chains.ends), jnp.asarray(chains.labels))
+
+
+def weigh_move(
+    key: Key,
+    density: Callable[[jax.Array], LogDensityFn],
+    starts: Any,
+    labels: Any,
+    step_size: Any,
+    noise_scale: Any,
+) -> dict[str, jax.Array]:
+    """Weighs one Langevin move from each start by every accept ratio; rejects none.
+
+    Args:
+      key: split among the starts.
+      density: ``density(label) -> log_density_fn`` that chains follow. If it clips scores
+        (``ebmjax.samplers.clip_score``), both drifts are clipped; log densities are not.
+      starts: (n, ...).
+      labels: (n,) int32.
+      step_size: step size of the move.
+      noise_scale: standard deviation of the move's noise.
+
+    Returns:
+      Means over the starts. "acceptance_literal" is the thesis's, with energies and noise of
+      variance 2 step. "acceptance_energies" has only its first error and "acceptance_twice_step"
+      only its second, at temperature 1. "acceptance_decoupled" is correct at temperature 1.
+      "acceptance_implied" is correct at ``noise_scale^2 / (2 step_size)``; its log ratio is
+      "log_ratio_energy" plus "log_ratio_proposal". "squared_drift_to_noise" is the squared drift
+      over the squared noise, a pixel. "score_change" is the distance of both scores over the
+      first's norm, 0 on a straight slope.
+    """
+    implied = jnp.square(noise_scale) / (2.0 * step_size)
+
+    def one(key: Key, x: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
+        before = sgld_init(x, density(label))
+        noise = noise_scale * jax.random.normal(key, x.shape)
+        after = sgld_init(x + step_size * before.score + noise, density(label))
+        rise = after.log_density - before.log_density
+        quotient = jnp.log(jnp.maximum(after.log_density / before.log_density, 0.0))
+        wide, true = (
+            log_proposal_ratio(step_size, noise, before, after, variance)
+            for variance in (2.0 * step_size, jnp.square(noise_scale))
+        )
+        logarithms = {
+            "literal": quotient + wide,
+            "energies": quotient + true,
+            "twice_step": rise + wide,
+            "decoupled": rise + true,
+            "implied": rise / implied + true,
+        }
+        norm = jnp.linalg.norm(jnp.ravel(before.score))
+        return {
+            **{f"acceptance_{k}": jnp.exp(jnp.minimum(v, 0.0)) for k, v in logarithms.items()},
+            "log_ratio_energy": rise / implied,
+            "log_ratio_proposal": true,
+            "squared_drift_to_noise": jnp.square(step_size * norm / noise_scale) / x.size,
+            "score_change": jnp.linalg.norm(jnp.ravel(after.score - before.score)) / norm,
+        }
+
+    found = jax.vmap(one)(jax.random.split(key, len(starts)), starts, labels)
+    return {name: jnp.mean(values) for name, values in found.items()}
