@@ -202,7 +202,8 @@ def from_json(one: Field, name: str, value: Any) -> Any:
     if value is None and one.values.may_be_none:
         return None
     if isinstance(value, list) == is_many and value is not None:
-        is_whole = type(one.default) is not int or type(value) is int
+        is_any = type(one.default) is not int or one.values.kind is object
+        is_whole = is_any or type(value) is int
         if is_whole and one.values.refusal(value) is None:
             return tuple(value) if isinstance(value, list) else value
     raise ConfigError(refusal_of(one, name, value))

@@ -1,0 +1,100 @@
+"""Evaluators run at their times, and from Python as in a run."""
+
+import json
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import pytest
+from experiment_runs import launch, rows_of
+
+from ebmjax import data, recipes
+from ebmjax.recipes.evaluators import table
+from ebmjax.recipes.evaluators.evaluations import make_evaluators
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due
+from ebmjax.recipes.evaluators.landscape import Landscape
+from ebmjax.recipes.evaluators.robustness import Robustness
+from experiments.configs import igebm_digits, jem_digits, thermo_digits
+
+pytestmark = pytest.mark.usefixtures("shallow")
+
+TIMES = {
+    "eval.robustness.every": 2,
+    "eval.landscape.every": 2,
+    "eval.landscape.num_points": 2,
+    "eval.samples.every": "never",
+    "eval.ood.every": "never",
+    "eval.generation.every": "never",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, shallow):
+    """Three evaluations of training, at steps 0, 4 and 8, and the one after it."""
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict(TIMES)
+    folder = tmp_path_factory.mktemp("times") / "run"
+    assert launch(config, "configs/jem_digits.py:smoke", str(folder), "all") is None
+    return folder
+
+
+def test_an_evaluator_runs_at_every_nth_evaluation_and_at_the_end(run):
+    rows = {row["step"]: row for row in rows_of(run) if "test_accuracy" in row}
+    assert sorted(rows) == [0, 4, 8]
+    report = json.loads((run / "evaluation.json").read_text())
+    for name in ("robustness.l2.64", "landscape.landscape_range"):
+        assert [name in rows[step] for step in (0, 4, 8)] == [True, False, True]
+    # Of the same state, images and key as the evaluation afterwards.
+    assert rows[8]["robustness.l2.64"] == report["robustness"]["l2"]["64"]
+    assert rows[8]["landscape.landscape_range"] == report["landscape"]["landscape_range"]
+    assert rows[8]["test_ece"] == report["classification"]["ece"]
+    assert not any("sample_fid" in row for row in rows.values())
+    assert not report.keys() & {"ood", "generation"}
+
+
+def test_evaluators_serve_from_python_as_in_a_run(run):
+    report = json.loads((run / "evaluation.json").read_text())
+    loaded = recipes.load(run)
+    key = jax.random.split(jax.random.key(loaded.config.seed), 3)[2]  # build.root_keys
+    test = data.load_digits("test")
+    test = data.ImageData(test.images[:32], test.labels[:32])
+    found = Landscape(num_points=2)(loaded.model, test, key)
+    assert found.report["landscape"] == report["landscape"]
+    evaluator = Robustness(num_images=16, num_steps=2)
+    found = evaluator(loaded.model, test, key)
+    assert found.report["robustness"]["l2"] == report["robustness"]["l2"]
+
+
+@pytest.mark.parametrize(
+    ("every", "steps"),
+    [(1, [0, 4, 8, 12]), (2, [0, 8]), (3, [0, 12]), ("end", []), ("never", []), (None, [])],
+)
+def test_times_count_evaluations(every, steps):
+    assert [step for step in (0, 4, 8, 12) if is_due(every, step, interval=4)] == steps
+
+
+@pytest.mark.parametrize("module", [igebm_digits, jem_digits, thermo_digits])
+def test_every_field_of_an_evaluator_is_an_argument_of_its_class(module):
+    """All evaluators of a configuration, also those that do not run by default."""
+    config = module.get_config("smoke")
+    for name in table.EVALUATORS:
+        if name in config.eval:
+            config.eval[name].every = 1
+    made = make_evaluators(config)
+    assert made
+    for name, evaluator in made.items():
+        for field, value in config.eval[name].items():
+            if field not in ("every", "smallest_num"):  # an evaluation of latent EBMs reads it
+                assert getattr(evaluator, field) == value, (name, field)
+
+
+@dataclass(frozen=True)
+class Numbers(Evaluator):
+    """Finds what a row of metrics.jsonl cannot hold, too."""
+
+    def __call__(self, model, test, key):
+        return Found({"a": {"b": np.float32(0.5), "text": "no number", "list": [1, 2]}, "c": 3})
+
+
+def test_rows_have_the_scalars_of_a_report_by_dotted_names():
+    assert Numbers()(None, None, None).numbers() == {"a.b": 0.5, "c": 3}
