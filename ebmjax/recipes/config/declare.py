@@ -123,7 +123,7 @@ def defaults(fields: Fields) -> ConfigDict:
             if part not in place:
                 place[part] = ConfigDict()
             place = place[part]
-        if one.values.may_be_none:
+        if one.values.may_be_none or one.values.kind is object:
             place[last] = config_dict.placeholder(one.values.kind)
         if one.default is not None:
             place[last] = one.default

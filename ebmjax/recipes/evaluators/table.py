@@ -24,7 +24,6 @@ EVERY = Range(
     lambda v: v in (END, NEVER) or COUNT.holds(v),
     object,
     (END, NEVER, 1, 3),
-    may_be_none=True,
 )
 EVERY_TEXT = "N: at every N-th evaluation of training and at its end; end: only then; never"
 
@@ -135,7 +134,7 @@ SELECTED = field(False, FLAG, "also judge the buffer's images that the model is 
 
 def is_used(config: Any, name: str) -> bool:
     """Returns whether a configuration's evaluator ``name`` runs at all."""
-    return config.eval[name].every not in (NEVER, None)
+    return config.eval[name].every != NEVER
 
 
 def used(name: str) -> When:
